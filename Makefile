@@ -1,0 +1,36 @@
+# make install | check | test : each does its own set-up from a fresh clone; only python3 and make are needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help install check format test clean
+
+help:
+	@echo "make install   set up $(VENV) with midstream and its development tools"
+	@echo "make test      run the tests (sets up first)"
+	@echo "make check     formatting, lint, types, import direction"
+	@echo "make format    reformat the code"
+	@echo "make clean     remove $(VENV) and caches"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml scripts/install-venv
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh scripts/install-venv
+	@touch $(STAMP)
+
+check: $(STAMP)
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks
+
+test: $(STAMP)
+	$(BIN)/pytest -q
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+# benchmarks print ratios; they are run by hand, never as tests

@@ -1,0 +1,1 @@
+"""One conversation, any order of models, never a 400."""

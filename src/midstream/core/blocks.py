@@ -1,0 +1,209 @@
+"""What a conversation is made of: values with no behaviour but reading.
+
+A Conversation is a system prompt and Turns; a Turn is one speaker's Blocks. Nothing here belongs to a provider. What only
+its maker understands (a signature, an encrypted item, a citation) travels in `extra`, or whole in an Opaque block, beside
+the Origin it came from, and is replayed there and nowhere else.
+New fields always get a default, so conversations stored by an older midstream load.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Speaker: TypeAlias = Literal["human", "ai", "tool"]
+
+
+class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Immutable, compared by content, written without the fields that hold their default."""
+
+
+class Origin(Value, frozen=True):
+    """Who made this: opaque data goes back only to the same origin."""
+
+    provider: str = ""
+    wire: str = ""
+    model: str = ""
+
+
+class Text(Value, frozen=True, tag="text"):
+    text: str
+    extra: dict[str, Any] | None = None
+
+
+class Thinking(Value, frozen=True, tag="thinking"):
+    """Reasoning. `text == ""` is not the same as no block: an empty one is echoed where the wire wants the field.
+
+    `field` is the key it arrived under (`reasoning_content`, `reasoning` …) and goes back under; `signature` proves it to
+    its maker; `encrypted` is reasoning we cannot read; `redacted` marks data that replaces the text.
+    """
+
+    text: str = ""
+    field: str = ""
+    signature: str | None = None
+    encrypted: str | None = None
+    redacted: bool = False
+    origin: Origin | None = None
+    extra: dict[str, Any] | None = None
+
+
+class ToolCall(Value, frozen=True, tag="tool_call"):
+    """A call. `id` is canonical; `arguments` is the raw JSON text exactly as it came."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    raw_id: str | None = None
+    provider: str = ""
+    extra: dict[str, Any] | None = None
+
+
+class Media(Value, frozen=True, tag="media"):
+    """An image, sound, video or file: `data` is base64, or `url` says where it is (or a provider's file id)."""
+
+    mime: str = ""
+    data: str | None = None
+    url: str | None = None
+    name: str | None = None
+    extra: dict[str, Any] | None = None
+
+    @property
+    def kind(self) -> str:
+        """`image`, `audio`, `video` or `file`."""
+        head = self.mime.partition("/")[0]
+        return head if head in ("image", "audio", "video") else "file"
+
+
+class Opaque(Value, frozen=True, tag="opaque"):
+    """What a wire sent that the core has no word for, kept whole."""
+
+    kind: str
+    data: Any
+    origin: Origin | None = None
+
+
+class ToolResponse(Value, frozen=True, tag="tool_response"):
+    """The result of the call `call_id`. `raw_id` is what the result was labelled with before it was matched."""
+
+    call_id: str
+    name: str = ""
+    content: tuple[Text | Media | Opaque, ...] = ()
+    is_error: bool = False
+    raw_id: str | None = None
+    extra: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """The textual parts, joined."""
+        return "".join([part.text for part in self.content if type(part) is Text])
+
+
+Block: TypeAlias = Text | Thinking | ToolCall | ToolResponse | Media | Opaque
+
+
+class Usage(Value, frozen=True):
+    """Tokens of one turn, counted once however often the host repeats them.
+
+    `input` is as the host counts it: with `cache_in_input` (nearly all hosts) it includes what the cache served, without it
+    (Anthropic) it does not; `read` is the same figure everywhere. `reasoning` is a part of `output`.
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cache_in_input: bool = True
+    cost: float | None = None
+    raw: dict[str, Any] | None = None
+
+    @property
+    def read(self) -> int:
+        """All tokens the model read, cached or not."""
+        return self.input if self.cache_in_input else self.input + self.cache_read + self.cache_write
+
+    @property
+    def fresh(self) -> int:
+        """Tokens read that the cache neither served nor stored."""
+        return max(0, self.input - self.cache_read - self.cache_write) if self.cache_in_input else self.input
+
+
+StopReason: TypeAlias = str
+"""`end_turn | tool_use | max_tokens | refusal | unknown`, or the host's own word when it is none of these."""
+
+
+class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
+    """One speaker's contribution.
+
+    `key` is minted when the turn opens and never changes: it is part of the seed of the turn's tool-call ids.
+    `role` is set only where an instruction stands inside the conversation (`system`, `developer`).
+    `failure` names why an ai turn did not end well (`truncated`, `empty`, `provider` …); such a turn is never replayed.
+    """
+
+    speaker: Speaker
+    blocks: tuple[Block, ...] = ()
+    key: str = ""
+    role: str = ""
+    origin: Origin | None = None
+    usage: Usage | None = None
+    stop_reason: StopReason = ""
+    raw_stop: str | None = None
+    latency_ms: float | None = None
+    failure: str = ""
+    response_id: str | None = None
+    extra: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join([block.text for block in self.blocks if type(block) is Text])
+
+    @property
+    def thinking(self) -> str:
+        return "".join([block.text for block in self.blocks if type(block) is Thinking])
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple([block for block in self.blocks if type(block) is ToolCall])
+
+    @property
+    def tool_responses(self) -> tuple[ToolResponse, ...]:
+        return tuple([block for block in self.blocks if type(block) is ToolResponse])
+
+
+class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A system prompt and the turns said so far. Growing it makes a new value that shares the old turns."""
+
+    turns: tuple[Turn, ...] = ()
+    system: str | tuple[Text, ...] = ""
+    id: str = ""
+    extra: dict[str, Any] | None = None
+
+    def add(self, *turns: Turn) -> Conversation:
+        """This conversation with more turns."""
+        return msgspec.structs.replace(self, turns=self.turns + turns)
+
+    @property
+    def system_text(self) -> str:
+        if isinstance(self.system, str):
+            return self.system
+        return "\n\n".join([part.text for part in self.system])
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Conversation:
+        return msgspec.json.decode(data, type=cls)
+
+
+def human(*content: str | Text | Media, key: str = "") -> Turn:
+    """A human turn from plain strings and media."""
+    blocks = tuple([Text(part) if isinstance(part, str) else part for part in content])
+    return Turn("human", blocks, key=key)
+
+
+def tool_result(call: ToolCall, *content: str | Text | Media, is_error: bool = False) -> ToolResponse:
+    """The response to a call, ready to stand in a tool turn."""
+    parts = tuple([Text(part) if isinstance(part, str) else part for part in content])
+    return ToolResponse(call.id, call.name, parts, is_error=is_error)

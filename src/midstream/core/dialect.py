@@ -1,0 +1,151 @@
+"""A dialect: how one model on one host speaks its wire. A frozen value; a provider is a dialect and an endpoint.
+
+Every difference between hosts that speak the same wire is a field here, and the wire modules read fields, never names.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from .blocks import Value
+from .ids import ToolFormat
+
+ThinkingMode: TypeAlias = Literal["on", "off"]
+MissingReasoning: TypeAlias = Literal["placeholder", "disable-thinking", "fail"]
+ForeignThinking: TypeAlias = Literal["drop", "text", "keep"]
+
+
+class Reasoning(Value, frozen=True):
+    """How reasoning is carried, echoed and asked for."""
+
+    fields: tuple[str, ...] = ("reasoning_content", "reasoning", "reasoning_text")
+    """Where an answer may carry it; the first non-empty one counts, so that a host that sends two is not doubled."""
+    echo: Literal["never", "calls", "always"] = "never"
+    """On which of its own assistant messages the host wants its reasoning back."""
+    field: str = "reasoning_content"
+    """The key to echo under when the block does not remember its own."""
+    fixed_field: bool = False
+    """Echo under `field` even when the block arrived under another key (vLLM reads only `reasoning`)."""
+    required: bool = False
+    """An assistant tool-call message without the field is refused while thinking is on."""
+    placeholder: str = " "
+    """What stands in where the field is required and there is no reasoning."""
+    signed: bool = False
+    """Reasoning is bound to the model that made it by a signature or encryption."""
+    tags: tuple[str, str] | None = None
+    """The host leaves reasoning in the text between these tags."""
+    starts_inside: bool = False
+    """With `tags`: the answer begins inside thinking, with no opening tag."""
+    details: bool = False
+    """The host also sends (and wants back) structured `reasoning_details`."""
+    default_on: bool = False
+    """The model thinks unless told not to."""
+    can_disable: bool = True
+    control: str = "none"
+    """How thinking is asked for: a name in the wire's table of controls."""
+    efforts: tuple[str, ...] = ()
+    """The effort levels it takes; others are mapped to the nearest."""
+
+
+class Limits(Value, frozen=True):
+    max_tools: int | None = None
+    tool_name_pattern: str = r"[A-Za-z0-9_-]{1,64}"
+    tool_name_max: int = 64
+    max_output: int | None = None
+    context: int | None = None
+
+
+class Dialect(Value, frozen=True):
+    """One way of speaking a wire."""
+
+    name: str
+    wire: str
+    provider: str = ""
+    ids: str = "standard"
+    tool_format: ToolFormat = "openai"
+    reasoning: Reasoning = Reasoning()
+    limits: Limits = Limits()
+    schema: str = "plain"
+    """The schema pass for tool parameters: a name in core.schemas.PASSES."""
+    system_role: str = "system"
+    max_tokens_field: str = "max_tokens"
+    default_max_tokens: int | None = None
+    stream_usage: bool = True
+    """Ask for usage in the stream (`stream_options.include_usage`)."""
+    sends_finish: bool = True
+    """False only for hosts that never say a finish reason: then [DONE] or EOF is a normal end."""
+    blank_content: Literal["keep", "null", "omit"] = "null"
+    """What stands for an assistant's empty content beside tool calls."""
+    tool_result_name: bool = False
+    """Tool messages carry the tool's name."""
+    tool_result_media: Literal["inline", "user", "none"] = "user"
+    """Images in a tool result: in the tool message, in a user message behind the results, or not at all."""
+    media: tuple[str, ...] = ("image",)
+    """Kinds of media the model reads."""
+    forced_choice: tuple[str, ...] = ("required", "named")
+    """The forced tool choices it takes."""
+    forced_choice_thinking: tuple[str, ...] = ("required", "named")
+    """The forced tool choices it takes while thinking."""
+    sampling: tuple[str, ...] = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
+    """The sampling options it takes; others are dropped with a note."""
+    merge_turns: bool = False
+    """Consecutive messages of one role are refused and must be merged."""
+    mid_system: bool = True
+    """System messages may stand inside the conversation."""
+    first_speaker_user: bool = False
+    """The first message must be the user's."""
+    parallel_option: bool = True
+    """`parallel_tool_calls` is understood."""
+    strict_tools: bool = False
+    """`strict` on a tool is understood."""
+    leaks: str | None = None
+    """The text tool format this host is known to leak into text; a filter reads it back out."""
+    arguments_object: bool = False
+    """Tool-call arguments travel as a JSON object, not as text."""
+    usage_field: str = ""
+    extra_body: dict[str, Any] | None = None
+    headers: dict[str, str] | None = None
+    template: str | None = None
+    """The chat template for a completion wire."""
+
+
+class Options(Value, frozen=True):
+    """What the caller asks of one request; None leaves it to the model."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    thinking: ThinkingMode | None = None
+    effort: str | None = None
+    thinking_budget: int | None = None
+    tool_choice: str | None = None
+    """`auto`, `none`, `required`, or the name of a tool."""
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    stream: bool = True
+    missing_reasoning: MissingReasoning = "placeholder"
+    foreign_thinking: ForeignThinking = "drop"
+    tool_format: str | None = None
+    cache: bool = False
+    """Mark cache breakpoints where the wire has them."""
+    prefill: str | None = None
+    """Let the answer begin with this (partial mode), where the wire can."""
+    user: str | None = None
+    previous_response_id: str | None = None
+    path: str | None = None
+    """Which of a host's paths to take: `auto`, `native` or `chat`."""
+    extra_body: dict[str, Any] | None = None
+
+
+class Endpoint(Value, frozen=True):
+    """Where a provider is reached, and how it wants its key. No key is ever stored here."""
+
+    base_url: str
+    key_env: tuple[str, ...] = ()
+    base_env: tuple[str, ...] = ()
+    auth: Literal["bearer", "x-api-key", "x-goog-api-key", "none"] = "bearer"
+    headers: dict[str, str] | None = None

@@ -1,0 +1,63 @@
+"""What a hand-off did to the history: every adaptation leaves a Note, and the notes of an encode are the switch report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from .blocks import Turn, Value
+
+Action: TypeAlias = Literal["kept", "adapted", "dropped"]
+
+
+class Note(Value, frozen=True):
+    """One thing that was kept, adapted or dropped on the way to a wire.
+
+    `what` names the kind of thing (`thinking`, `tool_call`, `tool_response`, `turn`, `media`, `option`, `schema` …), `turn`
+    is its place in the conversation (None for what stands outside the turns), `why` is the human sentence.
+    """
+
+    action: Action
+    what: str
+    why: str
+    turn: int | None = None
+    key: str = ""
+
+    def __str__(self) -> str:
+        place = f" (turn {self.turn})" if self.turn is not None else ""
+        return f"{self.action} {self.what}{place}: {self.why}"
+
+
+class SwitchReport(Value, frozen=True):
+    """The whole of a hand-off: how many blocks of each kind the next model sees, and the notes."""
+
+    model: str
+    kept: dict[str, int]
+    notes: tuple[Note, ...]
+
+    @property
+    def adapted(self) -> tuple[Note, ...]:
+        return tuple([note for note in self.notes if note.action == "adapted"])
+
+    @property
+    def dropped(self) -> tuple[Note, ...]:
+        return tuple([note for note in self.notes if note.action == "dropped"])
+
+    def lines(self) -> list[str]:
+        """The report for a person: one line for what is kept, then one for each reason, with how often it applied."""
+        kept = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kept.items())) or "nothing"
+        lines = [f"kept: {kept}"]
+        grouped = Counter((note.action, note.what, note.why) for note in self.notes if note.action != "kept")
+        for (action, what, why), count in grouped.items():
+            times = f" (x{count})" if count > 1 else ""
+            lines.append(f"{action}: {what}: {why}{times}")
+        return lines
+
+
+def switch_report(model: str, turns: Iterable[Turn], notes: Sequence[Note]) -> SwitchReport:
+    """Count what the next model sees: every block of the history less the dropped ones."""
+    total = Counter(block.__struct_config__.tag for turn in turns for block in turn.blocks)
+    gone = Counter(note.what for note in notes if note.action == "dropped")
+    kept = {str(kind): count - gone[str(kind)] for kind, count in total.items() if count > gone[str(kind)]}
+    return SwitchReport(model, kept, tuple(notes))

@@ -1,0 +1,307 @@
+"""The laws of a history: every call has exactly one result, next to it, in call order.
+
+Stored history is never rewritten. `repair` gives a lawful copy for one request, in this order: failed ai turns go with
+their results; orphan and duplicate results go; displaced results move next to their call; missing results are made up as
+error results. It is deterministic, idempotent, leaves every untouched Turn the same object, and notes every change.
+Merging of turns is each wire's own last step. `CallMatcher` is the other half: it pairs results with calls at ingestion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from .blocks import Block, Conversation, Text, ToolCall, ToolResponse, Turn
+from .handoff import Note
+from .ids import PREFIX, canonical_tool_call_id, from_own_id
+
+INTERRUPTED = "No result: the tool call was interrupted before it returned."
+
+
+class Repaired:
+    """A lawful history and what had to be done for it. `unanswered` are the calls whose result had to be made up."""
+
+    __slots__ = ("call_ids", "notes", "turns", "unanswered")
+
+    def __init__(
+        self, turns: Sequence[Turn], notes: list[Note], unanswered: frozenset[str], call_ids: frozenset[str]
+    ) -> None:
+        self.turns = turns
+        self.notes = notes
+        self.unanswered = unanswered
+        self.call_ids = call_ids
+
+
+def repair(turns: Sequence[Turn], *, offset: int = 0) -> Repaired:
+    """A lawful copy of `turns`. `offset` is where they begin in the whole conversation, for the notes."""
+    ids = _lawful_call_ids(turns)
+    if ids is not None:
+        return Repaired(turns, [], frozenset(), frozenset(ids))
+    return _Repair(turns, offset).run()
+
+
+def _lawful_call_ids(turns: Sequence[Turn]) -> list[str] | None:
+    """The ids of all calls if nothing needs repair, else None. One cheap pass: this is the everyday case."""
+    seen: list[str] = []
+    due: list[str] = []
+    for turn in turns:
+        if turn.failure or not turn.blocks:
+            return None
+        speaker = turn.speaker
+        if speaker == "tool":
+            if len(turn.blocks) != len(due):
+                return None
+            for block, wanted in zip(turn.blocks, due, strict=True):
+                if type(block) is not ToolResponse or block.call_id != wanted:
+                    return None
+            due = []
+            continue
+        if due:
+            return None
+        for block in turn.blocks:
+            kind = type(block)
+            if kind is ToolCall:
+                if speaker != "ai":
+                    return None
+                due.append(block.id)  # type: ignore[union-attr]
+            elif kind is ToolResponse:
+                return None
+        if due:
+            seen.extend(due)
+    if due or len(set(seen)) != len(seen):
+        return None
+    return seen
+
+
+class _Slot:
+    """A call waiting for its result."""
+
+    __slots__ = ("call", "key", "place", "response", "turn")
+
+    def __init__(self, call: ToolCall, turn: int, key: str, place: int) -> None:
+        self.call = call
+        self.turn = turn
+        self.key = key
+        self.place = place
+        self.response: ToolResponse | None = None
+
+
+class _Repair:
+    def __init__(self, turns: Sequence[Turn], offset: int) -> None:
+        self.source = turns
+        self.offset = offset
+        self.notes: list[Note] = []
+        self.slots: dict[str, list[_Slot]] = {}  # by the id the history uses, oldest first
+        self.out: list[tuple[Turn, list[_Slot], Turn | None]] = []  # turn, its calls, the tool turn that followed it
+        self.failed_ids: set[str] = set()
+        self.early: dict[str, ToolResponse] = {}
+        self.seen_ids: set[str] = set()
+
+    def run(self) -> Repaired:
+        for index, turn in enumerate(self.source):
+            if turn.failure and turn.speaker == "ai":
+                self.failed_ids.update(call.id for call in turn.tool_calls)
+                self._note("dropped", "turn", f"the answer failed ({turn.failure}) and is not replayed", index)
+            elif not turn.blocks:
+                self._note("dropped", "turn", f"the {turn.speaker} turn is empty", index)
+            elif turn.speaker == "ai":
+                self._take_ai(turn, index)
+            else:
+                self._take_other(turn, index)
+        for call_id in self.early:
+            self._note("dropped", "tool_response", f"no call {call_id} stands before it", None)
+        turns, unanswered = self._lay_out()
+        return Repaired(turns, self.notes, frozenset(unanswered), frozenset(self.seen_ids | self.failed_ids))
+
+    def _take_ai(self, turn: Turn, index: int) -> None:
+        blocks: list[Block] = []
+        slots: list[_Slot] = []
+        for block in turn.blocks:
+            if type(block) is ToolResponse:
+                self._answer(block, index)
+                continue
+            if type(block) is ToolCall:
+                call = block
+                if call.id in self.seen_ids:
+                    call = replace(call, id=self._fresh_id(call, turn, len(slots)))
+                    self._note("adapted", "tool_call", f"the id of {call.name} was used before; it got its own", index)
+                self.seen_ids.add(call.id)
+                slot = _Slot(call, index, turn.key, len(slots))
+                slots.append(slot)
+                self.slots.setdefault(block.id, []).append(slot)
+                early = self.early.pop(block.id, None)
+                if early is not None:
+                    slot.response = early
+                    self._note("adapted", "tool_response", f"the result of {call.name} moved behind its call", index)
+                block = call
+            blocks.append(block)
+        if blocks:
+            changed = len(blocks) != len(turn.blocks) or any(
+                a is not b for a, b in zip(blocks, turn.blocks, strict=True)
+            )
+            self.out.append((replace(turn, blocks=tuple(blocks)) if changed else turn, slots, None))
+
+    def _fresh_id(self, call: ToolCall, turn: Turn, place: int) -> str:
+        salt = 0
+        while True:
+            fresh = canonical_tool_call_id(call.provider, call.id, call.name, f"{turn.key}#{salt}", place)
+            if fresh not in self.seen_ids:
+                return fresh
+            salt += 1
+
+    def _take_other(self, turn: Turn, index: int) -> None:
+        """Take the results out of a tool or human turn; what is left stays as a human turn where it stood."""
+        rest: list[Block] = []
+        answered = False
+        for block in turn.blocks:
+            if type(block) is ToolResponse:
+                answered = self._answer(block, index) or answered
+            elif type(block) is ToolCall:
+                self._note("dropped", "tool_call", f"a {turn.speaker} turn cannot call {block.name}", index)
+            else:
+                rest.append(block)
+        if rest:
+            whole = turn.speaker == "human" and len(rest) == len(turn.blocks)
+            self.out.append((turn if whole else replace(turn, speaker="human", blocks=tuple(rest)), [], None))
+        elif answered and self.out and self.out[-1][1]:
+            last, slots, tool_turn = self.out[-1]
+            if tool_turn is None:
+                self.out[-1] = (last, slots, turn)
+
+    def _answer(self, response: ToolResponse, index: int) -> bool:
+        """Give a result to the newest turn that still waits for it. False where it has no place."""
+        waiting = self.slots.get(response.call_id)
+        if not waiting:
+            if response.call_id in self.failed_ids:
+                self._note("dropped", "tool_response", "its call failed and is not replayed", index)
+            elif response.call_id in self.early:
+                self._note("dropped", "tool_response", f"a second result for {response.call_id}", index)
+            else:
+                self.early[response.call_id] = response
+            return False
+        open_slots = [slot for slot in waiting if slot.response is None]
+        if not open_slots:
+            self._note("dropped", "tool_response", f"a second result for {waiting[-1].call.name}", index)
+            return False
+        newest = open_slots[-1].turn
+        slot = next(slot for slot in open_slots if slot.turn == newest)
+        if slot.call.id != response.call_id:
+            response = replace(response, call_id=slot.call.id)
+        slot.response = response
+        if self.out and self.out[-1][1] is not None and slot not in self.out[-1][1]:
+            self._note("adapted", "tool_response", f"the result of {slot.call.name} moved next to its call", index)
+        return True
+
+    def _lay_out(self) -> tuple[list[Turn], set[str]]:
+        turns: list[Turn] = []
+        unanswered: set[str] = set()
+        for turn, slots, tool_turn in self.out:
+            turns.append(turn)
+            if not slots:
+                continue
+            responses: list[ToolResponse] = []
+            for slot in slots:
+                if slot.response is None:
+                    unanswered.add(slot.call.id)
+                    why = f"{slot.call.name} has no result; an error result stands in"
+                    self._note("adapted", "tool_response", why, slot.turn)
+                    responses.append(ToolResponse(slot.call.id, slot.call.name, (Text(INTERRUPTED),), is_error=True))
+                else:
+                    responses.append(slot.response)
+            blocks = tuple(responses)
+            if tool_turn is not None and tool_turn.speaker == "tool" and tool_turn.blocks == blocks:
+                turns.append(tool_turn)
+            elif tool_turn is not None:
+                turns.append(replace(tool_turn, speaker="tool", blocks=blocks, role=""))
+            else:
+                turns.append(Turn("tool", blocks, key=f"{turn.key}:results"))
+        return turns, unanswered
+
+    def _note(self, action: str, what: str, why: str, index: int | None) -> None:
+        turn = None if index is None else self.offset + index
+        key = "" if index is None else self.source[index].key
+        self.notes.append(Note(action, what, why, turn, key))  # type: ignore[arg-type]
+
+
+class CallMatcher:
+    """Pairs results with calls as they come in: by id among the still-open calls, newest turn first, else by position.
+
+    Position is for results without an id: the first open call of the newest turn that has one, of the same name if any.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[list[ToolCall]] = []  # one list a turn, oldest turn first
+
+    def opened(self, calls: Iterable[ToolCall]) -> None:
+        """A turn made these calls."""
+        fresh = list(calls)
+        if fresh:
+            self._open.append(fresh)
+
+    def claim(self, raw_id: str | None, name: str = "") -> ToolCall | None:
+        """The call this result answers, no longer open from now on; None for an orphan."""
+        for calls in reversed(self._open):
+            found = self._by_id(calls, raw_id) if raw_id else self._by_position(calls, name)
+            if found is not None:
+                calls.remove(found)
+                if not calls:
+                    self._open.remove(calls)
+                return found
+        return None
+
+    @staticmethod
+    def _by_id(calls: list[ToolCall], raw_id: str | None) -> ToolCall | None:
+        assert raw_id is not None
+        own = from_own_id(raw_id)
+        for call in calls:
+            if raw_id in (call.raw_id, call.id) or (own is not None and own == call.id):
+                return call
+        return None
+
+    @staticmethod
+    def _by_position(calls: list[ToolCall], name: str) -> ToolCall | None:
+        named = [call for call in calls if not name or call.name == name]
+        return named[0] if named else None
+
+
+def canonicalize(conversation: Conversation, provider: str = "") -> Conversation:
+    """The one-time pass over a history made elsewhere: whatever its ids look like, every call gets a canonical one.
+
+    Turns without a key get one; ids that are already ours stay unless they repeat; raw ids are kept as metadata.
+    """
+    seen: set[str] = set()
+    matcher = CallMatcher()
+    turns: list[Turn] = []
+    for number, turn in enumerate(conversation.turns):
+        key = turn.key or f"imported-{number}"
+        blocks: list[Block] = []
+        opened: list[ToolCall] = []
+        for block in turn.blocks:
+            if type(block) is ToolCall:
+                block = _canonical_call(block, provider, key, len(opened), seen)
+                opened.append(block)
+            elif type(block) is ToolResponse:
+                raw = block.raw_id or block.call_id or None
+                call = matcher.claim(raw, block.name)
+                if call is not None:
+                    block = replace(block, call_id=call.id, name=block.name or call.name, raw_id=raw)
+                elif not block.call_id.startswith(PREFIX):
+                    orphan = canonical_tool_call_id(provider, raw, block.name, key, len(blocks))
+                    block = replace(block, call_id=orphan, raw_id=raw)
+            blocks.append(block)
+        matcher.opened(opened)
+        turns.append(replace(turn, key=key, blocks=tuple(blocks)))
+    return replace(conversation, turns=tuple(turns))
+
+
+def _canonical_call(call: ToolCall, provider: str, key: str, index: int, seen: set[str]) -> ToolCall:
+    own = from_own_id(call.id)
+    if own is None or own in seen:
+        raw = call.raw_id or call.id or None
+        own = canonical_tool_call_id(call.provider or provider, raw, call.name, key, index)
+        call = replace(call, raw_id=raw)
+    elif call.id != own:
+        call = replace(call, raw_id=call.raw_id or call.id)
+    seen.add(own)
+    return replace(call, id=own, provider=call.provider or provider)

@@ -1,0 +1,223 @@
+"""Canonical tool-call ids, and the ids each wire wants instead.
+
+Canonical: `hist_tool_` + 24 characters of base64url(sha256(provider, raw id, tool name, turn key, call index)). Turn key and
+index are always in the seed, for hosts repeat raw ids. On the way out a ToolIdMapper gives every call of one request the id
+its reader demands: deterministic, injective, the same for a call and its response, and stable when turns are appended.
+Two calls that carry the same canonical id are one call to a mapper (the first wins the number; history repair re-keys the
+second before it gets here); a response whose call is not in the request gets the next unused id of the scheme.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Literal, Protocol, TypeAlias, get_args
+
+from .blocks import Block, ToolCall, ToolResponse, Turn
+from .errors import UnknownToolFormat
+
+PREFIX = "hist_tool_"
+
+ToolFormat: TypeAlias = Literal[
+    "openai", "anthropic", "deepseek", "qwen", "kimi", "mistral", "hermes", "xml", "llama", "gemma"
+]
+TOOL_FORMATS: tuple[ToolFormat, ...] = get_args(ToolFormat)
+
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_OURS = re.compile(r"(?:hist_tool_|call_|toolu_)([A-Za-z0-9_-]{24})\Z")
+_SUFFIX = re.compile(r"[A-Za-z0-9_-]{1,34}\Z")
+_NINE = re.compile(r"[A-Za-z0-9]{9}\Z")
+
+
+def canonical_tool_call_id(
+    provider: str | None, raw_id: str | None, tool_name: str | None, turn_key: str, call_index: int
+) -> str:
+    """The one id a call keeps for life, whichever models come to read it."""
+    provider, raw_id, tool_name = provider or "", raw_id or "", tool_name or ""
+    # Lengths make the seed injective whatever the parts hold; surrogatepass makes it total.
+    seed = f"{len(provider)},{len(raw_id)},{len(tool_name)},{call_index}|{provider}|{raw_id}|{tool_name}|{turn_key}"
+    return PREFIX + urlsafe_b64encode(sha256(seed.encode("utf-8", "surrogatepass")).digest()[:18]).decode()
+
+
+def canonical_tool_response_id(
+    provider: str | None, raw_id: str | None, tool_name: str | None, turn_key: str, call_index: int
+) -> str:
+    """The id of a response is its call's: pass the provider, turn key and index of the *call*."""
+    return canonical_tool_call_id(provider, raw_id, tool_name, turn_key, call_index)
+
+
+def from_own_id(wire_id: str) -> str | None:
+    """The canonical id behind `call_x`, `toolu_x` or `hist_tool_x`, when x has the shape of ours; else None."""
+    match = _OURS.match(wire_id)
+    return PREFIX + match[1] if match else None
+
+
+class ToolIdMapper(Protocol):
+    """The ids of one outgoing request."""
+
+    def extend(self, turns: Iterable[Turn]) -> None:
+        """Take in further turns of the same request; ids given so far stay."""
+        ...
+
+    def resolve_tool_call_id(self, call: ToolCall) -> str: ...
+
+    def resolve_tool_response_id(self, response: ToolResponse) -> str: ...
+
+    def clone(self) -> ToolIdMapper:
+        """An independent mapper with the same ids so far."""
+        ...
+
+
+class _TableMapper:
+    """A mapper that mints an id at a call's first sight and remembers it."""
+
+    __slots__ = ("_count", "_ids", "_mint", "_used")
+
+    def __init__(self, mint: Callable[[str, str, int, int], str]) -> None:
+        self._mint = mint
+        self._ids: dict[str, str] = {}
+        self._used: set[str] = set()
+        self._count = 0
+
+    def extend(self, turns: Iterable[Turn]) -> None:
+        for turn in turns:
+            if turn.speaker == "ai":
+                self.extend_blocks(turn.blocks)
+
+    def extend_blocks(self, blocks: Iterable[Block]) -> None:
+        for block in blocks:
+            if type(block) is ToolCall and block.id not in self._ids:
+                self._assign(block.id, block.name)
+
+    def resolve_tool_call_id(self, call: ToolCall) -> str:
+        known = self._ids.get(call.id)
+        return known if known is not None else self._assign(call.id, call.name)
+
+    def resolve_tool_response_id(self, response: ToolResponse) -> str:
+        known = self._ids.get(response.call_id)
+        return known if known is not None else self._assign(response.call_id, response.name)
+
+    def clone(self) -> _TableMapper:
+        twin = _TableMapper(self._mint)
+        twin._ids = self._ids.copy()
+        twin._used = self._used.copy()
+        twin._count = self._count
+        return twin
+
+    def _assign(self, canonical: str, name: str) -> str:
+        salt = 0
+        while (wire_id := self._mint(canonical, name, self._count, salt)) in self._used:
+            salt += 1
+        self._used.add(wire_id)
+        self._ids[canonical] = wire_id
+        self._count += 1
+        return wire_id
+
+
+class ToolIdStrategy:
+    """A scheme of ids: `create_mapper(turns)` applies it to one outgoing request."""
+
+    __slots__ = ("_mint", "name")
+
+    def __init__(self, name: str, mint: Callable[[str, str, int, int], str]) -> None:
+        self.name = name
+        self._mint = mint
+
+    def create_mapper(self, turns: Iterable[Turn] = ()) -> ToolIdMapper:
+        mapper = _TableMapper(self._mint)
+        mapper.extend(turns)
+        return mapper
+
+    def __repr__(self) -> str:
+        return f"<ToolIdStrategy {self.name}>"
+
+
+def _prefixed(prefix: str) -> Callable[[str, str, int, int], str]:
+    def mint(canonical: str, name: str, count: int, salt: int) -> str:
+        if not salt:
+            suffix = canonical
+            for own in (PREFIX, "call_", "toolu_"):
+                if canonical.startswith(own):
+                    suffix = canonical[len(own) :]
+                    break
+            if _SUFFIX.match(suffix):
+                return prefix + suffix
+        digest = sha256(f"{canonical}|{salt}".encode("utf-8", "surrogatepass")).digest()
+        return prefix + urlsafe_b64encode(digest[:18]).decode()
+
+    return mint
+
+
+def _mint_kimi(canonical: str, name: str, count: int, salt: int) -> str:
+    return f"functions.{name or 'tool'}:{count + salt}"
+
+
+def _mint_kimi_k3(canonical: str, name: str, count: int, salt: int) -> str:
+    # K3 itself restarts the number in each message; counting over the request keeps its shape and makes ids unique,
+    # which Moonshot demands of one request ("tool call id … is duplicated").
+    return f"{name or 'tool'}_{count + salt}"
+
+
+def _mint_mistral(canonical: str, name: str, count: int, salt: int) -> str:
+    if not salt and _NINE.match(canonical):
+        return canonical
+    number = int.from_bytes(sha256(f"{canonical}|{salt}".encode("utf-8", "surrogatepass")).digest()[:16], "big")
+    digits = []
+    for _ in range(9):
+        number, digit = divmod(number, 62)
+        digits.append(_BASE62[digit])
+    return "".join(digits)
+
+
+standard_strategy = ToolIdStrategy("standard", _prefixed("call_"))
+anthropic_strategy = ToolIdStrategy("anthropic", _prefixed("toolu_"))
+kimi_strategy = ToolIdStrategy("kimi", _mint_kimi)
+kimi_k3_strategy = ToolIdStrategy("kimi-k3", _mint_kimi_k3)
+mistral_strategy = ToolIdStrategy("mistral", _mint_mistral)
+
+STRATEGIES: dict[str, ToolIdStrategy] = {
+    strategy.name: strategy
+    for strategy in (standard_strategy, anthropic_strategy, kimi_strategy, kimi_k3_strategy, mistral_strategy)
+}
+
+
+def valid_tool_format(name: str) -> ToolFormat:
+    """`name` as a ToolFormat, or UnknownToolFormat listing the valid ones."""
+    for known in TOOL_FORMATS:
+        if known == name.strip().lower():
+            return known
+    raise UnknownToolFormat(f"no tool format {name!r}: choose one of {', '.join(TOOL_FORMATS)}")
+
+
+def get_tool_id_strategy(format: str) -> ToolIdStrategy:
+    """The id scheme that goes with a tool format."""
+    return STRATEGIES.get(valid_tool_format(format), standard_strategy)
+
+
+_KIMI = re.compile(r"kimi|(?:^|[^a-z0-9])k[23](?![a-z0-9])")
+_MISTRAL = re.compile(r"(?:mi|mag|dev|code|mini|vox)s?tral|mixtral|pixtral|devstral|codestral")
+
+
+def is_kimi_model(model: str) -> bool:
+    """Whether a model name is one of Moonshot's Kimi family, wherever it is served."""
+    return _KIMI.search(model.lower()) is not None
+
+
+def detect_tool_format(model: str, override: str | None = None) -> ToolFormat:
+    """The tool format a model was taught. A manual `override` beats detection (`auto` and None ask for it)."""
+    if override and override.strip().lower() != "auto":
+        return valid_tool_format(override)
+    name = model.lower()
+    if is_kimi_model(name):
+        return "kimi"
+    if "deepseek" in name:
+        return "deepseek"
+    if _MISTRAL.search(name):
+        return "mistral"
+    if "qwen" in name or "glm-" in name:
+        return "qwen"
+    if "claude" in name:
+        return "anthropic"
+    return "openai"

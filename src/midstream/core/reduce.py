@@ -1,0 +1,385 @@
+"""Pieces in, lawful events and one Turn out: the one accumulator.
+
+Every decoder speaks to a TurnBuilder; it never makes events itself. The builder keeps arrival order, closes a text or
+thinking block when the kind changes, streams the head tool call and queues whatever follows it until the head is closed,
+gives each call its canonical id, and ends with exactly one done or error.
+`reduce` folds a stream of events back into a Turn, for whoever holds events only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from .blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, Turn, Usage
+from .errors import LimitExceeded
+from .events import (
+    BlockEvent,
+    Done,
+    ErrorEvent,
+    ErrorInfo,
+    Event,
+    Start,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from .ids import canonical_tool_call_id
+
+MAX_TURN_CHARS = 64 * 1024 * 1024
+"""What one answer may hold: far above any model's output limit, far below a machine's memory."""
+
+_TEXT, _THINKING, _CALL, _WHOLE = "text", "thinking", "call", "whole"
+
+
+class Piece:
+    """A block on its way: what has come of it so far. Held by decoders as the handle of a tool call."""
+
+    __slots__ = (
+        "block", "call_index", "closed", "encrypted", "extra", "field", "index", "kind", "name", "parts",
+        "raw_id", "redacted", "signature", "started",
+    )  # fmt: skip
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.parts: list[str] = []
+        self.started = False
+        self.closed = False
+        self.index = -1
+        self.extra: dict[str, Any] | None = None
+        self.field = ""
+        self.signature: str | None = None
+        self.encrypted: str | None = None
+        self.redacted = False
+        self.raw_id: str | None = None
+        self.name = ""
+        self.call_index = -1
+        self.block: Media | Opaque | None = None
+
+
+class TurnBuilder:
+    """Turns a decoder's findings into events (taken with `take`) and, at the end, a Turn."""
+
+    __slots__ = (
+        "_calls", "_chars", "_head", "_limit", "_queue", "_started", "blocks", "ended", "extra", "origin", "out",
+        "response_id", "turn_key", "usage",
+    )  # fmt: skip
+
+    def __init__(self, turn_key: str, origin: Origin, *, limit: int = MAX_TURN_CHARS) -> None:
+        self.turn_key = turn_key
+        self.origin = origin
+        self.out: list[Event] = []
+        self.blocks: list[Block] = []
+        self.usage: Usage | None = None
+        self.response_id: str | None = None
+        self.extra: dict[str, Any] | None = None
+        self.ended = False
+        self._started = False
+        self._head: Piece | None = None
+        self._queue: deque[Piece] = deque()
+        self._calls = 0
+        self._chars = 0
+        self._limit = limit
+
+    def take(self) -> list[Event]:
+        """The events since the last take."""
+        out = self.out
+        self.out = []
+        return out
+
+    @property
+    def started(self) -> bool:
+        return self._started
+
+    @property
+    def calls(self) -> int:
+        """How many tool calls this turn holds."""
+        return self._calls
+
+    @property
+    def has_output(self) -> bool:
+        """Whether anything but thinking has come."""
+        if self._calls:
+            return True
+        pieces = [self._head, *self._queue]
+        open_text = any(p and p.kind == _TEXT and any(p.parts) for p in pieces)
+        return open_text or any(
+            isinstance(b, (Media, Opaque, ToolCall)) or (type(b) is Text and b.text) for b in self.blocks
+        )
+
+    def start(self, model: str = "", response_id: str | None = None) -> None:
+        """Say that the answer has begun; later calls only fill in what was not known."""
+        if model and model != self.origin.model and not self._started:
+            self.origin = Origin(self.origin.provider, self.origin.wire, self.origin.model or model)
+        if response_id:
+            self.response_id = response_id
+        if not self._started:
+            self._started = True
+            self.out.append(Start(self.turn_key, model or self.origin.model, response_id))
+
+    def text(self, delta: str, extra: dict[str, Any] | None = None) -> None:
+        head = self._head
+        if head is not None and head.kind is _TEXT and extra is None:
+            head.parts.append(delta)
+            self.out.append(TextDelta(head.index, delta))
+            self._chars += len(delta)
+            if self._chars > self._limit:
+                self._over_limit()
+            return
+        piece = self._tail_of(_TEXT)
+        if extra:
+            piece.extra = {**(piece.extra or {}), **extra}
+        self._add(piece, delta)
+
+    def thinking(self, delta: str, field: str = "") -> Piece:
+        head = self._head
+        if head is not None and head.kind is _THINKING:
+            head.parts.append(delta)
+            self.out.append(ThinkingDelta(head.index, delta))
+            self._chars += len(delta)
+            if self._chars > self._limit:
+                self._over_limit()
+            return head
+        piece = self._tail_of(_THINKING)
+        if field and not piece.field:
+            piece.field = field
+        self._add(piece, delta)
+        return piece
+
+    def end_block(self) -> None:
+        """Close the open text or thinking block; the next delta opens a new one."""
+        head = self._head
+        if head is not None and head.kind in (_TEXT, _THINKING):
+            self._close_head()
+        elif self._queue and self._queue[-1].kind in (_TEXT, _THINKING):
+            self._queue[-1].closed = True
+
+    def whole(self, block: Media | Opaque) -> None:
+        """A block that needs no deltas."""
+        piece = Piece(_WHOLE)
+        piece.block = block
+        piece.closed = True
+        self._enqueue(piece)
+
+    def open_call(self, raw_id: str | None, name: str, extra: dict[str, Any] | None = None) -> Piece:
+        """A tool call begins. Its start is emitted when it is at the head and has a name."""
+        piece = Piece(_CALL)
+        piece.raw_id = raw_id
+        piece.name = name
+        piece.extra = extra
+        piece.call_index = self._calls
+        self._calls += 1
+        self._enqueue(piece)
+        return piece
+
+    def name_call(self, piece: Piece, name: str) -> None:
+        """The name of a call came late."""
+        piece.name += name
+        if piece is self._head and not piece.started:
+            self._start_piece(piece)
+
+    def call_arguments(self, piece: Piece, delta: str) -> None:
+        piece.parts.append(delta)
+        self._chars += len(delta)
+        if piece.started:
+            self.out.append(ToolCallDelta(piece.index, delta))
+        if self._chars > self._limit:
+            self._over_limit()
+
+    def close_call(self, piece: Piece) -> None:
+        """No more arguments will come for this call."""
+        piece.closed = True
+        if piece is self._head:
+            self._close_head()
+
+    def finish(self, stop_reason: str, raw_stop: str | None = None) -> None:
+        """The end was said: done, unless nothing but thinking came of a normal stop."""
+        if self.ended:
+            return
+        self.start()
+        nameless = self._close_all()
+        if nameless:
+            self._end_with_error(ErrorInfo("malformed", "the answer holds a tool call without a name"), raw_stop)
+        elif stop_reason in ("end_turn", "tool_use") and not self.has_output:
+            why = "the model stopped normally but gave neither text nor a tool call"
+            self._end_with_error(ErrorInfo("empty", why, retryable=True), raw_stop)
+        else:
+            self.ended = True
+            self.out.append(Done(self._turn(stop_reason, raw_stop, "")))
+
+    def fail(self, error: ErrorInfo) -> None:
+        """The stream cannot go on: close what is open, keep what came, say why."""
+        if self.ended:
+            return
+        self.start()
+        self._close_all()
+        self._end_with_error(error, None)
+
+    def _end_with_error(self, error: ErrorInfo, raw_stop: str | None) -> None:
+        self.ended = True
+        self.out.append(ErrorEvent(error, self._turn("", raw_stop, error.kind)))
+
+    def _turn(self, stop_reason: str, raw_stop: str | None, failure: str) -> Turn:
+        return Turn(
+            "ai",
+            tuple(self.blocks),
+            key=self.turn_key,
+            origin=self.origin,
+            usage=self.usage,
+            stop_reason=stop_reason,
+            raw_stop=raw_stop,
+            failure=failure,
+            response_id=self.response_id,
+            extra=self.extra,
+        )
+
+    def _over_limit(self) -> None:
+        raise LimitExceeded(f"the answer is longer than {self._limit} characters")
+
+    def _tail_of(self, kind: str) -> Piece:
+        """The open piece of this kind at the end of the line, or a new one there."""
+        last = self._queue[-1] if self._queue else self._head
+        if last is not None and last.kind is kind and not last.closed:
+            return last
+        piece = Piece(kind)
+        self._enqueue(piece)
+        return piece
+
+    def _add(self, piece: Piece, delta: str) -> None:
+        if not delta:
+            return
+        piece.parts.append(delta)
+        self._chars += len(delta)
+        if piece.started:
+            self.out.append((TextDelta if piece.kind is _TEXT else ThinkingDelta)(piece.index, delta))
+        if self._chars > self._limit:
+            self._over_limit()
+
+    def _enqueue(self, piece: Piece) -> None:
+        if not self._started:
+            self.start()
+        head = self._head
+        if head is not None and head.kind is not _CALL and not self._queue:
+            self._close_head()
+            head = self._head
+        if head is None:
+            self._head = piece
+            self._start_piece(piece)
+        else:
+            last = self._queue[-1] if self._queue else None
+            if last is not None and last.kind in (_TEXT, _THINKING):
+                last.closed = True
+            self._queue.append(piece)
+
+    def _start_piece(self, piece: Piece) -> None:
+        """Begin a piece that has come to the head, with all that came for it while it waited."""
+        out = self.out
+        if piece.kind is _CALL:
+            if not piece.name:
+                return
+            piece.started = True
+            piece.index = len(self.blocks)
+            out.append(ToolCallStart(piece.index, self._id_of(piece), piece.name))
+            out.extend([ToolCallDelta(piece.index, part) for part in piece.parts])
+        else:
+            piece.started = True
+            piece.index = len(self.blocks)
+            if piece.kind is _TEXT:
+                out.append(TextStart(piece.index))
+                out.extend([TextDelta(piece.index, part) for part in piece.parts])
+            elif piece.kind is _THINKING:
+                out.append(ThinkingStart(piece.index))
+                out.extend([ThinkingDelta(piece.index, part) for part in piece.parts])
+        if piece.closed:
+            self._close_head()
+
+    def _close_head(self) -> None:
+        """End the head and let the next piece in line begin."""
+        piece = self._head
+        if piece is None:
+            return
+        if piece.kind is _CALL and not piece.started:
+            piece.closed = True  # waits for its name; what follows waits with it
+            return
+        self._head = None
+        self._emit_end(piece)
+        if self._queue:
+            self._head = self._queue.popleft()
+            self._start_piece(self._head)
+
+    def _emit_end(self, piece: Piece) -> None:
+        content = "".join(piece.parts)
+        block: Block
+        if piece.kind is _TEXT:
+            block = Text(content, piece.extra)
+            self.out.append(TextEnd(piece.index, block))
+        elif piece.kind is _THINKING:
+            block = Thinking(
+                content, piece.field, piece.signature, piece.encrypted, piece.redacted, self.origin, piece.extra
+            )
+            self.out.append(ThinkingEnd(piece.index, block))
+        elif piece.kind is _CALL:
+            block = ToolCall(self._id_of(piece), piece.name, content, piece.raw_id, self.origin.provider, piece.extra)
+            self.out.append(ToolCallEnd(piece.index, block))
+        else:
+            assert piece.block is not None
+            block = piece.block
+            self.out.append(BlockEvent(piece.index, block))
+        self.blocks.append(block)
+
+    def _close_all(self) -> bool:
+        """Close everything in order; a call that never got a name is left out, and its presence returned."""
+        nameless = False
+        while self._head is not None:
+            piece = self._head
+            if piece.kind is _CALL and not piece.started:
+                nameless = True
+                self._head = self._queue.popleft() if self._queue else None
+                if self._head is not None:
+                    self._start_piece(self._head)
+                continue
+            piece.closed = True
+            self._close_head()
+        return nameless
+
+    def _id_of(self, piece: Piece) -> str:
+        return canonical_tool_call_id(self.origin.provider, piece.raw_id, piece.name, self.turn_key, piece.call_index)
+
+
+def reduce(events: Iterable[Event]) -> Turn:
+    """The Turn that these events tell of, whole or as far as they go."""
+    blocks: list[Block] = []
+    parts: list[str] = []
+    kind: type[Event] | None = None
+    call: ToolCallStart | None = None
+    key = ""
+    for event in events:
+        match event:
+            case Done() | ErrorEvent():
+                return event.turn
+            case Start():
+                key = event.turn_key
+            case TextStart() | ThinkingStart():
+                kind, parts = type(event), []
+            case ToolCallStart():
+                kind, parts, call = ToolCallStart, [], event
+            case TextDelta() | ThinkingDelta() | ToolCallDelta():
+                parts.append(event.delta)
+            case TextEnd() | ThinkingEnd() | ToolCallEnd() | BlockEvent():
+                blocks.append(event.block)
+                kind = None
+    content = "".join(parts)
+    if kind is TextStart:
+        blocks.append(Text(content))
+    elif kind is ThinkingStart:
+        blocks.append(Thinking(content))
+    elif kind is ToolCallStart and call is not None:
+        blocks.append(ToolCall(call.id, call.name, content))
+    return Turn("ai", tuple(blocks), key=key, failure="truncated")

@@ -1,0 +1,56 @@
+"""What a text filter finds in a stream: plain text, thinking, tool calls, and problems worth telling.
+
+A filter is fed text in any portions and gives findings; any split gives the same findings once neighbouring pieces of the
+same kind are joined. It holds back only what may still become a marker, and costs O(n).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+
+class _Finding(msgspec.Struct, frozen=True, gc=False):
+    pass
+
+
+class TextFound(_Finding, frozen=True, tag="text"):
+    text: str
+
+
+class ThinkingFound(_Finding, frozen=True, tag="thinking"):
+    text: str
+
+
+class CallFound(_Finding, frozen=True, tag="call"):
+    """A tool call begins: its name, and the id the model wrote, if any."""
+
+    name: str
+    raw_id: str | None = None
+
+
+class ArgumentsFound(_Finding, frozen=True, tag="arguments"):
+    """A piece of the JSON text of the open call's arguments."""
+
+    json: str
+
+
+class CallEnded(_Finding, frozen=True, tag="call_end"):
+    pass
+
+
+class ProblemFound(_Finding, frozen=True, tag="problem"):
+    """Something that looked like a call and is none: what came, and why it was not taken."""
+
+    why: str
+    raw: str
+
+
+Finding: TypeAlias = TextFound | ThinkingFound | CallFound | ArgumentsFound | CallEnded | ProblemFound
+
+
+class TextFilter(Protocol):
+    def feed(self, text: str) -> list[Finding]: ...
+
+    def close(self) -> list[Finding]: ...

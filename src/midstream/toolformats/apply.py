@@ -1,0 +1,79 @@
+"""A text filter at work on a stream: its findings become the events and blocks of a turn.
+
+Text and thinking go to the builder as they are; a call found in the text is a call like any other. What looked like a call
+and is none is kept out of the text, so that no later request replays it, and stands in the turn's `extra["problems"]`.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from midstream.core.reduce import Piece, TurnBuilder
+
+from .findings import ArgumentsFound, CallEnded, CallFound, Finding, ProblemFound, TextFilter, TextFound, ThinkingFound
+
+MAX_PROBLEMS = 64
+"""How many problems one turn remembers; the first ones tell the story."""
+
+
+class FilteredText:
+    """Feeds deltas of one field through a filter into a TurnBuilder.
+
+    With `field` (`reasoning_content` …) the stream is a reasoning field: its text is thinking.
+    """
+
+    __slots__ = ("_builder", "_call", "_closed", "_field", "_filter", "problems")
+
+    def __init__(self, builder: TurnBuilder, filter: TextFilter, field: str = "") -> None:
+        self._builder = builder
+        self._filter = filter
+        self._field = field
+        self._call: Piece | None = None
+        self._closed = False
+        self.problems: list[ProblemFound] = []
+
+    def feed(self, delta: str) -> None:
+        for finding in self._filter.feed(delta):
+            self._apply(finding)
+
+    def close(self) -> None:
+        """No more text comes: give what was held back. Once is enough."""
+        if self._closed:
+            return
+        self._closed = True
+        for finding in self._filter.close():
+            self._apply(finding)
+        if self._call is not None:
+            self._builder.close_call(self._call)
+            self._call = None
+        if self.problems:
+            extra = self._builder.extra or {}
+            known = [*extra.get("problems", ()), *[msgspec.to_builtins(problem) for problem in self.problems]]
+            self._builder.extra = {**extra, "problems": known[:MAX_PROBLEMS]}
+
+    def _apply(self, finding: Finding) -> None:
+        builder = self._builder
+        match finding:
+            case TextFound():
+                if self._field:
+                    builder.thinking(finding.text, self._field)
+                else:
+                    builder.text(finding.text)
+            case ThinkingFound():
+                builder.thinking(finding.text, self._field)
+            case CallFound():
+                self._call = builder.open_call(finding.raw_id, finding.name)
+            case ArgumentsFound():
+                if self._call is not None:
+                    builder.call_arguments(self._call, finding.json)
+            case CallEnded():
+                if self._call is not None:
+                    builder.close_call(self._call)
+                    self._call = None
+            case ProblemFound():
+                if len(self.problems) < MAX_PROBLEMS:
+                    self.problems.append(finding)
+            case _:
+                assert_never(finding)

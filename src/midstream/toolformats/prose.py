@@ -1,0 +1,137 @@
+"""The text and thinking around tool calls, read up to the next marker that may open one.
+
+Think tags are read here, in the same pass, because each side hides from the other: a tag inside a call's arguments is data,
+and a call spelled out inside thinking is a thought, except for the formats whose markers are special tokens
+(`in_thinking`): there it is a real call and ends the thinking (facts/kimi.md §1.4).
+White space alone between calls, or around them, is layout of the format and not said; beside words it is kept.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from .findings import ProblemFound, TextFound, ThinkingFound
+from .markers import Markers
+from .script import Reader, Step
+
+Tags: TypeAlias = tuple[str, str]
+
+KNOWN_TAGS: tuple[Tags, ...] = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("◁think▷", "◁/think▷"))
+"""The last pair is Kimi k1.5's (facts/kimi.md §1.1)."""
+
+
+class Prose:
+    """Reads prose, reports it, and stops at openers. `noise` is left out unsaid (end-of-message tokens), `stray` is left
+    out and reported (the inner markers of a format, met outside a call)."""
+
+    __slots__ = (
+        "_blank", "_called", "_closers", "_in_thinking", "_inside", "_noise", "_openers", "_outside", "_pairs",
+        "_reader", "_said_thinking", "_stray", "_stray_close",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        reader: Reader,
+        openers: tuple[str, ...] = (),
+        *,
+        tags: tuple[Tags, ...] = (),
+        starts_inside: bool = False,
+        in_thinking: bool = False,
+        noise: tuple[str, ...] = (),
+        stray: tuple[str, ...] = (),
+    ) -> None:
+        self._reader = reader
+        self._openers = openers
+        self._stray = stray
+        self._noise = noise
+        self._in_thinking = in_thinking
+        self._pairs = dict(tags)
+        closers = tuple(self._pairs.values())
+        self._outside = Markers(*openers, *noise, *stray, *self._pairs, *closers)
+        self._closers: tuple[str, ...] | None = closers if starts_inside and tags else None
+        self._inside = self._markers_inside(closers)
+        self._said_thinking = False
+        self._stray_close = True
+        self._blank: list[str] | None = []
+        self._called = False
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the stream is inside thinking."""
+        return self._closers is not None
+
+    def call(self) -> None:
+        """A call is being reported: blanks before it are layout."""
+        self._blank = []
+        self._called = True
+
+    def say(self, text: str) -> None:
+        """Report text (or thinking) that turned out to be no call."""
+        (self._text if self._closers is None else self._thought)(text)
+
+    def opener(self) -> Step[str | None]:
+        """Report prose up to the next opener; the opener, or None at the end of the stream."""
+        while True:
+            if self._closers is None:
+                marker = yield from self._reader.until(self._outside, self._text)
+            else:
+                marker = yield from self._reader.until(self._inside, self._thought)
+            if marker is None:
+                self._end()
+                return None
+            if marker in self._noise:
+                continue
+            if marker in self._stray:
+                self._reader.out.append(ProblemFound("a marker of a tool call stands alone", marker))
+                continue
+            if marker in self._openers:
+                if self._closers is not None:
+                    self._closers = None
+                    self._stray_close = True
+                return marker
+            self._tag(marker)
+
+    def _tag(self, marker: str) -> None:
+        if marker in self._pairs:
+            if self._closers is None:
+                self._closers = (self._pairs[marker],)
+                self._inside = self._markers_inside(self._closers)
+                self._thought("")
+            elif self._said_thinking:
+                self._thought(marker)
+        elif self._closers is not None:
+            if not self._said_thinking:
+                self._thought("")
+            self._closers = None
+            self._stray_close = False
+        elif self._stray_close:
+            # The prompt opened the thinking and nobody told us: it was shown as text, and cannot be taken back.
+            self._stray_close = False
+            if not self._called:
+                self._reader.out.append(
+                    ProblemFound("thinking ended that never began: the text before it was thinking", marker)
+                )
+        else:
+            self._text(marker)
+
+    def _markers_inside(self, closers: tuple[str, ...]) -> Markers:
+        openers = self._openers if self._in_thinking else ()
+        return Markers(*openers, *self._noise, *self._stray, *closers, *self._pairs)
+
+    def _text(self, piece: str) -> None:
+        if self._blank is not None:
+            if piece.isspace():
+                self._blank.append(piece)
+                return
+            piece = "".join(self._blank) + piece
+            self._blank = None
+        self._reader.out.append(TextFound(piece))
+
+    def _thought(self, piece: str) -> None:
+        self._said_thinking = True
+        self._reader.out.append(ThinkingFound(piece))
+
+    def _end(self) -> None:
+        if self._blank and not self._called:
+            self._reader.out.append(TextFound("".join(self._blank)))
+        self._blank = None

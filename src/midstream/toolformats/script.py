@@ -1,0 +1,135 @@
+"""Filters written as scripts: a generator reads on from a Reader and yields only where it needs more text.
+
+The Reader holds the unread text and the findings not yet taken. Each character is looked at a bounded number of times, and
+what a script collects before it can tell what it is has a limit. A script never sees where a portion ended, but through
+the text it waits for: so any split gives the same findings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from typing import TypeAlias, TypeVar
+
+from midstream.core.errors import LimitExceeded
+
+from .findings import Finding
+from .markers import Markers
+
+MAX_COLLECTED = 16 * 1024 * 1024
+"""How much of one call may wait for its end."""
+
+_SPACES = re.compile(r"\s*+")
+
+T = TypeVar("T")
+Step: TypeAlias = Generator[None, None, T]
+
+
+class Collected:
+    """Text gathered until it can be judged, up to a limit."""
+
+    __slots__ = ("_limit", "_size", "parts")
+
+    def __init__(self, limit: int = MAX_COLLECTED) -> None:
+        self.parts: list[str] = []
+        self._size = 0
+        self._limit = limit
+
+    def add(self, piece: str) -> None:
+        self._size += len(piece)
+        if self._size > self._limit:
+            raise LimitExceeded(f"a tool call written as text is longer than {self._limit} characters")
+        self.parts.append(piece)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+
+class Reader:
+    """The unread text of a stream and the findings made in it."""
+
+    __slots__ = ("buffer", "ended", "out", "pos", "rewound")
+
+    def __init__(self) -> None:
+        self.buffer = ""
+        self.pos = 0
+        self.ended = False
+        self.rewound = False
+        self.out: list[Finding] = []
+
+    def add(self, text: str) -> None:
+        self.buffer = self.buffer[self.pos :] + text if self.pos < len(self.buffer) else text
+        self.pos = 0
+
+    def push_back(self, text: str) -> None:
+        """Text to be read again. Whoever does this must do it a bounded number of times, or with bounded text."""
+        self.buffer = text + self.buffer[self.pos :]
+        self.pos = 0
+
+    def until(self, markers: Markers, sink: Callable[[str], object]) -> Step[str | None]:
+        """Pass text to `sink` up to the next marker and past it; the marker, or None at the end of the stream."""
+        while True:
+            buffer, pos = self.buffer, self.pos
+            match = markers.search(buffer, pos)
+            end = match.start() if match else len(buffer) - (0 if self.ended else markers.held(buffer, pos))
+            if end > pos:
+                sink(buffer[pos:end])
+            if match:
+                self.pos = match.end()
+                return match[0]
+            self.pos = end
+            if self.ended:
+                return None
+            yield
+
+    def peek(self, size: int) -> Step[str]:
+        """The next `size` characters, unread; fewer only at the end of the stream."""
+        while len(self.buffer) - self.pos < size and not self.ended:
+            yield
+        return self.buffer[self.pos : self.pos + size]
+
+    def spaces(self) -> Step[str]:
+        """Read white space; gives it back."""
+        taken: list[str] = []
+        while True:
+            match = _SPACES.match(self.buffer, self.pos)
+            assert match
+            taken.append(match[0])
+            self.pos = match.end()
+            if self.pos < len(self.buffer) or self.ended:
+                return "".join(taken)
+            yield
+
+
+class ScriptFilter:
+    """A TextFilter run by a script."""
+
+    __slots__ = ("_done", "_reader", "_steps")
+
+    def __init__(self, script: Callable[[Reader], Step[None]]) -> None:
+        self._reader = Reader()
+        self._steps = script(self._reader)
+        self._done = False
+        next(self._steps)
+
+    def feed(self, text: str) -> list[Finding]:
+        if not text:
+            return []
+        self._reader.add(text)
+        next(self._steps, None)
+        return self._take()
+
+    def close(self) -> list[Finding]:
+        if self._done:
+            return []
+        self._done = True
+        self._reader.ended = True
+        for _ in self._steps:
+            raise AssertionError("a script asked for text after the end")
+        return self._take()
+
+    def _take(self) -> list[Finding]:
+        out = self._reader.out
+        self._reader.out = []
+        return out

@@ -2,7 +2,8 @@
 
 MidstreamError
 ├─ LocalError      we or the caller asked for what the wire cannot say
-│  ├─ UnsupportedBlock · InvalidHistory · UnknownModel · UnknownToolFormat · MissingKey · MissingReasoning · ConfigError
+│  ├─ UnsupportedBlock · InvalidHistory · InvalidSchema · UnknownModel · UnknownToolFormat · MissingKey · MissingReasoning
+│  │  · ConfigError
 ├─ RemoteError     the peer broke its own protocol
 │  ├─ MalformedStream · TruncatedStream · EmptyAnswer · LimitExceeded
 ├─ ProviderError   the peer answered with an error (status, code, request_id, retry_after)
@@ -33,6 +34,10 @@ class UnsupportedBlock(LocalError):
 
 class InvalidHistory(LocalError):
     """The history cannot be brought into an order this wire accepts."""
+
+
+class InvalidSchema(LocalError):
+    """A tool's schema is no JSON object, or grows past the limits when its references are followed."""
 
 
 class UnknownModel(LocalError):

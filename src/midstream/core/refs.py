@@ -1,0 +1,248 @@
+"""References inside a JSON schema: looked up, and replaced by what they point at.
+
+`inline_refs` leaves a schema without references, but for definitions that contain themselves: `keep` leaves those as bare
+`$ref`s with the definitions they need, `cut` puts a plain object where they would go round again. Keywords beside a
+`$ref` win over the same keywords of its target. A reference that points nowhere becomes a plain object.
+Schemas come from strangers (MCP servers), so every walk is bounded and ends in InvalidSchema, never in a blow-up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeAlias
+
+from .errors import InvalidSchema
+
+Schema: TypeAlias = dict[str, Any]
+
+MAX_DEPTH = 96
+"""Nesting of objects and lists, after references are followed."""
+MAX_SIZE = 1_000_000
+"""Characters and values, after references are followed: no provider takes a request of such tools."""
+MAX_UNROLL = 3
+"""How many self-containing definitions may stand inside each other before `cut` cuts."""
+
+MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
+LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+DEFINITIONS = frozenset({"$defs", "definitions"})
+DATA = frozenset({"enum", "const", "default", "examples", "example", "required", "dependentRequired", "type"})
+
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_DEFINITION = re.compile(r"#/(\$defs|definitions)/([^/]+)\Z")
+_MISSING = object()
+
+
+class Budget:
+    """What one pass may still visit."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int = MAX_SIZE) -> None:
+        self.left = size
+
+    def spend(self, cost: int = 1) -> None:
+        self.left -= cost
+        if self.left < 0:
+            raise InvalidSchema("the schema is too large, itself or once its references are followed")
+
+
+def admit(schema: object) -> Schema:
+    """`schema` itself, if it is an object within the limits; InvalidSchema if not. Never recurses."""
+    if not isinstance(schema, dict):
+        raise InvalidSchema(f"a schema must be an object, got {type(schema).__name__}")
+    budget = Budget()
+    stack: list[tuple[Any, int]] = [(schema, 1)]
+    while stack:
+        value, depth = stack.pop()
+        budget.spend(1 + len(value) if isinstance(value, str) else 1)
+        if isinstance(value, (dict, list)) and depth > MAX_DEPTH:
+            raise InvalidSchema(f"the schema is nested deeper than {MAX_DEPTH}")
+        if isinstance(value, dict):
+            for key, child in value.items():
+                if not isinstance(key, str):
+                    raise InvalidSchema(f"a key of the schema is not a string but {type(key).__name__}")
+                budget.spend(len(key))
+                stack.append((child, depth + 1))
+        elif isinstance(value, list):
+            stack.extend([(child, depth + 1) for child in value])
+    return schema
+
+
+def map_children(schema: Schema, change: Callable[[str, Schema], Any]) -> Schema:
+    """A copy in which every schema that stands directly inside `schema` is replaced by `change(keyword, child)`."""
+    out: Schema = {}
+    for keyword, value in schema.items():
+        if keyword in DATA:
+            out[keyword] = value
+        elif keyword in MAPS and isinstance(value, dict):
+            out[keyword] = {k: change(keyword, v) if isinstance(v, dict) else v for k, v in value.items()}
+        elif isinstance(value, list) and (keyword in LISTS or keyword == "items"):
+            out[keyword] = [change(keyword, v) if isinstance(v, dict) else v for v in value]
+        elif isinstance(value, dict) and keyword not in DEFINITIONS:
+            out[keyword] = change(keyword, value)
+        else:
+            out[keyword] = value
+    return out
+
+
+def lookup(root: Schema, ref: object) -> Schema | None:
+    """The schema a local reference points at; None if there is none."""
+    if not isinstance(ref, str) or not ref.startswith("#"):
+        return None
+    found = _walk(root, ref[1:])
+    if found is _MISSING and "%" in ref:
+        found = _walk(root, _PERCENT.sub(_decode, ref[1:]))
+    return found if isinstance(found, dict) else None
+
+
+def _decode(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
+
+
+def _walk(root: Schema, pointer: str) -> Any:
+    node: Any = root
+    if not pointer:
+        return node
+    head, *steps = pointer.split("/")
+    if head:
+        return _MISSING
+    for step in steps:
+        step = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict) and step in node:
+            node = node[step]
+        elif isinstance(node, list) and step.isascii() and step.isdigit() and len(step) < 7 and int(step) < len(node):
+            node = node[int(step)]
+        else:
+            return _MISSING
+    return node
+
+
+def root_target(root: Schema) -> Schema:
+    """The root with a reference at the root itself followed: no provider takes a `$ref` there."""
+    seen: set[str] = set()
+    schema = root
+    while "$ref" in schema:
+        ref = schema["$ref"]
+        rest = {k: v for k, v in schema.items() if k != "$ref"}
+        target = lookup(root, ref)
+        if target is None or ref in seen:
+            return rest
+        seen.add(ref)
+        schema = {**target, **rest}
+    return schema
+
+
+def inline_refs(schema: Schema, recursive: Literal["keep", "cut"] = "keep") -> Schema:
+    """`schema` with its local references replaced by their targets."""
+    return _Inliner(admit(schema), recursive == "keep").run()
+
+
+class _Inliner:
+    def __init__(self, root: Schema, keep: bool) -> None:
+        self.root = root
+        self.keep = keep
+        self.budget = Budget()
+        self.endless = _endless(root, self.budget)
+        self.wanted: set[str] = set()  # definitions that stay
+        self.todo: list[tuple[str, re.Match[str]]] = []
+
+    def run(self) -> Schema:
+        top = root_target(self.root)
+        out = self._visit({k: v for k, v in top.items() if k not in DEFINITIONS}, (), 1)
+        buckets: dict[str, Schema] = {}
+        while self.todo:  # a definition that stays may want others
+            ref, match = self.todo.pop()
+            target = lookup(self.root, ref)
+            assert target is not None
+            name = match[2].replace("~1", "/").replace("~0", "~")
+            buckets.setdefault(match[1], {})[name] = self._visit(target, (), 3)
+        return {**out, **{bucket: dict(sorted(names.items())) for bucket, names in sorted(buckets.items())}}
+
+    def _visit(self, schema: Schema, open_refs: tuple[str, ...], depth: int) -> Schema:
+        if depth > MAX_DEPTH:
+            raise InvalidSchema(f"the schema is nested deeper than {MAX_DEPTH} once its references are followed")
+        self.budget.spend(_own_size(schema))
+        if "$ref" in schema:
+            return self._follow(schema, open_refs, depth)
+        inner = {k: v for k, v in schema.items() if k not in DEFINITIONS}
+        return map_children(inner, lambda _, child: self._visit(child, open_refs, depth + 1))
+
+    def _follow(self, schema: Schema, open_refs: tuple[str, ...], depth: int) -> Schema:
+        ref = schema["$ref"]
+        rest = self._visit({k: v for k, v in schema.items() if k != "$ref"}, open_refs, depth)
+        target = lookup(self.root, ref)
+        if target is None:
+            return {"type": "object", **rest}
+        if ref in self.endless:
+            named = _DEFINITION.match(ref)
+            if self.keep and named:
+                if ref not in self.wanted:
+                    self.wanted.add(ref)
+                    self.todo.append((ref, named))
+                return {"$ref": ref, **rest}
+            if ref in open_refs or len([r for r in open_refs if r in self.endless]) >= MAX_UNROLL:
+                return {"type": "object", **rest}
+        return {**self._visit(target, (*open_refs, ref), depth + 1), **rest}
+
+
+def _own_size(schema: Schema) -> int:
+    """The cost of what a schema holds besides its inner schemas."""
+    cost = 1
+    for keyword, value in schema.items():
+        cost += len(keyword)
+        if isinstance(value, str):
+            cost += len(value)
+        elif keyword in DATA and isinstance(value, (list, dict)):
+            cost += len(repr(value))
+        elif keyword in MAPS and isinstance(value, dict):
+            cost += sum(map(len, value))
+    return cost
+
+
+def _refs_in(schema: Schema, budget: Budget) -> set[str]:
+    """The references that stand in a schema, outside its definitions."""
+    found: set[str] = set()
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        budget.spend()
+        ref = node.get("$ref")
+        if isinstance(ref, str):
+            found.add(ref)
+        stack.extend(_inner(node))
+    return found
+
+
+def _inner(schema: Schema) -> Iterator[Schema]:
+    children: list[Schema] = []
+    map_children(schema, lambda _, child: children.append(child))
+    return iter(children)
+
+
+def _endless(root: Schema, budget: Budget) -> frozenset[str]:
+    """The references that lead into a cycle, found by taking away, again and again, those that lead nowhere further."""
+    leads_to: dict[str, set[str]] = {}
+    todo = ["#"]
+    while todo:
+        ref = todo.pop()
+        if ref in leads_to:
+            continue
+        target = lookup(root, ref)
+        leads_to[ref] = _refs_in(target, budget) if target is not None else set()
+        todo.extend(leads_to[ref])
+    comes_from: dict[str, list[str]] = {ref: [] for ref in leads_to}
+    for ref, targets in leads_to.items():
+        for target_ref in targets:
+            comes_from[target_ref].append(ref)
+    open_count = {ref: len(targets) for ref, targets in leads_to.items()}
+    ends = [ref for ref, count in open_count.items() if not count]
+    finite: set[str] = set()
+    while ends:
+        ref = ends.pop()
+        finite.add(ref)
+        for source in comes_from[ref]:
+            open_count[source] -= 1
+            if not open_count[source]:
+                ends.append(source)
+    return frozenset(set(leads_to) - finite)

@@ -1,0 +1,430 @@
+"""What each host takes of JSON schema: pure passes from a tool's schema to the nearest one it accepts.
+
+A pass never changes its input, is deterministic and idempotent, and loses as little as the host allows: what cannot be
+said in a keyword is left out, never refused. `PASSES` names them for dialects: `plain`, `openai`, `anthropic`, `moonshot`,
+`gemini`. Input and output are bounded (InvalidSchema), for schemas come from strangers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from .refs import LISTS, MAPS, Budget, Schema, admit, inline_refs, lookup, map_children, root_target
+
+MAX_MERGED = 20_000
+"""Branches and properties that may be folded into one object."""
+
+_OWNERS: dict[str, tuple[str, ...]] = {
+    "object": (
+        "properties", "required", "patternProperties", "additionalProperties", "propertyNames", "dependentSchemas",
+        "dependentRequired", "dependencies", "unevaluatedProperties", "minProperties", "maxProperties",
+    ),
+    "array": (
+        "items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems", "additionalItems",
+        "unevaluatedItems", "minContains", "maxContains",
+    ),
+    "string": (
+        "pattern", "minLength", "maxLength", "format", "contentEncoding", "contentMediaType", "contentSchema",
+    ),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}  # fmt: skip
+_OWNER = {keyword: kind for kind, keywords in _OWNERS.items() for keyword in keywords}
+_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+_META = frozenset({"$schema", "$id", "$comment", "$anchor", "$vocabulary", "$dynamicAnchor", "$recursiveAnchor"})
+_COMBINATORS = ("allOf", "anyOf", "oneOf")
+_UNTYPED = frozenset({*_COMBINATORS, "$ref", "not", "if", "then", "else"})
+_SINGLE = frozenset({
+    "items", "additionalItems", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames",
+    "unevaluatedItems", "unevaluatedProperties", "contentSchema",
+})  # fmt: skip
+
+
+def plain(schema: Schema) -> Schema:
+    """An object at the root, and nothing else touched."""
+    return _object_root(schema)
+
+
+def openai(schema: Schema) -> Schema:
+    """OpenAI refuses a combinator, an enum or a `not` at the root of parameters: they become one object."""
+    return _object_root(_without(_merged(root_target(schema), schema, Budget(MAX_MERGED)), ("enum", "const", "not")))
+
+
+def anthropic(schema: Schema) -> Schema:
+    """`input_schema` takes no combinator at its root; what stands deeper is kept."""
+    return _object_root(_merged(root_target(schema), schema, Budget(MAX_MERGED)))
+
+
+def moonshot(schema: Schema) -> Schema:
+    """Moonshot's flavour (facts/kimi.md §4): typed everywhere, no `type` beside `anyOf`, nothing beside `$ref`."""
+    flat = inline_refs(schema, "keep")
+    root = _object_root(_without(_merged(flat, flat, Budget(MAX_MERGED)), ("enum", "const", "not")))
+    buckets: Schema = {
+        bucket: {name: _moonshot_node(body) for name, body in root[bucket].items()}
+        for bucket in ("$defs", "definitions")
+        if bucket in root
+    }
+    return {**_moonshot_node(_without(root, buckets)), **buckets}
+
+
+def gemini(schema: Schema) -> Schema:
+    """The OpenAPI-like subset that functionDeclarations.parameters takes."""
+    flat = inline_refs(schema, "cut")
+    root = _without(_merged(flat, flat, Budget(MAX_MERGED)), ("enum", "const", "nullable"))
+    return _gemini_node({**root, "type": "object"})
+
+
+def _bounded(change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:
+    """A pass whose input and output are both within the limits, so that its output is again a lawful input."""
+
+    def bounded(schema: Schema) -> Schema:
+        return admit(change(admit(schema)))
+
+    bounded.__name__ = change.__name__
+    bounded.__doc__ = change.__doc__
+    return bounded
+
+
+PASSES: dict[str, Callable[[Schema], Schema]] = {
+    change.__name__: _bounded(change) for change in (plain, openai, anthropic, moonshot, gemini)
+}
+
+
+def _without(schema: Schema, keywords: Iterable[str]) -> Schema:
+    gone = frozenset(keywords)
+    return {keyword: value for keyword, value in schema.items() if keyword not in gone}
+
+
+def _object_root(schema: Schema) -> Schema:
+    out = schema if schema.get("type") == "object" else {**schema, "type": "object"}
+    return out if isinstance(out.get("properties"), dict) else {**out, "properties": {}}
+
+
+def _merged(schema: Schema, root: Schema, budget: Budget, seen: tuple[str, ...] = ()) -> Schema:
+    """An object schema with its combinators folded in.
+
+    All properties of all branches are taken. What every branch of an `anyOf` requires stays required; all that an `allOf`
+    requires does; what the alternatives differ in is said in the description.
+    """
+    budget.spend()
+    if not any(keyword in schema for keyword in _COMBINATORS):
+        return schema
+    out = _without(schema, _COMBINATORS)
+    properties: dict[str, list[Any]] = {name: [value] for name, value in _map(schema.get("properties")).items()}
+    required: list[Any] = _list(schema.get("required"))
+    hints: list[str] = []
+    for keyword in _COMBINATORS:
+        branches = [
+            branch
+            for each in _list(schema.get(keyword))
+            if isinstance(each, dict) and (branch := _branch(each, root, budget, seen)) is not None
+        ]
+        for branch in branches:
+            for name, value in _map(branch.get("properties")).items():
+                budget.spend()
+                properties.setdefault(name, [])
+                if value not in properties[name]:
+                    properties[name].append(value)
+            if "description" in branch and "description" not in out:
+                out["description"] = branch["description"]
+        needs = [[name for name in _list(branch.get("required")) if isinstance(name, str)] for branch in branches]
+        if keyword == "allOf":
+            required += [name for need in needs for name in need]
+            for branch in branches:
+                out = {**_without(branch, ("additionalProperties", "unevaluatedProperties")), **out}
+        elif needs:
+            common = set(needs[0]).intersection(*needs[1:])
+            required += [name for name in needs[0] if name in common]
+            choices = [", ".join(name for name in need if name not in common) for need in needs]
+            if all(choices) and len(set(choices)) > 1:
+                hints.append(f"Give {'; or '.join(dict.fromkeys(choices))}.")
+    if properties:
+        out["properties"] = {
+            name: values[0] if len(values) == 1 else {"anyOf": values} for name, values in properties.items()
+        }
+    if required:
+        out["required"] = list(dict.fromkeys(name for name in required if isinstance(name, str)))
+    if hints:
+        out["description"] = " ".join([text for text in (out.get("description"), *hints) if isinstance(text, str)])
+    return out
+
+
+def _branch(schema: Schema, root: Schema, budget: Budget, seen: tuple[str, ...]) -> Schema | None:
+    """One branch of a combinator as an object to merge; None where it is no object at all."""
+    while "$ref" in schema:
+        ref = schema["$ref"]
+        target = lookup(root, ref)
+        if target is None or ref in seen:
+            return None
+        seen = (*seen, ref)
+        schema = {**target, **_without(schema, ("$ref",))}
+    schema = _merged(schema, root, budget, seen)
+    kind = schema.get("type", "object")
+    if kind == "object" or (isinstance(kind, list) and "object" in kind):
+        return _without(schema, ("type", "$defs", "definitions"))
+    return None
+
+
+def _map(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return list(value) if isinstance(value, list) else []
+
+
+def _kind(value: object) -> str:
+    """The JSON type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            return "string"
+
+
+def _kinds(values: Iterable[object]) -> list[str]:
+    """The types among values, integers being numbers where there are other numbers."""
+    kinds = list(dict.fromkeys(map(_kind, values)))
+    if "number" in kinds and "integer" in kinds:
+        kinds.remove("integer")
+    return kinds
+
+
+def _fits(kind: str, wanted: str) -> bool:
+    return kind == wanted or (kind == "integer" and wanted == "number")
+
+
+def _structural_type(schema: Schema) -> str | None:
+    """The type a schema's keywords speak of."""
+    return next((_OWNER[keyword] for keyword in schema if keyword in _OWNER), None)
+
+
+def _types(schema: Schema) -> list[str]:
+    """The types a schema names: lower case, known ones, each once."""
+    named = schema.get("type")
+    names = named if isinstance(named, list) else [named]
+    lowered = [name.lower() for name in names if isinstance(name, str)]
+    return [name for name in dict.fromkeys(lowered) if name in _TYPES]
+
+
+def _only(schema: Schema, kind: str) -> Schema:
+    """What a schema says about one of its types."""
+    owner = "number" if kind == "integer" else kind
+    out = {k: v for k, v in schema.items() if _OWNER.get(k, owner) == owner and k != "type"}
+    if "enum" in out:
+        out["enum"] = [value for value in out["enum"] if _fits(_kind(value), kind)]
+        if kind == "null" or not out["enum"]:
+            del out["enum"]
+    return {"type": kind, **out}
+
+
+def _split(schema: Schema, kinds: list[str]) -> Schema:
+    """A schema of several types as an `anyOf` of schemas of one type; what describes it stays outside."""
+    outside = {k: v for k, v in schema.items() if k in _ANNOTATIONS}
+    inside = {k: v for k, v in schema.items() if k not in _ANNOTATIONS}
+    return {"anyOf": [_only(inside, kind) for kind in kinds], **outside}
+
+
+def _schemas_only(schema: Schema) -> Schema:
+    """Boolean schemas where only objects are understood: `true` is `{}`, what is `false` goes."""
+    out = dict(schema)
+    for keyword in ("properties", "patternProperties", "dependentSchemas"):
+        if isinstance(out.get(keyword), dict):
+            out[keyword] = {k: {} if v is True else v for k, v in out[keyword].items() if v is not False}
+    for keyword in LISTS:
+        if isinstance(out.get(keyword), list):
+            out[keyword] = [{} if v is True else v for v in out[keyword] if isinstance(v, dict) or v is True]
+            if not out[keyword]:
+                del out[keyword]
+    if not isinstance(out.get("enum", []), list) or out.get("enum") == []:
+        del out["enum"]
+    return out
+
+
+def _tuple_items(schema: Schema) -> Schema:
+    """A list of `items` is the old way to write `prefixItems`."""
+    if not isinstance(schema.get("items"), list):
+        return schema
+    out = _without(schema, ("items", "additionalItems"))
+    if schema["items"]:
+        out["prefixItems"] = schema["items"]
+    if "additionalItems" in schema and not isinstance(schema["additionalItems"], list):
+        out["items"] = schema["additionalItems"]
+    return out
+
+
+def _moonshot_node(schema: Schema, inherited: str | None = None) -> Schema:
+    schema = _schemas_only(_tuple_items(_without(schema, _META)))
+    if "$ref" in schema:
+        rest = {k: v for k, v in schema.items() if k in _ANNOTATIONS}
+        return {"anyOf": [{"$ref": schema["$ref"]}], **rest} if rest else {"$ref": schema["$ref"]}
+    named = _types(schema)
+    own = named[0] if len(named) == 1 else None
+    if not named:
+        schema = _without(schema, ("type",))
+        own = inherited if not ("enum" in schema or "const" in schema) else None
+
+    def child(keyword: str, inner: Schema) -> Any:
+        if keyword == "additionalProperties" and not inner:
+            return True  # typing it, as Moonshot wants of every schema, would forbid what it allows
+        if keyword in _COMBINATORS:
+            return _moonshot_node(inner, own)
+        return _moonshot_node(inner) if keyword in _SINGLE or keyword in MAPS or keyword in LISTS else inner
+
+    return _moonshot_type(map_children(schema, child), named, inherited)
+
+
+def _moonshot_type(schema: Schema, named: list[str], inherited: str | None) -> Schema:
+    if "anyOf" in schema:
+        return _without(schema, ("type",))
+    if "const" in schema or "enum" in schema:
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        fitting = [value for value in values if any(_fits(_kind(value), name) for name in named)]
+        kinds = _kinds(values)
+        if len(named) == 1 and len(fitting) == len(values):
+            return {**schema, "type": named[0]}
+        if len(kinds) == 1:  # a type that contradicts all its values is taken for the mistake
+            return {**(_only(schema, kinds[0]) if named else schema), "type": kinds[0]}
+        return _split(schema, kinds)
+    if len(named) > 1:
+        return _split(schema, named)
+    if named:
+        return {**schema, "type": named[0]}
+    if any(keyword in schema for keyword in _UNTYPED):
+        return {**schema, "type": inherited} if inherited else schema
+    return {**schema, "type": inherited or _structural_type(schema) or "string"}
+
+
+_FORMATS = {"string": ("enum", "date-time"), "integer": ("int32", "int64"), "number": ("float", "double")}
+
+
+def _gemini_node(schema: Schema, inherited: str | None = None) -> Schema:
+    schema = _fold_all_of(_schemas_only(_tuple_items(schema)))
+    if "const" in schema:
+        schema = {**_without(schema, ("const",)), "enum": [schema["const"]]}
+    named = _types(schema)
+    if "properties" in schema or named == ["object"]:
+        schema = _merged(schema, schema, Budget(MAX_MERGED))
+    values = [value for value in schema.get("enum", ()) if value is not None]
+    nullable = schema.get("nullable") is True or "null" in named or len(values) < len(schema.get("enum", ()))
+    named = [name for name in named if name != "null"]
+    alternatives = schema.get("anyOf") or schema.get("oneOf")
+    own = named[0] if len(named) == 1 else inherited
+    if not alternatives:
+        kinds = _kinds(values) if values else named
+        if len(named) == 1 and all(_fits(_kind(value), named[0]) for value in values):
+            kinds = named
+        if len(kinds) < 2:
+            kind = kinds[0] if kinds else inherited or _structural_type(schema) or "string"
+            return _gemini_typed(schema, kind, values, nullable)
+        inside = _without(schema, _ANNOTATIONS)
+        alternatives = [_only(inside, kind) for kind in kinds]
+    return _gemini_any_of(schema, alternatives, own, nullable)
+
+
+def _gemini_any_of(schema: Schema, alternatives: list[Schema], own: str | None, nullable: bool) -> Schema:
+    """Gemini takes nothing beside `anyOf`: what stood there goes into the branches, and null becomes `nullable`."""
+    branches: list[Schema] = []
+    for each in alternatives:
+        if _types(each) == ["null"] or each.get("enum") == [None] or ("const" in each and each["const"] is None):
+            nullable = True
+        else:
+            node = _gemini_node(each, own)
+            branches.extend(node.get("anyOf", [node]))
+    outside = {k: schema[k] for k in ("description",) if isinstance(schema.get(k), str)}
+    if nullable:
+        outside["nullable"] = True
+    if not branches:
+        return {"type": own or "string", **outside}
+    if len(branches) == 1:
+        return {**branches[0], **outside}
+    distinct: list[Schema] = []
+    for branch in branches:
+        branch = {**outside, **branch}
+        if branch not in distinct:
+            distinct.append(branch)
+    return {"anyOf": distinct} if len(distinct) > 1 else distinct[0]
+
+
+def _gemini_typed(schema: Schema, kind: str, values: list[Any], nullable: bool) -> Schema:
+    out: Schema = {"type": kind}
+    for keyword in ("title", "description"):
+        if isinstance(schema.get(keyword), str):
+            out[keyword] = schema[keyword]
+    if nullable:
+        out["nullable"] = True
+    if schema.get("default") is not None:
+        out["default"] = schema["default"]
+    if schema.get("format") in _FORMATS.get(kind, ()):
+        out["format"] = schema["format"]
+    if kind == "string":
+        if texts := [value for value in dict.fromkeys(values) if value]:  # an empty string is refused in an enum
+            out["enum"] = texts
+    elif values:  # enum is for strings only
+        said = f"One of: {', '.join(msgspec.json.encode(value).decode() for value in values)}."
+        out["description"] = f"{out['description']} {said}" if "description" in out else said
+    if kind == "object":
+        out |= _gemini_object(schema)
+    elif kind == "array":
+        out["items"] = _gemini_items(schema)
+        out |= {k: schema[k] for k in ("minItems", "maxItems") if type(schema.get(k)) is int}
+    elif kind in ("number", "integer"):
+        out |= {k: schema[k] for k in ("minimum", "maximum") if type(schema.get(k)) in (int, float)}
+    return out
+
+
+def _gemini_object(schema: Schema) -> Schema:
+    """Properties, and of `required` and `propertyOrdering` only what is a property: other names are refused."""
+    properties = {
+        name: _gemini_node(value) for name, value in _map(schema.get("properties")).items() if isinstance(value, dict)
+    }
+    if not properties:
+        return {}
+    out: Schema = {"properties": properties}
+    for keyword in ("required", "propertyOrdering"):
+        names = [name for name in _list(schema.get(keyword)) if isinstance(name, str) and name in properties]
+        if names:
+            out[keyword] = list(dict.fromkeys(names))
+    return out
+
+
+def _gemini_items(schema: Schema) -> Schema:
+    """An array must say what it holds."""
+    items = schema.get("items")
+    if isinstance(items, dict):
+        return _gemini_node(items)
+    if schema.get("prefixItems"):
+        return _gemini_any_of({}, schema["prefixItems"], None, False)
+    return {"type": "string"}
+
+
+def _fold_all_of(schema: Schema) -> Schema:
+    """An `allOf` as one schema; the first to say a keyword is heard, properties and required names add up."""
+    if "allOf" not in schema:
+        return schema
+    out = _without(schema, ("allOf",))
+    for each in schema["allOf"]:
+        branch = _fold_all_of(_schemas_only(each))
+        properties = {**_map(branch.get("properties")), **_map(out.get("properties"))}
+        required = [
+            name for name in _list(out.get("required")) + _list(branch.get("required")) if isinstance(name, str)
+        ]
+        out = {**branch, **out}
+        if properties:
+            out["properties"] = properties
+        if required:
+            out["required"] = list(dict.fromkeys(required))
+    return out

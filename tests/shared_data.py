@@ -1,0 +1,26 @@
+"""Where the shared recordings, vectors and facts are: beside the repository, or where MIDSTREAM_SHARED says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+ROOT = Path(os.environ.get("MIDSTREAM_SHARED") or Path(__file__).resolve().parents[2] / "shared")
+
+
+def shared(relative: str) -> Path:
+    """The path of one shared file or folder; the test is skipped, naming it, where it is missing."""
+    path = ROOT / relative
+    if not path.exists():
+        pytest.skip(f"shared data {relative} is not here: set MIDSTREAM_SHARED", allow_module_level=True)
+    return path
+
+
+def vectors(relative: str) -> dict[str, dict[str, Any]]:
+    """The vectors of one shared file by their id."""
+    found = msgspec.json.decode(shared(f"vectors/{relative}").read_bytes())["vectors"]
+    return {vector["id"]: vector for vector in found}

@@ -102,7 +102,13 @@ class Dialect(Value, frozen=True):
     """The text tool format this host is known to leak into text; a filter reads it back out."""
     arguments_object: bool = False
     """Tool-call arguments travel as a JSON object, not as text."""
-    usage_field: str = ""
+    prefill_flag: str = ""
+    """The key that marks a last assistant message as the beginning of the answer (`partial`, `prefix`)."""
+    builtin_stops_thinking: bool = False
+    """Built-in tools are refused while thinking is on."""
+    required_word: str = "required"
+    """How `tool_choice` says that some tool must be called."""
+    seed_field: str = "seed"
     extra_body: dict[str, Any] | None = None
     headers: dict[str, str] | None = None
     template: str | None = None

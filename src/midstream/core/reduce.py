@@ -104,6 +104,11 @@ class TurnBuilder:
         return self._calls
 
     @property
+    def is_blank(self) -> bool:
+        """Whether no block has been opened yet."""
+        return self._head is None and not self.blocks
+
+    @property
     def has_output(self) -> bool:
         """Whether anything but thinking has come."""
         if self._calls:
@@ -140,7 +145,7 @@ class TurnBuilder:
 
     def thinking(self, delta: str, field: str = "") -> Piece:
         head = self._head
-        if head is not None and head.kind is _THINKING:
+        if head is not None and head.kind is _THINKING and delta:
             head.parts.append(delta)
             self.out.append(ThinkingDelta(head.index, delta))
             self._chars += len(delta)

@@ -1,0 +1,99 @@
+"""midstream without a network: encode a request, decode an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from uuid import uuid4
+
+from .core.blocks import Conversation, Turn
+from .core.dialect import Dialect, Options
+from .core.events import Event
+from .core.tools import ToolSpec
+from .dialects.registry import Resolved, get_dialect, resolve
+from .wires.outgoing import HistoryCache
+from .wires.registry import get_wire
+from .wires.request import Request
+from .wires.wire import Decoder, decode_chunks, decode_whole
+
+_HISTORY = HistoryCache()
+
+
+def mint_turn_key() -> str:
+    """A fresh turn key: minted once, when a turn opens."""
+    return uuid4().hex
+
+
+def encode_request(
+    conversation: Conversation,
+    model: str | Resolved,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    options: Options | None = None,
+    cache: HistoryCache | None = _HISTORY,
+) -> Request:
+    """The next request of this conversation as `model` wants it: method, path, headers without secrets, body, notes.
+
+    What was encoded before is not encoded again: finished turns are kept in `cache` (pass None for none).
+    """
+    target = resolve(model) if isinstance(model, str) else model
+    wire = get_wire(target.dialect.wire)
+    return wire.encode(
+        conversation, target.dialect, target.model, tools=tools, options=options or Options(), cache=cache
+    )
+
+
+def make_decoder(
+    *,
+    wire: str | None = None,
+    dialect: str | Dialect | None = None,
+    turn_key: str | None = None,
+    model: str = "",
+    tool_names: dict[str, str] | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> Decoder:
+    """A decoder for one answer: feed it bytes, get events."""
+    if isinstance(dialect, str):
+        dialect = get_dialect(dialect)
+    spoken = get_wire(wire or (dialect.wire if dialect is not None else "openai-chat"))
+    return spoken.decoder(
+        dialect or spoken.plain,
+        turn_key=turn_key or mint_turn_key(),
+        model=model,
+        tool_names=tool_names,
+        tools=tools,
+    )
+
+
+def decode_stream(
+    chunks: Iterable[bytes],
+    *,
+    wire: str | None = None,
+    dialect: str | Dialect | None = None,
+    turn_key: str | None = None,
+    model: str = "",
+    tool_names: dict[str, str] | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> Iterator[Event]:
+    """The events of a streamed answer, cut into chunks anyhow."""
+    decoder = make_decoder(
+        wire=wire, dialect=dialect, turn_key=turn_key, model=model, tool_names=tool_names, tools=tools
+    )
+    return decode_chunks(decoder, chunks)
+
+
+def decode_response(
+    body: bytes,
+    *,
+    wire: str | None = None,
+    status: int = 200,
+    dialect: str | Dialect | None = None,
+    turn_key: str | None = None,
+    model: str = "",
+    tool_names: dict[str, str] | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> Turn:
+    """A whole answer as a Turn; ProviderError for an error the provider sent."""
+    decoder = make_decoder(
+        wire=wire, dialect=dialect, turn_key=turn_key, model=model, tool_names=tool_names, tools=tools
+    )
+    return decode_whole(decoder, body, status=status)

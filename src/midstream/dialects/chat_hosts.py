@@ -1,0 +1,222 @@
+"""Hosts of the OpenAI chat wire: one value, one row each. Sources: facts/streaming-and-handoff.md §f, facts/kimi.md §6,
+facts/compat-by-provider.json, facts/tool-ids-and-formats.md §3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
+from .kimi import kimi_on
+from .provider import Provider
+
+_replace = msgspec.structs.replace
+_WIRE = "openai-chat"
+
+
+def _keys(name: str, *more: str) -> dict[str, Any]:
+    stem = name.upper().replace("-", "_")
+    return {
+        "key_env": (f"{stem}_API_KEY", *more),
+        "base_env": (f"{stem}_BASE_URL", f"{stem}_API_BASE"),
+    }
+
+
+OPENAI = Dialect(
+    "openai",
+    _WIRE,
+    "openai",
+    schema="openai",
+    max_tokens_field="max_completion_tokens",
+    strict_tools=True,
+    media=("image", "audio", "file"),
+    limits=Limits(max_tools=128),
+    reasoning=Reasoning(control="reasoning_effort", efforts=("none", "minimal", "low", "medium", "high", "xhigh")),
+)
+MISTRAL = Dialect(
+    "mistral",
+    _WIRE,
+    "mistral",
+    ids="mistral",
+    tool_format="mistral",
+    tool_result_name=True,
+    stream_usage=False,  # unknown body fields are refused with 422; usage comes unasked
+    required_word="any",
+    seed_field="random_seed",
+    prefill_flag="prefix",
+    blank_content="keep",
+    limits=Limits(max_tools=128),
+)
+_DEEPSEEK_REASONING = Reasoning(
+    echo="calls", required=True, placeholder="", control="thinking.type+effort", efforts=("high", "max")
+)
+DEEPSEEK = Dialect(
+    "deepseek",
+    _WIRE,
+    "deepseek",
+    tool_format="deepseek",
+    media=(),
+    reasoning=_DEEPSEEK_REASONING,
+    parallel_option=False,
+    prefill_flag="prefix",
+    blank_content="keep",
+    limits=Limits(max_tools=128),
+)
+DEEPSEEK_REASONER = _replace(
+    DEEPSEEK, name="deepseek-reasoner", reasoning=_replace(_DEEPSEEK_REASONING, default_on=True)
+)
+QWEN = Dialect(
+    "qwen",
+    _WIRE,
+    "qwen",
+    tool_format="qwen",
+    reasoning=Reasoning(control="enable_thinking"),
+    blank_content="keep",
+    forced_choice=("named",),
+    forced_choice_thinking=(),
+)
+ZAI = Dialect(
+    "zai",
+    _WIRE,
+    "zai",
+    tool_format="qwen",
+    reasoning=Reasoning(echo="always", control="thinking.clear", default_on=True),
+    blank_content="omit",  # an empty text block is refused (code 1213)
+    forced_choice=(),
+    forced_choice_thinking=(),
+    sampling=("temperature", "top_p", "stop"),
+    parallel_option=False,
+)
+MINIMAX = Dialect(
+    "minimax",
+    _WIRE,
+    "minimax",
+    reasoning=Reasoning(
+        fields=("reasoning_content", "reasoning_details"), echo="always", required=True, default_on=True,
+        can_disable=False, details=True, tags=("<think>", "</think>"),
+    ),
+    extra_body={"reasoning_split": True},
+    media=(),
+    blank_content="keep",
+    parallel_option=False,
+)  # fmt: skip
+XAI = Dialect(
+    "xai",
+    _WIRE,
+    "xai",
+    reasoning=Reasoning(control="reasoning_effort", efforts=("low", "high")),
+    sampling=("temperature", "top_p", "seed"),  # grok-4 refuses stop and the penalties
+)
+CEREBRAS = Dialect("cerebras", _WIRE, "cerebras", media=(), reasoning=Reasoning(field="reasoning"))
+_OPENROUTER_REASONING = Reasoning(
+    fields=("reasoning", "reasoning_content"), field="reasoning", echo="always", details=True, control="reasoning"
+)
+OPENROUTER = Dialect(
+    "openrouter", _WIRE, "openrouter", reasoning=_OPENROUTER_REASONING, media=("image", "file", "audio")
+)
+
+
+def _host(name: str, base_url: str, *keys: str, kimi: dict[str, Any] | None = None, **dialect: Any) -> Provider:
+    """A host that serves many people's models, Kimi among them."""
+    plain = Dialect(name, _WIRE, name, **dialect)
+    return Provider(name, Endpoint(base_url, **_keys(name, *keys)), (*kimi_on(name, **(kimi or {})), ("", plain)))
+
+
+GENERIC = Dialect("openai-compatible", _WIRE, "openai-compatible")
+
+PROVIDERS = (
+    Provider(
+        "openai",
+        Endpoint("https://api.openai.com/v1", **_keys("openai")),
+        (("", OPENAI),),
+        models=("gpt-5.2", "gpt-5.1", "gpt-5", "gpt-5-mini", "gpt-4.1", "gpt-4.1-mini", "gpt-4o", "gpt-4o-mini", "o3", "o4-mini"),
+        family=r"^(?:gpt|o\d|chatgpt|codex|ft:|computer)",
+    ),
+    Provider(
+        "mistral",
+        Endpoint("https://api.mistral.ai/v1", **_keys("mistral")),
+        (("", MISTRAL),),
+        models=("mistral-large-latest", "mistral-medium-latest", "mistral-small-latest", "codestral-latest",
+                "devstral-medium-latest", "magistral-medium-latest", "ministral-8b-latest", "pixtral-large-latest"),
+        family=r"stral|mixtral|mistral|voxtral",
+    ),
+    Provider(
+        "deepseek",
+        Endpoint("https://api.deepseek.com/v1", **_keys("deepseek")),
+        ((r"reasoner|v4", DEEPSEEK_REASONER), ("", DEEPSEEK)),
+        models=("deepseek-chat", "deepseek-reasoner"),
+        family=r"deepseek",
+    ),
+    Provider(
+        "qwen",
+        Endpoint("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", **_keys("dashscope", "QWEN_API_KEY")),
+        (("", QWEN),),
+        models=("qwen3-max", "qwen3-coder-plus", "qwen-plus", "qwen-turbo", "qwq-plus"),
+        family=r"qw|kimi|glm|deepseek",
+        names=("dashscope", "alibaba"),
+    ),
+    Provider(
+        "zai",
+        Endpoint("https://api.z.ai/api/paas/v4", **_keys("zai", "ZHIPU_API_KEY", "GLM_API_KEY")),
+        (("", ZAI),),
+        models=("glm-5", "glm-4.7", "glm-4.6", "glm-4.5-air", "glm-4.5-flash"),
+        family=r"glm|codegeex|cogview",
+        names=("glm", "zhipu"),
+    ),
+    Provider(
+        "minimax",
+        Endpoint("https://api.minimax.io/v1", **_keys("minimax")),
+        (("", MINIMAX),),
+        models=("MiniMax-M2.5", "MiniMax-M2.1", "MiniMax-M2"),
+        family=r"minimax|abab",
+    ),
+    Provider(
+        "xai",
+        Endpoint("https://api.x.ai/v1", **_keys("xai")),
+        (("", XAI),),
+        models=("grok-4", "grok-4-fast", "grok-3", "grok-3-mini", "grok-code-fast-1"),
+        family=r"grok",
+        names=("grok",),
+    ),
+    Provider(
+        "cerebras",
+        Endpoint("https://api.cerebras.ai/v1", **_keys("cerebras")),
+        (*kimi_on("cerebras", reasoning={"field": "reasoning"}), ("", CEREBRAS)),
+    ),
+    Provider(
+        "openrouter",
+        Endpoint("https://openrouter.ai/api/v1", **_keys("openrouter")),
+        (
+            *kimi_on("openrouter", reasoning={"fields": ("reasoning", "reasoning_content"), "field": "reasoning",
+                                              "details": True, "control": "reasoning"}),
+            (r"mistral|mixtral|codestral|devstral|magistral", _replace(OPENROUTER, name="openrouter-mistral", ids="mistral")),
+            ("", OPENROUTER),
+        ),
+        models=("moonshotai/kimi-k2.5", "moonshotai/kimi-k2-thinking", "anthropic/claude-sonnet-4.5", "openai/gpt-5.2"),
+    ),
+    # vLLM reads only `reasoning` in requests and answers under it (facts/kimi.md §6).
+    _host("vllm", "http://127.0.0.1:8000/v1", kimi={"reasoning": {"field": "reasoning", "fixed_field": True,
+                                                                   "fields": ("reasoning", "reasoning_content")}},
+          reasoning=Reasoning(field="reasoning", fixed_field=True, control="chat_template_kwargs")),
+    _host("sglang", "http://127.0.0.1:30000/v1", reasoning=Reasoning(control="chat_template_kwargs")),
+    _host("groq", "https://api.groq.com/openai/v1", kimi={"reasoning": {"field": "reasoning", "control": "none"}},
+          reasoning=Reasoning(field="reasoning", control="reasoning_effort", efforts=("none", "low", "medium", "high"))),
+    _host("together", "https://api.together.xyz/v1", "TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY",
+          kimi={"reasoning": {"field": "reasoning"}}),
+    _host("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_AI_API_KEY",
+          kimi={"reasoning": {"control": "reasoning_effort"}}),
+    _host("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_TOKEN",
+          kimi={"reasoning": {"control": "reasoning"}, "leaks": "kimi", "limits": Limits(
+              max_tools=128, tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}", max_output=16384)},
+          limits=Limits(max_output=16384)),
+    _host("novita", "https://api.novita.ai/v3/openai"),
+    _host("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
+    Provider(
+        "openai-compatible",
+        Endpoint("http://127.0.0.1:8080/v1", key_env=("OPENAI_COMPATIBLE_API_KEY",), base_env=("OPENAI_COMPATIBLE_BASE_URL",)),
+        (*kimi_on("openai-compatible"), (r"mistral|mixtral", _replace(GENERIC, name="openai-compatible-mistral", ids="mistral")),
+         ("", GENERIC)),
+        names=("compatible", "local", "llamacpp"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""Kimi, at Moonshot and on the hosts that serve its weights. Facts and sources: facts/kimi.md §3, §4, §6.
+
+What belongs to the model (id scheme, whether it thinks) and what belongs to the host (reasoning field, schema rules, which
+switch turns thinking off) are kept apart and combined.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
+from .provider import Provider
+
+_replace = msgspec.structs.replace
+
+# model family -> pattern in a lower-cased model name; first fit wins
+K3 = r"k3"
+K27_CODE = r"k2[.p]7"
+K26 = r"k2[.p]6"
+K25 = r"k2[.p]5"
+K2_THINKING = r"k2-thinking"
+K2 = r"kimi|k2|moonshot"
+
+_LIMITS = Limits(max_tools=128, tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+_MOONSHOT = Dialect(
+    "moonshot",
+    "openai-chat",
+    "moonshot",
+    ids="kimi",
+    tool_format="kimi",
+    limits=_LIMITS,
+    schema="moonshot",
+    blank_content="omit",  # `content: ""` beside tool calls is refused: "text content is empty"
+    tool_result_media="user",
+    media=(),
+    parallel_option=False,
+    prefill_flag="partial",
+    builtin_stops_thinking=True,
+)
+_THINKS = Reasoning(
+    fields=("reasoning_content", "reasoning", "reasoning_details"),
+    echo="always",
+    required=True,
+    default_on=True,
+    control="thinking.type",
+)
+_FIXED_SAMPLING = ("stop",)  # "invalid temperature: only 0.6 is allowed for this model"
+
+MOONSHOT_K2 = _replace(_MOONSHOT, name="moonshot-k2")
+MOONSHOT_K2_THINKING = _replace(
+    _MOONSHOT,
+    name="moonshot-k2-thinking",
+    reasoning=_replace(_THINKS, can_disable=False, control="none"),
+    forced_choice=(),
+    forced_choice_thinking=(),
+)
+MOONSHOT_K25 = _replace(
+    _MOONSHOT,
+    name="moonshot-k2.5",
+    reasoning=_THINKS,
+    forced_choice_thinking=(),
+    sampling=_FIXED_SAMPLING,
+    media=("image", "video"),
+    tool_result_media="inline",
+)
+MOONSHOT_K26 = _replace(MOONSHOT_K25, name="moonshot-k2.6", reasoning=_replace(_THINKS, control="thinking.keep"))
+MOONSHOT_K27_CODE = _replace(
+    MOONSHOT_K26,
+    name="moonshot-k2.7-code",
+    reasoning=_replace(_THINKS, control="thinking.keep", can_disable=False),
+    forced_choice=(),
+)
+MOONSHOT_K3 = _replace(
+    MOONSHOT_K25,
+    name="moonshot-k3",
+    ids="kimi-k3",
+    reasoning=_replace(_THINKS, can_disable=False, control="reasoning_effort", efforts=("low", "high", "max")),
+    forced_choice=("required",),
+    forced_choice_thinking=("required",),
+)
+
+MOONSHOT = Provider(
+    "moonshot",
+    Endpoint(
+        "https://api.moonshot.ai/v1",
+        key_env=("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY", "KIMI_API_KEY"),
+        base_env=("MOONSHOT_API_BASE", "MOONSHOT_BASE_URL", "KIMI_BASE_URL"),
+    ),
+    (
+        (K3, MOONSHOT_K3),
+        (K27_CODE, MOONSHOT_K27_CODE),
+        (K26, MOONSHOT_K26),
+        (K25, MOONSHOT_K25),
+        (K2_THINKING, MOONSHOT_K2_THINKING),
+        ("", MOONSHOT_K2),
+    ),
+    models=(
+        "kimi-k3", "kimi-k2.7-code", "kimi-k2.6", "kimi-k2.5", "kimi-k2-thinking", "kimi-k2-thinking-turbo",
+        "kimi-k2-0905-preview", "kimi-k2-0711-preview", "kimi-k2-turbo-preview", "kimi-latest",
+    ),
+    family=r"kimi|moonshot|(?:^|[^a-z0-9])k[23]",
+    names=("kimi", "moonshotai"),
+)  # fmt: skip
+
+
+def _elsewhere(provider: str) -> tuple[tuple[str, Dialect], ...]:
+    """Moonshot's dialects at another address: reasoning made here belongs here."""
+    return tuple(
+        [
+            (pattern, _replace(dialect, name=dialect.name.replace("moonshot", provider, 1), provider=provider))
+            for pattern, dialect in MOONSHOT.dialects
+        ]
+    )
+
+
+MOONSHOT_CN = Provider(
+    "moonshot-cn",
+    Endpoint("https://api.moonshot.cn/v1", key_env=("MOONSHOT_CN_API_KEY", "MOONSHOT_API_KEY")),
+    _elsewhere("moonshot-cn"),
+    models=MOONSHOT.models,
+    family=MOONSHOT.family,
+)
+KIMI_CODING = Provider(
+    "kimi-coding",
+    Endpoint("https://api.kimi.com/coding/v1", key_env=("KIMI_API_KEY",), base_env=("KIMI_BASE_URL",)),
+    (("for-coding", _replace(MOONSHOT_K26, name="kimi-coding", provider="kimi-coding")), *_elsewhere("kimi-coding")),
+    models=("kimi-for-coding",),
+)
+
+
+def kimi_on(provider: str, *, reasoning: dict[str, Any] | None = None, **host: Any) -> tuple[tuple[str, Dialect], ...]:
+    """The dialects of Kimi's models on a host that serves the weights: ids are printed verbatim into the template there, so
+    the model must see its own (`functions.name:n`); reasoning as the host carries it."""
+    host = {"blank_content": "omit", "schema": "openai", "limits": _LIMITS, "tool_format": "kimi", **host}
+    shape = {"echo": "always", "control": "chat_template_kwargs", **(reasoning or {})}
+    plain = Dialect(f"{provider}-kimi-k2", "openai-chat", provider, ids="kimi", media=(), **host)
+    thinks = Reasoning(default_on=True, **shape)
+    always = _replace(thinks, can_disable=False)
+    return (
+        (K3, _replace(plain, name=f"{provider}-kimi-k3", ids="kimi-k3", reasoning=always, media=("image",))),
+        (K27_CODE, _replace(plain, name=f"{provider}-kimi-k2.7-code", reasoning=always, media=("image",))),
+        (K26, _replace(plain, name=f"{provider}-kimi-k2.6", reasoning=thinks, media=("image",))),
+        (K25, _replace(plain, name=f"{provider}-kimi-k2.5", reasoning=thinks, media=("image",))),
+        (K2_THINKING, _replace(plain, name=f"{provider}-kimi-k2-thinking", reasoning=always)),
+        (r"kimi|(?:^|[^a-z0-9])k2", plain),
+    )
+
+
+PROVIDERS = (MOONSHOT, MOONSHOT_CN, KIMI_CODING)

@@ -1,0 +1,39 @@
+"""A provider: an endpoint, and the dialect for each of its models."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import msgspec
+
+from ..core.dialect import Dialect, Endpoint
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """`dialects` are tried in order, by a pattern searched in the lower-cased model name; "" fits every model.
+
+    `family` is the pattern a vendor's own models follow; empty for a host of other people's models, which takes any name.
+    `models` are names worth suggesting; `names` other spellings of the provider.
+    """
+
+    name: str
+    endpoint: Endpoint
+    dialects: tuple[tuple[str, Dialect], ...]
+    models: tuple[str, ...] = ()
+    family: str = ""
+    names: tuple[str, ...] = ()
+
+    def dialect_for(self, model: str) -> Dialect | None:
+        lowered = model.lower()
+        if self.family and not _search(self.family, lowered):
+            return None
+        for pattern, dialect in self.dialects:
+            if _search(pattern, lowered):
+                return dialect
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _search(pattern: str, text: str) -> bool:
+    return re.search(pattern, text) is not None

@@ -1,0 +1,88 @@
+"""Where JSON of strangers comes in: typed and fast first, then lenient, and only ever MalformedStream.
+
+The fast road is msgspec's typed decode. What it refuses (a number where text was due, NaN, a lone surrogate, invalid UTF-8)
+takes the slow road once: lone surrogates become U+FFFD, NaN and infinities null, of duplicate keys the last counts. Depth
+and digit bombs end there in MalformedStream.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..core.errors import MalformedStream
+
+T = TypeVar("T")
+
+encode_json = msgspec.json.Encoder().encode
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SHOWN = 120
+
+
+def decode_leniently(data: bytes | str) -> Any:
+    """Any JSON value, with strangers' liberties taken; MalformedStream for what is no JSON at all."""
+    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+    try:
+        value = json.loads(text, parse_constant=lambda _: None, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise MalformedStream(f"expected JSON, got {_excerpt(text)}: {_reason(error)}") from None
+    return _clean(value) if "\\u" in text or "\\U" in text else value
+
+
+def convert_leniently(value: Any, type: type[T]) -> T:
+    """`value` as `type`; MalformedStream names what does not fit."""
+    try:
+        return msgspec.convert(value, type, strict=False)
+    except (msgspec.ValidationError, RecursionError, ValueError) as error:
+        raise MalformedStream(f"unexpected shape: {error}") from None
+
+
+def json_text(value: str) -> bytes:
+    """A JSON string literal; a lone surrogate, which UTF-8 cannot carry, becomes U+FFFD."""
+    try:
+        return encode_json(value)
+    except UnicodeEncodeError:
+        return encode_json(_SURROGATE.sub("\ufffd", value))
+
+
+def json_value(value: Any) -> bytes:
+    """Any JSON value, made safe for UTF-8."""
+    try:
+        return encode_json(value)
+    except UnicodeEncodeError:
+        return encode_json(_clean(value))
+
+
+def object_text(raw: str) -> str | None:
+    """`raw` if it is the text of one JSON object, `{}` for nothing at all, else None."""
+    if not raw or raw.isspace():
+        return "{}"
+    try:
+        _decode_object(raw)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError, ValueError):
+        return None
+    return raw
+
+
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {_SURROGATE.sub("\ufffd", key): _clean(item) for key, item in value.items()}
+    return value
+
+
+def _excerpt(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+
+
+def _reason(error: Exception) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -1,0 +1,456 @@
+"""OpenAI chat answers -> events: streams and whole bodies through one reading of choice 0.
+
+Reasoning is taken from the first field that has any, never twice. Tool deltas go by non-empty id, then by index, then to the
+last call. The end is a finish reason; [DONE] or EOF without one is `truncated`, unless the dialect's host never sends one.
+What is no event stream at all (a JSON body, an HTML page) is read as what it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...core.blocks import Media, Opaque, Origin
+from ...core.dialect import Dialect
+from ...core.errors import LimitExceeded, MalformedStream
+from ...core.events import ErrorInfo, Event
+from ...core.reduce import Piece, TurnBuilder
+from ...toolformats.apply import FilteredText
+from ...toolformats.findings import TextFilter
+from ..json_border import convert_leniently, decode_leniently, encode_json
+from ..provider_errors import error_info, provider_error
+from ..sse import DEFAULT_LIMIT, SSEParser
+from .shapes import Call, Choice, Chunk, Function, Message
+from .usage import read_usage
+
+STOP_REASONS = {
+    "stop": "end_turn",
+    "eos": "end_turn",
+    "end_turn": "end_turn",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+
+_decode_chunk = msgspec.json.Decoder(Chunk).decode
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+
+
+def stop_reason(raw: str | None, calls: int) -> str:
+    """The host's word in ours. Calls that end with a plain `stop` are still calls."""
+    if not raw:
+        return "unknown"
+    reason = STOP_REASONS.get(raw, raw)
+    return "tool_use" if calls and reason == "end_turn" else reason
+
+
+def read_chunk(data: bytes) -> Chunk:
+    """Typed and fast, or lenient and slow; MalformedStream if it is no chunk."""
+    try:
+        return _decode_chunk(data)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        value = decode_leniently(data)
+        if not isinstance(value, dict):
+            raise MalformedStream(f"expected a chunk object, got {type(value).__name__}") from None
+        return convert_leniently(_softened(value), Chunk)
+
+
+class ChatDecoder:
+    """Feed it the bytes of one answer; it gives events, and exactly one terminal one."""
+
+    __slots__ = (
+        "_body", "_builder", "_by_id", "_by_index", "_details", "_dialect", "_filter", "_finish", "_last", "_limit",
+        "_names", "_seen", "_sniffed", "_sse", "_usage", "progress",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        turn_key: str,
+        model: str = "",
+        tool_names: dict[str, str] | None = None,
+        text_filter: TextFilter | None = None,
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        self._dialect = dialect
+        self._builder = TurnBuilder(turn_key, Origin(dialect.provider, dialect.wire, model))
+        self._sse = SSEParser(limit=limit)
+        self._limit = limit
+        self._names = tool_names or {}
+        self._filter = FilteredText(self._builder, text_filter) if text_filter is not None else None
+        self._by_id: dict[str, Piece] = {}
+        self._by_index: dict[int, Piece] = {}
+        self._last: Piece | None = None
+        self._details: list[Any] = []
+        self._finish: str | None = None
+        self._usage: dict[str, Any] | None = None
+        self._seen = False  # a chunk has come
+        self._sniffed = False
+        self._body: bytearray | None = None  # set when the answer turns out to be no event stream
+        self.progress = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._builder.ended
+
+    def feed(self, data: bytes) -> list[Event]:
+        builder = self._builder
+        if builder.ended:
+            return []
+        try:
+            if not self._sniffed:
+                data = self._sniff(data)
+            if self._body is not None:
+                self._hold_body(data)
+                return []
+            for event in self._sse.feed(data):
+                self._event(event.data, event.event)
+                if self.ended:
+                    break
+        except (MalformedStream, LimitExceeded) as error:
+            self._fail(error)
+        return builder.take()
+
+    def close(self) -> list[Event]:
+        """The bytes are over."""
+        builder = self._builder
+        if builder.ended:
+            return []
+        try:
+            if self._body is not None:
+                self._whole(bytes(self._body))
+            else:
+                for event in self._sse.close():
+                    if not builder.ended:
+                        self._event(event.data, event.event)
+            if not builder.ended:
+                self._end()
+        except (MalformedStream, LimitExceeded) as error:
+            self._fail(error)
+        return builder.take()
+
+    def read_body(self, body: bytes) -> list[Event]:
+        """A whole JSON body instead of a stream."""
+        self._sniffed = True
+        self._body = bytearray(body)
+        return self.close()
+
+    def fail(self, error: ErrorInfo) -> list[Event]:
+        """The transport lost the stream: keep what came, end with this error."""
+        if self._finish and error.kind == "transport":
+            self._end()  # the end was said before the connection broke
+        self._settle()
+        self._builder.fail(error)
+        return self._builder.take()
+
+    def _sniff(self, data: bytes) -> bytes:
+        """Look at the first visible byte: an event stream starts with a field or a comment, never with `{`, `[` or `<`."""
+        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if not start:
+            return data
+        self._sniffed = True
+        if start[:1] in b"{[<":
+            self._body = bytearray()
+        return data
+
+    def _hold_body(self, data: bytes) -> None:
+        assert self._body is not None
+        self._body += data
+        if len(self._body) > self._limit:
+            raise LimitExceeded(f"the body is longer than {self._limit} bytes")
+
+    def _whole(self, body: bytes) -> None:
+        if body.lstrip()[:1] == b"<":
+            raise MalformedStream("expected an event stream, got an HTML page")
+        self._chunk(read_chunk(body))
+
+    def _event(self, data: bytes, kind: str) -> None:
+        if data[:6] == b"[DONE]":
+            self._end()
+            return
+        if not data or data.isspace():
+            return
+        self.progress += 1
+        if kind == "error":
+            value = decode_leniently(data)
+            self._provider_failure(value.get("error", value) if isinstance(value, dict) else value)
+            return
+        self._chunk(read_chunk(data))
+
+    def _chunk(self, chunk: Chunk) -> None:
+        builder = self._builder
+        if chunk.error is not None or (chunk.choices is None and (chunk.detail or chunk.object == "error")):
+            self._provider_failure(chunk.error if chunk.error is not None else msgspec.to_builtins(chunk))
+            return
+        if not self._seen:
+            self._seen = True
+            builder.start(chunk.model or "", chunk.id)
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        elif chunk.x_groq is not None and isinstance(chunk.x_groq.get("usage"), dict):
+            self._usage = chunk.x_groq["usage"]
+        if chunk.choices:
+            for choice in chunk.choices:
+                if not choice.index:
+                    self._choice(choice)
+
+    def _choice(self, choice: Choice) -> None:
+        # Perplexity sends both: in a stream `message` repeats all that came, in a body `delta` is empty.
+        message = (choice.message or choice.delta) if self._body is not None else (choice.delta or choice.message)
+        if message is not None:
+            self._message(message)
+        elif choice.text:
+            self._text(choice.text)
+        if choice.finish_reason:
+            self._finish = choice.finish_reason
+        elif choice.finish_reason == "" and self._finish is None and choice.message is not None:
+            self._finish = ""
+        if choice.usage is not None and self._usage is None:
+            self._usage = choice.usage
+
+    def _message(self, message: Message) -> None:
+        if (
+            message.reasoning_content is not None
+            or message.reasoning is not None
+            or message.reasoning_text is not None
+            or message.thinking is not None
+            or message.reasoning_details
+        ):
+            self._reasoning(message)
+        content = message.content
+        if content:
+            if type(content) is str:
+                if self._filter is None:
+                    self._builder.text(content)
+                else:
+                    self._filter.feed(content)
+            else:
+                self._parts(content)  # type: ignore[arg-type]
+        if message.refusal:
+            self._builder.text(message.refusal, {"refusal": True})
+        if message.tool_calls:
+            for call in message.tool_calls:
+                self._call(call)
+        if message.function_call is not None and message.function_call.name != "":
+            self._call(Call(index=0, function=message.function_call))
+        if message.audio and any(message.audio.values()):
+            self._opaque("audio", message.audio)
+        for kind, items in (("annotations", message.annotations), ("images", message.images)):
+            if items:
+                self._opaque(kind, items)
+
+    def _reasoning(self, message: Message) -> None:
+        builder = self._builder
+        for field in _REASONING_FIELDS:
+            text = getattr(message, field)
+            if text:
+                builder.thinking(text, field)
+                break
+            if text == "" and builder.is_blank and self._dialect.reasoning.echo != "never":
+                builder.thinking("", field)  # "" is not absent: the echo must carry the field
+        else:
+            if message.reasoning_details:
+                self._details_text(message.reasoning_details)
+        if self._dialect.reasoning.details and isinstance(message.reasoning_details, list):
+            self._details = merge_details(self._details, message.reasoning_details)
+
+    def _details_text(self, details: str | list[Any]) -> None:
+        if isinstance(details, str):
+            self._builder.thinking(details, "reasoning_details")
+            return
+        for item in details:
+            if isinstance(item, dict):
+                text = item.get("text") or item.get("summary")
+                if isinstance(text, str) and text:
+                    self._builder.thinking(text, "reasoning_details")
+
+    def _text(self, text: str) -> None:
+        if self._filter is None:
+            self._builder.text(text)
+        else:
+            self._filter.feed(text)
+
+    def _parts(self, parts: list[Any]) -> None:
+        for part in parts:
+            if isinstance(part, str):
+                self._text(part)
+                continue
+            if not isinstance(part, dict):
+                continue
+            kind = part.get("type")
+            if kind == "thinking":
+                for inner in part.get("thinking") or ():
+                    text = inner.get("text") if isinstance(inner, dict) else inner
+                    if isinstance(text, str) and text:
+                        self._builder.thinking(text, "thinking")
+            elif isinstance(part.get("text"), str):
+                if part["text"]:
+                    self._text(part["text"])
+            elif kind == "image_url" and isinstance(part.get("image_url"), dict):
+                self._builder.whole(Media("image/*", url=part["image_url"].get("url")))
+            else:
+                self._opaque(str(kind), part)
+
+    def _opaque(self, kind: str, data: Any) -> None:
+        self._builder.whole(Opaque(kind, data, self._builder.origin))
+
+    def _call(self, call: Call) -> None:
+        builder = self._builder
+        function = call.function
+        if call.custom is not None:  # free-form input instead of JSON arguments
+            function = Function(call.custom.get("name"), call.custom.get("input"))
+            call.extra_content = {"type": "custom"}
+        name = (function.name or "") if function is not None else ""
+        arguments = function.arguments if function is not None else None
+        piece = self._route(call, name)
+        if piece is None:
+            piece = builder.open_call(call.id or None, self._names.get(name, name), call.extra_content)
+            self._last = piece
+        else:
+            if call.id and not piece.raw_id:
+                piece.raw_id = call.id
+            if name and not piece.name:
+                builder.name_call(piece, self._names.get(name, name))
+            if call.extra_content and not piece.extra:
+                piece.extra = call.extra_content
+        if call.id:
+            self._by_id[call.id] = piece
+        if call.index is not None:
+            self._by_index[call.index] = piece
+        if arguments is not None:
+            text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
+            if text:
+                builder.call_arguments(piece, text)
+
+    def _route(self, call: Call, name: str) -> Piece | None:
+        """The open call a delta belongs to, or None for a new one."""
+        at_index = self._by_index.get(call.index) if call.index is not None else None
+        if call.id:
+            known = self._by_id.get(call.id)
+            if known is None:
+                # A new id on a known index: a late id, or a call that reuses the index. A name tells which.
+                return at_index if at_index is not None and not (name and at_index.raw_id) else None
+            if name and call.index is not None and at_index is None and known.name:
+                return None  # the host repeats an id for the next call
+            return known
+        if call.index is not None:
+            if at_index is not None and name and at_index.name and self._is_new_call(at_index, name):
+                return None
+            return at_index
+        if self._last is not None and not (name and self._last.name):
+            return self._last
+        return None
+
+    def _is_new_call(self, piece: Piece, name: str) -> bool:
+        """A named delta without id on a used index: hosts that repeat the name in every piece, or a second call."""
+        if self._names.get(name, name) != piece.name:
+            return True
+        return bool(piece.parts) and _is_object("".join(piece.parts))
+
+    def _end(self) -> None:
+        if self._filter is not None:
+            self._filter.close()
+        self._settle()
+        builder = self._builder
+        if self._finish is None and self._dialect.sends_finish:
+            if not self._seen:
+                builder.fail(ErrorInfo("truncated", "the stream ended before anything came", retryable=True))
+            else:
+                builder.fail(ErrorInfo("truncated", "the stream ended without a finish reason", retryable=True))
+            return
+        builder.finish(stop_reason(self._finish, builder.calls) if self._finish else self._unsaid_end(), self._finish)
+
+    def _unsaid_end(self) -> str:
+        if self._finish is None:
+            return "tool_use" if self._builder.calls else "end_turn"
+        return "unknown"
+
+    def _settle(self) -> None:
+        if self._usage is not None:
+            self._builder.usage = read_usage(self._usage)
+        if self._details:
+            self._builder.extra = {"reasoning_details": self._details}
+
+    def _provider_failure(self, error: Any) -> None:
+        self._settle()
+        self._builder.fail(error_info(provider_error(None, {"error": error}, provider=self._dialect.provider)))
+
+    def _fail(self, error: MalformedStream | LimitExceeded) -> None:
+        self._settle()
+        kind = "limit" if isinstance(error, LimitExceeded) else "malformed"
+        self._builder.fail(ErrorInfo(kind, str(error)))
+
+
+def merge_details(kept: list[Any], new: list[Any]) -> list[Any]:
+    """Structured reasoning comes in fragments: those of one type and index are one item."""
+    for item in new:
+        last = kept[-1] if kept else None
+        if not isinstance(item, dict) or not isinstance(last, dict):
+            kept.append(item)
+        elif (item.get("type"), item.get("index"), item.get("id")) == (
+            last.get("type"), last.get("index"), last.get("id") if item.get("id") else item.get("id"),
+        ):  # fmt: skip
+            for key, value in item.items():
+                joined = (
+                    key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str)
+                )
+                last[key] = last[key] + value if joined else value if value is not None else last.get(key)
+        else:
+            kept.append(dict(item))
+    return kept
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return False
+
+
+def _softened(chunk: dict[str, Any]) -> dict[str, Any]:
+    """A chunk whose fields have surprising types, with those fields made fit or left out."""
+    for name, wanted in (("id", str), ("model", str), ("object", str), ("usage", dict), ("x_groq", dict)):
+        if name in chunk and not isinstance(chunk[name], wanted):
+            chunk[name] = None if wanted is dict or chunk[name] is None else str(chunk[name])
+    choices = chunk.get("choices")
+    if choices is not None and not isinstance(choices, list):
+        chunk["choices"] = None
+    for choice in chunk.get("choices") or ():
+        if not isinstance(choice, dict):
+            continue
+        for key in ("delta", "message"):
+            message = choice.get(key)
+            if isinstance(message, dict):
+                choice[key] = _softened_message(message)
+            elif message is not None:
+                choice[key] = None
+        reason = choice.get("finish_reason")
+        if reason is not None and not isinstance(reason, str):
+            choice["finish_reason"] = str(reason)
+    return chunk
+
+
+def _softened_message(message: dict[str, Any]) -> dict[str, Any]:
+    for name in (*_REASONING_FIELDS, "refusal"):
+        if message.get(name) is not None and not isinstance(message[name], str):
+            message[name] = None
+    content = message.get("content")
+    if content is not None and not isinstance(content, (str, list)):
+        message["content"] = [content] if isinstance(content, dict) else str(content)
+    for name in ("annotations", "images"):
+        if message.get(name) is not None and not isinstance(message[name], list):
+            message[name] = None
+    if message.get("audio") is not None and not isinstance(message["audio"], dict):
+        message["audio"] = None
+    calls = message.get("tool_calls")
+    if isinstance(calls, dict):
+        calls = [calls]
+    if calls is not None:
+        message["tool_calls"] = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else None
+    for call in message.get("tool_calls") or ():
+        if call.get("id") is not None:
+            call["id"] = str(call["id"])
+    return message

@@ -1,0 +1,295 @@
+"""Lawful turns -> chat messages, each encoded once.
+
+Ids come from the dialect's scheme; a turn's own reasoning goes back under the field it came in; content that would be blank
+beside tool calls takes the form the host accepts; images of tool results stand where the host reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
+from ...core.dialect import Dialect, Options
+from ...core.errors import MissingReasoning
+from ...core.handoff import Note
+from ...core.ids import STRATEGIES, ToolIdMapper, get_tool_id_strategy
+from ..json_border import json_text, json_value, object_text
+from ..reasoning import is_own, same_origin, thinking_on
+from ..tool_names import ToolNames
+
+_MEDIA_FOLLOWS = "Attached media from the tool results:"
+
+
+class ChatWriter:
+    """`messages` are finished JSON objects; `lacks_reasoning` says that a stand-in had to be used."""
+
+    def __init__(self, dialect: Dialect, options: Options, model: str) -> None:
+        self.notes: list[Note] = []
+        self.messages: list[bytes] = []
+        self.lacks_reasoning = False
+        self.names = ToolNames(dialect.limits)
+        self._dialect = dialect
+        self._options = options
+        self._model = model
+        self._thinking = thinking_on(dialect, options)
+        scheme = get_tool_id_strategy(options.tool_format) if options.tool_format else STRATEGIES[dialect.ids]
+        self._ids: ToolIdMapper = scheme.create_mapper()
+        self._size = 0
+        self._turn = 0
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def clone(self) -> ChatWriter:
+        twin = ChatWriter.__new__(ChatWriter)
+        twin.__dict__.update(self.__dict__)
+        twin.notes = self.notes.copy()
+        twin.messages = self.messages.copy()
+        twin._ids = self._ids.clone()
+        return twin
+
+    def write(self, turns: Sequence[Turn], offset: int) -> None:
+        add = self._add
+        for number, turn in enumerate(turns, offset):
+            self._turn = number
+            blocks = turn.blocks
+            if turn.speaker == "human":
+                role = turn.role or "user"
+                if len(blocks) == 1 and type(blocks[0]) is Text and blocks[0].extra is None:
+                    add(b'{"role":"%b","content":%b}' % (role.encode(), json_text(blocks[0].text)))
+                else:
+                    self._human(role, blocks)
+            elif turn.speaker == "ai":
+                self._assistant(turn)
+            else:
+                self._results(blocks)
+
+    def _add(self, message: bytes) -> None:
+        self.messages.append(message)
+        self._size += len(message)
+
+    def _note(self, action: str, what: str, why: str) -> None:
+        self.notes.append(Note(action, what, why, self._turn))  # type: ignore[arg-type]
+
+    def _human(self, role: str, blocks: Sequence[Block]) -> None:
+        parts = self._content_parts(blocks)
+        if not parts:
+            return
+        extra = blocks[0].extra if len(blocks) == 1 and type(blocks[0]) is Text else None
+        name = extra.get("name") if extra else None
+        message: dict[str, Any] = {"role": role, "content": self._compact(parts)}
+        if name:
+            message["name"] = name
+        self._add(json_value(message))
+
+    @staticmethod
+    def _compact(parts: list[dict[str, Any]]) -> Any:
+        """One plain text part is a string; so is nothing else."""
+        if len(parts) == 1 and parts[0].get("type") == "text" and len(parts[0]) == 2:
+            return parts[0]["text"]
+        return parts
+
+    def _content_parts(self, blocks: Sequence[Block]) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = []
+        for block in blocks:
+            match block:
+                case Text():
+                    if block.text:
+                        parts.append({"type": "text", "text": block.text, **_own_keys(block.extra)})
+                case Media():
+                    parts.append(self._media_part(block))
+                case Opaque():
+                    if block.kind == "part" and (block.origin is None or block.origin.wire == self._dialect.wire):
+                        parts.append(block.data)
+                    else:
+                        self._note("dropped", "opaque", f"{block.kind} has no form on this wire")
+                case Thinking() | ToolCall() | ToolResponse():
+                    tag = block.__struct_config__.tag
+                    self._note("dropped", str(tag), "it cannot stand in a user message")
+                case _:
+                    assert_never(block)
+        return parts
+
+    def _media_part(self, media: Media) -> dict[str, Any]:
+        kind = media.kind
+        if kind not in self._dialect.media:
+            self._note("dropped", "media", f"this model reads no {kind}; a line of text stands in")
+            return {"type": "text", "text": f"[{kind} omitted{': ' + media.name if media.name else ''}]"}
+        extra = media.extra or {}
+        if kind == "image":
+            url = media.url if media.data is None else f"data:{media.mime};base64,{media.data}"
+            return {"type": "image_url", "image_url": {"url": url, **extra}}
+        if kind == "audio" and media.data is not None:
+            return {
+                "type": "input_audio",
+                "input_audio": {"data": media.data, "format": media.mime.partition("/")[2], **extra},
+            }
+        if kind == "video":
+            url = media.url if media.data is None else f"data:{media.mime};base64,{media.data}"
+            return {"type": "video_url", "video_url": {"url": url, **extra}}
+        file: dict[str, Any] = dict(extra)
+        if media.name:
+            file["filename"] = media.name
+        if media.data is not None:
+            file["file_data"] = f"data:{media.mime};base64,{media.data}"
+        elif media.url is not None:
+            file["file_id"] = media.url
+        return {"type": "file", "file": file}
+
+    def _assistant(self, turn: Turn) -> None:
+        texts: list[str] = []
+        calls: list[ToolCall] = []
+        own: list[Thinking] = []
+        foreign: list[Thinking] = []
+        for block in turn.blocks:
+            match block:
+                case Text():
+                    texts.append(block.text)
+                case ToolCall():
+                    calls.append(block)
+                case Thinking():
+                    (own if is_own(block, self._dialect, self._model) else foreign).append(block)
+                case Media():
+                    self._note("dropped", "media", "an assistant message carries no media on this wire")
+                case Opaque():
+                    if block.origin is None or not same_origin(block.origin, self._dialect):
+                        self._note("dropped", "opaque", f"{block.kind} belongs to the host that made it")
+                case ToolResponse():
+                    self._note("dropped", "tool_response", "it cannot stand in an assistant message")
+                case _:
+                    assert_never(block)
+        text = self._foreign_as_text(foreign) + "".join(texts)
+        reasoning = self._reasoning(turn, own, foreign, bool(calls))
+        if not text and not calls:
+            if reasoning or own or foreign:
+                self._note("dropped", "turn", "the answer holds nothing this wire can say")
+            return
+        pieces = [b'{"role":"assistant"']
+        if text or not calls:
+            pieces.append(b',"content":' + json_text(text))
+        elif self._dialect.blank_content != "omit":
+            pieces.append(b',"content":null' if self._dialect.blank_content == "null" else b',"content":""')
+        if turn.extra and "name" in turn.extra:
+            pieces.append(b',"name":' + json_value(turn.extra["name"]))
+        pieces.append(reasoning)
+        if calls:
+            pieces.append(b',"tool_calls":[' + b",".join([self._call(call) for call in calls]) + b"]")
+        pieces.append(b"}")
+        self._add(b"".join(pieces))
+
+    def _foreign_as_text(self, foreign: list[Thinking]) -> str:
+        if not foreign:
+            return ""
+        policy = self._options.foreign_thinking
+        texts = [block.text for block in foreign if block.text]
+        if policy == "text" and texts:
+            self._note("adapted", "thinking", "another model's thinking is sent as plain text")
+            return "\n".join(texts) + "\n\n"
+        if policy == "drop" or not texts:
+            for block in foreign:
+                maker = block.origin.model or block.origin.provider if block.origin else ""
+                self._note("dropped", "thinking", f"it was {maker or 'another model'}'s own")
+        return ""
+
+    def _reasoning(self, turn: Turn, own: list[Thinking], foreign: list[Thinking], calls: bool) -> bytes:
+        """The reasoning fields of an assistant message, with their leading comma."""
+        rules = self._dialect.reasoning
+        if not self._thinking or rules.echo == "never" or (rules.echo == "calls" and not calls):
+            return b""
+        kept = own
+        if self._options.foreign_thinking == "keep":
+            kept = [*own, *[block for block in foreign if block.text]]
+        fields = b""
+        details = turn.extra.get("reasoning_details") if turn.extra else None
+        if details and rules.details and turn.origin and same_origin(turn.origin, self._dialect, self._model):
+            fields += b',"reasoning_details":' + json_value(details)
+        if kept:
+            field = rules.field
+            remembered = kept[0].field
+            if not rules.fixed_field and remembered in rules.fields:
+                field = remembered
+            return fields + b',"%b":%b' % (field.encode(), json_text("".join([block.text for block in kept])))
+        if calls and rules.required:
+            if self._options.missing_reasoning == "fail":
+                raise MissingReasoning(
+                    f"turn {self._turn} calls a tool without reasoning, which {self._dialect.name} demands while thinking "
+                    "is on: set missing_reasoning to placeholder or disable-thinking"
+                )
+            self.lacks_reasoning = True
+            self._note("adapted", "thinking", "the reasoning this reader demands is missing; a placeholder stands in")
+            fields += b',"%b":%b' % (rules.field.encode(), json_text(rules.placeholder))
+        return fields
+
+    def _call(self, call: ToolCall) -> bytes:
+        own = call.extra is not None and call.provider == self._dialect.provider
+        if own and call.extra == {"type": "custom"}:
+            return b'{"id":%b,"type":"custom","custom":{"name":%b,"input":%b}}' % (
+                json_text(self._ids.resolve_tool_call_id(call)), json_text(call.name), json_text(call.arguments),
+            )  # fmt: skip
+        arguments = object_text(call.arguments)
+        if arguments is None:
+            self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
+            arguments = json_value({"_raw": call.arguments}).decode()
+        encoded = arguments.encode() if self._dialect.arguments_object else json_text(arguments)
+        extra = b',"extra_content":' + json_value(call.extra) if own else b""
+        return b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}%b}' % (
+            json_text(self._ids.resolve_tool_call_id(self._named(call))),
+            json_text(self.names.wire(call.name)),
+            encoded,
+            extra,
+        )
+
+    def _named(self, call: ToolCall) -> ToolCall:
+        """The call under its wire name, for the schemes that spell the name in the id."""
+        name = self.names.wire(call.name)
+        return call if name == call.name else ToolCall(call.id, name)
+
+    def _results(self, blocks: Sequence[Block]) -> None:
+        media: list[dict[str, Any]] = []
+        for response in blocks:
+            assert isinstance(response, ToolResponse)
+            content = self._result_content(response, media)
+            name = b""
+            if self._dialect.tool_result_name and response.name:
+                name = b',"name":' + json_text(self.names.wire(response.name))
+            self._add(
+                b'{"role":"tool","tool_call_id":%b%b,"content":%b}'
+                % (json_text(self._ids.resolve_tool_response_id(response)), name, content)
+            )
+        if media:
+            self._add(json_value({"role": "user", "content": [{"type": "text", "text": _MEDIA_FOLLOWS}, *media]}))
+
+    def _result_content(self, response: ToolResponse, media: list[dict[str, Any]]) -> bytes:
+        content = response.content
+        if len(content) == 1 and type(content[0]) is Text:
+            return json_text(self._error_text(response, content[0].text))
+        parts: list[dict[str, Any]] = []
+        where = self._dialect.tool_result_media
+        for part in content:
+            if type(part) is Media and where != "inline":
+                if where == "user":
+                    media.append(self._media_part(part))
+                    self._note(
+                        "adapted", "media", "an image of a tool result moved to a user message behind the results"
+                    )
+                else:
+                    parts.append(self._media_part(part))
+            else:
+                parts += self._content_parts([part])
+        if all(part["type"] == "text" for part in parts):
+            text = "\n".join([part["text"] for part in parts])
+            return json_text(self._error_text(response, text or ("(see the attached media)" if media else "")))
+        return json_value(parts)
+
+    @staticmethod
+    def _error_text(response: ToolResponse, text: str) -> str:
+        """The chat wire has no error flag: a failed result says so in its text, unless it does already."""
+        if response.is_error and "error" not in text[:40].lower():
+            return f"Error: {text}"
+        return text
+
+
+def _own_keys(extra: dict[str, Any] | None) -> dict[str, Any]:
+    return {"cache_control": extra["cache_control"]} if extra and "cache_control" in extra else {}

@@ -1,0 +1,136 @@
+"""Encoding a growing conversation at the cost of its new turns.
+
+A Writer turns lawful turns into a wire's messages. `write_history` repairs what is new, lets the writer go on where it
+stopped the last time, and keeps the result as a checkpoint in a HistoryCache. A checkpoint is used up by the turn that
+extends it, and only where the conversation really is its continuation: a result for a call before the checkpoint, or a call
+id used before it, starts over. A tail whose calls still wait for results is written on a clone and not kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol, TypeVar
+
+from ..core.blocks import ToolCall, ToolResponse, Turn
+from ..core.handoff import Note
+from ..core.history import Repaired, repair
+
+
+class Writer(Protocol):
+    """Writes lawful turns as one wire's messages, one after the other."""
+
+    notes: list[Note]
+
+    def write(self, turns: Sequence[Turn], offset: int) -> None:
+        """Append these turns; the first of them is number `offset` of the conversation."""
+        ...
+
+    def clone(self) -> Writer: ...
+
+    @property
+    def size(self) -> int:
+        """Roughly how many bytes it holds."""
+        ...
+
+
+W = TypeVar("W", bound=Writer)
+
+
+class _Checkpoint:
+    __slots__ = ("call_ids", "turns", "writer")
+
+    def __init__(self, turns: tuple[Turn, ...], writer: Writer, call_ids: set[str]) -> None:
+        self.turns = turns
+        self.writer = writer
+        self.call_ids = call_ids
+
+
+class HistoryCache:
+    """Checkpoints of encoded histories, least recently used first out, bounded by count and bytes."""
+
+    def __init__(self, max_entries: int = 32, max_bytes: int = 64 * 1024 * 1024) -> None:
+        self._entries: OrderedDict[tuple[Hashable, int], _Checkpoint] = OrderedDict()
+        self._bytes = 0
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+
+    def take(self, key: Hashable, turns: tuple[Turn, ...]) -> _Checkpoint | None:
+        """The longest checkpoint that these turns continue; it is the caller's from now on."""
+        if not self._entries:
+            return None
+        entries = self._entries
+        for length in range(len(turns), 0, -1):
+            place = (key, id(turns[length - 1]))
+            found = entries.get(place)
+            if found is not None and len(found.turns) == length and found.turns == turns[:length]:
+                self._drop(place)
+                return found
+        return None
+
+    def put(self, key: Hashable, checkpoint: _Checkpoint) -> None:
+        size = checkpoint.writer.size
+        if not checkpoint.turns or size > self._max_bytes:
+            return
+        place = (key, id(checkpoint.turns[-1]))
+        if place in self._entries:
+            self._drop(place)
+        self._entries[place] = checkpoint
+        self._bytes += size
+        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._bytes = 0
+
+    def _drop(self, place: tuple[Hashable, int]) -> None:
+        self._bytes -= self._entries.pop(place).writer.size
+
+
+def write_history(
+    turns: tuple[Turn, ...], make_writer: Callable[[], W], key: Hashable, cache: HistoryCache | None
+) -> W:
+    """A writer that holds all of `turns`; with a cache, only what is new was written now."""
+    checkpoint = cache.take(key, turns) if cache is not None else None
+    if checkpoint is not None and _reaches_back(turns[len(checkpoint.turns) :], checkpoint.call_ids):
+        checkpoint = None
+    if checkpoint is None:
+        checkpoint = _Checkpoint((), make_writer(), set())
+    start = len(checkpoint.turns)
+    fresh = turns[start:]
+    repaired = repair(fresh, offset=start)
+    writer = checkpoint.writer
+    if cache is not None and repaired.unanswered and _still_running(fresh, repaired):
+        cache.put(key, checkpoint)
+        writer = writer.clone()
+    elif cache is not None:
+        checkpoint.call_ids |= repaired.call_ids
+        checkpoint.turns = turns
+    writer.notes.extend(repaired.notes)
+    writer.write(repaired.turns, start)
+    if cache is not None and checkpoint.turns is turns:
+        cache.put(key, checkpoint)
+    return writer  # type: ignore[return-value]
+
+
+def _reaches_back(fresh: Sequence[Turn], known: set[str]) -> bool:
+    """Whether new turns touch a call from before the checkpoint, so that the old part could read differently."""
+    if not known:
+        return False
+    for turn in fresh:
+        for block in turn.blocks:
+            if type(block) is ToolResponse:
+                if block.call_id in known:
+                    return True
+            elif type(block) is ToolCall and block.id in known:
+                return True
+    return False
+
+
+def _still_running(fresh: Sequence[Turn], repaired: Repaired) -> bool:
+    """Whether the last ai turn waits for results: they may yet come, so its stand-ins must not be kept."""
+    for turn in reversed(fresh):
+        if turn.speaker == "ai":
+            return any(call.id in repaired.unanswered for call in turn.tool_calls)
+    return False

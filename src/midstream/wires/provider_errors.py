@@ -1,0 +1,186 @@
+"""An error a provider sent, in any of the shapes they use, as one typed ProviderError.
+
+The shape is read leniently (OpenAI's `error` object, Anthropic's wrapper, Google's status, Mistral's and Cohere's flat
+bodies, FastAPI's `detail`, a bare string, HTML); the kind follows from rules kept as data, the first that fits wins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.blocks import Value
+from ..core.errors import (
+    BadRequest,
+    ContentFiltered,
+    ContextTooLong,
+    MalformedStream,
+    NotFound,
+    Overloaded,
+    ProviderError,
+    QuotaExceeded,
+    RateLimited,
+    Unauthorized,
+)
+from ..core.events import ErrorInfo
+from .json_border import decode_leniently
+
+_SHOWN = 500
+
+
+class ErrorFields(Value, frozen=True):
+    message: str
+    type: str | None = None
+    code: str | None = None
+    status: int | None = None
+
+
+# (statuses or None for any, pattern over "type code message", kind)
+_RULES: tuple[tuple[tuple[int, ...] | None, re.Pattern[str], type[ProviderError]], ...] = tuple(
+    (statuses, re.compile(pattern, re.I), kind)
+    for statuses, pattern, kind in (
+        ((402,), r"", QuotaExceeded),
+        (
+            None,
+            r"insufficient_quota|exceeded_current_quota|quota_exceeded|billing|insufficient balance|credit balance"
+            r"|out of credits|payment required",
+            QuotaExceeded,
+        ),
+        (
+            None,
+            r"context_length|context window|maximum context|prompt is too long|too many tokens|input is too long"
+            r"|exceeds? the (?:model's )?(?:maximum|max) (?:context|token|input)|request_too_large|token limit",
+            ContextTooLong,
+        ),
+        ((413,), r"", ContextTooLong),
+        (None, r"content_filter|content_policy|content management policy|high risk|moderation", ContentFiltered),
+        (None, r"rate_limit|rate-limit|too many requests|resource_exhausted", RateLimited),
+        (None, r"overloaded|engine_overloaded|unavailable|server_error|internal_error", Overloaded),
+        ((401, 403), r"", Unauthorized),
+        (
+            None,
+            r"invalid_authentication|incorrect_api_key|authentication_error|permission_error|invalid_api_key",
+            Unauthorized,
+        ),
+        ((404,), r"", NotFound),
+        ((429,), r"", RateLimited),
+        ((408, 409, 500, 502, 503, 504, 529), r"", Overloaded),
+        ((400, 422), r"", BadRequest),
+        (None, r"invalid_request|bad_request|validation_error|invalid_argument", BadRequest),
+    )
+)
+
+
+def read_error(body: Any) -> ErrorFields:
+    """Find message, type and code wherever this provider put them."""
+    if isinstance(body, list) and body:
+        body = body[0]
+    if isinstance(body, str):
+        return ErrorFields(_short(body))
+    if not isinstance(body, dict):
+        return ErrorFields(_short(str(body)))
+    inner = body.get("error", body)
+    if isinstance(inner, str):
+        return ErrorFields(_short(inner), _text(body.get("type")), _text(body.get("code")), _status(body))
+    if not isinstance(inner, dict):
+        inner = body
+    message = inner.get("message") or inner.get("error_message") or inner.get("msg") or inner.get("detail")
+    if message is None:
+        message = body.get("message") or body.get("detail")
+    if isinstance(message, list) and message and isinstance(message[0], dict):
+        message = "; ".join(f"{'.'.join(map(str, item.get('loc', [])))}: {item.get('msg', item)}" for item in message)
+    if isinstance(message, dict):
+        message = message.get("error") or message.get("message") or str(message)
+    metadata = inner.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("raw"):
+        message = f"{message} ({_short(str(metadata['raw']))})"
+    kind = inner.get("type") or inner.get("status") or inner.get("error_type") or body.get("type")
+    return ErrorFields(
+        _short(str(message)) if message else _short(str(body)), _text(kind), _text(inner.get("code")), _status(inner)
+    )
+
+
+def provider_error(
+    status: int | None,
+    body: bytes | Any,
+    *,
+    headers: Mapping[str, str] | None = None,
+    provider: str | None = None,
+) -> ProviderError:
+    """The typed error for an HTTP answer of status >= 400, or for an error object inside a stream."""
+    if isinstance(body, bytes):
+        try:
+            fields = read_error(decode_leniently(body))
+        except MalformedStream:
+            fields = ErrorFields(_plain(body))
+    else:
+        fields = read_error(body)
+    status = status if status is not None and status >= 400 else fields.status or status
+    lowered = {key.lower(): value for key, value in (headers or {}).items()}
+    request_id = next(
+        (lowered[name] for name in ("x-request-id", "request-id", "x-trace-id", "cf-ray") if name in lowered), None
+    )
+    return _kind(status, fields)(
+        fields.message,
+        status=status,
+        code=fields.code,
+        type=fields.type,
+        provider=provider,
+        request_id=request_id,
+        retry_after=_seconds(lowered),
+    )
+
+
+def error_info(error: ProviderError) -> ErrorInfo:
+    """The same error as the payload of an `error` event."""
+    return ErrorInfo("provider", error.message, error.status, error.code, error.type, error.retryable)
+
+
+def _kind(status: int | None, fields: ErrorFields) -> type[ProviderError]:
+    told = f"{fields.type or ''} {fields.code or ''} {fields.message}"
+    for statuses, pattern, kind in _RULES:
+        if (statuses is None or status in statuses) and pattern.search(told):
+            return kind
+    if status is not None:
+        return Overloaded if status >= 500 else BadRequest if status >= 400 else ProviderError
+    return ProviderError
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    """Retry-After where it is a plain number; the transport reads the date form, for that needs a clock."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            value = float(headers.get(name, ""))
+        except ValueError:
+            continue
+        if 0 <= value < float("inf"):
+            return value * unit
+    return None
+
+
+def _status(body: dict[str, Any]) -> int | None:
+    for name in ("status", "code", "status_code", "raw_status_code"):
+        value = body.get(name)
+        if isinstance(value, str) and value.isdigit() and len(value) == 3:
+            value = int(value)
+        if isinstance(value, int) and 400 <= value < 600:
+            return value
+    return None
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _plain(body: bytes) -> str:
+    """A body that is no JSON: its words without the markup, never shown at length."""
+    text = body[:4096].decode("utf-8", "replace")
+    if "<" in text and ">" in text:
+        title = re.search(r"<title>([^<]{1,200})</title>", text, re.I)
+        return f"an HTML page instead of JSON ({title[1].strip()})" if title else "an HTML page instead of JSON"
+    return _short(text.strip()) or "an empty body"

@@ -1,0 +1,45 @@
+"""What becomes of a turn's thinking on the way to a wire: echo, stand-in, text, or nothing, each with its Note."""
+
+from __future__ import annotations
+
+from ..core.blocks import Origin, Thinking
+from ..core.dialect import Dialect, Options
+
+
+def thinking_on(dialect: Dialect, options: Options) -> bool:
+    """Whether the model will think in this request."""
+    rules = dialect.reasoning
+    if options.thinking == "off":
+        return rules.default_on and not rules.can_disable
+    return options.thinking == "on" or options.effort is not None or rules.default_on
+
+
+def is_own(thinking: Thinking, dialect: Dialect, model: str) -> bool:
+    """Whether this reader made the block: the host and wire for plain text, the very model where it is signed."""
+    origin = thinking.origin
+    if origin is None:
+        return False
+    return same_origin(origin, dialect, model if dialect.reasoning.signed else None)
+
+
+def same_origin(origin: Origin, dialect: Dialect, model: str | None = None) -> bool:
+    if origin.provider != dialect.provider or origin.wire != dialect.wire:
+        return False
+    return model is None or not origin.model or origin.model == model
+
+
+def nearest_effort(effort: str, known: tuple[str, ...]) -> str:
+    """The level a model knows that is nearest to the one asked for, ties to the lower."""
+    if not known or effort in known:
+        return effort
+    scale = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+    if effort not in scale:
+        return known[-1]
+    wanted = scale.index(effort)
+    return min(
+        known,
+        key=lambda level: (
+            abs(scale.index(level) - wanted) if level in scale else 99,
+            scale.index(level) if level in scale else 99,
+        ),
+    )

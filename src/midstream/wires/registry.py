@@ -1,0 +1,41 @@
+"""The wires by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core.dialect import Dialect
+from ..core.errors import UnknownModel
+from ..core.tools import ToolSpec
+from ..toolformats.registry import leak_filter, think_filter
+from .openai_chat import ChatDecoder, encode_chat
+from .wire import Decoder, Wire
+
+
+def _chat_decoder(
+    dialect: Dialect,
+    *,
+    turn_key: str,
+    model: str = "",
+    tool_names: dict[str, str] | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> Decoder:
+    rules = dialect.reasoning
+    text_filter = None
+    if dialect.leaks is not None:
+        text_filter = leak_filter(dialect.leaks, tools)
+    elif rules.tags is not None:
+        text_filter = think_filter(rules.tags, rules.starts_inside)
+    return ChatDecoder(dialect, turn_key=turn_key, model=model, tool_names=tool_names, text_filter=text_filter)
+
+
+OPENAI_CHAT = Wire("openai-chat", encode_chat, _chat_decoder, Dialect("openai-chat", "openai-chat"))
+
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (OPENAI_CHAT,)}
+
+
+def get_wire(name: str) -> Wire:
+    wire = WIRES.get(name)
+    if wire is None:
+        raise UnknownModel(f"no wire {name!r}: choose one of {', '.join(sorted(WIRES))}")
+    return wire

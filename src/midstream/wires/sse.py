@@ -1,0 +1,166 @@
+"""Server-sent events, as the WHATWG specification reads them: bytes in, events out, any split the same.
+
+Two deviations an LLM client needs are options: `lenient_end` delivers a last event that lacks its blank line (hosts that
+close right after it), and a line or event over `limit` bytes is LimitExceeded. `data` stays bytes, for the JSON decoder;
+invalid UTF-8 becomes U+FFFD where it is read as text.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..core.errors import LimitExceeded
+
+DEFAULT_LIMIT = 16 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class ServerSentEvent(msgspec.Struct, frozen=True, gc=False):
+    data: bytes
+    event: str = "message"
+    id: str = ""
+    retry: int | None = None
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+
+class SSEParser:
+    """`feed` bytes, get the events they complete; `close` at the end of the stream."""
+
+    __slots__ = (
+        "_after_cr", "_at_start", "_buffer", "_data", "_event", "_id", "_lenient_end", "_limit", "_pending", "_retry",
+        "_size",
+    )  # fmt: skip
+
+    def __init__(self, *, lenient_end: bool = True, limit: int = DEFAULT_LIMIT) -> None:
+        self._lenient_end = lenient_end
+        self._limit = limit
+        self._buffer = bytearray()  # an unfinished line
+        self._at_start = True
+        self._after_cr = False
+        self._pending = False  # fields of an unfinished event have been read
+        self._data: list[bytes] = []
+        self._size = 0
+        self._event = ""
+        self._id = ""
+        self._retry: int | None = None
+
+    def feed(self, data: bytes) -> list[ServerSentEvent]:
+        if self._at_start:
+            if not data:
+                return []
+            data = self._strip_bom(data)
+        if self._after_cr and data:
+            self._after_cr = False
+            if data[:1] == b"\n":
+                data = data[1:]
+        if b"\r" in data:
+            self._after_cr = data[-1:] == b"\r"
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        elif b"\n" not in data:
+            self._hold(data)
+            return []
+        if self._buffer:
+            self._buffer += data
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        if self._pending:
+            return self._feed_lines(data)
+        return self._feed_events(data)
+
+    def close(self) -> list[ServerSentEvent]:
+        """The end of the stream. What was left unfinished is delivered only with `lenient_end`."""
+        out: list[ServerSentEvent] = []
+        if self._lenient_end:
+            if self._at_start and self._buffer.startswith(_BOM):
+                del self._buffer[:3]
+            if self._buffer:
+                self._line(bytes(self._buffer))
+            self._dispatch(out)
+        self._buffer.clear()
+        self._data = []
+        return out
+
+    def _strip_bom(self, data: bytes) -> bytes:
+        """Hold the first bytes until it is sure whether they are a byte order mark."""
+        data = bytes(self._buffer) + data
+        self._buffer.clear()
+        if len(data) < 3 and _BOM.startswith(data):
+            self._buffer += data
+            return b""
+        self._at_start = False
+        return data[3:] if data.startswith(_BOM) else data
+
+    def _hold(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) > self._limit:
+            self._buffer.clear()
+            raise LimitExceeded(f"a line of the event stream is longer than {self._limit} bytes")
+
+    def _feed_events(self, data: bytes) -> list[ServerSentEvent]:
+        """The everyday case: no event is half read, so whole events can be cut out at their blank lines."""
+        out: list[ServerSentEvent] = []
+        blocks = data.split(b"\n\n")
+        rest = blocks.pop()
+        limit = self._limit
+        for block in blocks:
+            if block[:6] == b"data: " and b"\n" not in block and len(block) <= limit and self._retry is None:
+                out.append(ServerSentEvent(block[6:], "message", self._id))
+            else:
+                for line in block.split(b"\n"):
+                    if line:
+                        self._line(line)
+                    else:
+                        self._dispatch(out)
+                self._dispatch(out)
+        if b"\n" in rest:
+            out += self._feed_lines(rest)
+        else:
+            self._hold(rest)
+        return out
+
+    def _feed_lines(self, data: bytes) -> list[ServerSentEvent]:
+        out: list[ServerSentEvent] = []
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            if line:
+                self._line(line)
+            else:
+                self._dispatch(out)
+        self._hold(rest)
+        return out
+
+    def _line(self, line: bytes) -> None:
+        self._size += len(line)
+        if self._size > self._limit:
+            raise LimitExceeded(f"an event of the stream is longer than {self._limit} bytes")
+        self._pending = True
+        field, colon, value = line.partition(b":")
+        if colon and not field:
+            self._size -= len(line)  # a comment: read past, never kept
+            return
+        if value[:1] == b" ":
+            value = value[1:]
+        if field == b"data":
+            self._data.append(value)
+        elif field == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif field == b"id":
+            if b"\0" not in value:
+                self._id = value.decode("utf-8", "replace")
+        elif field == b"retry" and value.isdigit() and len(value) < 16:
+            self._retry = int(value)
+
+    def _dispatch(self, out: list[ServerSentEvent]) -> None:
+        """A blank line: deliver the event if it has data, and forget its fields either way."""
+        if self._data:
+            event = ServerSentEvent(b"\n".join(self._data), self._event or "message", self._id, self._retry)
+            out.append(event)
+            self._retry = None
+            self._data = []
+        self._event = ""
+        self._size = 0
+        self._pending = False

@@ -1,0 +1,109 @@
+"""What every wire can do, and the functions that work on any of them.
+
+A wire is sans-IO: it encodes a request, and decodes the bytes of an answer into events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ..core.blocks import Conversation, Turn
+from ..core.dialect import Dialect, Options
+from ..core.events import Done, ErrorEvent, ErrorInfo, Event
+from ..core.tools import ToolSpec
+from .outgoing import HistoryCache
+from .provider_errors import provider_error
+from .request import Request
+
+
+class Decoder(Protocol):
+    """Bytes in, events out. `progress` counts data events (comments do not count); `ended` is set by the terminal event."""
+
+    progress: int
+
+    @property
+    def ended(self) -> bool: ...
+
+    def feed(self, data: bytes) -> list[Event]: ...
+
+    def close(self) -> list[Event]: ...
+
+    def read_body(self, body: bytes) -> list[Event]:
+        """A whole body instead of a stream: all events at once."""
+        ...
+
+    def fail(self, error: ErrorInfo) -> list[Event]:
+        """The transport lost the stream: keep what came and end with this error."""
+        ...
+
+
+class Encode(Protocol):
+    def __call__(
+        self,
+        conversation: Conversation,
+        dialect: Dialect,
+        model: str,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: Options = ...,
+        cache: HistoryCache | None = None,
+    ) -> Request: ...
+
+
+class MakeDecoder(Protocol):
+    def __call__(
+        self,
+        dialect: Dialect,
+        *,
+        turn_key: str,
+        model: str = "",
+        tool_names: dict[str, str] | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> Decoder: ...
+
+
+class ReadRequest(Protocol):
+    """A request body, ours or a stranger's, as a conversation, tools and options."""
+
+    def __call__(self, body: bytes) -> ParsedRequest: ...
+
+
+class ParsedRequest(msgspec.Struct, frozen=True):
+    conversation: Conversation
+    model: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    options: Options = Options()
+
+
+class Wire(msgspec.Struct, frozen=True):
+    """One protocol. `plain` is the dialect of a host that follows it to the letter."""
+
+    name: str
+    encode: Encode
+    decoder: MakeDecoder
+    plain: Dialect
+    read_request: ReadRequest | None = None
+
+
+def decode_chunks(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Event]:
+    """All events of a stream; stops at the terminal one without reading on."""
+    for data in chunks:
+        yield from decoder.feed(data)
+        if decoder.ended:
+            return
+    yield from decoder.close()
+
+
+def decode_whole(decoder: Decoder, body: bytes, *, status: int = 200, provider: str = "") -> Turn:
+    """A whole answer as a Turn. An error the provider sent is raised; an answer that is only thinking has `failure` set."""
+    if status >= 400:
+        raise provider_error(status, body, provider=provider or None)
+    events = decoder.read_body(body)
+    last = events[-1]
+    if isinstance(last, ErrorEvent) and last.error.kind not in ("empty", "truncated"):
+        raise last.to_exception()
+    assert isinstance(last, (Done, ErrorEvent))
+    return last.turn

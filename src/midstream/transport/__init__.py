@@ -1,0 +1,11 @@
+"""The only HTTP client: deadlines, retries, bounded reads. aiohttp is imported when the first request is made."""
+
+from __future__ import annotations
+
+from .answer import Answer
+from .client import Transport
+from .options import RetryPolicy, TransportOptions
+from .stream import Decoder, stream_events
+from .target import OutgoingRequest
+
+__all__ = ["Answer", "Decoder", "OutgoingRequest", "RetryPolicy", "Transport", "TransportOptions", "stream_events"]

@@ -1,0 +1,225 @@
+"""One request made until it is answered: attempts, waits, and the verdict when none succeeds.
+
+Attempts end at the first byte of a good answer; after it nothing is sent twice. One failure that is not retried is raised
+as it is; several are a RetriesExhausted that carries each; an error that no retry mends is raised as it is, whenever it
+comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import TypeAlias
+
+from ..core.blocks import Value
+from ..core.errors import (
+    ConnectFailed,
+    LocalError,
+    MidstreamError,
+    ProviderError,
+    RetriesExhausted,
+    TimedOut,
+    TruncatedStream,
+)
+from ..wires.provider_errors import provider_error
+from .answer import Answer, Response
+from .encoding import accept_encoding
+from .options import TransportOptions
+from .retry import retry_after, retry_delay, worth_retrying
+from .session import Session
+from .target import OutgoingRequest, SecretHeaders, Target, prepare
+
+ErrorReader: TypeAlias = Callable[[int, Mapping[str, str], bytes], ProviderError]
+"""(status, headers, body) -> the typed error they tell of."""
+
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_KEEPING_METHOD = frozenset((307, 308))
+
+
+def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+    return provider_error(status, body, headers=headers)
+
+
+class _Failure(Value, frozen=True):
+    """An attempt's error, with the headers that say whether to try again."""
+
+    error: MidstreamError
+    headers: Mapping[str, str]
+
+
+class _Moments(Value, frozen=True):
+    """When a call began and must end: by the clock that tests may replace, and by the event loop's."""
+
+    began: float
+    ends: float
+
+
+class Transport:
+    """An HTTP client for one event loop. Connections are kept for the next turn until `aclose`."""
+
+    def __init__(
+        self,
+        options: TransportOptions | None = None,
+        *,
+        error_from_response: ErrorReader = error_from_response,
+        environ: Mapping[str, str] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self.options = options or TransportOptions()
+        self._error_from_response = error_from_response
+        self._environ = os.environ if environ is None else environ
+        self._sleep = sleep
+        self._clock = clock
+        self._now = now
+        self._rng = rng
+        self._session: Session | None = None
+        self._closed = False
+
+    async def open(
+        self,
+        request: OutgoingRequest,
+        base_url: str,
+        auth_headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send the request, again if need be, and wait for the first byte of a good answer."""
+        auth_headers = SecretHeaders(auth_headers or {})
+        target = prepare(request, base_url, auth_headers, accept_encoding(request.stream))
+        session = self._ready()
+        moments = _Moments(self._clock(), session.loop.time() + self.options.total)
+        attempts: list[MidstreamError] = []
+        while True:
+            outcome = await self._attempt(session, target, moments, tuple(attempts))
+            if isinstance(outcome, Answer):
+                return outcome
+            attempts.append(outcome.error)
+            hopeful = worth_retrying(outcome.error, outcome.headers)
+            delay = self._delay(len(attempts) - 1, outcome.headers, moments) if hopeful else None
+            if delay is None:
+                raise _verdict(attempts, hopeful)
+            await self._sleep(delay)
+
+    async def aclose(self) -> None:
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.aclose()
+
+    async def __aenter__(self) -> Transport:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _ready(self) -> Session:
+        if self._closed:
+            raise LocalError("the transport is closed")
+        if self._session is None:
+            self._session = Session(self.options, self._environ)
+        elif self._session.loop is not asyncio.get_running_loop():
+            raise LocalError("the transport belongs to another event loop; make one for each")
+        return self._session
+
+    def _delay(self, attempt: int, headers: Mapping[str, str], moments: _Moments) -> float | None:
+        """The wait before the next attempt; None when the retries, the budget or the time are used up."""
+        policy = self.options.retry
+        delay = retry_delay(attempt, headers, self._now(), self._rng, policy)
+        if delay is None or self._clock() + delay > moments.began + min(policy.budget, self.options.total):
+            return None
+        return delay
+
+    async def _attempt(
+        self, session: Session, target: Target, moments: _Moments, attempts: tuple[MidstreamError, ...]
+    ) -> Answer | _Failure:
+        start = session.loop.time()
+        limit = min(self.options.first_byte, moments.ends - start)
+        try:
+            async with asyncio.timeout_at(start + limit):
+                return await self._ask(session, target, moments, attempts)
+        except TimeoutError:
+            late = TimedOut(f"{target.where} did not begin to answer in the {limit:g} s allowed")
+        return _Failure(late, {})
+
+    async def _ask(
+        self, session: Session, target: Target, moments: _Moments, attempts: tuple[MidstreamError, ...]
+    ) -> Answer | _Failure:
+        """Send, follow what may be followed, and wait for the first byte."""
+        try:
+            response, target = await self._send(session, target)
+        except MidstreamError as error:
+            return _Failure(error, {})
+        answer = Answer(response, self.options, moments.ends, self._explainer(response, target), attempts)
+        if not 200 <= answer.status < 300:
+            body = await self._error_body(answer)
+            return _Failure(answer.error_of(body), answer.headers)
+        try:
+            await answer.begin()
+        except TruncatedStream:
+            lost = ConnectFailed(f"{target.where} closed the connection before the first byte of its answer")
+            return _Failure(lost, {})
+        except MidstreamError as error:
+            return _Failure(error, {})
+        return answer
+
+    async def _send(self, session: Session, target: Target) -> tuple[Response, Target]:
+        """Send it, and again where a redirect within the origin leads, as often as the options allow."""
+        response = await session.send(target)
+        for _ in range(self.options.max_redirects):
+            place = target.moved(response.headers.get("location", "")) if response.status in _KEEPING_METHOD else None
+            if place is None:
+                break
+            response.close()
+            target = place
+            response = await session.send(target)
+        return response, target
+
+    async def _error_body(self, answer: Answer) -> bytes:
+        """As much of an error's body as comes in time and fits; the status tells enough without it."""
+        parts: list[bytes] = []
+        room = self.options.max_error_body
+        try:
+            async with asyncio.timeout(self.options.error_body), answer:
+                while room > 0 and (data := await answer.chunk()):
+                    parts.append(data[:room])
+                    room -= len(data)
+        except (TimeoutError, MidstreamError):
+            pass
+        return b"".join(parts)
+
+    def _explainer(self, response: Response, target: Target) -> Callable[[bytes], ProviderError]:
+        def explain(body: bytes) -> ProviderError:
+            if response.status in _REDIRECTS:
+                return ProviderError(
+                    f"{target.where} redirects elsewhere, and a redirect is not followed with a key; "
+                    "set the base URL to where it leads",
+                    status=response.status,
+                )
+            headers = target.scrub_headers(response.headers)
+            error = self._error_from_response(response.status, headers, target.scrub(body))
+            asked = retry_after(headers, self._now())
+            if error.retry_after is None and asked is not None and asked >= 0:
+                error.retry_after = asked
+            return error
+
+        return explain
+
+
+def _verdict(attempts: list[MidstreamError], hopeful: bool) -> MidstreamError:
+    """What to tell of attempts that failed: the one error, or all of them where trying on might have helped."""
+    last = attempts[-1]
+    if len(attempts) == 1:
+        return last
+    if hopeful:
+        verdict = RetriesExhausted(f"{len(attempts)} attempts failed; the last: {last}", attempts)
+        verdict.__cause__ = last
+        return verdict
+    last.__cause__ = attempts[-2]
+    return last

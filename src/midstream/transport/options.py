@@ -1,0 +1,48 @@
+"""How long to wait, how often to try again, and how much to hold. All times are seconds, all sizes bytes."""
+
+from __future__ import annotations
+
+from ..core.blocks import Value
+
+
+class RetryPolicy(Value, frozen=True):
+    """When a failed attempt is made again, before the first byte of an answer only.
+
+    The numbers are those users know from the vendors' own clients (facts/reliability.md §4).
+    """
+
+    max_retries: int = 2
+    initial: float = 0.5
+    max_backoff: float = 8.0
+    jitter: float = 0.25
+    """The share of the backoff that is left to chance; it only ever shortens the wait."""
+    max_retry_after: float = 120.0
+    """A peer that asks for a longer wait is not waited for: the error goes to the caller."""
+    budget: float = 180.0
+    """No wait may end later than this after the first attempt began."""
+
+
+class TransportOptions(Value, frozen=True):
+    connect: float = 10.0
+    """Name lookup, TCP and TLS of one attempt."""
+    first_byte: float = 600.0
+    """From the start of an attempt, connecting included, to the first byte of the body."""
+    idle: float = 180.0
+    """How long a begun answer may bring no data. Keep-alive comments and blank lines are not data."""
+    total: float = 3600.0
+    """From the call to the last byte, retries included."""
+    retry: RetryPolicy = RetryPolicy()
+    error_body: float = 10.0
+    """How long an error's body is read; its status alone is error enough."""
+    max_error_body: int = 1024 * 1024
+    """An error's body is cut here, not refused."""
+    max_body: int = 64 * 1024 * 1024
+    """What `Answer.read` takes."""
+    max_stream: int = 1024 * 1024 * 1024
+    """What one streamed answer may bring in all, decompressed; single events are bounded by the decoders."""
+    max_redirects: int = 0
+    """Redirects to follow within the same origin. Another origin is never followed: the key would go with it."""
+    keep_alive: float = 60.0
+    """How long an unused connection waits for the next turn."""
+    linger: float = 1.0
+    """After a terminal event: how long the end of the body may take before the connection is given up, not reused."""

@@ -1,0 +1,110 @@
+"""Which proxy a URL goes through, as the environment says.
+
+`https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` in either case, the lower-case one first. Loopback never goes
+through a proxy. Upper-case HTTP_PROXY is ignored in a CGI process, where any client can set it by a `Proxy:` header.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
+
+from ..core.blocks import Value
+from ..core.errors import ConfigError
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class Proxy(Value, frozen=True, repr_omit_defaults=True):
+    url: str
+    """Without user and password."""
+    authorization: str = ""
+    """The value of Proxy-Authorization; a secret."""
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.url!r})"
+
+
+def proxy_for(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> Proxy | None:
+    """The proxy for `scheme://host:port`, or None for a direct connection."""
+    if is_loopback(host):
+        return None
+    name, value = _setting(f"{scheme}_proxy", environ)
+    if not value:
+        name, value = _setting("all_proxy", environ)
+    if not value or _excluded(host, port, _setting("no_proxy", environ)[1]):
+        return None
+    return _parse(name, value)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this host is the machine itself; decided by the name alone, nothing is looked up."""
+    host = host.strip("[]").rstrip(".").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    address = _address(host)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address is not None and (address.is_loopback or address.is_unspecified)
+
+
+def _setting(name: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    upper = name.upper()
+    if name in environ:
+        return name, environ[name].strip()
+    if name == "http_proxy" and "REQUEST_METHOD" in environ:
+        return upper, ""
+    return upper, environ.get(upper, "").strip()
+
+
+def _excluded(host: str, port: int, no_proxy: str) -> bool:
+    host = host.strip("[]").rstrip(".").lower()
+    address = _address(host)
+    for entry in no_proxy.replace(",", " ").lower().split():
+        if entry == "*" or _matches(entry, host, port, address):
+            return True
+    return False
+
+
+def _matches(entry: str, host: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
+    """One entry of NO_PROXY: a domain with all below it, an address or network, each with an optional port."""
+    if address is not None:
+        try:
+            return address in ipaddress.ip_network(entry.strip("[]"), strict=False)
+        except ValueError:
+            pass  # not a bare address or network; perhaps one with a port
+    name, _, wanted = entry.rpartition(":") if entry.rsplit(":", 1)[-1].isdigit() else (entry, "", "")
+    if wanted and wanted != str(port):
+        return False
+    name = name.strip("[]").removeprefix("*").strip(".")
+    return bool(name) and (host == name or (address is None and host.endswith("." + name)))
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _parse(name: str, value: str) -> Proxy:
+    """`value` never enters a message: it may hold a password."""
+    if "://" not in value:
+        value = "http://" + value
+    try:
+        parts = urlsplit(value)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ConfigError(f"{name} is not a URL: expected http://host:port") from None
+    if parts.scheme not in _PORTS:
+        raise ConfigError(f"{name} names a {parts.scheme} proxy: only http and https proxies are supported")
+    if not host or any(ord(c) <= 32 or ord(c) == 127 for c in value):
+        raise ConfigError(f"{name} is not a URL: expected http://host:port")
+    shown = f"[{host}]" if ":" in host else host
+    authorization = ""
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+    return Proxy(f"{parts.scheme}://{shown}:{port or _PORTS[parts.scheme]}", authorization)

@@ -1,0 +1,167 @@
+"""One request, checked before anything is sent: a URL that cannot lead elsewhere and headers that cannot be split.
+
+Control characters in the method, path, a header's name or value are refused, and so are dot segments, URLs with a user,
+query or fragment in the base, and headers that frame the message. A message about a header names it and never quotes its
+value: it may be a key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+from urllib.parse import unquote, urljoin, urlsplit
+
+from ..core.errors import LocalError
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_URL_TEXT = re.compile(r"[!-~]+")
+_HOST = re.compile(r"[A-Za-z0-9._\-]+|\[[0-9A-Fa-f:.]+\]")
+_FRAMING = frozenset(
+    ("connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade")
+)
+_PORTS = {"http": 80, "https": 443}
+_MIN_SECRET = 6
+
+
+class OutgoingRequest(Protocol):
+    """What the transport needs of an encoded request; it holds no secret."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def stream(self) -> bool: ...
+
+
+class SecretHeaders(dict[str, str]):
+    """Headers whose values no repr shows, for the frames a traceback may print."""
+
+    def __repr__(self) -> str:
+        return f"<headers {sorted(self)}>"
+
+    __str__ = __repr__
+
+
+class Target:
+    """A request that may be sent."""
+
+    __slots__ = ("_secrets", "body", "headers", "host", "method", "port", "scheme", "stream", "url")
+
+    def __init__(
+        self, method: str, url: str, headers: SecretHeaders, body: bytes, secrets: tuple[bytes, ...], stream: bool
+    ) -> None:
+        self.method = method
+        self.url = url
+        self.headers = headers
+        self.body = body
+        self.stream = stream
+        self._secrets = secrets
+        self.scheme, self.host, self.port = origin_of(url)
+
+    def __repr__(self) -> str:
+        return f"<{self.method} {self.where}>"
+
+    @property
+    def where(self) -> str:
+        """Scheme, host and path for messages. The query is left out: some hosts take their key there."""
+        return self.url.partition("?")[0]
+
+    def moved(self, location: str) -> Target | None:
+        """The same request at the place a redirect names, or None if that is not within this origin."""
+        url = urljoin(self.url, location).partition("#")[0]
+        try:
+            if not _URL_TEXT.fullmatch(url) or "@" in urlsplit(url).netloc or origin_of(url) != origin_of(self.url):
+                return None
+        except (LocalError, ValueError):
+            return None
+        return Target(self.method, url, self.headers, self.body, self._secrets, self.stream)
+
+    def scrub(self, data: bytes) -> bytes:
+        """`data` without our keys, which some gateways echo in their errors."""
+        for secret in self._secrets:
+            data = data.replace(secret, b"***")
+        return data
+
+    def scrub_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return {name: self.scrub(value.encode("utf-8", "replace")).decode() for name, value in headers.items()}
+
+
+def prepare(request: OutgoingRequest, base_url: str, auth_headers: Mapping[str, str], accept_encoding: str) -> Target:
+    """Check everything and put it together; LocalError says what is wrong."""
+    if not _TOKEN.fullmatch(request.method):
+        raise LocalError(f"the method {request.method[:40]!r} is not an HTTP method")
+    merged = SecretHeaders({"user-agent": "midstream"})
+    for headers in (request.headers, auth_headers):
+        for name, value in headers.items():
+            _check_header(name, value)
+            merged[name.lower()] = value
+    merged["accept-encoding"] = accept_encoding
+    url = _base(base_url) + _path(request.path)
+    return Target(request.method, url, merged, request.body, _secrets_of(auth_headers), request.stream)
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of an absolute http(s) URL."""
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
+    except ValueError:
+        raise LocalError("the URL cannot be read: expected https://host[:port]/path") from None
+    if scheme not in _PORTS or not host or port == 0:
+        raise LocalError(f"expected an http or https URL with a host, got the scheme {scheme[:20]!r}")
+    return scheme, host, port or _PORTS[scheme]
+
+
+def _base(base_url: str) -> str:
+    if not _URL_TEXT.fullmatch(base_url) or "\\" in base_url:
+        raise LocalError(
+            "the base URL holds spaces, control or non-ASCII characters: expected https://host[:port]/path"
+        )
+    origin_of(base_url)
+    parts = urlsplit(base_url)
+    if "@" in parts.netloc:
+        raise LocalError("the base URL holds a user or password: give the key as the key, not in the URL")
+    if "?" in base_url or "#" in base_url:
+        raise LocalError("the base URL holds a query or fragment: only https://host[:port]/path is understood")
+    if not _HOST.fullmatch(re.sub(r":\d*\Z", "", parts.netloc)):
+        raise LocalError("the host of the base URL is not a name or an address")
+    _check_segments(parts.path)
+    return base_url.rstrip("/")
+
+
+def _path(path: str) -> str:
+    if not _URL_TEXT.fullmatch(path) or "\\" in path or "#" in path:
+        raise LocalError("the path holds spaces, control characters, or others that must be percent-encoded first")
+    path = "/" + path.removeprefix("/")
+    if path.startswith("//"):
+        raise LocalError("the path begins with an empty segment")
+    _check_segments(path.partition("?")[0])
+    return path
+
+
+def _check_segments(path: str) -> None:
+    if any(unquote(segment) in (".", "..") for segment in path.split("/")):
+        raise LocalError("the path holds a '.' or '..' segment: it would leave the place the base URL names")
+
+
+def _check_header(name: str, value: str) -> None:
+    if not _TOKEN.fullmatch(name):
+        raise LocalError(f"{name[:40]!r} cannot be the name of a header")
+    if name.lower() in _FRAMING:
+        raise LocalError(f"the header {name!r} is set by the transport alone")
+    if _UNPRINTABLE.search(value):
+        raise LocalError(f"the value of the header {name!r} holds a control character; is there a line break in it?")
+
+
+def _secrets_of(auth_headers: Mapping[str, str]) -> tuple[bytes, ...]:
+    """Each value and each word of it (the key behind `Bearer`), longest first so that no part of one is left."""
+    words = {part for value in auth_headers.values() for part in (value, *value.split())}
+    words -= {word for word in words if len(word) < _MIN_SECRET or word.lower() in ("bearer", "digest")}
+    return tuple(sorted((word.encode() for word in words), key=len, reverse=True))

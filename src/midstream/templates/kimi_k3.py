@@ -1,0 +1,223 @@
+"""Kimi K3: XTML, elements of `<|open|>tag attr="…"<|sep|>` and `<|close|>tag<|sep|>` (facts/kimi.md §2).
+
+A message holds its text; an assistant's holds `think`, `response` and `tools`. A call says its arguments one by one with
+their types; arguments that are no JSON object go whole into a `json` element. Calls and results carry no id: they are
+numbered from 1 in each message, results in the order of their calls. All reasoning is kept. Effort, tool choice and
+response format are said as system messages. The prompt ends inside `think`, or inside `response` when thinking is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from midstream.core.blocks import Conversation, ToolCall
+from midstream.core.dialect import Options
+from midstream.core.ids import ToolIdMapper
+from midstream.core.tools import ToolSpec
+
+from .declaration import callable_tools, compact_json, parsed_arguments, spaced_json, tool_object
+from .kimi_k2 import BRACKETS
+from .messages import Message, transcribe
+from .prompt import Prompt
+from .specials import BARS, Specials
+from .writer import PromptWriter
+
+_STOP = ("<|end_of_msg|>",)
+_IMAGE = "<|media_pad|>"
+_EFFORTS = {"none": "low", "minimal": "low", "low": "low", "medium": "high", "high": "high"}
+_EFFORT = (
+    "`thinking_effort` guides on how much to think in your thinking channel (not including the response channel), "
+    "supported values include `low`, `medium`, `high`, and `max`.\nNow the system is invoked with `thinking_effort={}`."
+)
+_TOOLS = "# Tools\nHere are the available tools, described in JSONSchema.\n\n```json\n"
+_NEW_TOOLS = (
+    "## New Tools Available\nThe system dynamically extends the toolset via lazy-loading.\n"
+    "You have access to all existing and extended tools.\nHere are the specs for the extended tools.\n\n```json\n"
+)
+_CHOICES = {
+    "required": "The system is invoked with `tool_choice=required`.\nYou MUST call tools in the next message.",
+    "none": "The system is invoked with `tool_choice=none`.\nYou MUST NOT call any tools in the next message.",
+}
+_FORMAT = (
+    "The system is invoked with `response_format={}`.\nYour response must be raw JSON data without markdown code blocks "
+    "(```json) or any additional formatting."
+)
+
+
+class KimiK3(msgspec.Struct, frozen=True):
+    name: str
+    specials: Specials
+
+    def render(
+        self,
+        conversation: Conversation,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        ids: ToolIdMapper | None = None,
+        thinking: bool | None = None,
+        preserve_thinking: bool = False,
+        add_generation_prompt: bool = True,
+        options: Options | None = None,
+    ) -> Prompt:
+        transcript = transcribe(conversation, frozenset(["image"]))
+        notes = transcript.notes
+        thinks = thinking is not False
+        asked = options or Options()
+        out = _Xtml(self.specials)
+        declared = callable_tools(tools, notes)
+        if declared:
+            out.declare(_TOOLS, [tool_object(tool) for tool in declared])
+        if thinks:
+            # The effort is one of three fixed words by now, never the caller's text.
+            out.system("thinking-effort", _EFFORT.format(_EFFORTS.get(asked.effort or "max", "max")))
+        calls: tuple[ToolCall, ...] = ()
+        index = 0
+        for message in transcript.messages:
+            if message.role == "assistant":
+                calls, index = message.calls, 0
+                out.assistant(message, thinks)
+            elif message.role == "tool":
+                index += 1
+                out.result(message, calls[index - 1].name, index)
+            else:
+                out.said(message)
+        if asked.tool_choice in _CHOICES:
+            out.system("tool-choice", _CHOICES[asked.tool_choice])
+        out.response_format(asked.response_format or {})
+        if add_generation_prompt:
+            out.open("message", role="assistant")
+            out.open("think" if thinks else "response")
+        return Prompt(out.text(), _STOP, add_generation_prompt and thinks, tuple(notes))
+
+
+class _Xtml:
+    """Writes elements. Tags and attribute names are ours; attribute values are foreign."""
+
+    __slots__ = ("foreign", "own", "text")
+
+    def __init__(self, specials: Specials) -> None:
+        writer = PromptWriter(specials)
+        self.own, self.foreign, self.text = writer.own, writer.foreign, writer.text
+
+    def open(self, tag: str, **attributes: str) -> None:
+        self.own(f"<|open|>{tag}")
+        for key, value in attributes.items():
+            self.own(f' {key}="')
+            self.foreign(value.replace("&", "&amp;").replace('"', "&quot;"))
+            self.own('"')
+        self.own("<|sep|>")
+
+    def close(self, tag: str) -> None:
+        self.own(f"<|close|>{tag}<|sep|>")
+
+    def end_message(self) -> None:
+        self.close("message")
+        self.own("<|end_of_msg|>")
+
+    def system(self, kind: str, text: str) -> None:
+        """An instruction of the template's own."""
+        self.open("message", role="system", type=kind)
+        self.own(text)
+        self.end_message()
+
+    def declare(self, heading: str, tools: Any) -> None:
+        self.open("message", role="system", type="tool-declare")
+        self.own(heading)
+        self.foreign(compact_json(tools))
+        self.own("\n```")
+        self.end_message()
+
+    def response_format(self, wanted: dict[str, Any]) -> None:
+        kind = wanted.get("type")
+        if kind not in ("json_object", "json_schema"):
+            return
+        self.open("message", role="system", type="response-format")
+        self.own(_FORMAT.format(kind))
+        if kind == "json_schema":
+            self.own("\nThe JSON data must match the following schema:\n```json\n")
+            wrapper = wanted.get("json_schema")
+            inner = wrapper.get("schema", wrapper) if isinstance(wrapper, dict) else wrapper
+            self.foreign(compact_json(inner))
+            self.own("\n```")
+        self.end_message()
+
+    def said(self, message: Message) -> None:
+        """What a person or an instruction says. Tools declared in an instruction stand for it."""
+        for declared in message.declared:
+            self.declare(_NEW_TOOLS, declared.data)
+        if message.declared and not message.content:
+            return
+        self._head(message)
+        self._content(message)
+        self.end_message()
+
+    def assistant(self, message: Message, thinks: bool) -> None:
+        self._head(message)
+        if thinks:
+            self.open("think")
+            if message.thinking.strip():
+                self.foreign(message.thinking)
+            self.close("think")
+        self.open("response")
+        self._content(message)
+        self.close("response")
+        if message.calls:
+            self.open("tools")
+            for index, call in enumerate(message.calls, 1):
+                self.open("call", tool=call.name, index=str(index))
+                self._arguments(call)
+                self.close("call")
+            self.close("tools")
+        self.end_message()
+
+    def result(self, message: Message, tool: str, index: int) -> None:
+        self.open("message", role="tool", tool=tool, index=str(index))
+        self._content(message)
+        self.end_message()
+
+    def _head(self, message: Message) -> None:
+        if message.name:
+            self.open("message", role=message.role, name=message.name)
+        else:
+            self.open("message", role=message.role)
+
+    def _content(self, message: Message) -> None:
+        for part in message.content:
+            if isinstance(part, str):
+                self.foreign(part)
+            else:
+                self.own(_IMAGE)
+
+    def _arguments(self, call: ToolCall) -> None:
+        arguments = parsed_arguments(call)
+        if not isinstance(arguments, dict):
+            self.open("json", type="object")
+            self.foreign(call.arguments)
+            self.close("json")
+            return
+        for key, value in arguments.items():
+            self.open("argument", key=key, type=_type(value))
+            self.foreign(value if isinstance(value, str) else spaced_json(value))
+            self.close("argument")
+
+
+def _type(value: Any) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case None:
+            return "null"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case dict():
+            return "object"
+        case _:
+            return "array"
+
+
+KIMI_K3 = KimiK3("kimi-k3", Specials(*BRACKETS, patterns=(BARS,)))

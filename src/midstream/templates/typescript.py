@@ -1,0 +1,243 @@
+"""Tools as TypeScript declarations, the way K2.5 and later were taught to read them (facts/kimi.md §1.2).
+
+One `type name = (_: {…}) => any;` a tool in `namespace functions`, preceded by an `interface` for each of its `$defs`.
+Keys are sorted first; members with required ones first, then by name; descriptions, constraints and defaults are
+comments. A schema with no such form (an unknown reference, no type at all) raises Unsayable: the family then falls back
+to JSON for all of the request's tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from midstream.core.tools import ToolSpec
+
+from .declaration import NO_PARAMETERS, spaced_json
+
+_STEP = "  "
+_ROOT = "parameters"
+_DEFS = "#/$defs/"
+_UNION = {
+    "string": "string",
+    "number": "number",
+    "integer": "number",
+    "boolean": "boolean",
+    "null": "null",
+    "object": "{}",
+    "array": "Array<any>",
+}
+_CONSTRAINTS = {
+    "string": ("maxLength", "minLength", "pattern"),
+    "number": ("maximum", "minimum"),
+    "integer": ("maximum", "minimum"),
+    "array": ("maxItems", "minItems"),
+}
+_PYTHON: dict[str, type | tuple[type, ...]] = {"string": str, "number": (int, float), "integer": int, "boolean": bool}
+
+
+class Unsayable(ValueError):
+    """This schema has no TypeScript form."""
+
+
+def declare_typescript(tools: Sequence[ToolSpec]) -> str:
+    """The declaration of all tools, or nothing for none."""
+    if not tools:
+        return ""
+    declared = "\n".join([_Tool(tool).declare() for tool in tools])
+    return f"# Tools\n\n## functions\nnamespace functions {{\n{declared}\n}}\n"
+
+
+class _Tool:
+    """One tool on its way: its definitions, and whether anything in its parameters points back at the whole."""
+
+    def __init__(self, tool: ToolSpec) -> None:
+        self.name = tool.name
+        self.description = tool.description
+        self.parameters = _mapping(_sorted(NO_PARAMETERS if tool.parameters is None else tool.parameters))
+        self.definitions: dict[str, Any] = {}
+        for nested in _objects(self.parameters, root=True):
+            self.definitions.update(_mapping(nested.get("$defs") or {}))
+        self.recursive = False
+
+    def declare(self) -> str:
+        shape = self._object(self.parameters, "")
+        lines = []
+        if self.recursive:
+            members = [
+                self._member(name, schema, self.parameters, _STEP) for name, schema in _properties(self.parameters)
+            ]
+            lines.append(f"interface {_ROOT} {_braces(members, '')}")
+            shape = _ROOT
+        for name, schema in self.definitions.items():
+            lines += _comment(_mapping(schema).get("description"), "")
+            lines.append(f"interface {name} {self._type(schema, '')}")
+        lines += _comment(self.description, "")
+        lines.append(f"type {self.name} = (_: {shape}) => any;")
+        return "\n".join(lines)
+
+    def _type(self, schema: Any, indent: str) -> str:
+        if isinstance(schema, bool):
+            return "any" if schema else "null"
+        schema = _mapping(schema)
+        kind = _kind(schema)
+        match kind:
+            case "$ref":
+                return self._reference(schema["$ref"])
+            case "anyOf":
+                return " | ".join([self._type(choice, indent) for choice in _sequence(schema["anyOf"])])
+            case "enum":
+                return _enum(schema)
+            case "union":
+                return " | ".join([_union(kind) for kind in schema["type"]])
+            case "object":
+                return self._object(schema, indent)
+            case "array":
+                return self._array(schema.get("items") or {}, indent)
+            case "integer":
+                return "number"
+            case _:
+                return kind
+
+    def _reference(self, reference: Any) -> str:
+        if reference == "#":
+            self.recursive = True
+            return _ROOT
+        if not isinstance(reference, str) or not reference.startswith(_DEFS):
+            raise Unsayable(f"the reference {reference!r} points outside $defs")
+        name = reference.rpartition("/")[2]
+        if name not in self.definitions:
+            raise Unsayable(f"the reference {reference!r} points nowhere")
+        return name
+
+    def _object(self, schema: dict[str, Any], indent: str) -> str:
+        inner = indent + _STEP
+        required = _required(schema)
+        properties = sorted(_properties(schema), key=lambda item: (item[0] not in required, item[0]))
+        members = [self._member(name, member, schema, inner) for name, member in properties]
+        rest = schema.get("additionalProperties")
+        if rest is not None:
+            value = "never" if rest is False else self._type(rest, inner)
+            members.append(f"{inner}[k: string]: {value}")
+        return _braces(members, indent)
+
+    def _member(self, name: str, schema: Any, owner: dict[str, Any], indent: str) -> str:
+        default = schema.get("default") if isinstance(schema, dict) else None
+        lines = _documentation(schema, indent)
+        if default is not None:
+            said = repr(default) if isinstance(default, (int, float)) else spaced_json(default)
+            lines.append(f"{indent}// Default: {said}")
+        optional = "" if name in _required(owner) else "?"
+        lines.append(f"{indent}{name}{optional}: {self._type(schema, indent)}")
+        return "\n".join(lines)
+
+    def _array(self, item: Any, indent: str) -> str:
+        inner = indent + _STEP
+        lines = _documentation(item, inner)
+        if not lines:
+            return f"Array<{self._type(item, indent)}>"
+        return "\n".join(["Array<", *lines, inner + self._type(item, inner), indent + ">"])
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """What decides a schema's form: the first of `$ref`, `anyOf` and `enum`, else its type; `union` for a list of types."""
+    for key in ("$ref", "anyOf", "enum"):
+        if key in schema:
+            return key
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return declared
+    if isinstance(declared, list):
+        return "union"
+    if not schema:
+        return "any"
+    raise Unsayable(f"a schema without a type: {schema!r}")
+
+
+def _union(name: Any) -> str:
+    if not isinstance(name, str) or name not in _UNION:
+        raise Unsayable(f"no type {name!r}")
+    return _UNION[name]
+
+
+def _enum(schema: dict[str, Any]) -> str:
+    values = _sequence(schema["enum"])
+    declared = schema.get("type")
+    if isinstance(declared, list):
+        plain = [name for name in declared if name != "null"]
+        if len(plain) > 1 or len(declared) > 2:
+            raise Unsayable(f"an enum of several types: {declared!r}")
+        declared = plain[0] if plain else "null"
+    wanted = _PYTHON.get(declared) if isinstance(declared, str) else None
+    if wanted is not None and not all(value is None or isinstance(value, wanted) for value in values):
+        raise Unsayable(f"an enum whose values are not of type {declared}")
+    return " | ".join([f'"{value}"' if isinstance(value, str) else str(value) for value in values])
+
+
+def _documentation(schema: Any, indent: str) -> list[str]:
+    """The comment lines above a member or an item: what it is, and the limits of its value."""
+    if not isinstance(schema, dict):
+        return []
+    lines = _comment(schema.get("description"), indent)
+    limits = [f"{key}: {schema[key]}" for key in _CONSTRAINTS.get(_kind(schema), ()) if key in schema]
+    if limits:
+        lines.append(f"{indent}// {', '.join(limits)}")
+    return lines
+
+
+def _comment(text: Any, indent: str) -> list[str]:
+    if not text:
+        return []
+    if not isinstance(text, str):
+        raise Unsayable("a description that is no text")
+    return [f"{indent}// {line}" if line else "" for line in text.split("\n")]
+
+
+def _braces(members: list[str], indent: str) -> str:
+    return "{\n" + ",\n".join(members) + f"\n{indent}}}" if members else "{}"
+
+
+def _objects(schema: Any, *, root: bool = False) -> Iterator[dict[str, Any]]:
+    """Every object schema that is written out in place, outermost first: each may bring definitions."""
+    if not isinstance(schema, dict):
+        return
+    kind = "object" if root else _kind(schema)
+    if kind == "object":
+        yield schema
+        yield from _objects(schema.get("additionalProperties"))
+        for _, member in _properties(schema):
+            yield from _objects(member)
+    elif kind == "array":
+        yield from _objects(schema.get("items"))
+    elif kind == "anyOf":
+        for choice in _sequence(schema["anyOf"]):
+            yield from _objects(choice)
+
+
+def _properties(schema: dict[str, Any]) -> list[tuple[str, Any]]:
+    return list(_mapping(schema.get("properties") or {}).items())
+
+
+def _required(schema: dict[str, Any]) -> frozenset[str]:
+    return frozenset([name for name in _sequence(schema.get("required") or []) if isinstance(name, str)])
+
+
+def _sorted(value: Any) -> Any:
+    """Every mapping in key order, so that equal tools give equal prompts."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, (list, tuple)):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Unsayable(f"expected a mapping, got {value!r}")
+    return value
+
+
+def _sequence(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Unsayable(f"expected a list, got {value!r}")
+    return value

@@ -1,0 +1,1 @@
+"""The loop that lets a model work with tools, and the tools."""

@@ -1,0 +1,288 @@
+"""The bash tool: one command, ended in time, with all it started, and with an answer of bounded size.
+
+The command runs below a supervisor (see supervisor.py) in a session of its own, with nothing on standard input. Whatever
+it leaves behind is ended with it: at its end, at the timeout, when we are cancelled and when we are killed. Should the
+command kill the supervisor, its processes are found by a marker in their environment.
+Variables that look like secrets are not passed on. That is no wall: a command can still read what its user can read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+from .functions import Tool, ToolFailed
+from .paths import Folder
+from .pipes import PipeReader
+
+DEFAULT_TIMEOUT = 120.0
+MAX_TIMEOUT = 600.0
+OUTPUT_LIMIT = 64 * 1024
+MAX_COMMAND = 100_000  # the system takes no longer argument than 128 KiB
+
+_SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
+_MARKER = "MIDSTREAM_RUN"
+_LEASH_SECONDS = 1.6  # the supervisor needs at most GRACE + GIVE_UP
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASS|PASSPHRASE|CREDENTIALS?|COOKIES?|AUTH|PWD|DSN|HEADERS)(?:_|$)"
+    r"|APIKEY|ACCESSKEY|PASSWORD|PASSWD|TOKEN$|SECRET",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@|sk-[\w-]{16}|gh[pousr]_\w{16}|xox[a-z]-|AKIA[0-9A-Z]{16}", re.IGNORECASE
+)
+_NOT_SECRET = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
+# A shell reads these files before the command; a person looking at a screen is expected by the pagers and prompts.
+_STARTUP_FILES = frozenset({"BASH_ENV", "ENV"})
+_NOBODY_THERE = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+
+
+class Bash:
+    """Runs commands in a folder. `keep` names variables to pass on although they look like secrets."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        output_limit: int = OUTPUT_LIMIT,
+        keep: Iterable[str] = (),
+    ) -> None:
+        self._folder = folder
+        self._timeout = timeout
+        self._output_limit = output_limit
+        self._keep = frozenset(keep)
+
+    def tool(self) -> Tool:
+        # It keeps its own time, for only it knows how to end what it started.
+        return Tool.from_function(self.bash, runs=True, timeout=None)
+
+    async def bash(
+        self,
+        command: Annotated[str, "The command line, run with bash -c in the working folder."],
+        timeout: Annotated[float | None, "Seconds until it is stopped: 120 unless given, at most 600."] = None,  # noqa: ASYNC109 - the model's word
+    ) -> str:
+        """Run a shell command and get its output (stdout and stderr together) and exit code. Each call is a new shell:
+        cd and variables do not last. There is no input and no terminal, and background processes end with the command.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        if not 0 < seconds <= MAX_TIMEOUT:
+            raise ToolFailed(f"timeout must be more than 0 and at most {MAX_TIMEOUT:.0f} seconds, got {seconds}")
+        run = _Run(self._output_limit)
+        run.start(_shell(), _checked(command), self._folder.path, child_environment(os.environ, self._keep))
+        try:
+            ended = await run.wait(seconds)
+        finally:
+            await run.end()
+        return run.report(None if ended else seconds)
+
+
+def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
+    """The environment without what looks like a secret, and with the settings for a program nobody is watching."""
+    kept = frozenset(keep)
+    passed = {
+        name: value
+        for name, value in environment.items()
+        if name in kept or (name not in _STARTUP_FILES and not looks_secret(name, value))
+    }
+    return {**passed, **_NOBODY_THERE}
+
+
+def looks_secret(name: str, value: str) -> bool:
+    if name in _NOT_SECRET:
+        return False
+    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+
+
+class Capped:
+    """The beginning and the end of a stream of bytes, within a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self._half = max(1, limit // 2)
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        # Trimmed at twice its size, so that each byte is moved once on average.
+        if len(self._tail) > 2 * self._half:
+            del self._tail[: -self._half]
+
+    def text(self) -> str:
+        tail = self._tail[-self._half :]
+        cut = self.total - len(self._head) - len(tail)
+        if cut <= 0:
+            return (self._head + tail).decode("utf-8", "replace")
+        head = self._head.decode("utf-8", "replace")
+        return f"{head}\n[… {cut} bytes of output cut …]\n{tail.decode('utf-8', 'replace')}"
+
+
+class _Run:
+    """One command on its way: the supervisor, its leash, the output and the report."""
+
+    def __init__(self, output_limit: int) -> None:
+        self._output = Capped(output_limit)
+        self._report = bytearray()
+        self._marker = secrets.token_hex(16)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._leash = -1
+
+    def start(self, shell: str, command: str, folder: str, environment: dict[str, str]) -> None:
+        leash_read, self._leash = os.pipe()
+        output_read, output_write = os.pipe()
+        report_read, report_write = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", _SUPERVISOR, shell, command],
+                stdin=leash_read,
+                stdout=output_write,
+                stderr=report_write,
+                cwd=folder,
+                env={**environment, _MARKER: self._marker},
+                start_new_session=True,
+            )
+        except OSError as error:
+            for fd in (self._leash, output_read, report_read):
+                os.close(fd)
+            raise ToolFailed(f"the command could not be started: {error.strerror}") from error
+        finally:
+            for fd in (leash_read, output_write, report_write):
+                os.close(fd)
+        self._output_reader = PipeReader(output_read, self._output.add)
+        self._report_reader = PipeReader(report_read, self._add_report)
+
+    async def wait(self, seconds: float) -> bool:
+        """Until the supervisor has reported, or the time is over."""
+        done, _ = await asyncio.wait({self._report_reader.done}, timeout=seconds)
+        return bool(done)
+
+    async def end(self) -> None:
+        """See that nothing is left running, however often we are cancelled meanwhile (it takes two seconds at most)."""
+        ending = asyncio.ensure_future(self._end())
+        cancelled = False
+        while not ending.done():
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:
+                cancelled = True
+        ending.result()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    def report(self, timed_out_after: float | None) -> str:
+        """The output and how it ended, in words for the model; ToolFailed if it did not end by itself."""
+        output = self._output.text()
+        words = self._words()
+        ended_by_itself = words is not None and words[0] != "stopped"
+        notes = []
+        if timed_out_after is not None and not ended_by_itself:
+            notes.append(f"[stopped: it did not end within {timed_out_after:g} s; it and all it had started are ended]")
+        elif not ended_by_itself:
+            notes.append("[stopped: the process that watches the command was ended]")
+        elif words is not None:
+            if words[0] == "signal":
+                notes.append(f"[ended by signal {words[1]} ({_signal_name(int(words[1]))})]")
+            elif words[1] != "0":
+                notes.append(f"[exit code {words[1]}]")
+            if words[2] != "0":
+                notes.append(f"[{words[2]} background process(es) still running were ended with the command]")
+        text = "\n".join([part for part in (output.rstrip("\n"), *notes) if part])
+        if not ended_by_itself:
+            raise ToolFailed(text)
+        return text or "(no output, exit code 0)"
+
+    async def _end(self) -> None:
+        assert self._process is not None
+        os.close(self._leash)
+        await asyncio.wait({self._report_reader.done}, timeout=_LEASH_SECONDS)
+        if self._words() is None:
+            self._kill_by_force()
+        # Everybody who held the pipe is gone, so this is at once; unless it was handed to a process outside.
+        await asyncio.wait({self._output_reader.done, self._report_reader.done}, timeout=0.2)
+        self._output_reader.close()
+        self._report_reader.close()
+        self._process.wait()
+
+    def _kill_by_force(self) -> None:
+        assert self._process is not None
+        for _ in range(20):
+            marked = _marked(f"{_MARKER}={self._marker}".encode())
+            for pid in marked:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass  # gone meanwhile
+            if not marked:
+                break
+        self._process.kill()
+
+    def _words(self) -> list[str] | None:
+        """The report, if one came: a supervisor that was killed leaves none."""
+        words = self._report.decode("utf-8", "replace").split()
+        return words if len(words) == 3 and words[0] in ("exit", "signal", "stopped") else None
+
+    def _add_report(self, data: bytes) -> None:
+        if len(self._report) < 4096:
+            self._report += data
+
+
+def _marked(marker: bytes) -> list[int]:
+    """The living processes that carry the marker in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if marker in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue  # gone meanwhile, or another user's
+    return found
+
+
+def _shell() -> str:
+    if not sys.platform.startswith("linux"):
+        raise ToolFailed(f"the bash tool needs Linux (prctl, /proc) to end what it starts; this is {sys.platform}")
+    shell = shutil.which("bash")
+    if shell is None:
+        raise ToolFailed("there is no bash on this system")
+    if not sys.executable:
+        raise ToolFailed(
+            "the bash tool needs the path of the Python interpreter (sys.executable), which is unknown here"
+        )
+    return shell
+
+
+def _checked(command: str) -> str:
+    if not command.strip():
+        raise ToolFailed("the command is empty")
+    if "\0" in command:
+        raise ToolFailed("the command holds a NUL byte")
+    try:
+        size = len(command.encode())
+    except UnicodeEncodeError:
+        raise ToolFailed("the command is not valid Unicode") from None
+    if size > MAX_COMMAND:
+        raise ToolFailed(f"the command is longer than {MAX_COMMAND} bytes; write it to a file and run that")
+    return command
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

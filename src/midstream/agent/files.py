@@ -1,0 +1,158 @@
+"""The file tools: read_file, write_file, edit_file, all confined to one Folder.
+
+Text is UTF-8 and is kept byte for byte: line ends and a byte-order mark survive an edit. What is not text is refused with
+its size, and what is too long is cut with the words that say how to get the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import msgspec
+
+from .functions import Tool, ToolFailed
+from .paths import MAX_READ, Folder
+
+MAX_LINES = 2000
+MAX_LINE = 2000
+MAX_OUTPUT = 128 * 1024
+
+PathArgument = Annotated[str, "Path of the file, relative to the working folder."]
+LineNumber = Annotated[int, msgspec.Meta(ge=1, description="First line to read, counted from 1.")]
+LineCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES, description="How many lines to read.")]
+
+
+class Files:
+    """Reads and writes text files in a folder."""
+
+    def __init__(self, folder: Folder, *, max_read: int = MAX_READ) -> None:
+        self._folder = folder
+        self._max_read = max_read
+
+    def tools(self) -> tuple[Tool, ...]:
+        return (
+            Tool.from_function(self.read_file),
+            Tool.from_function(self.write_file, writes=True),
+            Tool.from_function(self.edit_file, writes=True),
+        )
+
+    def read_file(
+        self,
+        path: PathArgument,
+        offset: LineNumber = 1,
+        limit: LineCount = MAX_LINES,
+        line_numbers: Annotated[bool, "Put the line number and a tab before each line."] = False,
+    ) -> str:
+        """Read a text file."""
+        data, _ = self._folder.read(path, self._max_read)
+        lines = _text(data, path, "replace").split("\n")
+        if lines[-1] == "":
+            lines.pop()
+        if not lines:
+            return "(the file is empty)"
+        if offset > len(lines):
+            raise ToolFailed(f"{path}: has {len(lines)} lines, so nothing is at offset {offset}")
+        return _excerpt(lines, offset, limit, line_numbers)
+
+    def write_file(self, path: PathArgument, content: Annotated[str, "The whole new content of the file."]) -> str:
+        """Write a file, creating it and its directories or replacing all of it."""
+        data = _bytes(content)
+        created = self._folder.write(path, data)
+        return f"{'created' if created else 'replaced'} {path}: {len(data)} bytes"
+
+    def edit_file(
+        self,
+        path: PathArgument,
+        old_string: Annotated[str, "The text to replace, exactly as it stands in the file, with its whitespace."],
+        new_string: Annotated[str, "The text to put in its place."],
+        replace_all: Annotated[bool, "Replace every occurrence; otherwise there must be exactly one."] = False,
+    ) -> str:
+        """Replace a piece of text in a file."""
+        if not old_string:
+            raise ToolFailed("old_string is empty; to write a whole file use write_file")
+        if old_string == new_string:
+            raise ToolFailed("old_string and new_string are the same; nothing to do")
+        data, status = self._folder.read(path, self._max_read)
+        text = _text(data, path, "strict")
+        if old_string not in text and "\r\n" in text:
+            # Models write \n for the line ends they were shown; in a file of CRLF lines it can only mean those.
+            old_string, new_string = _crlf(old_string), _crlf(new_string)
+        places = _places(text, old_string)
+        if not places:
+            raise ToolFailed(f"{path}: old_string is not in the file (0 matches){_near(text, old_string)}")
+        if len(places) > 1 and not replace_all:
+            lines = ", ".join([str(text.count("\n", 0, place) + 1) for place in places[:10]])
+            raise ToolFailed(
+                f"{path}: old_string has {len(places)} matches (lines {lines}{', …' if len(places) > 10 else ''}); "
+                "give more of the text around the one you mean, or set replace_all"
+            )
+        count = text.count(old_string)
+        self._folder.write(path, _bytes(text.replace(old_string, new_string)), expected=status)
+        line = text.count("\n", 0, places[0]) + 1
+        return f"edited {path}: " + (f"{count} replacements" if count > 1 else f"1 replacement at line {line}")
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether bytes are not text: a NUL near the beginning, as in every common binary format and in UTF-16."""
+    return b"\0" in data[:8192]
+
+
+def _text(data: bytes, path: str, errors: str) -> str:
+    if is_binary(data):
+        raise ToolFailed(f"{path}: is a binary file of {len(data)} bytes, not text")
+    try:
+        return data.decode("utf-8", errors)
+    except UnicodeDecodeError as error:
+        raise ToolFailed(
+            f"{path}: is not UTF-8 (byte {error.start}), so an edit could damage it; use bash to convert it first"
+        ) from error
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ToolFailed(
+            f"the text holds a lone surrogate at position {error.start}; it is not valid Unicode"
+        ) from error
+
+
+def _excerpt(lines: list[str], offset: int, limit: int, numbered: bool) -> str:
+    shown: list[str] = []
+    size = 0
+    for number, line in enumerate(lines[offset - 1 : offset - 1 + limit], offset):
+        if len(line) > MAX_LINE:
+            line = f"{line[:MAX_LINE]}[… {len(line) - MAX_LINE} more characters in this line]"
+        line = f"{number}\t{line}" if numbered else line
+        size += len(line) + 1
+        if size > MAX_OUTPUT:
+            break
+        shown.append(line)
+    end = offset - 1 + len(shown)
+    if end < len(lines):
+        shown.append(f"[lines {offset} to {end} of {len(lines)}; go on with offset {end + 1}]")
+    return "\n".join(shown)
+
+
+def _crlf(text: str) -> str:
+    return re.sub(r"\r?\n", "\r\n", text)
+
+
+def _places(text: str, piece: str) -> list[int]:
+    """Where the piece begins; overlapping places count, for they too leave it open which one is meant."""
+    found: list[int] = []
+    at = text.find(piece)
+    while at >= 0 and len(found) < 1000:
+        found.append(at)
+        at = text.find(piece, at + 1)
+    return found
+
+
+def _near(text: str, piece: str) -> str:
+    """A hint where only the whitespace differs, the most common mistake."""
+    wanted = next((line.strip() for line in piece.split("\n") if line.strip()), "")
+    for number, line in enumerate(text.split("\n"), 1):
+        if wanted and line.strip() == wanted:
+            return f"; line {number} matches its first line but for whitespace or what follows: {line[:200]!r}"
+    return "; read the file again and copy the text exactly"

@@ -1,0 +1,324 @@
+"""A Python function as a tool: its schema from the signature and docstring, its arguments checked before it runs.
+
+Checking is strict and complete: every unknown, missing and wrong argument is named at once, so that the model can mend the
+call in one go. One leniency, because models do it often and it cannot be misread: where the declared type refuses the value,
+but the value is a string holding the JSON of that type ("5" for an integer, "[1]" for a list), or a whole float for an
+integer, that is taken. A parameter that accepts strings always gets the string as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import difflib
+import inspect
+import re
+import threading
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, overload
+
+import msgspec
+
+from midstream.core.blocks import Media, Text
+from midstream.core.errors import ConfigError, LocalError
+from midstream.core.tools import ToolSpec
+
+from .docstrings import read_docstring
+
+Checked: TypeAlias = dict[str, Any]
+Content: TypeAlias = tuple[Text | Media, ...]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_REF = "#/$defs/"
+
+
+class ToolFailed(LocalError):
+    """The tool cannot do what was asked. The message is written for the model and goes to it as it is."""
+
+
+class BadArguments(ToolFailed):
+    """The arguments do not fit the schema; the message says what to change."""
+
+
+class Tool:
+    """What the model sees (`spec`), what runs (`call`), and what must be known before it may.
+
+    `writes` and `runs` tools ask for approval; `parallel_safe` ones may run beside each other. `timeout` is in seconds,
+    None for a tool that keeps its own time. `check` turns the parsed arguments into what `call` gets, or raises BadArguments.
+    """
+
+    def __init__(
+        self,
+        spec: ToolSpec,
+        call: Callable[..., Any],
+        *,
+        check: Callable[[dict[str, Any]], Checked] | None = None,
+        writes: bool = False,
+        runs: bool = False,
+        parallel_safe: bool | None = None,
+        timeout: float | None = 120.0,
+    ) -> None:
+        if not _NAME.match(spec.name):
+            raise ConfigError(
+                f"tool name {spec.name!r}: expected 1 to 64 of A-Z a-z 0-9 _ -, as every provider demands"
+            )
+        self.spec = spec
+        self.call = call
+        self.check: Callable[[dict[str, Any]], Checked] = check or dict
+        self.writes = writes
+        self.runs = runs
+        self.parallel_safe = not (writes or runs) if parallel_safe is None else parallel_safe
+        self.timeout = timeout
+
+    @classmethod
+    def from_function(
+        cls,
+        func: Callable[..., Any],
+        *,
+        name: str = "",
+        description: str = "",
+        writes: bool = False,
+        runs: bool = False,
+        parallel_safe: bool | None = None,
+        timeout: float | None = 120.0,
+    ) -> Tool:
+        """A tool from a sync or async function; `name` and `description` replace the function's own."""
+        signature = Signature(func)
+        spec = ToolSpec(name or func.__name__, description or signature.description, signature.schema)
+        return cls(
+            spec, func, check=signature.check, writes=writes, runs=runs, parallel_safe=parallel_safe, timeout=timeout
+        )
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function itself, so that a decorated one can still be used as one."""
+        return self.call(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
+
+    async def run(self, checked: Checked) -> Content:
+        """Call the function with checked arguments, off the event loop if it is a sync one."""
+        if _is_async(self.call):
+            return content_of(await self.call(**checked))
+        value = await _in_thread(self.call, checked)
+        return content_of(await value if inspect.isawaitable(value) else value)
+
+
+@overload
+def tool(func: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str = ...,
+    description: str = ...,
+    writes: bool = ...,
+    runs: bool = ...,
+    parallel_safe: bool | None = ...,
+    timeout: float | None = ...,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(func: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """`@tool` or `@tool(writes=True)`: make a function a Tool."""
+    if func is not None:
+        return Tool.from_function(func, **options)
+    return lambda func: Tool.from_function(func, **options)
+
+
+class Signature:
+    """The parameters of a function as a JSON schema, and the check of a call against them."""
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        self.name = getattr(func, "__name__", type(func).__name__)
+        self.description, described = read_docstring(func)
+        self.types = _types(func)
+        self.required: list[str] = []
+        properties: dict[str, Any] = {}
+        definitions: dict[str, Any] = {}
+        for name, parameter in inspect.signature(func).parameters.items():
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise ConfigError(
+                    f"tool {self.name}: parameter {name} has no name a model can use ({parameter.kind.description})"
+                )
+            hint = self.types.setdefault(name, Any)
+            schema = self._schema(name, hint, definitions)
+            text = _annotated_description(hint) or described.get(name, "")
+            if text:
+                schema = {**schema, "description": text}
+            if parameter.default is parameter.empty:
+                self.required.append(name)
+            elif _is_plain(parameter.default):
+                schema = {**schema, "default": parameter.default}
+            properties[name] = schema
+        self.types = {name: self.types[name] for name in properties}
+        self.schema: dict[str, Any] = {"type": "object", "properties": properties, "required": self.required}
+        self.schema["additionalProperties"] = False
+        if definitions:
+            self.schema["$defs"] = definitions
+
+    def check(self, arguments: Mapping[str, Any]) -> Checked:
+        """The arguments converted to the declared types, or BadArguments naming all that is wrong."""
+        faults = [self._unknown(name) for name in arguments if name not in self.types]
+        faults += [f"missing required argument {name!r}" for name in self.required if name not in arguments]
+        checked: Checked = {}
+        for name in self.types:
+            if name in arguments:
+                try:
+                    checked[name] = _convert(arguments[name], self.types[name])
+                except msgspec.ValidationError as error:
+                    faults.append(f"argument {name!r}: {_readable(error)}")
+        if faults:
+            raise BadArguments(
+                f"bad arguments for {self.name}, nothing was run:\n- " + "\n- ".join(faults) + self._expected()
+            )
+        return checked
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name[:64], self.types, 1, 0.5)
+        return f"unknown argument {name[:64]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+    def _expected(self) -> str:
+        if not self.types:
+            return "\nExpected no arguments: {}"
+        parts = [
+            f"{name} ({_type_word(schema)}, {'required' if name in self.required else 'optional'})"
+            for name, schema in self.schema["properties"].items()
+        ]
+        return "\nExpected: " + ", ".join(parts)
+
+    def _schema(self, name: str, hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+        try:
+            (schema,), components = msgspec.json.schema_components([hint], ref_template=_REF + "{name}")
+        except (TypeError, NameError) as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise ConfigError(
+                f"tool {self.name}: parameter {name}: {reason}; use str, int, float, bool, list, dict, Literal, Enum, "
+                "a union of these, a dataclass, a TypedDict or a msgspec Struct"
+            ) from error
+        return typing.cast("dict[str, Any]", _inline(schema, components, definitions, ()))
+
+
+def content_of(value: object) -> Content:
+    """What a tool returned, as content: text and media as they are, anything else as JSON."""
+    if isinstance(value, str):
+        return (Text(_encodable(value)),)
+    if value is None:
+        return (Text("(no output)"),)
+    if isinstance(value, Text | Media):
+        return (value,)
+    if isinstance(value, tuple | list) and value and all(isinstance(part, Text | Media) for part in value):
+        return tuple(value)
+    return (Text(_encodable(msgspec.json.encode(value, enc_hook=str).decode())),)
+
+
+def _encodable(text: str) -> str:
+    # A lone surrogate (a file name that is not UTF-8, say) would make every later request impossible to encode.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _types(func: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(func, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ConfigError(f"the type hints of {func!r} cannot be read: {error}") from error
+
+
+def _annotated_description(hint: Any) -> str:
+    for note in getattr(hint, "__metadata__", ()):
+        text = note if isinstance(note, str) else getattr(note, "description", None)
+        if isinstance(text, str):
+            return text
+    return ""
+
+
+def _is_plain(default: object) -> bool:
+    return default is None or type(default) in (bool, int, float, str)
+
+
+def _inline(node: Any, components: Mapping[str, Any], definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
+    """The schema with its references replaced, for several hosts refuse `$ref`; a recursive type keeps its own."""
+    if isinstance(node, list):
+        return [_inline(item, components, definitions, inside) for item in node]
+    if not isinstance(node, dict):
+        return node
+    ref = node.get("$ref")
+    if ref is None:
+        schema = {key: _inline(value, components, definitions, inside) for key, value in node.items()}
+        if "type" not in schema and "enum" in schema and all(isinstance(value, str) for value in schema["enum"]):
+            schema["type"] = "string"
+        return schema
+    name = ref.removeprefix(_REF)
+    if name in inside:
+        definitions.update(components)
+        return node
+    target = _inline(components[name], components, definitions, (*inside, name))
+    return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
+
+
+def _convert(value: Any, hint: Any) -> Any:
+    try:
+        return msgspec.convert(value, hint, strict=True)
+    except msgspec.ValidationError:
+        try:
+            if isinstance(value, str):
+                return msgspec.json.decode(value, type=hint, strict=True)
+            if isinstance(value, float) and value.is_integer():
+                return msgspec.convert(int(value), hint, strict=True)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            pass
+        raise
+
+
+def _readable(error: msgspec.ValidationError) -> str:
+    text = str(error)
+    head, at, where = text.rpartition(" - at `$")
+    return f"{head} at {where.rstrip('`').lstrip('.')}" if at and where != "`" else text.removesuffix(" - at `$`")
+
+
+def _type_word(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return "one of " + ", ".join([str(value) for value in schema["enum"]])
+    if "anyOf" in schema:
+        return " or ".join([_type_word(choice) for choice in schema["anyOf"]])
+    return str(schema.get("type", "any"))
+
+
+def _is_async(func: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
+
+
+async def _in_thread(func: Callable[..., Any], checked: Checked) -> Any:
+    """Run a sync function in a daemon thread of its own.
+
+    Not in the loop's executor: a function that never returns would then keep the program from ending, and a few of them
+    would starve everybody else.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def deliver(result: tuple[Any, BaseException | None]) -> None:
+        if not outcome.done():
+            outcome.set_result(result)
+
+    def work() -> None:
+        try:
+            result: tuple[Any, BaseException | None] = (context.run(func, **checked), None)
+        except BaseException as error:  # carried over to the caller, who judges it
+            result = (None, error)
+        try:
+            loop.call_soon_threadsafe(deliver, result)
+        except RuntimeError:
+            pass  # the loop has ended: nobody waits for this any more
+
+    threading.Thread(target=work, name=f"tool-{getattr(func, '__name__', 'call')}", daemon=True).start()
+    value, error = await outcome
+    if error is not None:
+        # StopIteration may not cross a coroutine, and an exit of the tool is not an exit of the program.
+        if isinstance(error, StopIteration) or not isinstance(error, Exception):
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+        raise error
+    return value

@@ -1,0 +1,313 @@
+"""A folder that file tools cannot leave.
+
+Nothing is checked by name and then opened by name. A path is walked component by component from the folder's own
+descriptor (openat with O_NOFOLLOW), `..` goes back to the descriptor we came from, and a symbolic link is read and walked
+by us, never followed by the kernel. So whatever is swapped underneath, the descriptor that was reached is inside, and it
+is the one that is read or written. Only regular files are opened, without blocking; sizes are bounded. A write goes to a
+temporary file in the same descriptor and is renamed, so a reader sees the old file or the new one.
+What it cannot see: a hard link or a mount that somebody else put inside the folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import sys
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from midstream.core.errors import ConfigError
+
+from .functions import ToolFailed
+
+MAX_PATH = 4096
+MAX_DEPTH = 100
+MAX_LINKS = 40
+MAX_READ = 16 * 1024 * 1024
+
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+# Non-blocking, or opening a FIFO would wait for a writer that never comes; no controlling terminal from a tty device.
+_FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+
+
+class PathRefused(ToolFailed):
+    """The path leads out of the folder, or to something that is not a regular file."""
+
+
+class Place:
+    """Where a path ended: an open directory inside the folder and a name in it that is no link. Empty name: the directory."""
+
+    def __init__(self, directory: int, name: str, shown: str) -> None:
+        self.directory = directory
+        self.name = name
+        self.shown = shown
+
+    def status(self) -> os.stat_result | None:
+        """What is there now, or None."""
+        if not self.name:
+            return os.fstat(self.directory)
+        try:
+            return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+
+class Folder:
+    """The working folder, held by descriptor. Every method takes a path as the model wrote it."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        if sys.platform == "win32" or os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
+            raise ConfigError(
+                "the file tools need a system with openat and O_NOFOLLOW (Linux, macOS); this one has neither"
+            )
+        self.path = os.path.realpath(root)
+        # A path under the name the user gave is inside too, when that name passes through a link.
+        self._names = (self.path, os.path.abspath(root))  # noqa: PTH100 - Path.absolute keeps `..`
+        try:
+            self._fd = os.open(self.path, _DIRECTORY)
+        except OSError as error:
+            raise ConfigError(f"working folder {root}: {error.strerror}") from error
+        self._closer = weakref.finalize(self, os.close, self._fd)
+
+    def close(self) -> None:
+        self._closer()
+
+    @contextmanager
+    def locate(self, path: str, *, create: bool = False) -> Iterator[Place]:
+        """Walk to a path and hold the directory it ends in; `create` makes missing directories on the way."""
+        walk = _Walk(self, path, create)
+        try:
+            with _worded(path):
+                place = walk.end()
+            yield place
+        finally:
+            walk.close()
+
+    @contextmanager
+    def directory(self, path: str) -> Iterator[tuple[int, str]]:
+        """An open directory and its name relative to the folder ("" for the folder itself)."""
+        with self.locate(path) as place:
+            if not place.name:
+                yield place.directory, place.shown
+                return
+            with _worded(path):
+                fd = os.open(place.name, _DIRECTORY, dir_fd=place.directory)
+            try:
+                yield fd, place.shown
+            finally:
+                os.close(fd)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[tuple[int, os.stat_result]]:
+        """A regular file, open for reading, and its status."""
+        with self.locate(path) as place:
+            if not place.name:
+                raise PathRefused(f"{path}: is a directory")
+            fd = open_regular(place.directory, place.name, path)
+        try:
+            yield fd, os.fstat(fd)
+        finally:
+            os.close(fd)
+
+    def read(self, path: str, limit: int = MAX_READ) -> tuple[bytes, os.stat_result]:
+        """A whole regular file of at most `limit` bytes."""
+        with self.open(path) as (fd, status):
+            return read_regular(fd, limit, path), status
+
+    def write(self, path: str, data: bytes, *, expected: os.stat_result | None = None) -> bool:
+        """Replace or create a regular file, keeping its mode; True if it is new.
+
+        With `expected`, refuse if the file is not the one that was read.
+        """
+        with self.locate(path, create=True) as place, _worded(path):
+            if not place.name:
+                raise PathRefused(f"{path}: is a directory")
+            old = place.status()
+            if old is not None:
+                _require_regular(old, path)
+            if expected is not None and (old is None or _version(old) != _version(expected)):
+                raise PathRefused(f"{path}: was changed by somebody else meanwhile; read it again")
+            _replace(place, data, old)
+            return old is None
+
+    def parts(self, path: str) -> list[str]:
+        """The components of a path relative to the folder, or PathRefused for one that cannot be inside."""
+        if not path:
+            raise PathRefused("the path is empty")
+        if "\0" in path:
+            raise PathRefused("the path holds a NUL byte")
+        try:
+            size = len(path.encode())
+        except UnicodeEncodeError:
+            raise PathRefused("the path is not valid Unicode") from None
+        if size > MAX_PATH:
+            raise PathRefused(f"the path is longer than {MAX_PATH} bytes")
+        if path.startswith("~"):
+            raise PathRefused(
+                f"{path}: ~ is not expanded; use a path inside the working folder (./~name for such a name)"
+            )
+        return self.inside(path)
+
+    def inside(self, path: str) -> list[str]:
+        """The components relative to the folder of a relative path, or of an absolute one under the folder's name."""
+        if not path.startswith("/"):
+            return path.split("/")
+        for name in self._names:
+            head = name.rstrip("/") + "/"
+            if path == name or path.startswith(head):
+                return path[len(head) :].split("/")
+        raise PathRefused(f"{path}: is outside the working folder {self.path}; use a path relative to it")
+
+    def _root(self) -> int:
+        return os.dup(self._fd)
+
+
+class _Walk:
+    """One walk: the descriptors and names from the folder down to where it stands."""
+
+    def __init__(self, folder: Folder, path: str, create: bool) -> None:
+        self._folder = folder
+        self._path = path
+        self._create = create
+        self._todo = deque(folder.parts(path))
+        self._fds: list[int] = []
+        self._names: list[str] = []
+        self._links = 0
+
+    def close(self) -> None:
+        for fd in self._fds:
+            os.close(fd)
+        self._fds.clear()
+
+    def end(self) -> Place:
+        self._fds.append(self._folder._root())
+        # A trailing slash, `.` or `..` names a directory: it is entered like any other.
+        while self._todo:
+            part = self._todo.popleft()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                self._leave()
+            elif self._todo:
+                self._enter(part)
+            elif not self._is_link(part):
+                return Place(self._fds[-1], part, "/".join([*self._names, part]))
+        return Place(self._fds[-1], "", "/".join(self._names))
+
+    def _leave(self) -> None:
+        if not self._names:
+            raise PathRefused(f"{self._path}: leads out of the working folder")
+        self._names.pop()
+        os.close(self._fds.pop())
+
+    def _enter(self, name: str) -> None:
+        if len(self._names) >= MAX_DEPTH:
+            raise PathRefused(f"{self._path[:80]}…: more than {MAX_DEPTH} directories deep")
+        try:
+            fd = os.open(name, _DIRECTORY, dir_fd=self._fds[-1])
+        except OSError as error:
+            if error.errno == errno.ENOENT and self._create:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=self._fds[-1])
+                fd = os.open(name, _DIRECTORY, dir_fd=self._fds[-1])
+            elif error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK) and self._is_link(name):
+                return
+            else:
+                raise
+        self._fds.append(fd)
+        self._names.append(name)
+
+    def _is_link(self, name: str) -> bool:
+        """If the name is a symbolic link, put what it says in its place. The kernel never follows one for us."""
+        try:
+            target = os.readlink(name, dir_fd=self._fds[-1])
+        except OSError:
+            return False
+        self._links += 1
+        if self._links > MAX_LINKS:
+            raise PathRefused(f"{self._path}: more than {MAX_LINKS} symbolic links")
+        try:
+            parts = self._folder.inside(target)
+        except PathRefused:
+            raise PathRefused(f"{self._path}: a symbolic link leads out of the working folder") from None
+        if target.startswith("/"):
+            while self._names:
+                self._leave()
+        self._todo.extendleft(reversed(parts))
+        return True
+
+
+def open_regular(directory: int, name: str, shown: str) -> int:
+    """Open a name in an open directory if it is a regular file."""
+    with _worded(shown):
+        # Asked first, so that no device is even opened; what counts is the status of the descriptor, below.
+        _require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), shown)
+        fd = os.open(name, _FILE, dir_fd=directory)
+        try:
+            _require_regular(os.fstat(fd), shown)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def read_regular(fd: int, limit: int, shown: str) -> bytes:
+    """All bytes of an open file. Files of /proc and those that grow lie about their size, so it is counted."""
+    chunks: list[bytes] = []
+    size = 0
+    with _worded(shown):
+        while chunk := os.read(fd, min(1 << 20, limit + 1 - size)):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise PathRefused(f"{shown}: is larger than {limit} bytes; use grep, or bash with head or sed")
+    return b"".join(chunks)
+
+
+def _require_regular(status: os.stat_result, shown: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise PathRefused(f"{shown}: is a directory")
+    if not stat.S_ISREG(status.st_mode):
+        raise PathRefused(f"{shown}: is not a regular file")
+
+
+def _version(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _replace(place: Place, data: bytes, old: os.stat_result | None) -> None:
+    temporary = f".midstream-{secrets.token_hex(8)}.tmp"
+    # Until it has the old file's mode it is readable by nobody else; a new file gets what the umask gives.
+    fd = os.open(temporary, _NEW, 0o666 if old is None else 0o600, dir_fd=place.directory)
+    try:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            if old is not None:
+                with suppress(PermissionError):
+                    os.fchown(fd, old.st_uid, old.st_gid)
+                os.fchmod(fd, stat.S_IMODE(old.st_mode))
+        finally:
+            os.close(fd)
+        os.rename(temporary, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=place.directory)
+        raise
+
+
+@contextmanager
+def _worded(path: str) -> Iterator[None]:
+    """Errors of the system, in words for the model."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise PathRefused(f"{path}: became a symbolic link meanwhile") from error
+        raise ToolFailed(f"{path}: {os.strerror(error.errno) if error.errno else error}") from error

@@ -1,0 +1,232 @@
+"""The tools of one session, and the running of calls: every call gets a result, whatever happens.
+
+An unknown tool, arguments that do not parse or fit, a no, a failure, a timeout: each is a result with `is_error` that tells
+the model what to do, so the conversation goes on with any model. `run` raises nothing but CancelledError, and that only
+when all the call had started is gone. Calls run in order; neighbours that are all `parallel_safe` run beside each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from midstream.core.blocks import Text, ToolCall, ToolResponse, tool_result
+from midstream.core.errors import ConfigError
+from midstream.core.tools import ToolSpec, parse_arguments
+
+from .approval import Approval, Request
+from .bash import Bash
+from .files import Files
+from .functions import Content, Tool, ToolFailed
+from .paths import Folder
+from .search import Search
+
+BUILTIN = ("bash", "read_file", "write_file", "edit_file", "glob", "grep")
+MAX_RESULT = 256 * 1024
+MAX_PARALLEL = 8
+MAX_MESSAGE = 500
+
+OnResult: TypeAlias = Callable[[ToolCall, ToolResponse], None]
+
+
+class Toolbox:
+    """`tools` are Tools, plain functions, or names of built-in tools, which work in `workdir` (default: the current one).
+
+    With no `approve`, tools that write or run are refused: nobody could be asked.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool | Callable[..., Any] | str] = BUILTIN,
+        *,
+        approve: Approval | None = None,
+        workdir: str | os.PathLike[str] = ".",
+        max_result: int = MAX_RESULT,
+    ) -> None:
+        self.approve = approve or Approval()
+        self._max_result = max_result
+        self._tools: dict[str, Tool] = {}
+        builtin: dict[str, Tool] = {}
+        for each in tools:
+            if isinstance(each, str):
+                builtin = builtin or {made.name: made for made in builtin_tools(Folder(workdir))}
+                if each not in builtin:
+                    raise ConfigError(f"no built-in tool {each!r}: there are {', '.join(BUILTIN)}")
+                self.add(builtin[each])
+            else:
+                self.add(each)
+
+    def add(self, tool: Tool | Callable[..., Any]) -> None:
+        """One more tool."""
+        made = tool if isinstance(tool, Tool) else Tool.from_function(tool)
+        if made.name in self._tools:
+            raise ConfigError(f"two tools are named {made.name!r}")
+        self._tools[made.name] = made
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tools
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What to tell the model."""
+        return tuple([tool.spec for tool in self._tools.values()])
+
+    async def run(self, call: ToolCall) -> ToolResponse:
+        """The result of one call."""
+        try:
+            return tool_result(call, *self._bounded(await self._run(call)))
+        except ToolFailed as error:
+            return failure(call, self._cut(str(error)))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return failure(call, "the tool was cancelled from within")
+        except (Exception, SystemExit) as error:
+            # One of the edges where everything is caught: a tool is anybody's code, and its failure is an answer.
+            return failure(call, _worded(error))
+
+    async def run_all(self, calls: Sequence[ToolCall], on_result: OnResult | None = None) -> list[ToolResponse]:
+        """The results of the calls of one turn, in their order.
+
+        `on_result` gets each as soon as it is there. On cancellation it gets one for every call that has none yet, before
+        CancelledError is raised, so whoever collects there always ends up with a result for each call.
+        """
+        results: list[ToolResponse | None] = [None] * len(calls)
+
+        def settle(index: int, response: ToolResponse) -> None:
+            results[index] = response
+            if on_result is not None:
+                on_result(calls[index], response)
+
+        started: set[int] = set()
+        try:
+            for group in self._groups(calls):
+                await self._run_group(calls, group, started, settle)
+        finally:
+            for index, call in enumerate(calls):
+                if results[index] is None:
+                    settle(index, interrupted(call, started=index in started))
+        return [result for result in results if result is not None]
+
+    async def _run_group(
+        self,
+        calls: Sequence[ToolCall],
+        group: list[int],
+        started: set[int],
+        settle: Callable[[int, ToolResponse], None],
+    ) -> None:
+        room = asyncio.Semaphore(MAX_PARALLEL)
+
+        async def one(index: int) -> None:
+            async with room:
+                started.add(index)
+                settle(index, await self.run(calls[index]))
+
+        tasks = [asyncio.ensure_future(one(index)) for index in group]
+        try:
+            await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await _all_done(tasks)
+            raise
+
+    def _groups(self, calls: Sequence[ToolCall]) -> list[list[int]]:
+        """Neighbours that may run beside each other; every other call alone."""
+        groups: list[list[int]] = []
+        last_safe = False
+        for index, call in enumerate(calls):
+            tool = self._tools.get(call.name)
+            safe = tool is None or tool.parallel_safe
+            if safe and last_safe:
+                groups[-1].append(index)
+            else:
+                groups.append([index])
+            last_safe = safe
+        return groups
+
+    async def _run(self, call: ToolCall) -> Content:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            raise ToolFailed(self._unknown(call.name))
+        arguments = parse_arguments(call)
+        if "_parse_error" in arguments:
+            raise ToolFailed(msgspec.json.encode(_shortened(arguments)).decode())
+        checked = tool.check(arguments)
+        if tool.writes or tool.runs:
+            answer = await self.approve.decide(Request(tool.name, arguments, writes=tool.writes, runs=tool.runs))
+            if not answer.allowed:
+                raise ToolFailed(
+                    "not allowed, nothing was run" + (f": {answer.reason}" if answer.reason else " (the user said no)")
+                )
+        deadline = asyncio.timeout(tool.timeout)
+        try:
+            async with deadline:
+                return await tool.run(checked)
+        except TimeoutError:
+            if deadline.expired():
+                raise ToolFailed(f"stopped waiting: {tool.name} took longer than {tool.timeout:g} s") from None
+            raise
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name[:64], self._tools, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        return f"there is no tool {name[:64]!r}{hint} The tools are: {', '.join(self._tools) or '(none)'}"
+
+    def _bounded(self, content: Content) -> Content:
+        return tuple([Text(self._cut(part.text), part.extra) if isinstance(part, Text) else part for part in content])
+
+    def _cut(self, text: str) -> str:
+        if len(text) <= self._max_result:
+            return text
+        half = self._max_result // 2
+        return f"{text[:half]}\n[… {len(text) - 2 * half} characters cut …]\n{text[-half:]}"
+
+
+def builtin_tools(folder: Folder) -> tuple[Tool, ...]:
+    """bash, read_file, write_file, edit_file, glob and grep, working in one folder."""
+    return (Bash(folder).tool(), *Files(folder).tools(), *Search(folder).tools())
+
+
+def failure(call: ToolCall, message: str) -> ToolResponse:
+    """A result that says what went wrong."""
+    return tool_result(call, message, is_error=True)
+
+
+def interrupted(call: ToolCall, *, started: bool) -> ToolResponse:
+    """The result of a call that was cut short, for a history whose every call has one."""
+    return failure(
+        call,
+        "interrupted by the user while it ran; it may have done a part of its work"
+        if started
+        else "not run: interrupted by the user before it began",
+    )
+
+
+def _worded(error: BaseException) -> str:
+    """The kind of an error and its first line: enough for the model, and no traceback with what it may show."""
+    lines = str(error).strip().splitlines()
+    message = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return message if len(message) <= MAX_MESSAGE else message[:MAX_MESSAGE] + "…"
+
+
+def _shortened(parse_error: dict[str, Any]) -> dict[str, Any]:
+    raw = str(parse_error.get("_raw", ""))
+    return {**parse_error, "_raw": raw if len(raw) <= 2000 else raw[:2000] + "…"}
+
+
+async def _all_done(tasks: Sequence[asyncio.Future[None]]) -> None:
+    """Wait for cancelled tasks to end, for they end what they started; a further cancellation does not shorten this."""
+    while not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            continue

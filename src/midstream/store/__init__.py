@@ -1,0 +1,32 @@
+"""Where conversations are kept: one Protocol, a store in memory, a store in SQLite; export and import."""
+
+from .errors import ConversationExists, CorruptRecord, LengthConflict, NewerSchema, UnknownConversation
+from .export import read_jsonl, to_jsonl, to_markdown
+from .importing import FORMATS, import_file, read_history
+from .memory import MemoryStore
+from .places import data_dir, database_path
+from .protocol import ConversationInfo, Entry, Hit, Original, Store
+from .sqlite import SqliteStore
+
+__all__ = [
+    "FORMATS",
+    "ConversationExists",
+    "ConversationInfo",
+    "CorruptRecord",
+    "Entry",
+    "Hit",
+    "LengthConflict",
+    "MemoryStore",
+    "NewerSchema",
+    "Original",
+    "SqliteStore",
+    "Store",
+    "UnknownConversation",
+    "data_dir",
+    "database_path",
+    "import_file",
+    "read_history",
+    "read_jsonl",
+    "to_jsonl",
+    "to_markdown",
+]

@@ -1,0 +1,140 @@
+"""Conversations as files: JSONL that loses nothing, Markdown for people.
+
+JSONL: a line that opens a conversation (`{"midstream": 1, …}`: its head and all that is kept beside it), then one line a
+turn. Several conversations simply follow each other. Reading what was written gives equal entries, and writing them again
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from ..core.errors import StoreError
+from .protocol import Entry
+from .records import encode_head, encode_turn, title_of
+
+VERSION = 1
+
+
+class _Opening(msgspec.Struct, frozen=True):
+    """The line that opens a conversation."""
+
+    midstream: int
+    entry: Entry
+    turns: int
+
+
+_decode_opening = msgspec.json.Decoder(_Opening).decode
+_decode_turn = msgspec.json.Decoder(Turn).decode
+
+
+def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
+    """The lines of a JSONL file, each with its newline."""
+    for entry in entries:
+        conversation = entry.conversation
+        encode_head(conversation)  # refuses, with a reason, what no file can hold
+        head = replace(entry, conversation=replace(conversation, turns=()), meta=dict(sorted(entry.meta.items())))
+        yield msgspec.json.encode(_Opening(VERSION, head, len(conversation.turns))) + b"\n"
+        for turn in conversation.turns:
+            yield encode_turn(turn) + b"\n"
+
+
+def read_jsonl(lines: Iterable[bytes]) -> Iterator[Entry]:
+    """The entries of a JSONL file, one at a time. A file that was cut short is refused where the cut shows."""
+    opening: _Opening | None = None
+    turns: list[Turn] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            if opening is not None and len(turns) < opening.turns:
+                turns.append(_decode_turn(line))
+                continue
+            fresh = _decode_opening(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise StoreError(f"line {number} is not what a midstream export holds there: {error}") from error
+        if opening is not None:
+            yield _closed(opening, turns)
+        if fresh.midstream > VERSION:
+            raise StoreError(
+                f"line {number}: this export is of version {fresh.midstream}: upgrade midstream to read it"
+            )
+        opening, turns = fresh, []
+    if opening is not None:
+        yield _closed(opening, turns)
+
+
+def _closed(opening: _Opening, turns: list[Turn]) -> Entry:
+    if len(turns) != opening.turns:
+        name = opening.entry.conversation.id
+        raise StoreError(f"the export ends in conversation {name!r} after {len(turns)} of {opening.turns} turns")
+    return replace(opening.entry, conversation=replace(opening.entry.conversation, turns=tuple(turns)))
+
+
+def to_markdown(entry: Entry, *, thinking: bool = False) -> str:
+    """A conversation to read: who said what, tool calls and results as code. Reasoning only where asked for."""
+    conversation = entry.conversation
+    title = entry.meta.get("title") or title_of(conversation.turns) or "Conversation"
+    parts = [f"# {' '.join(title.split())}"]
+    if conversation.system_text:
+        parts.append(f"## System\n\n{conversation.system_text}")
+    for turn in conversation.turns:
+        shown = [text for block in turn.blocks if (text := _block(block, thinking))]
+        if turn.failure:
+            shown.append(f"*This answer failed: {turn.failure}.*")
+        parts.append("\n\n".join([f"## {_speaker(turn)}", *shown]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _speaker(turn: Turn) -> str:
+    if turn.role:
+        return turn.role.capitalize()
+    if turn.speaker == "ai":
+        return _model(turn.origin) or "Assistant"
+    return {"human": "You", "tool": "Tools"}[turn.speaker]
+
+
+def _model(origin: Origin | None) -> str:
+    if origin is None:
+        return ""
+    return "/".join([part for part in (origin.provider, origin.model) if part])
+
+
+def _block(block: Block, thinking: bool) -> str:
+    match block:
+        case Text():
+            return block.text
+        case Thinking():
+            return "\n".join([f"> {line}".rstrip() for line in block.text.splitlines()]) if thinking else ""
+        case ToolCall():
+            return f"**{block.name}**\n\n{_fenced(_pretty(block.arguments), 'json')}"
+        case ToolResponse():
+            inner = [_fenced(part.text) if type(part) is Text else _block(part, thinking) for part in block.content]
+            return "\n\n".join([f"**{block.name or 'result'}**" + (" failed" if block.is_error else ""), *inner])
+        case Media():
+            return f"*[{block.kind}{f' {block.name}' if block.name else ''}{f' {block.mime}' if block.mime else ''}]*"
+        case Opaque():
+            return f"*[{block.kind}]*"
+        case _:
+            assert_never(block)
+
+
+def _pretty(arguments: str) -> str:
+    try:
+        value: Any = msgspec.json.decode(arguments)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return arguments
+    return msgspec.json.format(msgspec.json.encode(value)).decode()
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """A code block whose fence is longer than any run of backticks in it."""
+    longest = max([len(run) for run in re.findall(r"`{3,}", text)], default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"

@@ -1,0 +1,72 @@
+"""The database's shape: numbered migrations, each applied once, in order, whole or not at all.
+
+`PRAGMA user_version` is the number of the last one applied. A file of a higher number is left alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from ..core.errors import StoreError
+from .errors import NewerSchema
+
+APPLICATION_ID = 0x6D696473  # "mids": tells our files from any other SQLite database
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Every migration's number and SQL, in order."""
+    folder = files("midstream.store") / "migrations"
+    found = [
+        (int(file.name[:4]), file.read_text(encoding="utf-8"))
+        for file in folder.iterdir()
+        if file.name.endswith(".sql")
+    ]
+    return sorted(found)
+
+
+def migrate(db: sqlite3.Connection, path: Path) -> None:
+    """Bring the database up to this program's schema."""
+    steps = migrations()
+    newest = steps[-1][0]
+    if _version(db, path, newest) == newest:
+        return
+    # Another process may be migrating too: look again once the write lock is ours.
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(db, path, newest)
+        for number, script in steps:
+            if number > version:
+                for statement in _statements(script):
+                    db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {newest}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _version(db: sqlite3.Connection, path: Path, newest: int) -> int:
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+    if not ours and (version or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
+        raise StoreError(f"{str(path)!r} is another program's database: give midstream a file of its own")
+    if version > newest:
+        raise NewerSchema(
+            f"{str(path)!r} was written by a newer midstream (schema {version}; this one knows {newest}): "
+            "upgrade midstream, or use another file"
+        )
+    return version
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -1,0 +1,386 @@
+"""The store in one SQLite file: WAL, one writer at a time, every append one transaction, on the disk when it returns.
+
+Threads share one writing connection behind a lock and borrow reading ones; processes share the file, and a writer waits
+its turn for `patience` seconds. Readers never wait. Nothing but this module touches sqlite3 for conversations, and
+`_translated` is the one place where its errors become ours.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..core.blocks import Conversation, Turn
+from ..core.errors import StoreError
+from .errors import ConversationExists, CorruptRecord, LengthConflict, UnknownConversation
+from .places import database_path, make_private_file
+from .protocol import ConversationInfo, Entry, Hit, Original
+from .records import (
+    checked_text,
+    decode_head,
+    decode_turn,
+    encode_head,
+    encode_turn,
+    models_of,
+    new_id,
+    title_of,
+)
+from .schema import migrate
+from .words import Query, folded, searchable
+
+_IDLE_READERS = 4
+_MOST = 2**31  # limits above this are the same as none
+
+_INFO = """
+    SELECT c.id, coalesce(m.value, c.title), c.created, c.updated, c.length, c.models, c.parent, c.forked_at
+    FROM conversations c LEFT JOIN meta m ON m.conversation = c.seq AND m.key = 'title'
+"""
+
+
+class SqliteStore:
+    """A Store in a file; the default place is the user's data directory."""
+
+    def __init__(
+        self, path: Path | str | None = None, *, now: Callable[[], float] = time.time, patience: float = 10.0
+    ) -> None:
+        self.path = Path(path) if path is not None else database_path()
+        self._now = now
+        self._patience = patience
+        self._write_lock = Lock()
+        self._pool_lock = Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+        make_private_file(self.path)
+        self._writer = self._open()
+
+    def create(self, conversation: Conversation = Conversation(), /) -> str:  # noqa: B008  (a frozen value)
+        return self.add(Entry(conversation))
+
+    def add(self, entry: Entry) -> str:
+        conversation = entry.conversation
+        conversation_id = conversation.id or new_id()
+        created = self._now() if entry.created is None else entry.created
+        turns = [(encode_turn(turn), _words(turn)) for turn in conversation.turns]
+        row = (
+            checked_text(conversation_id, "an id"),
+            encode_head(conversation),
+            title_of(conversation.turns),
+            _encode_models(models_of(conversation.turns)),
+            len(turns),
+            created,
+            created if entry.updated is None else entry.updated,
+            entry.parent,
+            entry.forked_at,
+        )
+        with self._writing() as db:
+            if db.execute("SELECT 1 FROM conversations WHERE id = ?", (conversation_id,)).fetchone():
+                raise ConversationExists(conversation_id)
+            seq = db.execute(
+                "INSERT INTO conversations (id, head, title, models, length, created, updated, parent, forked_at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            ).lastrowid
+            assert seq is not None
+            for position, (data, held) in enumerate(turns):
+                _insert_turn(db, seq, position, data, held)
+            db.executemany("INSERT INTO meta VALUES (?, ?, ?)", [(seq, *item) for item in entry.meta.items()])
+            if entry.original is not None:
+                kept = entry.original
+                db.execute("INSERT INTO originals VALUES (?, ?, ?, ?)", (seq, kept.format, kept.name, kept.data))
+        return conversation_id
+
+    def append(self, conversation_id: str, turn: Turn, expected_length: int) -> int:
+        data = encode_turn(turn)
+        held = _words(turn)
+        with self._writing() as db:
+            row = db.execute(
+                "SELECT seq, length, title, models FROM conversations WHERE id = ?", (conversation_id,)
+            ).fetchone()
+            if row is None:
+                raise UnknownConversation(conversation_id)
+            seq, length, title, models = row
+            if length != expected_length:
+                raise LengthConflict(conversation_id, expected_length, length)
+            _insert_turn(db, seq, length, data, held)
+            known = _decode_models(models)
+            db.execute(
+                "UPDATE conversations SET length = ?, title = ?, models = ?, updated = ? WHERE seq = ?",
+                (
+                    length + 1,
+                    title or title_of((turn,)),
+                    _encode_models(tuple(dict.fromkeys((*known, *models_of((turn,)))))),
+                    self._now(),
+                    seq,
+                ),
+            )
+        return expected_length + 1
+
+    def load(self, conversation_id: str) -> Conversation:
+        with self._reading() as db:
+            seq, head, length = self._find(db, conversation_id, "seq, head, length")
+            rows = _turn_rows(db, seq, length)
+        return _assemble(conversation_id, head, length, rows)
+
+    def entry(self, conversation_id: str) -> Entry:
+        columns = "seq, head, length, created, updated, parent, forked_at"
+        with self._reading() as db:
+            seq, head, length, created, updated, parent, forked_at = self._find(db, conversation_id, columns)
+            rows = _turn_rows(db, seq, length)
+            meta = db.execute("SELECT key, value FROM meta WHERE conversation = ? ORDER BY key", (seq,)).fetchall()
+            kept = db.execute("SELECT format, data, name FROM originals WHERE conversation = ?", (seq,)).fetchone()
+        original = Original(*kept) if kept else None
+        conversation = _assemble(conversation_id, head, length, rows)
+        return Entry(conversation, dict(meta), created, updated, parent, forked_at, original)
+
+    def info(self, conversation_id: str) -> ConversationInfo:
+        with self._reading() as db:
+            row = db.execute(f"{_INFO} WHERE c.id = ?", (conversation_id,)).fetchone()
+        if row is None:
+            raise UnknownConversation(conversation_id)
+        return _info(row)
+
+    def list(self, limit: int = 50, offset: int = 0) -> Sequence[ConversationInfo]:
+        with self._reading() as db:
+            rows = db.execute(
+                f"{_INFO} ORDER BY c.updated DESC, c.seq DESC LIMIT ? OFFSET ?", (_bounded(limit), _bounded(offset))
+            ).fetchall()
+        return [_info(row) for row in rows]
+
+    def search(self, query: str, limit: int = 20) -> Sequence[Hit]:
+        wanted = Query(query)
+        if not wanted:
+            return []
+        with self._reading() as db:
+            # The inner query stops at the limit before anything is joined; FTS5 walks rowids backwards by itself.
+            rows = db.execute(
+                """
+                SELECT c.id, t.position, coalesce(m.value, c.title), t.turn
+                FROM (SELECT rowid AS id FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?) hit
+                JOIN turns t ON t.id = hit.id
+                JOIN conversations c ON c.seq = t.conversation
+                LEFT JOIN meta m ON m.conversation = c.seq AND m.key = 'title'
+                ORDER BY t.id DESC
+                """,
+                (_match(wanted), _bounded(limit)),
+            ).fetchall()
+        return [hit for row in rows if (hit := _hit(wanted, *row)) is not None]
+
+    def fork(self, conversation_id: str, at_position: int | None = None) -> str:
+        with self._reading() as db:
+            seq, head, length = self._find(db, conversation_id, "seq, head, length")
+            at = length if at_position is None else at_position
+            if not 0 <= at <= length:
+                raise StoreError(f"cannot fork {conversation_id!r} at {at}: it has {length} turns")
+            rows = _turn_rows(db, seq, at)
+            meta = dict(db.execute("SELECT key, value FROM meta WHERE conversation = ?", (seq,)).fetchall())
+        conversation = _assemble(conversation_id, head, at, rows)
+        return self.add(Entry(replace(conversation, id=""), meta, parent=conversation_id, forked_at=at))
+
+    def delete(self, conversation_id: str) -> None:
+        with self._writing() as db:
+            (seq,) = self._find(db, conversation_id, "seq")
+            db.execute("DELETE FROM search WHERE rowid IN (SELECT id FROM turns WHERE conversation = ?)", (seq,))
+            db.execute("DELETE FROM conversations WHERE seq = ?", (seq,))
+
+    def set_meta(self, conversation_id: str, key: str, value: str | None) -> None:
+        with self._writing() as db:
+            (seq,) = self._find(db, conversation_id, "seq")
+            if value is None:
+                db.execute("DELETE FROM meta WHERE conversation = ? AND key = ?", (seq, key))
+            else:
+                db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", (seq, key, value))
+
+    def get_meta(self, conversation_id: str, key: str) -> str | None:
+        with self._reading() as db:
+            (seq,) = self._find(db, conversation_id, "seq")
+            row = db.execute("SELECT value FROM meta WHERE conversation = ? AND key = ?", (seq, key)).fetchone()
+        return None if row is None else str(row[0])
+
+    def close(self) -> None:
+        """Close the file; calls that are under way finish first, later ones are refused."""
+        with self._write_lock, self._pool_lock:
+            self._closed = True
+            for db in (*self._idle, self._writer):
+                db.close()
+            self._idle.clear()
+
+    def _find(self, db: sqlite3.Connection, conversation_id: str, columns: str) -> tuple[Any, ...]:
+        row: tuple[Any, ...] | None = db.execute(
+            f"SELECT {columns} FROM conversations WHERE id = ?", (conversation_id,)
+        ).fetchone()
+        if row is None:
+            raise UnknownConversation(conversation_id)
+        return row
+
+    def _open(self) -> sqlite3.Connection:
+        with self._translated():
+            db = sqlite3.connect(self.path, timeout=self._patience, isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare(db)
+            except BaseException:
+                db.close()
+                raise
+            return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        self._enter_wal(db)
+        # FULL: a commit is on the disk when it returns, not only in the system's cache.
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA secure_delete = ON")
+        migrate(db, self.path)
+
+    def _enter_wal(self, db: sqlite3.Connection) -> None:
+        # Changing the mode does not wait for a lock as other statements do; two first openings may meet here.
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it is on the disk at the end, or none of it is anywhere."""
+        with self._write_lock, self._translated():
+            self._check_open()
+            db = self._writer
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """A borrowed connection that sees one moment of the database."""
+        with self._pool_lock:
+            self._check_open()
+            db = self._idle.pop() if self._idle else None
+        if db is None:
+            db = self._open()
+        try:
+            with self._translated():
+                db.execute("BEGIN")
+                try:
+                    yield db
+                finally:
+                    if db.in_transaction:
+                        db.execute("ROLLBACK")
+        finally:
+            with self._pool_lock:
+                if self._closed or len(self._idle) >= _IDLE_READERS:
+                    db.close()
+                else:
+                    self._idle.append(db)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("this store is closed: open another")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(_explain(error, str(self.path), self._patience)) from error
+        except UnicodeEncodeError as error:
+            raise StoreError(f"not Unicode text (a lone surrogate at {error.start}); nothing was written") from error
+        except OverflowError as error:
+            raise StoreError(f"a number is too large to store: {error}; nothing was written") from error
+
+
+def _explain(error: sqlite3.Error, path: str, patience: float) -> str:
+    """What went wrong with the file, and what to do about it."""
+    advice = {
+        sqlite3.SQLITE_BUSY: f"another process has been writing to it for {patience:g} s; try again",
+        sqlite3.SQLITE_LOCKED: "it is in use; try again",
+        sqlite3.SQLITE_FULL: "the disk is full; free some space and try again, nothing is lost",
+        sqlite3.SQLITE_READONLY: "it cannot be written; check its permissions, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_PERM: "it may not be opened; check its permissions, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check its directory and permissions, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_IOERR: "the disk failed; check it, then try again",
+        sqlite3.SQLITE_CORRUPT: "it is damaged; move it away and restore a copy, or salvage it with `sqlite3 FILE .recover`",
+        sqlite3.SQLITE_NOTADB: "it is not a database; move it away, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_TOOBIG: "the record is too large to store; nothing was written",
+    }
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return f"{path!r}: {advice.get(code, 'the database refused')} ({error})"
+
+
+def _insert_turn(db: sqlite3.Connection, seq: int, position: int, data: bytes, held: str) -> None:
+    turn_id = db.execute(
+        "INSERT INTO turns (conversation, position, turn) VALUES (?, ?, ?)", (seq, position, data)
+    ).lastrowid
+    db.execute("INSERT INTO search (rowid, words) VALUES (?, ?)", (turn_id, held))
+
+
+def _turn_rows(db: sqlite3.Connection, seq: int, length: int) -> list[tuple[int, bytes]]:
+    return db.execute(
+        "SELECT position, turn FROM turns WHERE conversation = ? AND position < ? ORDER BY position", (seq, length)
+    ).fetchall()
+
+
+def _assemble(conversation_id: str, head: bytes, length: int, rows: Iterable[tuple[int, bytes]]) -> Conversation:
+    turns: list[Turn] = []
+    for position, data in rows:
+        if position != len(turns):
+            break
+        turns.append(decode_turn(data, conversation_id, position))
+    if len(turns) != length:
+        raise CorruptRecord(
+            f"turn {len(turns)} of conversation {conversation_id!r} is missing; fork it at {len(turns)} to keep the rest"
+        )
+    return replace(decode_head(head, conversation_id), turns=tuple(turns))
+
+
+def _info(row: tuple[Any, ...]) -> ConversationInfo:
+    conversation_id, title, created, updated, length, models, parent, forked_at = row
+    return ConversationInfo(conversation_id, title, created, updated, length, _decode_models(models), parent, forked_at)
+
+
+def _encode_models(models: tuple[str, ...]) -> str:
+    return msgspec.json.encode(models).decode()
+
+
+def _decode_models(text: str) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except (msgspec.MsgspecError, ValueError):
+        return ()  # derived data: one bad row must not hide the whole list
+
+
+def _words(turn: Turn) -> str:
+    return " ".join(folded(searchable(turn)))
+
+
+def _match(query: Query) -> str:
+    """The query in FTS5's words: every phrase quoted, so that nothing in it is syntax; the end left open."""
+    return " ".join(['"' + " ".join(phrase).replace('"', '""') + '"' for phrase in query.phrases]) + " *"
+
+
+def _hit(wanted: Query, conversation_id: str, position: int, title: str, data: bytes) -> Hit | None:
+    try:
+        turn = decode_turn(data, conversation_id, position)
+    except CorruptRecord:
+        return None  # one bad row must not hide the other hits; loading its conversation names it
+    snippet, marks = wanted.snippet(searchable(turn))
+    return Hit(conversation_id, position, turn.speaker, title, snippet, marks)
+
+
+def _bounded(number: int) -> int:
+    return max(0, min(number, _MOST))

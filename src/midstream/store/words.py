@@ -1,0 +1,108 @@
+"""What search sees of a text: its words, folded, and where they stand. Every store searches by these words.
+
+A word is a run of letters and digits without case or accents; `get_weather` is two. Chinese and Japanese are written
+without spaces, so there each character is a word and a run of them is found wherever it stands. A query is chunks divided
+by white space: every chunk must occur, its words side by side, and the last word of all may be only a beginning.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ..core.blocks import Text, ToolCall, ToolResponse, Turn
+
+MAX_QUERY_WORDS = 64
+_SNIPPET = 160
+
+_UNSPACED = (
+    "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}](?:[\u0300-\u036f]|[^\W_{_UNSPACED}])*")
+
+
+class Word(NamedTuple):
+    folded: str
+    start: int
+    end: int
+
+
+def words(text: str) -> Iterator[Word]:
+    """The words of a text in order."""
+    for match in _WORD.finditer(text):
+        yield Word(_fold(match[0]), match.start(), match.end())
+
+
+def _fold(word: str) -> str:
+    if word.isascii():
+        return word.lower()
+    bare = [char for char in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(char)]
+    return unicodedata.normalize("NFC", "".join(bare)).casefold() or word
+
+
+def folded(text: str) -> list[str]:
+    return [word.folded for word in words(text)]
+
+
+def searchable(turn: Turn) -> str:
+    """The text of a turn that can be searched: what was said, tool names and arguments, and what tools answered."""
+    parts: list[str] = []
+    for block in turn.blocks:
+        if type(block) is Text:
+            parts.append(block.text)
+        elif type(block) is ToolCall:
+            parts += [block.name, block.arguments]
+        elif type(block) is ToolResponse:
+            parts += [block.name, block.text]
+    return "\n".join(parts)
+
+
+class Query:
+    """What is searched for: `phrases` of folded words, the very last word a prefix."""
+
+    __slots__ = ("phrases",)
+
+    def __init__(self, text: str) -> None:
+        self.phrases: list[list[str]] = []
+        left = MAX_QUERY_WORDS
+        for chunk in text.split():
+            phrase = folded(chunk)[:left]
+            if phrase:
+                self.phrases.append(phrase)
+                left -= len(phrase)
+
+    def __bool__(self) -> bool:
+        return bool(self.phrases)
+
+    def matches(self, held: Sequence[str]) -> bool:
+        return all(next(self._places(index, held), None) is not None for index in range(len(self.phrases)))
+
+    def snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+        """A window of the text around the first chunk's first occurrence, and the matches within it."""
+        held = list(words(text))
+        plain = [word.folded for word in held]
+        first = next(self._places(0, plain), None) if self.phrases else None
+        start = held[first].start if first is not None else 0
+        begin = max(0, start - _SNIPPET // 4)
+        window = text[begin : begin + _SNIPPET]
+        marks = {
+            (held[place].start - begin, held[place + len(phrase) - 1].end - begin)
+            for index, phrase in enumerate(self.phrases)
+            for place in self._places(index, plain)
+            if begin <= held[place].start and held[place + len(phrase) - 1].end <= begin + len(window)
+        }
+        return window, tuple(sorted(marks))
+
+    def _places(self, index: int, held: Sequence[str]) -> Iterator[int]:
+        """Where in a text's words the phrase begins."""
+        phrase = self.phrases[index]
+        *whole, last = phrase
+        open_end = index == len(self.phrases) - 1
+        for place in range(len(held) - len(phrase) + 1):
+            final = held[place + len(whole)]
+            if (final.startswith(last) if open_end else final == last) and all(
+                held[place + step] == word for step, word in enumerate(whole)
+            ):
+                yield place

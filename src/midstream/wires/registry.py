@@ -8,7 +8,7 @@ from ..core.dialect import Dialect
 from ..core.errors import UnknownModel
 from ..core.tools import ToolSpec
 from ..toolformats.registry import leak_filter, think_filter
-from .openai_chat import ChatDecoder, encode_chat
+from .openai_chat import ChatDecoder, encode_chat, read_chat_request
 from .wire import Decoder, Wire
 
 
@@ -29,7 +29,7 @@ def _chat_decoder(
     return ChatDecoder(dialect, turn_key=turn_key, model=model, tool_names=tool_names, text_filter=text_filter)
 
 
-OPENAI_CHAT = Wire("openai-chat", encode_chat, _chat_decoder, Dialect("openai-chat", "openai-chat"))
+OPENAI_CHAT = Wire("openai-chat", encode_chat, _chat_decoder, Dialect("openai-chat", "openai-chat"), read_chat_request)
 
 WIRES: dict[str, Wire] = {wire.name: wire for wire in (OPENAI_CHAT,)}
 

@@ -30,7 +30,7 @@ class SSEParser:
     """`feed` bytes, get the events they complete; `close` at the end of the stream."""
 
     __slots__ = (
-        "_after_cr", "_at_start", "_buffer", "_data", "_event", "_id", "_lenient_end", "_limit", "_pending", "_retry",
+        "_after_cr", "_at_start", "_between", "_buffer", "_data", "_event", "_id", "_lenient_end", "_limit", "_pending", "_retry",
         "_size",
     )  # fmt: skip
 
@@ -39,6 +39,7 @@ class SSEParser:
         self._limit = limit
         self._buffer = bytearray()  # an unfinished line
         self._at_start = True
+        self._between = False  # nothing half read: the next byte begins an event
         self._after_cr = False
         self._pending = False  # fields of an unfinished event have been read
         self._data: list[bytes] = []
@@ -48,6 +49,22 @@ class SSEParser:
         self._retry: int | None = None
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
+        if (
+            self._between
+            and data[:6] == b"data: "
+            and data.find(b"\n") == len(data) - 2
+            and data[-1:] == b"\n"
+            and b"\r" not in data
+            and len(data) <= self._limit
+        ):
+            return [ServerSentEvent(data[6:-2], "message", self._id)]  # one read, one event: the live stream's case
+        events = self._feed(data)
+        self._between = not (
+            self._buffer or self._pending or self._after_cr or self._at_start or self._retry is not None
+        )
+        return events
+
+    def _feed(self, data: bytes) -> list[ServerSentEvent]:
         if self._at_start:
             if not data:
                 return []

@@ -68,7 +68,7 @@ class MakeDecoder(Protocol):
 class ReadRequest(Protocol):
     """A request body, ours or a stranger's, as a conversation, tools and options."""
 
-    def __call__(self, body: bytes) -> ParsedRequest: ...
+    def __call__(self, body: bytes, *, provider: str = "") -> ParsedRequest: ...
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):

@@ -205,6 +205,9 @@ def encode_tools(tools: Sequence[ToolSpec], dialect: Dialect, names: ToolNames, 
         if tool.builtin:
             encoded.append({"type": "builtin_function", "function": {"name": tool.builtin}, **(tool.extra or {})})
             continue
+        if tool.extra and "tool" in tool.extra:  # a kind of tool only its host knows
+            encoded.append(tool.extra["tool"])
+            continue
         function: dict[str, Any] = {"name": names.wire(tool.name)}
         if function["name"] != tool.name:
             notes.append(Note("adapted", "tool", f"{tool.name} is called {function['name']} here"))

@@ -1,0 +1,76 @@
+"""The shared recordings of provider traffic, and how an answer of ours is compared with what was expected of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from midstream.core.blocks import Turn, Usage
+from tests.shared_data import shared
+
+
+def recordings(*folders: str) -> Iterator[dict[str, Any]]:
+    for folder in folders:
+        for path in sorted(shared(f"corpus/{folder}").glob("*.json")):
+            yield msgspec.json.decode(path.read_bytes())
+
+
+def body_bytes(case: dict[str, Any]) -> bytes:
+    body = case["response"]["body"]
+    return body.encode() if isinstance(body, str) else json.dumps(body).encode()
+
+
+def is_stream(case: dict[str, Any]) -> bool:
+    return bool(case["response"]["stream"]) and case["response"]["status"] < 400
+
+
+def parsed(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+def _absent_is_empty(arguments: Any) -> Any:
+    """No arguments, null and the text `null` are the same nothing."""
+    return "" if arguments is None else arguments
+
+
+def differences(turn: Turn, case: dict[str, Any], *, output_holds_reasoning: bool = True) -> list[str]:
+    """What of text, reasoning, calls, finish and usage is not as expected.
+
+    With `output_holds_reasoning` False the recording's own figures leave reasoning out of the output, ours do not.
+    """
+    expected = case["expected"]
+    found: list[str] = []
+
+    def compare(what: str, got: Any, wanted: Any) -> None:
+        if got != wanted:
+            found.append(f"{what}: got {str(got)[:200]!r}, expected {str(wanted)[:200]!r}")
+
+    compare("text", turn.text, expected["text"])
+    compare("reasoning", turn.thinking, expected["reasoning"])
+    compare(
+        "tool calls",
+        [(call.name, _absent_is_empty(parsed(call.arguments))) for call in turn.tool_calls],
+        [(call["name"], _absent_is_empty(call["arguments"])) for call in expected["tool_calls"]],
+    )
+    compare("finish", turn.raw_stop, expected["finish_reason"])
+    compare_usage(turn.usage or Usage(), case, compare, output_holds_reasoning)
+    return found
+
+
+def compare_usage(usage: Usage, case: dict[str, Any], compare: Any, output_holds_reasoning: bool) -> None:
+    norm = case["expected_usage_norm"] or {}
+    output = norm.get("output_tokens") or 0
+    if not output_holds_reasoning:
+        output += norm.get("reasoning_tokens") or 0
+    compare("input tokens", usage.input, norm.get("input_tokens") or 0)
+    compare("output tokens", usage.output, output)
+    for name in ("cache_read", "cache_write", "reasoning"):
+        wanted = norm.get(f"{name}_tokens")
+        if wanted is not None:  # null: the recording's reader knew no field for it; ours may
+            compare(f"{name} tokens", getattr(usage, name), wanted)

@@ -1,0 +1,101 @@
+"""The event-stream parser against the WHATWG specification and the two options an LLM client needs."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from midstream.core.errors import LimitExceeded
+from midstream.wires.sse import ServerSentEvent, SSEParser
+from tests.shared_data import shared, vectors
+from tests.wires.feeding import by_byte
+
+
+def parse(chunks: Any, **options: Any) -> list[ServerSentEvent]:
+    parser = SSEParser(**options)
+    events = [event for chunk in chunks for event in parser.feed(chunk)]
+    return events + parser.close()
+
+
+def cuts(chunks: list[bytes]) -> dict[str, list[bytes]]:
+    whole = b"".join(chunks)
+    return {"as given": chunks, "whole": [whole], "byte by byte": by_byte(whole)}
+
+
+def test_whatwg_vectors() -> None:
+    cases = msgspec.json.decode(shared("vectors/reliability/sse.json").read_bytes())["vectors"]
+    assert len(cases) == 119
+    for case in cases:
+        chunks = [part["s"].encode() if "s" in part else base64.b64decode(part["b64"]) for part in case["chunks"]]
+        for how, pieces in cuts(chunks).items():
+            for lenient, key in ((False, "expected_events"), (True, "expected_events_lenient")):
+                if key not in case:
+                    continue
+                got = [
+                    {"event": event.event, "data": event.text, "id": event.id, "retry": event.retry}
+                    for event in parse(pieces, lenient_end=lenient)
+                ]
+                wanted = case[key]
+                for ours, theirs in zip(got, wanted, strict=False):
+                    if "retry" not in theirs and (ours["retry"] is None or case.get("retry_unchecked")):
+                        ours.pop("retry")
+                assert got == wanted, (case["name"], how, key)
+
+
+def test_framing_vectors() -> None:
+    for name, case in vectors("streaming/sse-framing.json").items():
+        expected = case["expected"]
+        wanted = expected.get("data") or expected.get("data_lenient")
+        if not wanted or expected.get("done"):
+            continue  # [DONE], errors and stalls are the decoder's and the transport's business
+        pieces = [
+            base64.b64decode(part["base64"]) if isinstance(part, dict) else part.encode()
+            for part in case["input"]["chunks"]
+        ]
+        for how, chunks in cuts(pieces).items():
+            assert [event.text for event in parse(chunks)] == wanted, (name, how)
+
+
+@pytest.mark.parametrize("how", ["as given", "whole", "byte by byte"])
+def test_own_cases(how: str) -> None:
+    source = [
+        b"\xef\xbb\xbf: hello\ndata: a\r\ndata: b\r",
+        b"\n\r\nevent: x\nid: 7\nretry: 30\ndata:c\n\n",
+        b"data\n\nevent: gone\n\ndata: \xff\xe2\x82\n\ndata: last",
+    ]
+    got = [(event.event, event.text, event.id, event.retry) for event in parse(cuts(source)[how])]
+    assert got == [
+        ("message", "a\nb", "", None),
+        ("x", "c", "7", 30),
+        ("message", "", "7", None),
+        ("message", "\ufffd\ufffd", "7", None),
+        ("message", "last", "7", None),
+    ]
+    assert [event.text for event in parse(cuts(source)[how], lenient_end=False)][-1] != "last"
+
+
+@given(st.binary(max_size=400), st.lists(st.integers(1, 40), max_size=30))
+def test_any_split_gives_the_same_events(data: bytes, lengths: list[int]) -> None:
+    noise = data.replace(b"\x00", b"\n").replace(b"\x01", b"data: ").replace(b"\x02", b"\r")
+    pieces, at = [], 0
+    for length in lengths:
+        pieces.append(noise[at : at + length])
+        at += length
+    pieces.append(noise[at:])
+    assert parse(pieces) == parse([noise]) == parse(by_byte(noise))
+
+
+@pytest.mark.parametrize("source", [b"data: " + b"x" * 200, b"data: x\n" * 60, b"y" * 200 + b"\n"])
+def test_more_than_the_limit_is_a_typed_error(source: bytes) -> None:
+    for pieces in ([source], by_byte(source)):
+        with pytest.raises(LimitExceeded):
+            parse(pieces, limit=100)
+
+
+def test_comments_are_read_past_without_being_kept() -> None:
+    assert parse([b": keep-alive\n" * 100 + b"data: 1\n\n"], limit=50) == [ServerSentEvent(b"1")]

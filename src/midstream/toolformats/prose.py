@@ -22,11 +22,12 @@ KNOWN_TAGS: tuple[Tags, ...] = (("<think>", "</think>"), ("<thinking>", "</think
 
 class Prose:
     """Reads prose, reports it, and stops at openers. `noise` is left out unsaid (end-of-message tokens), `stray` is left
-    out and reported (the inner markers of a format, met outside a call)."""
+    out and reported (the inner markers of a format, met outside a call), `starts` are openers only where no words came
+    since the beginning or the last call (the bracket of a bare JSON call)."""
 
     __slots__ = (
-        "_blank", "_called", "_closers", "_in_thinking", "_inside", "_noise", "_openers", "_outside", "_pairs",
-        "_reader", "_said_thinking", "_stray", "_stray_close",
+        "_blank", "_called", "_closers", "_fresh", "_in_thinking", "_inside", "_noise", "_openers", "_outside", "_pairs",
+        "_reader", "_said_thinking", "_starts", "_stray", "_stray_close",
     )  # fmt: skip
 
     def __init__(
@@ -39,15 +40,18 @@ class Prose:
         in_thinking: bool = False,
         noise: tuple[str, ...] = (),
         stray: tuple[str, ...] = (),
+        starts: tuple[str, ...] = (),
     ) -> None:
         self._reader = reader
         self._openers = openers
         self._stray = stray
+        self._starts = starts
         self._noise = noise
         self._in_thinking = in_thinking
         self._pairs = dict(tags)
         closers = tuple(self._pairs.values())
         self._outside = Markers(*openers, *noise, *stray, *self._pairs, *closers)
+        self._fresh = Markers(*self._outside.words, *starts) if starts else self._outside
         self._closers: tuple[str, ...] | None = closers if starts_inside and tags else None
         self._inside = self._markers_inside(closers)
         self._said_thinking = False
@@ -73,13 +77,19 @@ class Prose:
         """Report prose up to the next opener; the opener, or None at the end of the stream."""
         while True:
             if self._closers is None:
-                marker = yield from self._reader.until(self._outside, self._text)
+                fresh = self._blank is not None
+                marker = yield from self._reader.until(self._fresh if fresh else self._outside, self._text)
             else:
                 marker = yield from self._reader.until(self._inside, self._thought)
             if marker is None:
                 self._end()
                 return None
             if marker in self._noise:
+                continue
+            if marker in self._starts:
+                if self._blank is not None:
+                    return marker
+                self._text(marker)
                 continue
             if marker in self._stray:
                 self._reader.out.append(ProblemFound("a marker of a tool call stands alone", marker))

@@ -7,14 +7,28 @@ from collections.abc import Sequence
 from midstream.core.errors import UnknownToolFormat
 from midstream.core.tools import ToolSpec
 
+from .deepseek import DEEPSEEK
 from .findings import TextFilter
 from .format import TextFormat
+from .gemma import GEMMA
+from .glm import GLM
+from .hermes import HERMES, QWEN
+from .kimi import KIMI
+from .kimi_k3 import KIMI_K3
+from .llama import LLAMA
+from .mistral import MISTRAL
 from .prose import Tags
+from .qwen3_coder import QWEN3_CODER
 from .safety import Guard, Safety
 from .script import ScriptFilter
-from .think import ThinkFilter
+from .think import think_filter
+from .xml import XML
 
-_FORMATS: tuple[TextFormat, ...] = ()
+__all__ = ["FORMATS", "get_filter", "leak_filter", "text_format", "think_filter"]
+
+_FORMATS: tuple[TextFormat, ...] = (
+    KIMI, KIMI_K3, HERMES, QWEN, QWEN3_CODER, GLM, XML, LLAMA, GEMMA, DEEPSEEK, MISTRAL,
+)  # fmt: skip
 
 FORMATS: dict[str, TextFormat] = {format.name: format for format in _FORMATS}
 
@@ -50,8 +64,3 @@ def leak_filter(
     tag inside a call's arguments is data, and only one pass over both can tell.
     """
     return Guard(get_filter(name, tools, tags=tags, starts_inside=starts_inside), tools, safety)
-
-
-def think_filter(tags: Tags | None = None, starts_inside: bool = False) -> TextFilter:
-    """A filter for thinking alone; without `tags`, every pair we know."""
-    return ThinkFilter(tags, starts_inside)

@@ -89,6 +89,16 @@ class Reader:
             yield
         return self.buffer[self.pos : self.pos + size]
 
+    def head(self, stop: re.Pattern[str], limit: int) -> Step[str]:
+        """The text up to the first `stop`, unread; at most `limit` characters, fewer where the stream ends."""
+        while True:
+            match = stop.search(self.buffer, self.pos, self.pos + limit)
+            if match:
+                return self.buffer[self.pos : match.start()]
+            if len(self.buffer) - self.pos >= limit or self.ended:
+                return self.buffer[self.pos : self.pos + limit]
+            yield
+
     def spaces(self) -> Step[str]:
         """Read white space; gives it back."""
         taken: list[str] = []

@@ -6,7 +6,7 @@ since models think more than once; an end without a beginning is kept out of the
 
 from __future__ import annotations
 
-from .findings import Finding
+from .findings import Finding, TextFilter
 from .prose import KNOWN_TAGS, Prose, Tags
 from .script import Reader, ScriptFilter, Step
 
@@ -29,3 +29,8 @@ class ThinkFilter:
 
     def close(self) -> list[Finding]:
         return self._filter.close()
+
+
+def think_filter(tags: Tags | None = None, starts_inside: bool = False) -> TextFilter:
+    """A filter for thinking alone; without `tags`, every pair we know."""
+    return ThinkFilter(tags, starts_inside)

@@ -1,0 +1,117 @@
+"""The arguments of a call on their way from text to JSON text: trimmed, unwrapped, or read out of JSON that names the tool."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from midstream.core.blocks import ToolCall
+
+from .findings import ArgumentsFound
+from .json_text import parse
+from .script import Reader
+
+
+class Trimmed:
+    """Arguments on their way, without the white space around them."""
+
+    __slots__ = ("_blank", "_reader", "said")
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._blank: list[str] = []
+        self.said = False
+
+    def add(self, piece: str) -> None:
+        body = piece.rstrip()
+        if body:
+            self._reader.out.append(ArgumentsFound("".join(self._blank) + body))
+            self._blank = []
+            self.said = True
+        if self.said and len(body) < len(piece):
+            self._blank.append(piece[len(body) :])
+
+
+def unwrap(arguments: str) -> str:
+    """Arguments out of a code fence, or out of a JSON string that holds the JSON."""
+    if arguments.startswith("```"):
+        return arguments.removeprefix("```").removeprefix("json").removesuffix("```").strip()
+    if arguments.startswith('"'):
+        try:
+            inner = parse(arguments)
+            if isinstance(inner, str) and isinstance(parse(inner), dict):
+                return inner
+        except ValueError:
+            pass
+    return arguments
+
+
+class WrittenCall(msgspec.Struct):
+    """A call as models write it in JSON, with any of the usual keys."""
+
+    name: str = ""
+    arguments: msgspec.Raw | None = None
+    parameters: msgspec.Raw | None = None
+    id: msgspec.Raw | None = None
+    function: WrittenCall | None = None
+
+    @property
+    def whole(self) -> tuple[str, str, str | None]:
+        """Name, arguments and id, wherever they stand."""
+        inner = self.function or self
+        raw = inner.arguments if inner.arguments is not None else inner.parameters
+        text = bytes(raw).decode() if raw is not None else ""
+        raw_id = bytes(self.id).decode().strip('"') if self.id is not None else ""
+        return inner.name, unwrap("" if text == "null" else text) or "{}", raw_id if raw_id != "null" else None
+
+    @property
+    def has_arguments(self) -> bool:
+        inner = self.function or self
+        return inner.arguments is not None or inner.parameters is not None
+
+
+_WRITTEN = msgspec.json.Decoder(WrittenCall | list[WrittenCall])
+_PLAIN = json.JSONDecoder()
+
+
+def written_calls(text: str) -> list[WrittenCall]:
+    """The calls in a JSON object or array; ValueError when it is none, or names no tool."""
+    try:
+        found = _WRITTEN.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise ValueError(str(error)) from None
+    calls = found if isinstance(found, list) else [found]
+    if not all(call.whole[0] for call in calls):
+        raise ValueError("a call without a name")
+    return calls
+
+
+def leading_value(text: str) -> tuple[str, str]:
+    """One JSON value and what follows it; ValueError when the text does not begin with one."""
+    try:
+        _, end = _PLAIN.raw_decode(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    return text[:end], text[end:]
+
+
+def arguments_of(call: ToolCall) -> dict[str, object]:
+    """The arguments of a call to be rendered key by key; what is no JSON object stands whole under `arguments`."""
+    if not call.arguments.strip():
+        return {}
+    try:
+        value = parse(call.arguments)
+    except ValueError:
+        value = call.arguments
+    return value if isinstance(value, dict) else {"arguments": value}
+
+
+def json_arguments(call: ToolCall) -> str:
+    """The arguments of a call to be rendered as JSON: as they came, if they are JSON."""
+    text = call.arguments.strip() or "{}"
+    try:
+        parse(text)
+    except ValueError:
+        return json.dumps(text, ensure_ascii=False)
+    return text

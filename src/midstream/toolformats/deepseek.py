@@ -1,0 +1,139 @@
+"""DeepSeek: calls between its own tokens, `NAME<sep>{json}` (V3.1) or `function<sep>NAME` and fenced JSON (V3, R1).
+
+The tokens are written with a full-width bar and a low line; hosts that fold them to ASCII are read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from midstream.core.blocks import ToolCall, ToolResponse
+from midstream.core.tools import ToolSpec
+
+from .arguments import Trimmed, json_arguments, unwrap
+from .calls import CallReport
+from .declarations import plain_lines
+from .findings import ArgumentsFound, CallEnded, CallFound
+from .format import TextFormat
+from .json_text import JsonEnds, is_json, json_until
+from .markers import Markers
+from .prose import Prose, Tags
+from .script import Collected, Reader, Step
+
+
+def _spellings(token: str) -> tuple[str, str]:
+    return token, token.replace("｜", "|").replace("▁", "_")
+
+
+_CALLS_BEGIN = _spellings("<｜tool▁calls▁begin｜>")
+_CALLS_END = _spellings("<｜tool▁calls▁end｜>")
+_CALL_BEGIN = _spellings("<｜tool▁call▁begin｜>")
+_CALL_END = _spellings("<｜tool▁call▁end｜>")
+_SEP = _spellings("<｜tool▁sep｜>")
+_NOISE = _spellings("<｜end▁of▁sentence｜>")
+_OPENERS = (*_CALLS_BEGIN, *_CALL_BEGIN)
+_STRAY = (*_CALLS_END, *_CALL_END, *_SEP)
+_ALL = Markers(*_OPENERS, *_STRAY, *_NOISE)
+_AFTER_NAME = Markers(*_OPENERS, *_STRAY, "\n", "{", "```")
+_ENDS = JsonEnds(*_OPENERS, *_STRAY, *_NOISE)
+
+_HOW = """To call tools, write exactly this, with one inner block for each call:
+<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>tool_name<｜tool▁sep｜>{"parameter": "value"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"""
+
+
+def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
+    prose = Prose(
+        reader, _OPENERS, tags=tags, starts_inside=starts_inside, in_thinking=True, noise=_NOISE, stray=_STRAY
+    )
+    calls = _Calls(reader, prose, CallReport(reader, prose, tools))
+    while (marker := (yield from prose.opener())) is not None:
+        yield from calls.read(marker)
+
+
+class _Calls:
+    __slots__ = ("_prose", "_reader", "_report")
+
+    def __init__(self, reader: Reader, prose: Prose, report: CallReport) -> None:
+        self._reader = reader
+        self._prose = prose
+        self._report = report
+
+    def read(self, opener: str) -> Step[None]:
+        """Read from an opener up to where prose goes on."""
+        in_section = opener in _CALLS_BEGIN
+        called = False
+        marker: str | None = opener
+        while marker is not None and marker not in _CALLS_END:
+            if marker in _CALL_BEGIN:
+                called = True
+                marker = yield from self._call()
+                if not in_section and marker not in _OPENERS:
+                    return
+                continue
+            in_section = in_section or marker in _CALLS_BEGIN
+            text = Collected()
+            marker = yield from self._reader.until(_ALL, text.add)
+            if text.text.strip():
+                if marker is None and called:
+                    self._prose.say(text.text)
+                else:
+                    self._report.problem("text inside a tool section", text.text)
+
+    def _call(self) -> Step[str | None]:
+        reader = self._reader
+        head = Collected()
+        marker = yield from reader.until(_ALL, head.add)
+        name = head.text.strip()
+        if marker not in _SEP:
+            self._report.problem("a tool call without arguments", name)
+            return marker
+        yield from reader.spaces()
+        if (yield from reader.peek(1)) != "{" and name in ("function", ""):
+            line = Collected()
+            marker = yield from reader.until(_AFTER_NAME, line.add)
+            name = line.text.strip()
+            if marker in ("{", "```"):
+                reader.pos -= len(marker)
+            elif marker != "\n":
+                self._whole(name, "")
+                return marker
+            yield from reader.spaces()
+        if name and (yield from reader.peek(1)) == "{":
+            return (yield from self._streamed(name))
+        text = Collected()
+        marker = yield from json_until(reader, _ENDS, text.add)
+        self._whole(name, text.text.strip())
+        return marker
+
+    def _streamed(self, name: str) -> Step[str | None]:
+        self._prose.call()
+        self._reader.out.append(CallFound(name))
+        marker = yield from json_until(self._reader, _ENDS, Trimmed(self._reader).add)
+        self._reader.out.append(CallEnded())
+        return marker
+
+    def _whole(self, name: str, text: str) -> None:
+        arguments = unwrap(text) or "{}"
+        if name and is_json(arguments):
+            self._prose.call()
+            self._reader.out += (CallFound(name), ArgumentsFound(arguments), CallEnded())
+        else:
+            self._report.problem("a tool call that is broken or cut off", f"{name} {text}")
+
+
+def declare(tools: Sequence[ToolSpec]) -> str:
+    return f"## Tools\nThese tools are at hand, one JSON declaration a line:\n{plain_lines(tools)}\n\n{_HOW}"
+
+
+def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
+    if not calls:
+        return ""
+    inner = [f"{_CALL_BEGIN[0]}{call.name}{_SEP[0]}{json_arguments(call)}{_CALL_END[0]}" for call in calls]
+    return f"{_CALLS_BEGIN[0]}{''.join(inner)}{_CALLS_END[0]}"
+
+
+def render_result(response: ToolResponse, call_id: str = "") -> str:
+    return f"<｜tool▁output▁begin｜>{response.text}<｜tool▁output▁end｜>"
+
+
+DEEPSEEK = TextFormat("deepseek", script, declare, render_calls, render_result)

@@ -1,0 +1,136 @@
+"""Gemma: `[TOOL_REQUEST]` with a JSON call or a name and JSON arguments, or a ```` ```tool_code ```` block of Python calls.
+
+Also read: a JSON object with a name that only `[END_TOOL_REQUEST]` follows. Without that end it is the text it looks like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from midstream.core.blocks import ToolCall, ToolResponse
+from midstream.core.tools import ToolSpec
+
+from .arguments import json_arguments
+from .calls import CallReport
+from .declarations import dump, wrapped_lines
+from .format import TextFormat
+from .json_text import JsonEnds, bracketed, json_until, parse
+from .markers import Markers
+from .prose import Prose, Tags
+from .pythonic import parse_calls
+from .script import Collected, Reader, Step
+
+_BEGIN, _END = "[TOOL_REQUEST]", "[END_TOOL_REQUEST]"
+_ENDS = (_END, "[TOOL_REQUEST_END]")
+_CODE = "```tool_code"
+_CODE_END = Markers("```")
+_JSON_ENDS = JsonEnds(*_ENDS, _BEGIN)
+_OBJECT = re.compile(r'\{\s*"name"')
+_SURE = 40
+_LINE_NUMBER = re.compile(r"\D")
+
+_HOW = """To call a tool, write one JSON object with its name and arguments between these lines:
+[TOOL_REQUEST]
+{"name": "the tool's name", "arguments": {"parameter": "value"}}
+[END_TOOL_REQUEST]"""
+
+
+def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
+    prose = Prose(
+        reader, (_BEGIN, _CODE, "{"), tags=tags, starts_inside=starts_inside, noise=("<end_of_turn>",), stray=_ENDS
+    )
+    calls = _Calls(reader, tools, prose)
+    while (opener := (yield from prose.opener())) is not None:
+        if opener == _CODE:
+            yield from calls.code()
+        elif opener == "{":
+            yield from calls.object()
+        while opener == _BEGIN:
+            opener = yield from calls.request()
+
+
+class _Calls:
+    __slots__ = ("_prose", "_reader", "_report", "_tools")
+
+    def __init__(self, reader: Reader, tools: Sequence[ToolSpec], prose: Prose) -> None:
+        self._reader = reader
+        self._tools = tools
+        self._prose = prose
+        self._report = CallReport(reader, prose, tools)
+
+    def request(self) -> Step[str | None]:
+        """Read on from `[TOOL_REQUEST]`; the marker that ended it."""
+        body = Collected()
+        marker = yield from json_until(self._reader, _JSON_ENDS, body.add)
+        text = body.text.strip()
+        name, brace, rest = text.partition("{")
+        if not name:
+            self._report.json(text, ended=marker is not None)
+        elif brace and (arguments := brace + rest) and _is_object(arguments):
+            self._report.call(name.strip(), arguments)
+        else:
+            self._report.problem("this is not a tool request", text)
+        return marker
+
+    def object(self) -> Step[None]:
+        """A JSON object in the text, which only its end marker makes a call."""
+        reader = self._reader
+        reader.pos -= 1
+        if not _OBJECT.match((yield from reader.peek(_SURE))):
+            reader.pos += 1
+            self._prose.say("{")
+            return
+        text = Collected()
+        whole = yield from bracketed(reader, text.add)
+        if not whole and '"arguments"' in text.text:
+            self._report.problem("a tool call was cut off", text.text)
+            return
+        gap = yield from reader.spaces()
+        number = yield from reader.head(_LINE_NUMBER, 8)  # some models number the lines of what they quote
+        reader.pos += len(number)
+        gap += number + (yield from reader.spaces())
+        head = yield from reader.peek(len(_END))
+        if head == _END:
+            reader.pos += len(_END)
+            self._report.json(text.text, ended=True)
+        else:
+            self._prose.say(text.text + gap)
+
+    def code(self) -> Step[None]:
+        body = Collected()
+        marker = yield from self._reader.until(_CODE_END, body.add)
+        try:
+            calls = parse_calls(body.text, self._tools)
+        except ValueError as error:
+            self._report.problem(f"this is no call in Python: {error}", body.text)
+            return
+        if marker is None:
+            self._report.problem("a tool call was cut off", body.text)
+            return
+        for name, arguments in calls:
+            self._report.values(name, arguments)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(parse(text), dict)
+    except ValueError:
+        return False
+
+
+def declare(tools: Sequence[ToolSpec]) -> str:
+    return f"These tools are at hand, one JSON declaration a line:\n{wrapped_lines(tools)}\n\n{_HOW}"
+
+
+def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
+    return "\n".join(
+        [f'{_BEGIN}\n{{"name": {dump(call.name)}, "arguments": {json_arguments(call)}}}\n{_END}' for call in calls]
+    )
+
+
+def render_result(response: ToolResponse, call_id: str = "") -> str:
+    return f"[TOOL_RESULT]\n{dump({'name': response.name, 'content': response.text})}\n[END_TOOL_RESULT]"
+
+
+GEMMA = TextFormat("gemma", script, declare, render_calls, render_result)

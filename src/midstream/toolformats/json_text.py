@@ -1,0 +1,148 @@
+"""JSON inside a stream of text: where it ends, knowing that a marker inside a JSON string is data.
+
+`json_until` reads up to an end marker that stands outside strings. A model that forgets to escape a quote turns the strings
+inside out and would swallow every later marker; so when the text does not end as JSON, it is cut at the first marker inside
+a "string" that another marker or the end follows, and from there on strings are no longer trusted (once per stream, which
+keeps the cost linear). `bracketed` reads one balanced value where a format has no end marker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .markers import Markers
+from .script import Collected, Reader, Step
+
+_OUTSIDE = {'"': re.compile(r'["{}\[\]]'), "\"'": re.compile(r"[\"'{}\[\]()]")}
+_STRING = {quote: re.compile(rf"{quote}|\\.", re.DOTALL) for quote in "\"'"}
+
+
+def parse(text: str) -> Any:
+    """The value of a JSON text; ValueError for anything that is none, however hostile."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def is_json(text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+class JsonEnds:
+    """The markers that end a JSON text, compiled."""
+
+    __slots__ = ("_cut", "held", "outside", "plain", "string")
+
+    def __init__(self, *words: str) -> None:
+        any_word = "|".join([re.escape(word) for word in words])
+        self.plain = Markers(*words)
+        self.held = self.plain.held
+        self.outside = re.compile(f'"|{any_word}')
+        self.string = re.compile(f'"|\\\\.|{any_word}', re.DOTALL)
+        self._cut = re.compile(rf"({any_word})\s*+(?:(?={any_word})|\Z)")
+
+    def cut(self, text: str) -> re.Match[str] | None:
+        """The first marker that another marker or the end follows."""
+        return self._cut.search(text)
+
+
+def json_until(reader: Reader, ends: JsonEnds, sink: Callable[[str], object]) -> Step[str | None]:
+    """Pass JSON text to `sink` up to an end marker outside strings and past it; the marker, or None at the end."""
+    if reader.rewound:
+        return (yield from reader.until(ends.plain, sink))
+    seen = Collected()
+    doubtful: Collected | None = None  # the text since the first marker inside a string
+    in_string = False
+    while True:
+        buffer, start = reader.buffer, reader.pos
+        limit = len(buffer) - (0 if reader.ended else ends.held(buffer, start))
+        pos, mark, end = start, -1, None
+        while match := (ends.string if in_string else ends.outside).search(buffer, pos, limit):
+            pos = match.end()
+            char = buffer[match.start()]
+            if char == '"':
+                in_string = not in_string
+            elif char != "\\":
+                if not in_string:
+                    end = match
+                    break
+                if mark < 0:
+                    mark = match.start()
+        if end:
+            stop = end.start()
+        else:
+            # An escape cut in half waits for its other half.
+            escape = in_string and not reader.ended and limit > pos and buffer[limit - 1] == "\\"
+            stop = limit - 1 if escape else limit
+        reader.pos = end.end() if end else stop
+        if doubtful is not None:
+            doubtful.add(buffer[start:stop])
+        else:
+            sure = stop if mark < 0 else mark
+            if sure > start:
+                seen.add(buffer[start:sure])
+                sink(buffer[start:sure])
+            if mark >= 0:
+                doubtful = Collected()
+                doubtful.add(buffer[mark:stop])
+        if end or reader.ended:
+            marker = end[0] if end else None
+            return marker if doubtful is None else _settle(reader, ends, sink, seen.text, doubtful.text, marker)
+        yield
+
+
+def _settle(
+    reader: Reader, ends: JsonEnds, sink: Callable[[str], object], seen: str, doubtful: str, marker: str | None
+) -> str | None:
+    """Decide about text that holds markers inside strings, now that it has ended."""
+    cut = None if is_json(seen + doubtful) else ends.cut(doubtful)
+    if cut is None:
+        sink(doubtful)
+        return marker
+    if cut.start():
+        sink(doubtful[: cut.start()])
+    reader.push_back(doubtful[cut.end(1) :] + (marker or ""))
+    reader.rewound = True
+    return cut[1]
+
+
+def bracketed(reader: Reader, sink: Callable[[str], object], quotes: str = '"') -> Step[bool]:
+    """Read one balanced object, array or list (the reader stands on its bracket); False when the stream ends inside it.
+
+    `quotes` are the characters that open strings: Python has two.
+    """
+    depth = 0
+    string: str | None = None
+    outside = _OUTSIDE[quotes]
+    while True:
+        buffer, start = reader.buffer, reader.pos
+        pos, stop, done = start, len(buffer), False
+        while match := (_STRING[string] if string else outside).search(buffer, pos):
+            pos = match.end()
+            char = buffer[match.start()]
+            if char in quotes:
+                string = None if string else char
+            elif char in "{[(":
+                depth += 1
+            elif char != "\\":
+                depth -= 1
+                if depth <= 0:
+                    stop, done = pos, True
+                    break
+        if not done and string and not reader.ended and stop > pos and buffer[stop - 1] == "\\":
+            stop -= 1
+        if stop > start:
+            sink(buffer[start:stop])
+        reader.pos = stop
+        if done or reader.ended:
+            return done
+        yield

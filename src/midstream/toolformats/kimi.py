@@ -1,0 +1,157 @@
+"""Kimi K2 to K2.7: calls between special tokens (facts/kimi.md §1).
+
+Read generously, for hosts leak these tokens in every broken form: singular section markers, no section, no end, several
+sections, a section inside unclosed thinking, malformed ids. Arguments stream as they come. A token never reaches the text;
+what cannot be read as a call is reported with the text it stood for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from midstream.core.blocks import ToolCall, ToolResponse
+from midstream.core.tools import ToolSpec
+
+from .arguments import Trimmed, unwrap
+from .declarations import dump, wrapped
+from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound
+from .format import TextFormat
+from .json_text import JsonEnds, json_until
+from .markers import Markers
+from .names import name_by_arguments, recover_name
+from .prose import Prose, Tags
+from .script import Collected, Reader, Step
+
+SECTION_BEGIN = "<|tool_calls_section_begin|>"
+SECTION_END = "<|tool_calls_section_end|>"
+CALL_BEGIN = "<|tool_call_begin|>"
+ARGUMENTS_BEGIN = "<|tool_call_argument_begin|>"
+CALL_END = "<|tool_call_end|>"
+
+_SECTION_BEGINS = (SECTION_BEGIN, "<|tool_call_section_begin|>")
+_SECTION_ENDS = (SECTION_END, "<|tool_call_section_end|>")
+_OPENERS = (*_SECTION_BEGINS, CALL_BEGIN)
+_STRAY = (*_SECTION_ENDS, ARGUMENTS_BEGIN, CALL_END)
+_NOISE = ("<|im_end|>", "<|im_middle|>", "<|im_system|>", "<|im_user|>", "<|im_assistant|>", "[EOS]", "[EOT]")
+_IN_SECTION = Markers(*_OPENERS, *_STRAY, *_NOISE)
+_IN_ID = Markers(*_OPENERS, *_STRAY, "<|im_end|>", "{")
+_IN_ARGUMENTS = JsonEnds(*_OPENERS, *_STRAY, "<|im_end|>")
+
+
+def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
+    prose = Prose(
+        reader, _OPENERS, tags=tags, starts_inside=starts_inside, in_thinking=True, noise=_NOISE, stray=_STRAY
+    )
+    calls = _Calls(reader, tools, prose)
+    while (marker := (yield from prose.opener())) is not None:
+        yield from calls.read(marker)
+
+
+class _Calls:
+    """Reads from an opener up to where prose goes on."""
+
+    __slots__ = ("_prose", "_reader", "_tools")
+
+    def __init__(self, reader: Reader, tools: Sequence[ToolSpec], prose: Prose) -> None:
+        self._reader = reader
+        self._tools = tools
+        self._prose = prose
+
+    def read(self, opener: str) -> Step[None]:
+        in_section = opener in _SECTION_BEGINS
+        called = False
+        marker: str | None = opener
+        while marker is not None:
+            if marker == CALL_BEGIN:
+                called = True
+                marker = yield from self._call()
+                if in_section or marker in _OPENERS:
+                    continue
+                if marker in _STRAY and marker not in (CALL_END, *_SECTION_ENDS):
+                    self._problem("a marker of a tool call stands alone", marker)
+                return
+            if marker in _SECTION_ENDS:
+                return
+            in_section = in_section or marker in _SECTION_BEGINS
+            marker = yield from self._between(called)
+
+    def _between(self, called: bool) -> Step[str | None]:
+        """What stands between the calls of a section: nothing, if all is well."""
+        text = Collected()
+        marker = yield from self._reader.until(_IN_SECTION, text.add)
+        if text.text.strip():
+            if marker is None and called:
+                self._prose.say(text.text)  # the end of the section was forgotten: this is the answer going on
+            else:
+                self._problem("text inside a tool section", text.text)
+        return marker
+
+    def _call(self) -> Step[str | None]:
+        reader = self._reader
+        written = Collected()
+        marker = yield from reader.until(_IN_ID, written.add)
+        raw_id = written.text.strip()
+        name = recover_name(raw_id, self._tools)
+        if marker == "{":
+            reader.pos -= 1  # the argument marker was forgotten, and no id holds a brace
+        elif marker != ARGUMENTS_BEGIN:
+            if name and any(tool.name == name and not (tool.parameters or {}).get("required") for tool in self._tools):
+                self._whole(raw_id, name, "{}")
+            else:
+                self._problem("a tool call without arguments", raw_id)
+            return marker
+        yield from reader.spaces()
+        head = yield from reader.peek(1)
+        if name and head not in ("`", '"'):
+            return (yield from self._streamed(raw_id, name))
+        collected = Collected()
+        marker = yield from json_until(reader, _IN_ARGUMENTS, collected.add)
+        arguments = unwrap(collected.text.strip())
+        name = name or name_by_arguments(arguments, self._tools)
+        if name:
+            self._whole(raw_id, name, arguments)
+        else:
+            self._problem("a tool call whose tool cannot be told", f"{raw_id} {arguments}")
+        return marker
+
+    def _streamed(self, raw_id: str, name: str) -> Step[str | None]:
+        self._prose.call()
+        out = Trimmed(self._reader)
+        self._reader.out.append(CallFound(name, raw_id))
+        marker = yield from json_until(self._reader, _IN_ARGUMENTS, out.add)
+        if not out.said:
+            self._reader.out.append(ArgumentsFound("{}"))
+        self._reader.out.append(CallEnded())
+        return marker
+
+    def _whole(self, raw_id: str, name: str, arguments: str) -> None:
+        self._prose.call()
+        self._reader.out += (CallFound(name, raw_id or None), ArgumentsFound(arguments or "{}"), CallEnded())
+
+    def _problem(self, why: str, raw: str) -> None:
+        self._reader.out.append(ProblemFound(why, raw))
+
+
+def declare(tools: Sequence[ToolSpec]) -> str:
+    """The body of the `tool_declare` message."""
+    return dump([wrapped(tool) for tool in tools])
+
+
+def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
+    """The calls of one message. Without ids they are numbered from 0, as in a conversation that has had none."""
+    if not calls:
+        return ""
+    parts = [SECTION_BEGIN]
+    for number, call in enumerate(calls):
+        call_id = ids[number] if ids else f"functions.{call.name}:{number}"
+        parts.append(f"{CALL_BEGIN}{call_id}{ARGUMENTS_BEGIN}{call.arguments}{CALL_END}")
+    parts.append(SECTION_END)
+    return "".join(parts)
+
+
+def render_result(response: ToolResponse, call_id: str = "") -> str:
+    """The body of a tool message."""
+    return f"## Return of {call_id or response.name}\n{response.text}"
+
+
+KIMI = TextFormat("kimi", script, declare, render_calls, render_result)

@@ -1,0 +1,257 @@
+"""Kimi K3 (XTML): channels and calls between `<|open|>tag<|sep|>` and `<|close|>tag<|sep|>` (facts/kimi.md §2).
+
+The answer is made of the channels think, response and tools; the prompt opens think, so with `starts_inside` the stream
+begins there. Each argument says its own type; arguments stream as JSON as they come.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from midstream.core.blocks import ToolCall, ToolResponse
+from midstream.core.tools import ToolSpec
+
+from .declarations import wrapped
+from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound, TextFound, ThinkingFound
+from .format import TextFormat
+from .json_text import is_json, parse
+from .markers import Markers
+from .prose import Tags
+from .script import Collected, Reader, Step
+from .values import bare
+from .xml import escape, unescape
+
+OPEN, CLOSE, SEP, END = "<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"
+
+_ALL = Markers(OPEN, CLOSE, SEP, END)
+_ATTRIBUTE = re.compile(r'([A-Za-z_][\w-]*+)="([^"]*+)"')
+_TYPES = {
+    str: "string",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
+
+
+def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
+    yield from _Message(reader, starts_inside).read()
+
+
+class _Message:
+    """Where in the message the stream is: a channel, a call in it, an argument in that."""
+
+    __slots__ = ("_argument", "_call", "_channel", "_reader")
+
+    def __init__(self, reader: Reader, starts_inside: bool) -> None:
+        self._reader = reader
+        self._channel = "think" if starts_inside else "message"
+        self._call: _Call | None = None
+        self._argument: _Argument | None = None
+
+    def read(self) -> Step[None]:
+        while (marker := (yield from self._reader.until(_ALL, self._say))) is not None:
+            if marker == OPEN:
+                self._opened((yield from self._tag()))
+            elif marker == CLOSE:
+                self._closed((yield from self._tag()).partition(" ")[0])
+            elif marker == END:
+                self._leave_call()
+        if self._call is not None:
+            self._call.cut_off(self._argument)
+
+    def _say(self, piece: str) -> None:
+        if self._argument is not None:
+            self._argument.add(piece)
+        elif self._call is not None:
+            if piece.strip():
+                self._call.problems.append(ProblemFound("text inside a call", piece))
+        elif self._channel == "think":
+            self._reader.out.append(ThinkingFound(piece))
+        elif self._channel == "response" or piece.strip():
+            self._reader.out.append(TextFound(piece))  # words outside a channel are text: never dropped
+
+    def _tag(self) -> Step[str]:
+        """The inside of a tag, up to its separator. Another marker ends it too, and is read again."""
+        tag = Collected()
+        marker = yield from self._reader.until(_ALL, tag.add)
+        if marker is not None and marker != SEP:
+            self._reader.pos -= len(marker)
+        return tag.text
+
+    def _opened(self, tag: str) -> None:
+        kind = tag.partition(" ")[0]
+        attributes = _attributes(tag)
+        if kind in ("argument", "json") and self._call is not None:
+            self._leave_argument()
+            self._argument = _Argument(self._call, attributes, whole=kind == "json")
+            return
+        self._leave_call()
+        if kind == "call":
+            self._call = _Call(self._reader, attributes.get("tool", ""), tag)
+        elif kind in ("think", "response", "tools", "message"):
+            self._channel = kind
+            if kind == "think":
+                self._reader.out.append(ThinkingFound(""))
+        else:
+            self._reader.out.append(ProblemFound("a tag that has no place here", tag))
+
+    def _closed(self, kind: str) -> None:
+        if kind in ("argument", "json"):
+            self._leave_argument()
+            return
+        self._leave_call()
+        if kind != "call":
+            self._channel = "message"
+
+    def _leave_argument(self) -> None:
+        if self._argument is not None:
+            self._argument.end()
+            self._argument = None
+
+    def _leave_call(self) -> None:
+        self._leave_argument()
+        if self._call is not None:
+            self._call.end()
+            self._call = None
+
+
+class _Call:
+    """An open call. Without a tool's name it is read to its end and reported."""
+
+    __slots__ = ("_nameless", "_reader", "_tag", "keys", "problems")
+
+    def __init__(self, reader: Reader, name: str, tag: str) -> None:
+        self._reader = reader
+        self._tag = tag
+        self._nameless = None if name else Collected()
+        self.keys = 0
+        self.problems: list[ProblemFound] = []
+        if name:
+            reader.out.append(CallFound(name))
+
+    def write(self, piece: str) -> None:
+        if self._nameless is not None:
+            self._nameless.add(piece)
+        else:
+            self._reader.out.append(ArgumentsFound(piece))
+
+    def end(self) -> None:
+        if self.keys >= 0:
+            self.write("}" if self.keys else "{}")
+        self._finish("a call without a tool")
+
+    def cut_off(self, argument: _Argument | None) -> None:
+        """The stream ended inside: the arguments stay unfinished, so that nothing runs on half of them."""
+        if argument is not None:
+            argument.flush()
+        if not self.keys:
+            self.write("{")
+        self.problems.append(ProblemFound("a tool call was cut off", self._tag))
+        self._finish("a call without a tool was cut off")
+
+    def _finish(self, why: str) -> None:
+        if self._nameless is not None:
+            self._reader.out.append(ProblemFound(why, f"{self._tag} {self._nameless.text}"))
+        else:
+            self._reader.out.append(CallEnded())
+        self._reader.out += self.problems
+
+
+class _Argument:
+    """An open argument: a string streams, anything else waits until it can be judged."""
+
+    __slots__ = ("_call", "_held", "_whole")
+
+    def __init__(self, call: _Call, attributes: dict[str, str], whole: bool) -> None:
+        self._call = call
+        self._whole = whole
+        self._held: Collected | None = None
+        if whole:
+            self._held = Collected()
+            return
+        call.write(("," if call.keys else "{") + _quote(attributes.get("key", "")) + ":")
+        call.keys += 1
+        if attributes.get("type", "string") == "string":
+            call.write('"')
+        else:
+            self._held = Collected()
+
+    def add(self, piece: str) -> None:
+        if self._held is not None:
+            self._held.add(piece)
+        else:
+            self._call.write(_quote(piece)[1:-1])
+
+    def end(self) -> None:
+        if self._held is None:
+            self._call.write('"')
+        elif not self._whole:
+            text = self._held.text
+            self._call.write(text.strip() if is_json(text) else _quote(text))
+        elif self._call.keys:
+            self._call.problems.append(ProblemFound("arguments given twice", self._held.text))
+        else:
+            self._call.keys = -1  # the whole object came at once: no brace is ours to write
+            self._call.write(self._held.text)
+
+    def flush(self) -> None:
+        """What came of it, unfinished."""
+        if self._held is not None and self._held.parts:
+            if self._whole:
+                self._call.keys = -1
+            self._call.write(self._held.text)
+
+
+def _attributes(tag: str) -> dict[str, str]:
+    return {match[1]: unescape(match[2]) for match in _ATTRIBUTE.finditer(tag)}
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def declare(tools: Sequence[ToolSpec]) -> str:
+    """The JSON of the `tool-declare` system message."""
+    return json.dumps([wrapped(tool) for tool in tools], ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
+    """The tools channel; calls are numbered from 1 in each message, whatever their ids."""
+    if not calls:
+        return ""
+    inner = [
+        f'{OPEN}call tool="{escape(call.name)}" index="{number}"{SEP}{_render_arguments(call)}{CLOSE}call{SEP}'
+        for number, call in enumerate(calls, 1)
+    ]
+    return f"{OPEN}tools{SEP}{''.join(inner)}{CLOSE}tools{SEP}"
+
+
+def _render_arguments(call: ToolCall) -> str:
+    text = call.arguments.strip() or "{}"
+    try:
+        value = parse(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or "<|" in json.dumps(value, ensure_ascii=False):
+        # A string that holds the format's own tokens can only travel inside JSON, where `<` has another spelling.
+        safe = text.replace("<|", "\\u003c|")
+        return f'{OPEN}json type="object"{SEP}{safe}{CLOSE}json{SEP}'
+    return "".join([_render_argument(key, item) for key, item in value.items()])
+
+
+def _render_argument(key: str, value: object) -> str:
+    return f'{OPEN}argument key="{escape(key)}" type="{_TYPES[type(value)]}"{SEP}{bare(value)}{CLOSE}argument{SEP}'
+
+
+def render_result(response: ToolResponse, call_id: str = "") -> str:
+    """The whole tool message: its header names the tool, and by `call_id` the call's number in its message."""
+    head = f'{OPEN}message role="tool" tool="{escape(response.name)}" index="{call_id or 1}"{SEP}'
+    return f"{head}{response.text}{CLOSE}message{SEP}{END}"
+
+
+KIMI_K3 = TextFormat("kimi-k3", script, declare, render_calls, render_result)

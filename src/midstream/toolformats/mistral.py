@@ -1,0 +1,100 @@
+"""Mistral: `[TOOL_CALLS]` and a JSON array, or (newer tokenisers) `[TOOL_CALLS]name[ARGS]{json}` for each call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from midstream.core.blocks import ToolCall, ToolResponse
+from midstream.core.tools import ToolSpec
+
+from .arguments import json_arguments
+from .calls import CallReport
+from .declarations import dump, wrapped
+from .format import TextFormat
+from .json_text import bracketed, is_json
+from .markers import Markers
+from .prose import Prose, Tags
+from .script import Collected, Reader, Step
+
+_CALLS, _CALL_ID, _ARGS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
+_AFTER_NAME = Markers(_CALL_ID, _ARGS, "{", _CALLS, "</s>")
+
+
+def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
+    prose = Prose(
+        reader,
+        (_CALLS,),
+        tags=tags,
+        starts_inside=starts_inside,
+        in_thinking=True,
+        noise=("</s>",),
+        stray=(_ARGS, _CALL_ID),
+    )
+    calls = _Calls(reader, CallReport(reader, prose, tools))
+    while (marker := (yield from prose.opener())) is not None:
+        while marker == _CALLS:
+            marker = yield from calls.read()
+
+
+class _Calls:
+    __slots__ = ("_reader", "_report")
+
+    def __init__(self, reader: Reader, report: CallReport) -> None:
+        self._reader = reader
+        self._report = report
+
+    def read(self) -> Step[str | None]:
+        yield from self._reader.spaces()
+        head = yield from self._reader.peek(1)
+        if head in ("[", "{"):
+            text = Collected()
+            whole = yield from bracketed(self._reader, text.add)
+            if whole:
+                self._report.json(text.text, ended=True)
+            else:
+                self._report.problem("a tool call was cut off", text.text)
+            return None
+        return (yield from self._named())
+
+    def _named(self) -> Step[str | None]:
+        """`name[CALL_ID]id[ARGS]{json}`, the id and even `[ARGS]` left out by some versions."""
+        reader = self._reader
+        name, call_id, between = Collected(), Collected(), Collected()
+        marker = yield from reader.until(_AFTER_NAME, name.add)
+        if marker == _CALL_ID:
+            marker = yield from reader.until(_AFTER_NAME, call_id.add)
+        if marker == _ARGS:
+            marker = yield from reader.until(_AFTER_NAME, between.add)
+        if marker != "{":
+            self._report.problem("a tool call without arguments", name.text + call_id.text + between.text)
+            return marker
+        reader.pos -= 1
+        text = Collected()
+        whole = yield from bracketed(reader, text.add)
+        tool = name.text.strip()
+        if tool and whole and is_json(text.text):
+            self._report.call(tool, text.text, call_id.text.strip() or None)
+        else:
+            self._report.problem("a tool call that is broken or cut off", f"{tool} {text.text}")
+        return None
+
+
+def declare(tools: Sequence[ToolSpec]) -> str:
+    return f"[AVAILABLE_TOOLS]{dump([wrapped(tool) for tool in tools])}[/AVAILABLE_TOOLS]"
+
+
+def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
+    if not calls:
+        return ""
+    parts: list[str] = []
+    for number, call in enumerate(calls):
+        call_id = f', "id": {dump(ids[number])}' if ids else ""
+        parts.append(f'{{"name": {dump(call.name)}, "arguments": {json_arguments(call)}{call_id}}}')
+    return f"{_CALLS}[{', '.join(parts)}]"
+
+
+def render_result(response: ToolResponse, call_id: str = "") -> str:
+    return f"[TOOL_RESULTS]{dump({'content': response.text, 'call_id': call_id})}[/TOOL_RESULTS]"
+
+
+MISTRAL = TextFormat("mistral", script, declare, render_calls, render_result)

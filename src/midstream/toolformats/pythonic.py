@@ -1,0 +1,178 @@
+"""Calls written as Python: `[get_weather(city='Rome', days=3), now()]`.
+
+Only literals are read, by a small parser of our own: nothing is evaluated, nesting has a limit, and the cost is linear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from midstream.core.tools import ToolSpec
+
+from .values import properties_of
+
+MAX_DEPTH = 64
+
+_SPACE = re.compile(r"(?:\s|#[^\n]*)*+")
+_NAME = re.compile(r"[A-Za-z_][\w.-]*+")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_STRING_PART = {quote: re.compile(rf"[^{quote}\\]++|\\.|{quote}", re.DOTALL) for quote in "'\""}
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))", re.DOTALL)
+_PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
+_WORDS = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
+
+
+def parse_calls(text: str, tools: Sequence[ToolSpec]) -> list[tuple[str, dict[str, Any]]]:
+    """The calls in `[f(...), g(...)]`, `f(...)` or `print(f(...))`; ValueError when the text is anything else."""
+    parser = _Parser(text, tools)
+    calls = parser.calls()
+    if not calls:
+        raise ValueError("no call")
+    return calls
+
+
+class _Parser:
+    __slots__ = ("_at", "_text", "_tools")
+
+    def __init__(self, text: str, tools: Sequence[ToolSpec]) -> None:
+        self._text = text
+        self._at = 0
+        self._tools = tools
+
+    def calls(self) -> list[tuple[str, dict[str, Any]]]:
+        listed = self._takes("[")
+        found: list[tuple[str, dict[str, Any]]] = []
+        while not (self._takes("]") if listed else self._ended()):
+            found.append(self._call())
+            if not self._takes(",") and not self._takes(";") and listed:
+                self._want("]")
+                break
+        if not self._ended():
+            self._fail("the end")
+        return found
+
+    def _call(self) -> tuple[str, dict[str, Any]]:
+        self._skip()
+        match = _NAME.match(self._text, self._at)
+        if not match:
+            self._fail("a name")
+        self._at = match.end()
+        name = match[0]
+        self._want("(")
+        if name == "print" and not any(tool.name == "print" for tool in self._tools):
+            call = self._call()
+            self._want(")")
+            return call
+        declared = {tool.name for tool in self._tools}
+        if name not in declared and name.rpartition(".")[2] in declared:
+            name = name.rpartition(".")[2]  # `default_api.search(...)`
+        return name, self._arguments(name)
+
+    def _arguments(self, name: str) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        positions = list(properties_of(name, self._tools))
+        while not self._takes(")"):
+            self._skip()
+            match = _NAME.match(self._text, self._at)
+            if match and match[0] not in _WORDS:
+                self._at = match.end()
+                self._want("=")
+                arguments[match[0]] = self._value(0)
+            elif len(arguments) < len(positions):
+                arguments[positions[len(arguments)]] = self._value(0)
+            else:
+                self._fail("a keyword argument")
+            if not self._takes(","):
+                self._want(")")
+                break
+        return arguments
+
+    def _value(self, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise ValueError("nested too deeply")
+        self._skip()
+        char = self._text[self._at : self._at + 1]
+        if char in ("'", '"'):
+            return self._string(char)
+        if char in ("[", "("):
+            return self._list("]" if char == "[" else ")", depth)
+        if char == "{":
+            return self._dict(depth)
+        if match := _NUMBER.match(self._text, self._at):
+            self._at = match.end()
+            return float(match[0]) if any(c in match[0] for c in ".eE") else int(match[0])
+        match = _NAME.match(self._text, self._at)
+        if match and match[0] in _WORDS:
+            self._at = match.end()
+            return _WORDS[match[0]]
+        return self._fail("a literal")
+
+    def _list(self, end: str, depth: int) -> list[Any]:
+        self._at += 1
+        items: list[Any] = []
+        while not self._takes(end):
+            items.append(self._value(depth + 1))
+            if not self._takes(","):
+                self._want(end)
+                break
+        return items
+
+    def _dict(self, depth: int) -> dict[str, Any]:
+        self._at += 1
+        found: dict[str, Any] = {}
+        while not self._takes("}"):
+            key = self._value(depth + 1)
+            if not isinstance(key, str):
+                self._fail("a string key")
+            self._want(":")
+            found[key] = self._value(depth + 1)
+            if not self._takes(","):
+                self._want("}")
+                break
+        return found
+
+    def _string(self, quote: str) -> str:
+        pattern = _STRING_PART[quote]
+        self._at += 1
+        parts: list[str] = []
+        while match := pattern.match(self._text, self._at):
+            self._at = match.end()
+            if match[0] == quote:
+                return _ESCAPE.sub(_unescape, "".join(parts))
+            parts.append(match[0])
+        return self._fail("the end of a string")
+
+    def _skip(self) -> None:
+        match = _SPACE.match(self._text, self._at)
+        if match:
+            self._at = match.end()
+
+    def _takes(self, char: str) -> bool:
+        self._skip()
+        if self._text.startswith(char, self._at):
+            self._at += 1
+            return True
+        return False
+
+    def _want(self, char: str) -> None:
+        if not self._takes(char):
+            self._fail(repr(char))
+
+    def _ended(self) -> bool:
+        self._skip()
+        return self._at >= len(self._text)
+
+    def _fail(self, wanted: str) -> NoReturn:
+        raise ValueError(f"expected {wanted} at {self._at}, got {self._text[self._at : self._at + 20]!r}")
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1] or match[2] or match[3]
+    if code:
+        point = int(code, 16)
+        return chr(point) if point < 0x110000 else match[0]
+    if match[4]:
+        return chr(int(match[4], 8))
+    return _PLAIN_ESCAPES.get(match[5], match[5] if match[5] in "'\"\\" else match[0])

@@ -1,0 +1,197 @@
+"""Calls inside `<tool_call>`: what stands there differs by model family, and is read whichever it is.
+
+JSON (Hermes, Qwen), `<function=f><parameter=k>` (Qwen3-Coder, also without the outer tag), a name and
+`<arg_key>/<arg_value>` pairs (GLM), a name and `<key>value</key>` lines. A tag that none of these follows is prose about
+tags and stays text. Families differ in what they declare and render: hermes.py, qwen3_coder.py, glm.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from midstream.core.tools import ToolSpec
+
+from .calls import CallReport
+from .json_text import JsonEnds, json_until, parse
+from .markers import Markers
+from .prose import Prose, Tags
+from .script import Collected, Reader, Step
+from .values import TagEscape
+
+BEGIN, END = "<tool_call>", "</tool_call>"
+FUNCTION, FUNCTION_END = "<function=", "</function>"
+PARAMETER, PARAMETER_END = "<parameter=", "</parameter>"
+KEY, KEY_END = "<arg_key>", "</arg_key>"
+VALUE, VALUE_END = "<arg_value>", "</arg_value>"
+
+CODER_ESCAPE = TagEscape(FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END, BEGIN, END)
+GLM_ESCAPE = TagEscape(KEY, KEY_END, VALUE, VALUE_END, BEGIN, END)
+
+_NOISE = ("<|im_end|>", "<|im_start|>assistant", "<|endoftext|>", "<|observation|>", "<|user|>")
+_JSON_ENDS = JsonEnds(END, BEGIN, "<|im_end|>")
+_BODY_ENDS = Markers(END, BEGIN, "<|im_end|>")
+_FUNCTION_ENDS = Markers(FUNCTION_END, END, "<|im_end|>")
+_VALUE_ENDS = re.compile(f"{PARAMETER_END}|{PARAMETER}")
+_NAME = re.compile(r"[A-Za-z_][\w.:/-]*")
+_NAME_END = re.compile(r"[^\w.:/-]")
+_TAG_END = re.compile(r"[<>\n]")
+_CHILD = re.compile(r"<([A-Za-z_][\w.-]*)>")
+MAX_NAME = 128
+
+
+def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
+    prose = Prose(reader, (BEGIN, FUNCTION), tags=tags, starts_inside=starts_inside, noise=_NOISE, stray=(END,))
+    body = _Body(reader, prose, CallReport(reader, prose, tools))
+    while (marker := (yield from prose.opener())) is not None:
+        if marker == FUNCTION:
+            yield from body.function(FUNCTION)
+            continue
+        while marker == BEGIN:
+            marker = yield from body.read()
+
+
+class _Body:
+    __slots__ = ("_prose", "_reader", "_report")
+
+    def __init__(self, reader: Reader, prose: Prose, report: CallReport) -> None:
+        self._reader = reader
+        self._prose = prose
+        self._report = report
+
+    def read(self) -> Step[str | None]:
+        """Read what follows `<tool_call>`; the marker that ended it."""
+        blank = yield from self._reader.spaces()
+        head = yield from self._reader.peek(len(FUNCTION))
+        if head[:1] in ("{", "["):
+            return (yield from self._json())
+        if head == FUNCTION:
+            return (yield from self._functions())
+        name = yield from self._reader.head(_NAME_END, MAX_NAME)
+        self._reader.pos += len(name)
+        gap = yield from self._reader.spaces()
+        follows = yield from self._reader.peek(1)
+        if follows == "<" and _NAME.fullmatch(name):
+            return (yield from self._named(name))
+        self._prose.say(BEGIN + blank + name + gap)
+        return None
+
+    def _json(self) -> Step[str | None]:
+        text = Collected()
+        marker = yield from json_until(self._reader, _JSON_ENDS, text.add)
+        rest = self._report.json(text.text.strip(), ended=marker is not None)
+        if rest.strip(" \n}"):
+            if marker == END:
+                self._report.problem("text inside a tool call", rest)
+            else:
+                self._prose.say(rest)
+        return marker
+
+    def _named(self, name: str) -> Step[str | None]:
+        """A name was read; its arguments are pairs of tags."""
+        body = Collected()
+        marker = yield from self._reader.until(_BODY_ENDS, body.add)
+        text = body.text
+        if marker is None and text.strip():
+            self._report.problem("a tool call was cut off", f"{name}\n{text}")
+        elif KEY in text:
+            self._report.bare(name, glm_pairs(text))
+        else:
+            self._report.bare(name, child_pairs(text))
+        return marker
+
+    def _functions(self) -> Step[str | None]:
+        """One or more functions inside the outer tag."""
+        while True:
+            self._reader.pos += len(FUNCTION)
+            closed = yield from self.function(BEGIN + FUNCTION)
+            if not closed:
+                return None
+            yield from self._reader.spaces()
+            head = yield from self._reader.peek(len(END))
+            if head == END:
+                self._reader.pos += len(END)
+                return END
+            if not head.startswith(FUNCTION):
+                return None
+
+    def function(self, opened: str) -> Step[bool]:
+        """Read on from `<function=`; False when what followed was no function, or its outer tag has ended too."""
+        head = yield from self._reader.head(_TAG_END, MAX_NAME)
+        self._reader.pos += len(head)
+        name = head.strip().strip("\"'")
+        if not _NAME.fullmatch(name) or (yield from self._reader.peek(1)) != ">":
+            self._prose.say(opened + head)
+            return False
+        self._reader.pos += 1
+        body = Collected()
+        marker = yield from self._reader.until(_FUNCTION_ENDS, body.add)
+        text = body.text
+        if marker is None:
+            self._report.problem("a tool call was cut off", f"{name}\n{text}")
+        elif text.lstrip().startswith("{"):
+            self._json_arguments(name, text.strip())
+        else:
+            self._report.bare(name, coder_pairs(text))
+        return marker == FUNCTION_END
+
+    def _json_arguments(self, name: str, text: str) -> None:
+        """Llama 3.1's custom calls: `<function=f>{json}</function>`."""
+        try:
+            parse(text)
+        except ValueError as error:
+            self._report.problem(f"the arguments are no JSON: {error}", f"{name} {text}")
+        else:
+            self._report.call(name, text)
+
+
+def coder_pairs(text: str) -> dict[str, str]:
+    """`<parameter=k>` value pairs; a forgotten end tag ends at the next parameter."""
+    pairs: dict[str, str] = {}
+    at = text.find(PARAMETER)
+    while at >= 0:
+        key_end = text.find(">", at)
+        if key_end < 0:
+            break
+        key = text[at + len(PARAMETER) : key_end].strip().strip("\"'")
+        end = _VALUE_ENDS.search(text, key_end + 1)
+        value = text[key_end + 1 : end.start() if end else len(text)]
+        pairs[key] = CODER_ESCAPE.unescape(_without_frame(value))
+        at = text.find(PARAMETER, end.start()) if end else -1
+    return pairs
+
+
+def glm_pairs(text: str) -> dict[str, str]:
+    """`<arg_key>`, `<arg_value>` pairs."""
+    pairs: dict[str, str] = {}
+    at = 0
+    while (start := text.find(KEY, at)) >= 0:
+        key_end = text.find(KEY_END, start)
+        value_start = text.find(VALUE, key_end) if key_end >= 0 else -1
+        if value_start < 0:
+            break
+        value_end = text.find(VALUE_END, value_start)
+        if value_end < 0:
+            value_end = len(text)
+        key = text[start + len(KEY) : key_end].strip()
+        pairs[key] = GLM_ESCAPE.unescape(text[value_start + len(VALUE) : value_end])
+        at = value_end
+    return pairs
+
+
+def child_pairs(text: str) -> dict[str, str]:
+    """`<key>value</key>` pairs, as far as they are well formed."""
+    pairs: dict[str, str] = {}
+    at = 0
+    while match := _CHILD.search(text, at):
+        end = text.find(f"</{match[1]}>", match.end())
+        if end < 0:
+            break
+        pairs[match[1]] = text[match.end() : end]
+        at = end + len(match[1]) + 3
+    return pairs
+
+
+def _without_frame(value: str) -> str:
+    """A value without the line breaks that set it apart from its tags."""
+    return value.removeprefix("\n").removesuffix("\n")

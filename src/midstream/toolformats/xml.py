@@ -1,0 +1,192 @@
+"""XML calls: `<invoke name="f"><parameter name="k">v</parameter></invoke>`, `<tool><name>…<arguments>…`, `<use_tool f k="v">`.
+
+The first form is what we declare and render; the others are read because models write them. Values are escaped as XML is,
+and typed by the schema. A tag that no call follows is prose and stays text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from midstream.core.blocks import ToolCall, ToolResponse
+from midstream.core.tools import ToolSpec
+
+from .arguments import arguments_of
+from .calls import CallReport
+from .declarations import plain_lines
+from .format import TextFormat
+from .json_text import parse
+from .markers import Markers
+from .prose import Prose, Tags
+from .script import Collected, Reader, Step
+from .tool_call_tag import child_pairs
+from .values import bare
+
+_INVOKE, _TOOL, _USE_TOOL, _USE = "<invoke ", "<tool>", "<use_tool", "<use "
+_ENDS = {_INVOKE: "</invoke>", _TOOL: "</tool>", _USE_TOOL: "</use_tool>", _USE: "</use>"}
+_END_MARKERS = {end: Markers(end) for end in _ENDS.values()}
+_NOISE = ("<function_calls>", "</function_calls>", "<tool_calls>", "</tool_calls>")
+_TAG = re.compile(r"""(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
+_ATTRIBUTE = re.compile(r"""([A-Za-z_][\w.-]*+)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
+_BARE_NAME = re.compile(r"\s*+([A-Za-z_][\w.-]*+)(?!\s*=)")
+_PARAMETER = re.compile(r"""<parameter\s++name\s*+=\s*+(?:"([^"<>]*+)"|'([^'<>]*+)')[^<>]*+>""")
+_ENTITY = re.compile(r"&(lt|gt|amp|quot|apos|#39|#10|#13);")
+_CHARACTERS = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "#39": "'", "#10": "\n", "#13": "\r"}
+MAX_TAG = 1024
+
+_HOW = """To call a tool, write it as XML; escape <, > and & in values, write lists and objects as JSON:
+<function_calls>
+<invoke name="tool_name">
+<parameter name="parameter_name">value</parameter>
+</invoke>
+</function_calls>"""
+
+
+def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
+    prose = Prose(reader, tuple(_ENDS), tags=tags, starts_inside=starts_inside, noise=_NOISE)
+    element = _Element(reader, prose, CallReport(reader, prose, tools))
+    while (opener := (yield from prose.opener())) is not None:
+        yield from element.read(opener)
+
+
+class _Element:
+    __slots__ = ("_prose", "_reader", "_report")
+
+    def __init__(self, reader: Reader, prose: Prose, report: CallReport) -> None:
+        self._reader = reader
+        self._prose = prose
+        self._report = report
+
+    def read(self, opener: str) -> Step[None]:
+        attributes = ""
+        if opener != _TOOL:
+            tag = yield from self._tag()
+            if tag is None or not named(tag):
+                self._prose.say(opener)
+                return
+            attributes = tag[:-1]
+            self._reader.pos += len(tag)
+        else:
+            blank = yield from self._reader.spaces()
+            if (yield from self._reader.peek(6)) != "<name>":
+                self._prose.say(opener + blank)
+                return
+        if attributes.endswith("/"):
+            self._found(attributes[:-1], "")
+            return
+        body = Collected()
+        marker = yield from self._reader.until(_END_MARKERS[_ENDS[opener]], body.add)
+        if marker is None:
+            self._report.problem("a tool call was cut off", opener + attributes + "\n" + body.text)
+        elif opener == _INVOKE:
+            self._report.bare(named(attributes), parameters(body.text))
+        else:
+            self._found(attributes, body.text)
+
+    def _tag(self) -> Step[str | None]:
+        """The rest of the opening tag, unread; None when this is no tag."""
+        reader = self._reader
+        while True:
+            start = reader.pos
+            inner = _TAG.match(reader.buffer, start, start + MAX_TAG)
+            assert inner
+            follows = reader.buffer[inner.end() : inner.end() + 1]
+            if follows == ">":
+                return reader.buffer[start : inner.end() + 1]
+            if follows == "<" or reader.ended or len(reader.buffer) - start >= MAX_TAG:
+                return None
+            yield
+
+    def _found(self, attributes: str, body: str) -> None:
+        """A call by attributes and child elements."""
+        given = _attributes(attributes)
+        children = child_pairs(body)
+        name = unescape(children.pop("name", "")).strip() or named(attributes)
+        given.pop("name", None)
+        arguments = children.pop("arguments", None)
+        texts = {**given, **{key: unescape(value) for key, value in children.items()}}
+        content = body if arguments is None else arguments
+        if content.lstrip().startswith("{"):
+            self._json(name, content.strip())
+            return
+        if arguments is not None:
+            texts |= {key: unescape(value) for key, value in child_pairs(arguments).items()}
+        self._report.bare(name, texts)
+
+    def _json(self, name: str, text: str) -> None:
+        for spelling in (text, unescape(text)):
+            try:
+                parse(spelling)
+            except ValueError:
+                continue
+            self._report.call(name, spelling)
+            return
+        self._report.problem("the arguments are no JSON", f"{name} {text}")
+
+
+def named(tag: str) -> str:
+    """The tool's name in an opening tag: its `name`, or the bare word it begins with."""
+    name = _attributes(tag).get("name")
+    if name is not None:
+        return name.strip()
+    match = _BARE_NAME.match(tag)
+    return match[1] if match else ""
+
+
+def _attributes(tag: str) -> dict[str, str]:
+    return {match[1]: unescape(match[2] or match[3] or "") for match in _ATTRIBUTE.finditer(tag)}
+
+
+def parameters(body: str) -> dict[str, str]:
+    """The `<parameter name=…>` elements of a call."""
+    pairs: dict[str, str] = {}
+    at = 0
+    while match := _PARAMETER.search(body, at):
+        end = body.find("</parameter>", match.end())
+        stop = end if end >= 0 else len(body)
+        value = body[match.end() : stop].removeprefix("\n").removesuffix("\n")
+        pairs[unescape(match[1] or match[2] or "")] = unescape(value)
+        at = stop
+    return pairs
+
+
+def unescape(text: str) -> str:
+    return _ENTITY.sub(lambda match: _CHARACTERS[match[1]], text)
+
+
+def escape(text: str) -> str:
+    """XML text; a line break at either end is an entity, for readers take those as layout."""
+    safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    if safe.startswith("\n"):
+        safe = "&#10;" + safe[1:]
+    return safe[:-1] + "&#10;" if safe.endswith("\n") else safe
+
+
+def declare(tools: Sequence[ToolSpec]) -> str:
+    lines = plain_lines(tools)
+    return f"# Tools\n\nThese tools are at hand, one JSON declaration a line:\n<tools>\n{lines}\n</tools>\n\n{_HOW}"
+
+
+def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
+    if not calls:
+        return ""
+    parts = ["<function_calls>\n"]
+    for call in calls:
+        parts.append(f'<invoke name="{escape(call.name)}">\n')
+        for key, value in arguments_of(call).items():
+            parts.append(f'<parameter name="{escape(key)}">{escape(bare(value))}</parameter>\n')
+        parts.append("</invoke>\n")
+    parts.append("</function_calls>")
+    return "".join(parts)
+
+
+def render_result(response: ToolResponse, call_id: str = "") -> str:
+    kind = "error" if response.is_error else "output"
+    return (
+        f'<function_results>\n<result name="{escape(response.name)}">\n'
+        f"<{kind}>{escape(response.text)}</{kind}>\n</result>\n</function_results>"
+    )
+
+
+XML = TextFormat("xml", script, declare, render_calls, render_result)

@@ -104,6 +104,8 @@ class Dialect(Value, frozen=True):
     """Tool-call arguments travel as a JSON object, not as text."""
     prefill_flag: str = ""
     """The key that marks a last assistant message as the beginning of the answer (`partial`, `prefix`)."""
+    builtin_prefix: str = ""
+    """Tools whose names begin so are the host's own and are named without a schema."""
     builtin_stops_thinking: bool = False
     """Built-in tools are refused while thinking is on."""
     required_word: str = "required"

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, Turn, Usage
-from .errors import LimitExceeded
+from .errors import LimitExceeded, MalformedStream
 from .events import (
     BlockEvent,
     Done,
@@ -43,7 +43,7 @@ class Piece:
     """A block on its way: what has come of it so far. Held by decoders as the handle of a tool call."""
 
     __slots__ = (
-        "block", "call_index", "closed", "encrypted", "extra", "field", "index", "kind", "name", "parts",
+        "block", "call_index", "closed", "encrypted", "extra", "field", "id", "index", "kind", "name", "parts",
         "raw_id", "redacted", "signature", "started",
     )  # fmt: skip
 
@@ -60,6 +60,7 @@ class Piece:
         self.redacted = False
         self.raw_id: str | None = None
         self.name = ""
+        self.id = ""
         self.call_index = -1
         self.block: Media | Opaque | None = None
 
@@ -110,13 +111,13 @@ class TurnBuilder:
 
     @property
     def has_output(self) -> bool:
-        """Whether anything but thinking has come."""
+        """Whether anything but thinking and white space has come."""
         if self._calls:
             return True
         pieces = [self._head, *self._queue]
-        open_text = any(p and p.kind == _TEXT and any(p.parts) for p in pieces)
+        open_text = any(p and p.kind == _TEXT and not _blank("".join(p.parts)) for p in pieces)
         return open_text or any(
-            isinstance(b, (Media, Opaque, ToolCall)) or (type(b) is Text and b.text) for b in self.blocks
+            isinstance(b, (Media, Opaque, ToolCall)) or (type(b) is Text and not _blank(b.text)) for b in self.blocks
         )
 
     def start(self, model: str = "", response_id: str | None = None) -> None:
@@ -185,12 +186,18 @@ class TurnBuilder:
         return piece
 
     def name_call(self, piece: Piece, name: str) -> None:
-        """The name of a call came late."""
-        piece.name += name
+        """The name of a call came late. A call that has one keeps it: its start may have been told already."""
+        if piece.name:
+            return
+        piece.name = name
         if piece is self._head and not piece.started:
-            self._start_piece(piece)
+            self._begin_head()
 
     def call_arguments(self, piece: Piece, delta: str) -> None:
+        if piece.closed:
+            if delta:
+                raise MalformedStream(f"arguments came for the call of {piece.name!r} after its end")
+            return
         piece.parts.append(delta)
         self._chars += len(delta)
         if piece.started:
@@ -268,6 +275,8 @@ class TurnBuilder:
             self._over_limit()
 
     def _enqueue(self, piece: Piece) -> None:
+        if self.ended:
+            return  # nothing may follow the end, whatever the peer still sends
         if not self._started:
             self.start()
         head = self._head
@@ -276,12 +285,19 @@ class TurnBuilder:
             head = self._head
         if head is None:
             self._head = piece
-            self._start_piece(piece)
+            self._begin_head()
         else:
             last = self._queue[-1] if self._queue else None
             if last is not None and last.kind in (_TEXT, _THINKING):
                 last.closed = True
             self._queue.append(piece)
+
+    def _begin_head(self) -> None:
+        piece = self._head
+        assert piece is not None
+        self._start_piece(piece)
+        if piece.closed:
+            self._close_head()
 
     def _start_piece(self, piece: Piece) -> None:
         """Begin a piece that has come to the head, with all that came for it while it waited."""
@@ -291,7 +307,8 @@ class TurnBuilder:
                 return
             piece.started = True
             piece.index = len(self.blocks)
-            out.append(ToolCallStart(piece.index, self._id_of(piece), piece.name))
+            piece.id = self._id_of(piece)  # fixed here: a raw id that comes later is metadata only
+            out.append(ToolCallStart(piece.index, piece.id, piece.name))
             out.extend([ToolCallDelta(piece.index, part) for part in piece.parts])
         else:
             piece.started = True
@@ -302,22 +319,19 @@ class TurnBuilder:
             elif piece.kind is _THINKING:
                 out.append(ThinkingStart(piece.index))
                 out.extend([ThinkingDelta(piece.index, part) for part in piece.parts])
-        if piece.closed:
-            self._close_head()
 
     def _close_head(self) -> None:
-        """End the head and let the next piece in line begin."""
+        """End the head and let the next pieces in line begin, up to one that is still open."""
         piece = self._head
-        if piece is None:
-            return
-        if piece.kind is _CALL and not piece.started:
-            piece.closed = True  # waits for its name; what follows waits with it
-            return
-        self._head = None
-        self._emit_end(piece)
-        if self._queue:
-            self._head = self._queue.popleft()
-            self._start_piece(self._head)
+        if piece is not None:
+            piece.closed = True
+        while piece is not None and piece.closed:
+            if piece.kind is _CALL and not piece.started:
+                return  # it waits for its name; what follows waits with it
+            self._emit_end(piece)
+            piece = self._head = self._queue.popleft() if self._queue else None
+            if piece is not None:
+                self._start_piece(piece)
 
     def _emit_end(self, piece: Piece) -> None:
         content = "".join(piece.parts)
@@ -331,7 +345,7 @@ class TurnBuilder:
             )
             self.out.append(ThinkingEnd(piece.index, block))
         elif piece.kind is _CALL:
-            block = ToolCall(self._id_of(piece), piece.name, content, piece.raw_id, self.origin.provider, piece.extra)
+            block = ToolCall(piece.id, piece.name, content, piece.raw_id, self.origin.provider, piece.extra)
             self.out.append(ToolCallEnd(piece.index, block))
         else:
             assert piece.block is not None
@@ -348,14 +362,17 @@ class TurnBuilder:
                 nameless = True
                 self._head = self._queue.popleft() if self._queue else None
                 if self._head is not None:
-                    self._start_piece(self._head)
+                    self._begin_head()
                 continue
-            piece.closed = True
             self._close_head()
         return nameless
 
     def _id_of(self, piece: Piece) -> str:
         return canonical_tool_call_id(self.origin.provider, piece.raw_id, piece.name, self.turn_key, piece.call_index)
+
+
+def _blank(text: str) -> bool:
+    return not text or text.isspace()
 
 
 def reduce(events: Iterable[Event]) -> Turn:

@@ -38,6 +38,8 @@ _MOONSHOT = Dialect(
     media=(),
     parallel_option=False,
     prefill_flag="partial",
+    max_tokens_field="max_completion_tokens",
+    builtin_prefix="$",
     builtin_stops_thinking=True,
 )
 _THINKS = Reasoning(

@@ -71,8 +71,8 @@ class _ChatRequest:
             body["stream"] = True
             if self.dialect.stream_usage:
                 body["stream_options"] = {"include_usage": True}
-        body.update(self.dialect.extra_body or {})
-        body.update(self.options.extra_body or {})
+        merge_body(body, self.dialect.extra_body)
+        merge_body(body, self.options.extra_body)
         if body:
             fields.append(json_value(body)[1:-1])
         return Request(
@@ -129,7 +129,7 @@ class _ChatRequest:
         if limit is not None and len(tools) > limit:
             self._note("dropped", "tool", f"this host takes {limit} tools; the last {len(tools) - limit} are left out")
             tools = tools[:limit]
-        if self.thinking and any(tool.builtin for tool in tools) and dialect.builtin_stops_thinking:
+        if self.thinking and dialect.builtin_stops_thinking and any(is_builtin(tool, dialect) for tool in tools):
             self._disable_thinking("its built-in tools work only without it")
         choice = options.tool_choice
         if choice in ("auto", "none"):
@@ -193,17 +193,30 @@ class _ChatRequest:
         return fields
 
 
+def merge_body(body: dict[str, Any], extra: dict[str, Any] | None) -> None:
+    """The caller's own fields go last; an object joins the object that is there (`thinking` gains `keep`)."""
+    for key, value in (extra or {}).items():
+        known = body.get(key)
+        body[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+
+
 def _system_part(part: Text) -> dict[str, Any]:
     kept = {"cache_control": part.extra["cache_control"]} if part.extra and "cache_control" in part.extra else {}
     return {"type": "text", "text": part.text, **kept}
+
+
+def is_builtin(tool: ToolSpec, dialect: Dialect) -> bool:
+    """Whether the host runs this tool itself."""
+    prefix = dialect.builtin_prefix
+    return bool(tool.builtin) or (bool(prefix) and tool.name.startswith(prefix))
 
 
 def encode_tools(tools: Sequence[ToolSpec], dialect: Dialect, names: ToolNames, notes: list[Note]) -> bytes:
     schema_pass = PASSES[dialect.schema]
     encoded: list[dict[str, Any]] = []
     for tool in tools:
-        if tool.builtin:
-            encoded.append({"type": "builtin_function", "function": {"name": tool.builtin}, **(tool.extra or {})})
+        if is_builtin(tool, dialect):
+            encoded.append({"type": "builtin_function", "function": {"name": tool.builtin or tool.name}})
             continue
         if tool.extra and "tool" in tool.extra:  # a kind of tool only its host knows
             encoded.append(tool.extra["tool"])

@@ -9,7 +9,7 @@ from ...core.blocks import Usage
 
 def read_usage(raw: dict[str, Any]) -> Usage:
     """Missing and null counts are 0. Reasoning is part of the output even where a host counts it apart."""
-    prompt = _details(raw, "prompt_tokens_details", "input_tokens_details")
+    prompt = _details(raw, "prompt_tokens_details", "input_tokens_details", "prompt_token_details")
     completion = _details(raw, "completion_tokens_details", "output_tokens_details")
     output = _count(raw, "completion_tokens", "output_tokens")
     reasoning = _count(completion, "reasoning_tokens") or _count(raw, "reasoning_tokens")
@@ -20,8 +20,8 @@ def read_usage(raw: dict[str, Any]) -> Usage:
         input=_count(raw, "prompt_tokens", "input_tokens"),
         output=output,
         cache_read=(
-            _count(prompt, "cached_tokens")
-            or _count(raw, "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
+            _count(raw, "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
+            or _count(prompt, "cached_tokens")
         ),
         cache_write=_count(prompt, "cache_write_tokens") or _count(raw, "cache_creation_input_tokens"),
         reasoning=reasoning,

@@ -162,12 +162,13 @@ class ChatWriter:
                     assert_never(block)
         text = self._foreign_as_text(foreign) + "".join(texts)
         reasoning = self._reasoning(turn, own, foreign, bool(calls))
-        if not text and not calls:
+        blank = not text or text.isspace()
+        if blank and not calls:
             if reasoning or own or foreign:
                 self._note("dropped", "turn", "the answer holds nothing this wire can say")
             return
         pieces = [b'{"role":"assistant"']
-        if text or not calls:
+        if not blank:
             pieces.append(b',"content":' + json_text(text))
         elif self._dialect.blank_content != "omit":
             pieces.append(b',"content":null' if self._dialect.blank_content == "null" else b',"content":""')

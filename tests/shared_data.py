@@ -16,8 +16,16 @@ def shared(relative: str) -> Path:
     """The path of one shared file or folder; the test is skipped, naming it, where it is missing."""
     path = ROOT / relative
     if not path.exists():
-        pytest.skip(f"shared data {relative} is not here: set MIDSTREAM_SHARED", allow_module_level=True)
+        pytest.skip(f"shared data {relative} is not here: set MIDSTREAM_SHARED")
     return path
+
+
+def vector_params(relative: str) -> list[Any]:
+    """The vectors of one shared file as parameters of a test, or one that is skipped and says what is missing."""
+    if not (ROOT / "vectors" / relative).exists():
+        reason = f"shared data vectors/{relative} is not here: set MIDSTREAM_SHARED"
+        return [pytest.param({"id": "missing"}, marks=pytest.mark.skip(reason=reason))]
+    return [pytest.param(vector, id=key) for key, vector in vectors(relative).items()]
 
 
 def vectors(relative: str) -> dict[str, dict[str, Any]]:

@@ -12,9 +12,9 @@ from core.schema_exceptions import DIFFERENT, ROOT_TYPED
 from midstream.core.errors import InvalidSchema, LocalError
 from midstream.core.refs import MAX_DEPTH, inline_refs
 from midstream.core.schemas import PASSES
-from shared_data import shared, vectors
+from shared_data import shared, vector_params, vectors
 
-KOSONG = vectors("kimi/kosong-ts-kimi-schema.json")
+KOSONG = "kimi/kosong-ts-kimi-schema.json"
 plain, openai, anthropic, moonshot, gemini = (
     PASSES[name] for name in ("plain", "openai", "anthropic", "moonshot", "gemini")
 )
@@ -29,9 +29,9 @@ def inner(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return PASSES[name](prop(schema))["properties"]["x"]
 
 
-@pytest.mark.parametrize("key", sorted(KOSONG))
-def test_moonshot_vectors(key: str) -> None:
-    vector = KOSONG[key]
+@pytest.mark.parametrize("vector", vector_params(KOSONG))
+def test_moonshot_vectors(vector: dict[str, Any]) -> None:
+    key = vector["id"]
     schema, wanted = vector["input"]["args"][0], vector["expected"]["output"]
     change = inline_refs if vector["input"]["fn"] == "derefJsonSchema" else moonshot
     got = change(schema)
@@ -44,8 +44,9 @@ def test_moonshot_vectors(key: str) -> None:
 
 
 def test_the_lists_of_exceptions_name_only_vectors() -> None:
-    assert set(ROOT_TYPED) | set(DIFFERENT) <= set(KOSONG)
-    assert all(moonshot(KOSONG[key]["input"]["args"][0]) != KOSONG[key]["expected"]["output"] for key in ROOT_TYPED)
+    known = vectors(KOSONG)
+    assert set(ROOT_TYPED) | set(DIFFERENT) <= set(known)
+    assert all(moonshot(known[key]["input"]["args"][0]) != known[key]["expected"]["output"] for key in ROOT_TYPED)
 
 
 @pytest.mark.parametrize("name", sorted(PASSES))

@@ -197,7 +197,7 @@ def get_tool_id_strategy(format: str) -> ToolIdStrategy:
 
 
 _KIMI = re.compile(r"kimi|(?:^|[^a-z0-9])k[23](?![a-z0-9])")
-_MISTRAL = re.compile(r"(?:mi|mag|dev|code|mini|vox)s?tral|mixtral|pixtral|devstral|codestral")
+_MISTRAL = re.compile(r"(?:mi|mini|magi|dev|code|math)stral|(?:mix|pix|vox)tral")
 
 
 def is_kimi_model(model: str) -> bool:

@@ -17,6 +17,7 @@ from ..core.errors import StoreError
 from .errors import ConversationExists, LengthConflict, UnknownConversation
 from .protocol import ConversationInfo, Entry, Hit, Original
 from .records import (
+    checked_entry,
     checked_text,
     decode_head,
     decode_turn,
@@ -59,13 +60,12 @@ class MemoryStore:
         return self.add(Entry(conversation))
 
     def add(self, entry: Entry) -> str:
-        conversation = entry.conversation
+        conversation = checked_entry(entry).conversation
         head = encode_head(conversation)
         turns = [(encode_turn(turn), folded(searchable(turn))) for turn in conversation.turns]
-        meta = {checked_text(key, "a setting"): checked_text(value, "a setting") for key, value in entry.meta.items()}
         created = self._now() if entry.created is None else entry.created
         info = ConversationInfo(
-            checked_text(conversation.id, "an id") or new_id(),
+            conversation.id or new_id(),
             title_of(conversation.turns),
             created,
             created if entry.updated is None else entry.updated,
@@ -78,7 +78,7 @@ class MemoryStore:
             self._check_open()
             if info.id in self._stored:
                 raise ConversationExists(info.id)
-            stored = self._stored[info.id] = _Stored(self._next(), info, head, meta, entry.original)
+            stored = self._stored[info.id] = _Stored(self._next(), info, head, dict(entry.meta), entry.original)
             for data, held in turns:
                 self._arrive(stored, data, held)
         return info.id

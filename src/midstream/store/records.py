@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
 from .errors import CorruptRecord
+from .protocol import Entry
 
 _TITLE = 80
 
@@ -72,6 +73,18 @@ def checked_text(text: str, what: str) -> str:
     except UnicodeEncodeError as error:
         raise StoreError(f"{what} cannot be stored: {_reason(error)}. Nothing was written") from error
     return text
+
+
+def checked_entry(entry: Entry) -> Entry:
+    """The entry, if all the texts that are kept beside the conversation can be stored."""
+    checked_text(entry.conversation.id, "an id")
+    checked_text(entry.parent or "", "a parent's id")
+    for key, value in entry.meta.items():
+        checked_text(key, "a setting")
+        checked_text(value, f"the setting {key!r}")
+    if entry.original is not None:
+        checked_text(entry.original.format + entry.original.name, "the name of an original")
+    return entry
 
 
 def _reason(error: Exception) -> str:

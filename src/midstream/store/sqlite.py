@@ -24,7 +24,7 @@ from .errors import ConversationExists, CorruptRecord, LengthConflict, UnknownCo
 from .places import database_path, make_private_file
 from .protocol import ConversationInfo, Entry, Hit, Original
 from .records import (
-    checked_text,
+    checked_entry,
     decode_head,
     decode_turn,
     encode_head,
@@ -65,12 +65,12 @@ class SqliteStore:
         return self.add(Entry(conversation))
 
     def add(self, entry: Entry) -> str:
-        conversation = entry.conversation
+        conversation = checked_entry(entry).conversation
         conversation_id = conversation.id or new_id()
         created = self._now() if entry.created is None else entry.created
         turns = [(encode_turn(turn), _words(turn)) for turn in conversation.turns]
         row = (
-            checked_text(conversation_id, "an id"),
+            conversation_id,
             encode_head(conversation),
             title_of(conversation.turns),
             _encode_models(models_of(conversation.turns)),

@@ -1,8 +1,8 @@
 """The laws of a history: every call has exactly one result, next to it, in call order.
 
 Stored history is never rewritten. `repair` gives a lawful copy for one request, in this order: failed ai turns go with
-their results; orphan and duplicate results go; displaced results move next to their call; missing results are made up as
-error results. It is deterministic, idempotent, leaves every untouched Turn the same object, and notes every change.
+their results; orphan and duplicate results go (of two, the first stays, unless it is an error and the other is not);
+displaced results move next to their call; missing ones are made up as error results. It is deterministic, idempotent, leaves every untouched Turn the same object, and notes every change.
 Merging of turns is each wire's own last step. `CallMatcher` is the other half: it pairs results with calls at ingestion.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from .blocks import Block, Conversation, Text, ToolCall, ToolResponse, Turn
-from .handoff import Note
+from .handoff import Action, Note
 from .ids import PREFIX, canonical_tool_call_id, from_own_id
 
 INTERRUPTED = "No result: the tool call was interrupted before it returned."
@@ -75,16 +75,15 @@ def _lawful_call_ids(turns: Sequence[Turn]) -> list[str] | None:
 
 
 class _Slot:
-    """A call waiting for its result."""
+    """A call and the result it waits for."""
 
-    __slots__ = ("call", "key", "place", "response", "turn")
+    __slots__ = ("call", "noted", "response", "turn")
 
-    def __init__(self, call: ToolCall, turn: int, key: str, place: int) -> None:
+    def __init__(self, call: ToolCall, turn: int) -> None:
         self.call = call
         self.turn = turn
-        self.key = key
-        self.place = place
         self.response: ToolResponse | None = None
+        self.noted = False
 
 
 class _Repair:
@@ -92,10 +91,12 @@ class _Repair:
         self.source = turns
         self.offset = offset
         self.notes: list[Note] = []
-        self.slots: dict[str, list[_Slot]] = {}  # by the id the history uses, oldest first
+        self.open: dict[str, list[_Slot]] = {}  # unanswered, by the id the history uses, oldest first
+        self.answered: dict[str, _Slot] = {}  # the last one answered under an id
         self.out: list[tuple[Turn, list[_Slot], Turn | None]] = []  # turn, its calls, the tool turn that followed it
+        self.newest = -1  # where the last turn in `out` stands in the source
         self.failed_ids: set[str] = set()
-        self.early: dict[str, ToolResponse] = {}
+        self.early: dict[str, tuple[ToolResponse, int]] = {}
         self.seen_ids: set[str] = set()
 
     def run(self) -> Repaired:
@@ -109,8 +110,7 @@ class _Repair:
                 self._take_ai(turn, index)
             else:
                 self._take_other(turn, index)
-        for call_id in self.early:
-            self._note("dropped", "tool_response", f"no call {call_id} stands before it", None)
+        self._place_early()
         turns, unanswered = self._lay_out()
         return Repaired(turns, self.notes, frozenset(unanswered), frozenset(self.seen_ids | self.failed_ids))
 
@@ -127,20 +127,21 @@ class _Repair:
                     call = replace(call, id=self._fresh_id(call, turn, len(slots)))
                     self._note("adapted", "tool_call", f"the id of {call.name} was used before; it got its own", index)
                 self.seen_ids.add(call.id)
-                slot = _Slot(call, index, turn.key, len(slots))
+                slot = _Slot(call, index)
+                slot.noted = call is not block
                 slots.append(slot)
-                self.slots.setdefault(block.id, []).append(slot)
-                early = self.early.pop(block.id, None)
-                if early is not None:
-                    slot.response = early
-                    self._note("adapted", "tool_response", f"the result of {call.name} moved behind its call", index)
+                self.open.setdefault(block.id, []).append(slot)
                 block = call
             blocks.append(block)
         if blocks:
             changed = len(blocks) != len(turn.blocks) or any(
                 a is not b for a, b in zip(blocks, turn.blocks, strict=True)
             )
-            self.out.append((replace(turn, blocks=tuple(blocks)) if changed else turn, slots, None))
+            self._append(replace(turn, blocks=tuple(blocks)) if changed else turn, slots, index)
+
+    def _append(self, turn: Turn, slots: list[_Slot], index: int) -> None:
+        self.out.append((turn, slots, None))
+        self.newest = index
 
     def _fresh_id(self, call: ToolCall, turn: Turn, place: int) -> str:
         salt = 0
@@ -153,45 +154,76 @@ class _Repair:
     def _take_other(self, turn: Turn, index: int) -> None:
         """Take the results out of a tool or human turn; what is left stays as a human turn where it stood."""
         rest: list[Block] = []
-        answered = False
+        answers_last = False
         for block in turn.blocks:
             if type(block) is ToolResponse:
-                answered = self._answer(block, index) or answered
+                slot = self._answer(block, index)
+                answers_last = answers_last or (slot is not None and slot.turn == self.newest)
             elif type(block) is ToolCall:
                 self._note("dropped", "tool_call", f"a {turn.speaker} turn cannot call {block.name}", index)
             else:
                 rest.append(block)
         if rest:
             whole = turn.speaker == "human" and len(rest) == len(turn.blocks)
-            self.out.append((turn if whole else replace(turn, speaker="human", blocks=tuple(rest)), [], None))
-        elif answered and self.out and self.out[-1][1]:
+            if not whole:
+                self._note("adapted", "turn", "what stood beside tool results became a human turn", index)
+            self._append(turn if whole else replace(turn, speaker="human", blocks=tuple(rest)), [], index)
+        elif answers_last:
             last, slots, tool_turn = self.out[-1]
             if tool_turn is None:
                 self.out[-1] = (last, slots, turn)
 
-    def _answer(self, response: ToolResponse, index: int) -> bool:
-        """Give a result to the newest turn that still waits for it. False where it has no place."""
-        waiting = self.slots.get(response.call_id)
+    def _answer(self, response: ToolResponse, index: int) -> _Slot | None:
+        """Give a result to the newest turn that still waits for it, and there to the first such call."""
+        waiting = self.open.get(response.call_id)
         if not waiting:
-            if response.call_id in self.failed_ids:
-                self._note("dropped", "tool_response", "its call failed and is not replayed", index)
-            elif response.call_id in self.early:
-                self._note("dropped", "tool_response", f"a second result for {response.call_id}", index)
-            else:
-                self.early[response.call_id] = response
-            return False
-        open_slots = [slot for slot in waiting if slot.response is None]
-        if not open_slots:
-            self._note("dropped", "tool_response", f"a second result for {waiting[-1].call.name}", index)
-            return False
-        newest = open_slots[-1].turn
-        slot = next(slot for slot in open_slots if slot.turn == newest)
-        if slot.call.id != response.call_id:
-            response = replace(response, call_id=slot.call.id)
-        slot.response = response
-        if self.out and self.out[-1][1] is not None and slot not in self.out[-1][1]:
+            self._surplus(response, index)
+            return None
+        place = len(waiting) - 1
+        while place and waiting[place - 1].turn == waiting[-1].turn:
+            place -= 1
+        slot = waiting.pop(place)
+        self.answered[response.call_id] = slot
+        self._fill(slot, response)
+        if slot.turn != self.newest:
+            slot.noted = True
             self._note("adapted", "tool_response", f"the result of {slot.call.name} moved next to its call", index)
-        return True
+        return slot
+
+    def _surplus(self, response: ToolResponse, index: int) -> None:
+        """A result that no call waits for, so far."""
+        slot = self.answered.get(response.call_id)
+        if slot is not None:
+            why = f"a second result for {slot.call.name}"
+            assert slot.response is not None
+            if slot.response.is_error and not response.is_error:
+                self._fill(slot, response)
+                why = f"an error result of {slot.call.name} gave way to a later result"
+            slot.noted = True
+            self._note("dropped", "tool_response", why, index)
+        elif response.call_id in self.failed_ids:
+            self._note("dropped", "tool_response", "its call failed and is not replayed", index)
+        elif response.call_id in self.early:
+            self._note("dropped", "tool_response", f"a second result for {response.call_id}", index)
+        else:
+            self.early[response.call_id] = (response, index)
+
+    @staticmethod
+    def _fill(slot: _Slot, response: ToolResponse) -> None:
+        renamed = slot.call.id != response.call_id
+        slot.response = replace(response, call_id=slot.call.id) if renamed else response
+
+    def _place_early(self) -> None:
+        """Results that came before any call of their id: behind it if it still waits, else they are orphans."""
+        for call_id, (response, index) in self.early.items():
+            waiting = self.open.get(call_id)
+            if waiting:
+                slot = waiting.pop(0)
+                self._fill(slot, response)
+                slot.noted = True
+                self._note("adapted", "tool_response", f"the result of {slot.call.name} moved behind its call", index)
+            else:
+                self._note("dropped", "tool_response", f"no call {call_id} stands before it", index)
 
     def _lay_out(self) -> tuple[list[Turn], set[str]]:
         turns: list[Turn] = []
@@ -204,6 +236,7 @@ class _Repair:
             for slot in slots:
                 if slot.response is None:
                     unanswered.add(slot.call.id)
+                    slot.noted = True
                     why = f"{slot.call.name} has no result; an error result stands in"
                     self._note("adapted", "tool_response", why, slot.turn)
                     responses.append(ToolResponse(slot.call.id, slot.call.name, (Text(INTERRUPTED),), is_error=True))
@@ -212,16 +245,17 @@ class _Repair:
             blocks = tuple(responses)
             if tool_turn is not None and tool_turn.speaker == "tool" and tool_turn.blocks == blocks:
                 turns.append(tool_turn)
-            elif tool_turn is not None:
+                continue
+            if not any(slot.noted for slot in slots):
+                self._note("adapted", "turn", "the results stand in one tool turn, in call order", slots[0].turn)
+            if tool_turn is not None:
                 turns.append(replace(tool_turn, speaker="tool", blocks=blocks, role=""))
             else:
                 turns.append(Turn("tool", blocks, key=f"{turn.key}:results"))
         return turns, unanswered
 
-    def _note(self, action: str, what: str, why: str, index: int | None) -> None:
-        turn = None if index is None else self.offset + index
-        key = "" if index is None else self.source[index].key
-        self.notes.append(Note(action, what, why, turn, key))  # type: ignore[arg-type]
+    def _note(self, action: Action, what: str, why: str, index: int) -> None:
+        self.notes.append(Note(action, what, why, self.offset + index, self.source[index].key))
 
 
 class CallMatcher:
@@ -279,16 +313,11 @@ def canonicalize(conversation: Conversation, provider: str = "") -> Conversation
         opened: list[ToolCall] = []
         for block in turn.blocks:
             if type(block) is ToolCall:
+                label = block.id or block.raw_id  # what the results of this history call it
                 block = _canonical_call(block, provider, key, len(opened), seen)
-                opened.append(block)
+                opened.append(replace(block, raw_id=label))
             elif type(block) is ToolResponse:
-                raw = block.raw_id or block.call_id or None
-                call = matcher.claim(raw, block.name)
-                if call is not None:
-                    block = replace(block, call_id=call.id, name=block.name or call.name, raw_id=raw)
-                elif not block.call_id.startswith(PREFIX):
-                    orphan = canonical_tool_call_id(provider, raw, block.name, key, len(blocks))
-                    block = replace(block, call_id=orphan, raw_id=raw)
+                block = _canonical_response(block, matcher, provider, key, len(blocks))
             blocks.append(block)
         matcher.opened(opened)
         turns.append(replace(turn, key=key, blocks=tuple(blocks)))
@@ -297,11 +326,29 @@ def canonicalize(conversation: Conversation, provider: str = "") -> Conversation
 
 def _canonical_call(call: ToolCall, provider: str, key: str, index: int, seen: set[str]) -> ToolCall:
     own = from_own_id(call.id)
+    raw = call.raw_id
     if own is None or own in seen:
-        raw = call.raw_id or call.id or None
+        raw = raw or call.id or None
         own = canonical_tool_call_id(call.provider or provider, raw, call.name, key, index)
-        call = replace(call, raw_id=raw)
+        while own in seen:  # two turns of one key
+            key += "#"
+            own = canonical_tool_call_id(call.provider or provider, raw, call.name, key, index)
     elif call.id != own:
-        call = replace(call, raw_id=call.raw_id or call.id)
+        raw = raw or call.id
     seen.add(own)
-    return replace(call, id=own, provider=call.provider or provider)
+    return replace(call, id=own, raw_id=raw, provider=call.provider or provider)
+
+
+def _canonical_response(
+    response: ToolResponse, matcher: CallMatcher, provider: str, key: str, place: int
+) -> ToolResponse:
+    label = response.call_id or response.raw_id
+    call = matcher.claim(label, response.name)
+    if call is not None:
+        own = call.id
+    elif response.call_id.startswith(PREFIX):
+        own = response.call_id
+    else:
+        own = canonical_tool_call_id(provider, label, response.name, key, place)
+    raw = response.raw_id or (label if label != own else None)
+    return replace(response, call_id=own, raw_id=raw, name=response.name or (call.name if call else ""))

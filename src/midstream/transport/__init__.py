@@ -5,7 +5,7 @@ from __future__ import annotations
 from .answer import Answer
 from .client import Transport
 from .options import RetryPolicy, TransportOptions
-from .stream import Decoder, stream_events
+from .stream import stream_events
 from .target import OutgoingRequest
 
-__all__ = ["Answer", "Decoder", "OutgoingRequest", "RetryPolicy", "Transport", "TransportOptions", "stream_events"]
+__all__ = ["Answer", "OutgoingRequest", "RetryPolicy", "Transport", "TransportOptions", "stream_events"]

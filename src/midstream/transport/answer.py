@@ -6,11 +6,11 @@ An end of the body gives the connection back for the next turn, and so does `fin
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Protocol
 
-from ..core.errors import LimitExceeded, LocalError, MidstreamError, ProviderError, TransportError
+from ..core.errors import LimitExceeded, LocalError, MidstreamError, TransportError
 from .encoding import Inflater, inflater
 from .options import TransportOptions
 from .watch import Watch
@@ -40,7 +40,6 @@ class Answer:
         response: Response,
         options: TransportOptions,
         deadline: float,
-        explain: Callable[[bytes], ProviderError],
         attempts: tuple[MidstreamError, ...] = (),
     ) -> None:
         self.status = response.status
@@ -49,7 +48,6 @@ class Answer:
         """The errors of the attempts before this one."""
         self.options = options
         self._response = response
-        self._explain = explain
         self._watch = Watch(options.idle, options.total, deadline, self._expire)
         self._ended: MidstreamError | None = None
         self._over = False
@@ -105,10 +103,6 @@ class Answer:
                 self.close()
                 raise LimitExceeded(f"the answer's body is longer than {limit} bytes")
         return b"".join(parts)
-
-    def error_of(self, body: bytes) -> ProviderError:
-        """The provider's error that this answer's body tells of."""
-        return self._explain(body)
 
     def progress(self) -> None:
         """Data came: the idle timer begins anew."""

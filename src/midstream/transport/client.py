@@ -156,10 +156,10 @@ class Transport:
             response, target = await self._send(session, target)
         except MidstreamError as error:
             return _Failure(error, {})
-        answer = Answer(response, self.options, moments.ends, self._explainer(response, target), attempts)
+        answer = Answer(response, self.options, moments.ends, attempts)
         if not 200 <= answer.status < 300:
             body = await self._error_body(answer)
-            return _Failure(answer.error_of(body), answer.headers)
+            return _Failure(self._refusal(answer, target, body), answer.headers)
         try:
             await answer.begin()
         except TruncatedStream:
@@ -194,22 +194,20 @@ class Transport:
             pass
         return b"".join(parts)
 
-    def _explainer(self, response: Response, target: Target) -> Callable[[bytes], ProviderError]:
-        def explain(body: bytes) -> ProviderError:
-            if response.status in _REDIRECTS:
-                return ProviderError(
-                    f"{target.where} redirects elsewhere, and a redirect is not followed with a key; "
-                    "set the base URL to where it leads",
-                    status=response.status,
-                )
-            headers = target.scrub_headers(response.headers)
-            error = self._error_from_response(response.status, headers, target.scrub(body))
-            asked = retry_after(headers, self._now())
-            if error.retry_after is None and asked is not None and asked >= 0:
-                error.retry_after = asked
-            return error
-
-        return explain
+    def _refusal(self, answer: Answer, target: Target, body: bytes) -> ProviderError:
+        """The typed error of an answer that is none."""
+        if answer.status in _REDIRECTS:
+            return ProviderError(
+                f"{target.where} redirects elsewhere, and a redirect is not followed with a key; "
+                "set the base URL to where it leads",
+                status=answer.status,
+            )
+        headers = target.scrub_headers(answer.headers)
+        error = self._error_from_response(answer.status, headers, target.scrub(body))
+        asked = retry_after(headers, self._now())
+        if error.retry_after is None and asked is not None and asked >= 0:
+            error.retry_after = asked
+        return error
 
 
 def _verdict(attempts: list[MidstreamError], hopeful: bool) -> MidstreamError:

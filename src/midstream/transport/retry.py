@@ -43,7 +43,7 @@ def worth_retrying(error: MidstreamError, headers: Mapping[str, str]) -> bool:
     told = headers.get("x-should-retry", "").strip().lower()
     if told in ("true", "false"):
         return told == "true"
-    return error.retryable or (error.status is not None and retried_status(error.status))
+    return error.status is not None and retried_status(error.status)
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -106,16 +106,37 @@ class AiohttpResponse:
         self.headers: Mapping[str, str] = {
             name.lower(): ", ".join(inner.headers.getall(name)) for name in inner.headers
         }
+        self._heed_loss()
 
     async def read(self) -> bytes:
         try:
             return await self._inner.content.readany()
-        except (self._aiohttp.ClientError, OSError) as error:
-            failure = _read_failure(self._aiohttp, error)
+        except (self._aiohttp.ClientError, OSError):
+            failure = TruncatedStream("the connection was lost before the answer ended")
         raise failure
 
     def close(self) -> None:
         self._inner.close()
+
+    def _heed_loss(self) -> None:
+        """End the body with the connection. aiohttp does not, where it closed the connection itself over bad framing."""
+        protocol = self._inner.connection.protocol if self._inner.connection is not None else None
+        closed = protocol.closed if protocol is not None else None
+        if closed is None:
+            return
+        closed.remove_done_callback(_retrieve)
+        closed.add_done_callback(_retrieve)
+        closed.add_done_callback(self._lost)
+
+        def forget() -> None:
+            closed.remove_done_callback(self._lost)
+
+        self._inner.content.on_eof(forget)
+
+    def _lost(self, closed: asyncio.Future[None]) -> None:
+        content = self._inner.content
+        if not content.is_eof() and content.exception() is None:
+            self._inner.close()
 
     def finish(self, grace: float) -> None:
         content = self._inner.content
@@ -148,12 +169,10 @@ def _send_failure(library: Any, error: Exception, target: Target, proxy: Proxy |
     return ConnectFailed(f"{host}{via} closed the connection before it answered")
 
 
-def _read_failure(library: Any, error: Exception) -> MidstreamError:
-    if _caused_by(error, "TransferEncodingError"):
-        return MalformedStream("the body of the answer is not framed as HTTP wants it")
-    if isinstance(error, library.ClientPayloadError):
-        return TruncatedStream("the connection ended before the answer did")
-    return TruncatedStream("the connection was lost before the answer ended")
+def _retrieve(closed: asyncio.Future[None]) -> None:
+    """Look at how a connection ended, so that asyncio does not report it as never looked at."""
+    if not closed.cancelled():
+        closed.exception()
 
 
 def _caused_by(error: BaseException | None, name: str) -> bool:

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from midstream.core.errors import (
+    BadRequest,
+    ConnectFailed,
+    ContentFiltered,
+    ContextTooLong,
+    IdleTimeout,
+    LimitExceeded,
+    MalformedStream,
+    MidstreamError,
+    NotFound,
+    Overloaded,
+    ProviderError,
+    QuotaExceeded,
+    RateLimited,
+    TimedOut,
+    TransportError,
+    Unauthorized,
+)
+from midstream.transport.options import RetryPolicy
+from midstream.transport.retry import backoff, retried_status, retry_after, retry_delay, wait_for, worth_retrying
+from shared_data import shared
+
+DATA = msgspec.json.decode(shared("vectors/reliability/retry_after.json").read_bytes())
+NOW = float(DATA["now"])
+MIDDLE = 0.5  # of the dice
+
+
+def _waits() -> list[dict[str, Any]]:
+    return [vector for vector in DATA["vectors"] if "expected_s" in vector]
+
+
+def _verdicts() -> list[dict[str, Any]]:
+    return [vector for vector in DATA["vectors"] if "should_retry" in vector]
+
+
+def test_the_vectors_are_all_there() -> None:
+    assert len(_waits()) + len(_verdicts()) == len(DATA["vectors"]) == 29
+
+
+@pytest.mark.parametrize("vector", _waits(), ids=lambda v: f"{v['remaining']}-{v['retry_after']}")
+def test_wait_vectors(vector: dict[str, Any]) -> None:
+    attempt = vector["max_retries"] - vector["remaining"]
+    policy = RetryPolicy(max_retries=vector["max_retries"])
+    waited = wait_for(attempt, {"retry-after": vector["retry_after"]}, NOW, lambda: MIDDLE, policy)
+    assert waited == pytest.approx(vector["expected_s"], rel=vector["tolerance"])
+    if vector["expected_s"] >= 20:
+        assert waited == vector["expected_s"], "what the peer asks is not left to chance"
+
+
+@pytest.mark.parametrize("vector", _verdicts(), ids=lambda v: str(v["headers"]))
+def test_verdict_vectors(vector: dict[str, Any]) -> None:
+    delay = retry_delay(0, vector["headers"], NOW, lambda: MIDDLE, RetryPolicy())
+    assert (delay is not None) is vector["should_retry"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
+        ({"retry-after-ms": "nan"}, None),
+        ({"retry-after": "-3"}, -3.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "Mon, 99 Foo 9999 99:99:99 GMT"}, None),
+        ({"retry-after": "Fri, 29 Sep 2023 16:26:57 GMT"}, 20.0),
+        ({"retry-after": "Fri, 29 Sep 2023 18:26:57 +0200"}, 20.0),
+        ({"retry-after": "Fri, 29 Sep 2023 16:26:57 -0000"}, 20.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 1445412480 - NOW),
+    ],
+)
+def test_retry_after_forms(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, NOW) == seconds
+
+
+@given(st.text(max_size=60))
+def test_retry_after_never_fails(text: str) -> None:
+    for name in ("retry-after", "retry-after-ms"):
+        delay = wait_for(0, {name: text}, NOW, lambda: MIDDLE, RetryPolicy())
+        assert 0 < delay <= 120
+
+
+@given(st.integers(0, 5000), st.floats(0, 1))
+def test_backoff_grows_to_its_maximum_and_chance_only_shortens_it(attempt: int, dice: float) -> None:
+    policy = RetryPolicy()
+    full = min(0.5 * 2 ** min(attempt, 40), 8.0)
+    assert full * 0.75 <= backoff(attempt, lambda: dice, policy) <= full
+
+
+def test_retries_end() -> None:
+    policy = RetryPolicy(max_retries=2)
+    delays = [retry_delay(attempt, {}, NOW, lambda: 0.0, policy) for attempt in range(4)]
+    assert delays == [0.5, 1.0, None, None]
+
+
+def test_retried_statuses() -> None:
+    assert [status for status in range(100, 500) if retried_status(status)] == [408, 409, 429]
+    assert all(retried_status(status) for status in (500, 502, 503, 504, 529))
+
+
+@pytest.mark.parametrize(
+    ("error", "headers", "again"),
+    [
+        (RateLimited("slow down", status=429), {}, True),
+        (Overloaded("busy", status=529), {}, True),
+        (BadRequest("conflict", status=409), {}, True),
+        (ProviderError("timeout", status=408), {}, True),
+        (QuotaExceeded("no credit", status=429), {}, False),
+        (QuotaExceeded("no credit", status=429), {"x-should-retry": "true"}, False),
+        (Unauthorized("who", status=500), {}, False),
+        (NotFound("what", status=404), {}, False),
+        (ContextTooLong("long", status=500), {}, False),
+        (ContentFiltered("no", status=500), {}, False),
+        (BadRequest("no", status=400), {}, False),
+        (Overloaded("a server error, says the body", status=400), {}, False),
+        (BadRequest("no", status=400), {"x-should-retry": "true"}, True),
+        (RateLimited("slow down", status=429), {"x-should-retry": "false"}, False),
+        (RateLimited("slow down", status=429), {"x-should-retry": "maybe"}, True),
+        (ProviderError("in a stream"), {}, False),
+        (ConnectFailed("refused"), {}, True),
+        (TimedOut("taken, but not answered"), {}, False),
+        (IdleTimeout("silent"), {}, False),
+        (TransportError("certificate"), {}, False),
+        (MalformedStream("no HTTP"), {}, False),
+        (LimitExceeded("a bomb"), {}, False),
+    ],
+)
+def test_worth_retrying(error: MidstreamError, headers: dict[str, str], again: bool) -> None:
+    assert worth_retrying(error, headers) is again

@@ -32,6 +32,8 @@ class Reasoning(Value, frozen=True):
     """What stands in where the field is required and there is no reasoning."""
     signed: bool = False
     """Reasoning is bound to the model that made it by a signature or encryption."""
+    unsigned: Literal["drop", "blank"] = "drop"
+    """The host's own thinking without a signature, where the wire has a place for one: left out, or sent with a blank one."""
     tags: tuple[str, str] | None = None
     """The host leaves reasoning in the text between these tags."""
     starts_inside: bool = False
@@ -157,3 +159,5 @@ class Endpoint(Value, frozen=True):
     base_env: tuple[str, ...] = ()
     auth: Literal["bearer", "x-api-key", "x-goog-api-key", "none"] = "bearer"
     headers: dict[str, str] | None = None
+    bearer_env: tuple[str, ...] = ()
+    """Variables whose key goes as a bearer token whatever `auth` says."""

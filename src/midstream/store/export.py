@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.errors import StoreError
 from .protocol import Entry
-from .records import encode_head, encode_turn, title_of
+from .records import checked_entry, encode_head, encode_turn, title_of
 
 VERSION = 1
 
@@ -37,7 +37,7 @@ _decode_turn = msgspec.json.Decoder(Turn).decode
 def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
     """The lines of a JSONL file, each with its newline."""
     for entry in entries:
-        conversation = entry.conversation
+        conversation = checked_entry(entry).conversation
         encode_head(conversation)  # refuses, with a reason, what no file can hold
         head = replace(entry, conversation=replace(conversation, turns=()), meta=dict(sorted(entry.meta.items())))
         yield msgspec.json.encode(_Opening(VERSION, head, len(conversation.turns))) + b"\n"

@@ -36,10 +36,10 @@ def looks_like(document: Any) -> str | None:
     messages = _listed(document)
     if not messages or not all(isinstance(message, dict) for message in messages):
         return None
-    roles = {message.get("role") for message in messages}
-    types = {message.get("type") for message in messages}
+    roles = {_text(message.get("role")) for message in messages}
+    types = {_text(message.get("type")) for message in messages}
     parts = {
-        part.get("type")
+        _text(part.get("type"))
         for message in messages
         if isinstance(message.get("content"), list)
         for part in message["content"]
@@ -47,7 +47,7 @@ def looks_like(document: Any) -> str | None:
     }
     if types & (_RESPONSES_ITEMS - {"message"}) or parts & _RESPONSES_PARTS:
         return "responses"
-    if any(isinstance(role, str) and role.startswith("_") for role in roles) or "think" in parts:
+    if any(role.startswith("_") for role in roles) or "think" in parts:
         return "kimi"
     if (isinstance(document, dict) and "system" in document) or parts & _ANTHROPIC_BLOCKS:
         return "anthropic"
@@ -122,7 +122,7 @@ def _openai_part(part: Json, origin: Origin) -> Block:
     if kind == "text" and isinstance(part.get("text"), str):
         return Text(part["text"])
     if kind == "think" and isinstance(part.get("think"), str):
-        return Thinking(part["think"], "reasoning_content", part.get("encrypted"), origin=origin)
+        return Thinking(part["think"], "reasoning_content", _text(part.get("encrypted")) or None, origin=origin)
     if kind in ("image_url", "audio_url", "video_url") and isinstance(inner, dict | str):
         return _media(inner if isinstance(inner, str) else _text(inner.get("url")), f"{kind[:5]}/*")
     if kind == "input_audio" and isinstance(inner, dict):
@@ -162,7 +162,7 @@ def _anthropic_block(block: Json, where: str, origin: Origin) -> Block:
         case {"type": "text", "text": str(text)}:
             return Text(text)
         case {"type": "thinking", "thinking": str(text)}:
-            return Thinking(text, "thinking", block.get("signature"), origin=origin)
+            return Thinking(text, "thinking", _text(block.get("signature")) or None, origin=origin)
         case {"type": "redacted_thinking", "data": str(data)}:
             return Thinking(encrypted=data, redacted=True, origin=origin)
         case {"type": "tool_use", "name": str(), "input": given}:
@@ -236,9 +236,9 @@ def _responses_content(content: Any, where: str, origin: Origin) -> list[Block]:
 def _responses_reasoning(item: Json, where: str, origin: Origin) -> Thinking:
     parts = _dicts(item.get("summary"), where) + _dicts(item.get("content"), where)
     text = "\n\n".join([part["text"] for part in parts if isinstance(part.get("text"), str)])
-    sealed = item.get("encrypted_content")
+    sealed = _text(item.get("encrypted_content")) or None
     extra = {"id": item["id"]} if isinstance(item.get("id"), str) else None
-    return Thinking(text, "", encrypted=sealed if isinstance(sealed, str) else None, origin=origin, extra=extra)
+    return Thinking(text, "", encrypted=sealed, origin=origin, extra=extra)
 
 
 def _listed(document: Any) -> list[Any] | None:

@@ -1,8 +1,10 @@
-"""The `logs.db` of Simon Willison's llm: one row a response, with its prompt, tool calls and tool results beside it.
+"""The `logs.db` of Simon Willison's llm, in both its shapes. The file is opened read-only.
 
-A response's `tool_results` are what it was given (the answers to the calls of the response before); its `tool_calls` are
-what it asked for. Columns and tables came over the years, so whatever an old file lacks counts as empty. The file is
-opened read-only.
+Up to 0.31: one row a response, with its prompt, tool calls and tool results beside it. A response's `tool_results` are
+what it was given (the answers to the calls of the response before), its `tool_calls` what it asked for. Columns and tables
+came over the years; whatever an old file lacks counts as empty.
+From 0.32: `threads` point at the last of a chain of `messages`, each made of `parts`; `turns` say which model spoke. A
+thread that is in both shapes is read from the newer.
 """
 
 from __future__ import annotations
@@ -17,7 +19,19 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ..core.blocks import Block, Conversation, Media, Origin, Text, Thinking, ToolCall, ToolResponse, Turn, Usage
+from ..core.blocks import (
+    Block,
+    Conversation,
+    Media,
+    Opaque,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResponse,
+    Turn,
+    Usage,
+)
 from ..core.errors import StoreError
 from .protocol import Entry, Original
 
@@ -33,6 +47,7 @@ _BESIDE = {
     "prompt_attachments": "SELECT a.* FROM prompt_attachments p JOIN attachments a ON a.id = p.attachment_id"
     ' WHERE p.response_id = ? ORDER BY p."order"',
 }
+_FRAGMENTS = 'SELECT f.content FROM part_fragments p JOIN fragments f ON f.id = p.fragment_id WHERE p.part_id = ? ORDER BY p."order"'
 
 
 def read_llm_logs(path: Path) -> Iterator[Entry]:
@@ -54,6 +69,11 @@ def _conversations(db: sqlite3.Connection, path: Path) -> Iterator[Entry]:
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if not {"conversations", "responses"} <= tables:
         raise StoreError(f"{str(path)!r} is not llm's logs: it has no table of conversations and responses")
+    threads: set[str] = set()
+    if {"threads", "messages", "parts", "turns", "part_fragments"} <= tables:
+        for row in db.execute("SELECT * FROM threads ORDER BY datetime_utc, id"):
+            threads.add(row["id"])
+            yield _thread(db, dict(row), path.name)
     beside = {table: query for table, query in _BESIDE.items() if table in tables}
     titles = dict(db.execute("SELECT id, name FROM conversations").fetchall())
     rows = db.execute(
@@ -61,6 +81,8 @@ def _conversations(db: sqlite3.Connection, path: Path) -> Iterator[Entry]:
         " ORDER BY min(r.datetime_utc) OVER (PARTITION BY coalesce(r.conversation_id, r.id)), _group, r.datetime_utc, r.id"
     )
     for group, members in groupby(map(dict, rows), key=lambda row: row.pop("_group")):
+        if group in threads:
+            continue
         responses = [
             row | {table: [dict(item) for item in db.execute(query, (row["id"],))] for table, query in beside.items()}
             for row in members
@@ -124,6 +146,102 @@ def _result(row: Row) -> ToolResponse:
 def _media(row: Row) -> Media:
     data = b64encode(row["content"]).decode() if row["content"] else None
     return Media(row["type"] or "", data, row["url"] or (None if data else row["path"]))
+
+
+def _thread(db: sqlite3.Connection, thread: Row, name: str) -> Entry:
+    messages = _chain(db, thread["tip_message_hash"])
+    calls = [dict(row) for row in db.execute("SELECT * FROM turns WHERE thread_id = ?", (thread["id"],))]
+    models = {call["tip_message_hash"]: call["resolved_model"] or call["model"] or "" for call in calls}
+    system: list[Text] = []
+    turns: list[Turn] = []
+    for message in messages:
+        origin = Origin(model=models.get(message["hash"], ""))
+        blocks = tuple([_part(part, origin) for part in message["parts"]])
+        if message["role"] == "system" and not turns:
+            system += [block for block in blocks if type(block) is Text]
+        elif blocks:
+            turns.append(_message_turn(message["role"], blocks, origin))
+    return Entry(
+        Conversation(tuple(turns), "\n\n".join([text.text for text in system]), thread["id"]),
+        {"title": thread["name"]} if thread["name"] else {},
+        _seconds(thread["datetime_utc"]),
+        parent=thread["forked_from"],
+        original=Original("llm", msgspec.json.encode({"thread": thread, "messages": messages, "turns": calls}), name),
+    )
+
+
+def _chain(db: sqlite3.Connection, tip: str | None) -> list[Row]:
+    """The messages of a thread, first to last, each with its parts."""
+    chain: list[Row] = []
+    seen: set[str] = set()
+    while tip is not None and tip not in seen:
+        seen.add(tip)
+        row = db.execute("SELECT * FROM messages WHERE hash = ?", (tip,)).fetchone()
+        if row is None:
+            break
+        parts = [
+            dict(part)
+            | {
+                "payload": _payload(part["payload"]),
+                "fragments": [item[0] for item in db.execute(_FRAGMENTS, (part["id"],))],
+            }
+            for part in db.execute("SELECT * FROM parts WHERE message_hash = ? ORDER BY position", (tip,))
+        ]
+        chain.append(dict(row) | {"parts": parts})
+        tip = row["parent_hash"]
+    return chain[::-1]
+
+
+def _payload(text: str | None) -> Row:
+    try:
+        value = msgspec.json.decode(text or "{}")
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {"unreadable": text}
+
+
+def _part(part: Row, origin: Origin) -> Block:
+    """A part as a block; one whose payload is not understood is kept whole."""
+    payload = part["payload"]
+    text = part["text"] if isinstance(part["text"], str) else _joined(payload, part["fragments"])
+    raw = payload.get("tool_call_id")
+    raw = raw if isinstance(raw, str) else ""
+    match part["type"]:
+        case "text" if text is not None:
+            return Text(text)
+        case "reasoning":
+            return Thinking(text or "", redacted=payload.get("redacted") is True, origin=origin)
+        case "tool_call" if isinstance(payload.get("arguments"), dict | str):
+            given = payload["arguments"]
+            arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+            return ToolCall(raw, part["tool_name"] or "", arguments, raw or None)
+        case "tool_result" if isinstance(payload.get("output"), str):
+            failed = bool(payload.get("exception"))
+            return ToolResponse(raw, part["tool_name"] or "", (Text(payload["output"]),), failed, raw or None)
+    return Opaque(f"llm.{part['type']}", payload, origin)
+
+
+def _joined(payload: Row, fragments: list[str]) -> str | None:
+    """Text that was stored in pieces: each is its own words, or else the next of the part's fragments."""
+    if isinstance(payload.get("text"), str):
+        return str(payload["text"])
+    pieces = payload.get("text_ref")
+    if not isinstance(pieces, list) or not all(isinstance(piece, dict) for piece in pieces):
+        return None
+    rest = iter(fragments)
+    return "".join([piece["literal"] if isinstance(piece.get("literal"), str) else next(rest, "") for piece in pieces])
+
+
+def _message_turn(role: str, blocks: tuple[Block, ...], origin: Origin) -> Turn:
+    match role:
+        case "assistant":
+            return Turn("ai", blocks, origin=origin)
+        case "tool":
+            return Turn("tool", blocks)
+        case "user":
+            return Turn("human", blocks)
+        case _:
+            return Turn("human", blocks, role=role)
 
 
 def _seconds(text: str | None) -> float | None:

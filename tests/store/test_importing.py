@@ -1,0 +1,384 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midstream.core.blocks import Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
+from midstream.core.errors import StoreError
+from midstream.core.history import repair
+from midstream.core.ids import PREFIX
+from midstream.store import FORMATS, Entry, MemoryStore, SqliteStore, import_file, read_history
+
+CALL = {"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+
+OPENAI: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]},
+    {"role": "assistant", "content": None, "reasoning_content": "", "tool_calls": [CALL, {**CALL, "id": "functions.g:1"}]},
+    {"role": "tool", "tool_call_id": "functions.g:1", "content": "second"},
+    {"role": "tool", "tool_call_id": "functions.f:0", "content": "first"},
+    {"role": "developer", "content": "Now be kind."},
+    {"role": "assistant", "content": "again", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "functions.f:0", "content": [{"type": "text", "text": "third"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "done"}, {"type": "mystery", "x": 1}]},
+]  # fmt: skip
+
+ANTHROPIC: dict[str, Any] = {
+    "model": "claude-sonnet-4-5",
+    "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}],
+    "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "sig"},
+            {"type": "redacted_thinking", "data": "sealed"},
+            {"type": "text", "text": "calling"},
+            {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1}},
+        ]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "no"}], "is_error": True},
+            {"type": "text", "text": "go on"},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        ]},
+        {"role": "assistant", "content": [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]},
+    ],
+}  # fmt: skip
+
+RESPONSES: dict[str, Any] = {
+    "model": "gpt-5.2",
+    "instructions": "Be brief.",
+    "input": [
+        {"role": "user", "content": "hi"},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "sealed"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "calling"}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": '{"a": 1}'},
+        {"type": "function_call_output", "call_id": "call_1", "output": "no"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+    ],
+}  # fmt: skip
+
+KIMI = [
+    {"role": "_system_prompt", "content": "You are Kimi."},
+    {"role": "_checkpoint", "id": 0},
+    {"role": "user", "content": "hi"},
+    {"role": "_usage", "token_count": 10},
+    {"role": "assistant", "content": [{"type": "think", "think": "hm", "encrypted": None}, {"type": "text", "text": "x"}], "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "functions.f:0", "content": [{"type": "text", "text": "<system>ok</system>"}, {"type": "text", "text": "out"}]},
+]  # fmt: skip
+
+
+def only(data: Any, format: str | None = None, **options: Any) -> Entry:
+    raw = data if isinstance(data, bytes) else json.dumps(data).encode()
+    (entry,) = read_history(raw, format, **options)
+    return entry
+
+
+def jsonl(lines: list[Any]) -> bytes:
+    return b"".join([json.dumps(line).encode() + b"\n" for line in lines])
+
+
+def speakers(conversation: Conversation) -> list[str]:
+    return [turn.speaker for turn in conversation.turns]
+
+
+class TestOpenAI:
+    def test_reads_messages(self) -> None:
+        talk = only({"model": "kimi-k2.5", "messages": OPENAI}, provider="moonshot").conversation
+        assert talk.system == "Be brief."
+        assert speakers(talk) == ["human", "ai", "tool", "human", "ai", "tool", "ai"]
+        first, answer, results, rule, *_, last = talk.turns
+        assert first.blocks == (Text("hi"), Media("image/png", "aGk="))
+        assert answer.origin is not None
+        assert (answer.origin.provider, answer.origin.model) == ("moonshot", "kimi-k2.5")
+        assert answer.blocks[0] == Thinking("", "reasoning_content", origin=answer.origin)
+        assert [response.text for response in results.tool_responses] == ["second", "first"]
+        assert (rule.role, rule.text) == ("developer", "Now be kind.")
+        assert last.blocks[1] == Opaque("mystery", {"type": "mystery", "x": 1}, last.origin)
+
+    def test_ids_are_canonical_and_paired_though_raw_ones_repeat(self) -> None:
+        talk = only(OPENAI).conversation
+        calls = [call for turn in talk.turns for call in turn.tool_calls]
+        answers = {response.call_id: response.text for turn in talk.turns for response in turn.tool_responses}
+        assert [call.raw_id for call in calls] == ["functions.f:0", "functions.g:1", "functions.f:0"]
+        assert len({call.id for call in calls}) == 3
+        assert all(call.id.startswith(PREFIX) for call in calls)
+        assert [answers[call.id] for call in calls] == ["first", "second", "third"]
+
+    def test_results_without_ids_are_matched_by_place(self) -> None:
+        talk = only([
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
+            {"role": "function", "name": "f", "content": "old style"},
+        ]).conversation  # fmt: skip
+        assert talk.turns[1].tool_calls[0].id == talk.turns[2].tool_responses[0].call_id
+
+    def test_a_line_may_be_a_message_or_a_history(self) -> None:
+        assert only(jsonl(OPENAI)).conversation == only(OPENAI).conversation
+        histories = list(read_history(jsonl([{"messages": OPENAI}, {"messages": OPENAI[:2]}])))
+        assert [len(entry.conversation.turns) for entry in histories] == [7, 1]
+        assert histories[1].original is not None
+        assert json.loads(histories[1].original.data) == {"messages": OPENAI[:2]}
+
+
+class TestAnthropic:
+    def test_reads_messages(self) -> None:
+        talk = only(ANTHROPIC).conversation
+        assert talk.system == (Text("Be brief."), Text("Be kind."))
+        assert speakers(talk) == ["human", "ai", "tool", "human", "ai"]
+        origin = talk.turns[1].origin
+        assert origin is not None
+        assert (origin.provider, origin.model) == ("anthropic", "claude-sonnet-4-5")
+        thinking, redacted, text, call = talk.turns[1].blocks
+        assert thinking == Thinking("hm", "thinking", "sig", origin=origin)
+        assert redacted == Thinking(encrypted="sealed", redacted=True, origin=origin)
+        assert text == Text("calling")
+        assert isinstance(call, ToolCall)
+        assert (call.name, json.loads(call.arguments), call.raw_id) == ("f", {"a": 1}, "toolu_1")
+        assert talk.turns[2].blocks == (ToolResponse(call.id, "f", (Text("no"),), True, "toolu_1"),)
+        assert talk.turns[3].blocks == (Text("go on"), Media("image/png", "aGk="))
+        assert talk.turns[4].blocks[0] == Opaque("server_tool_use", ANTHROPIC["messages"][3]["content"][0], origin)
+
+
+class TestResponses:
+    def test_reads_items(self) -> None:
+        talk = only(RESPONSES).conversation
+        assert talk.system == "Be brief."
+        assert speakers(talk) == ["human", "ai", "tool", "ai"]
+        thinking, text, call = talk.turns[1].blocks
+        assert isinstance(thinking, Thinking)
+        assert (thinking.text, thinking.encrypted, thinking.extra) == ("hm", "sealed", {"id": "rs_1"})
+        assert text == Text("calling")
+        assert isinstance(call, ToolCall)
+        assert talk.turns[2].tool_responses[0].call_id == call.id
+        assert isinstance(talk.turns[3].blocks[0], Opaque)
+
+    def test_reads_bare_lists_answers_and_plain_input(self) -> None:
+        assert only(RESPONSES["input"]).conversation.turns[0].text == "hi"
+        assert only({"output": RESPONSES["input"][1:4]}).conversation.turns[0].text == "calling"
+        assert only({"input": "just text"}).conversation.turns[0].text == "just text"
+
+
+class TestKimi:
+    def test_reads_a_context_file(self) -> None:
+        talk = only(jsonl(KIMI)).conversation
+        assert talk.system == "You are Kimi."
+        assert speakers(talk) == ["human", "ai", "tool"]
+        thinking, text, call = talk.turns[1].blocks
+        assert isinstance(thinking, Thinking)
+        assert (thinking.text, thinking.field) == ("hm", "reasoning_content")
+        assert text == Text("x")
+        assert isinstance(call, ToolCall)
+        assert (call.provider, call.raw_id) == ("moonshot", "functions.f:0")
+        assert talk.turns[2].tool_responses[0].content == (Text("<system>ok</system>"), Text("out"))
+
+
+@pytest.mark.parametrize(
+    ("document", "kind"),
+    [(OPENAI, "openai"), (ANTHROPIC, "anthropic"), (RESPONSES, "responses"), (RESPONSES["input"], "responses"), (KIMI, "kimi")],
+    ids=["openai", "anthropic", "responses", "items", "kimi"],
+)  # fmt: skip
+def test_formats_are_told_apart_and_the_original_is_kept(document: Any, kind: str) -> None:
+    raw = json.dumps(document, indent=1).encode()
+    entry = only(raw, name="file.json")
+    assert entry.original is not None
+    assert (entry.original.format, entry.original.data, entry.original.name) == (kind, raw, "file.json")
+    assert only(raw, kind).conversation == entry.conversation
+    assert repair(entry.conversation.turns).notes == [] or kind == "openai"
+    assert all(turn.key for turn in entry.conversation.turns)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            (b"", "neither JSON nor JSON lines"),
+            (b"hello", "neither JSON nor JSON lines"),
+            (b'{"role":"user"}\nnot json', "line 2"),
+            (b"[" * 100_000, "neither JSON nor JSON lines"),
+            (b'"\\ud800"', "neither JSON nor JSON lines"),
+            (b"42", "of no format known here"),
+            (b"[]", "of no format known here"),
+            (b'{"recipes": []}', "of no format known here"),
+            (b'[{"role": "wizard", "content": "x"}]', "of no format known here"),
+            (b'[{"role": "user", "content": 7}]', "message 0, content: expected a list of objects, got int"),
+            (b'[{"role": "user", "content": ["x"]}]', "message 0"),
+            (b'[{"role": "assistant", "tool_calls": [{"id": "x"}]}]', "tool call: expected an object"),
+            (b'{"input": [{}]}', "item 0: neither a role nor a type"),
+        ],
+    )
+    def test_say_what_is_wrong(self, data: bytes, message: str) -> None:
+        with pytest.raises(StoreError, match=message):
+            list(read_history(data))
+
+    def test_an_unknown_format_lists_the_known(self) -> None:
+        with pytest.raises(StoreError, match=", ".join(FORMATS)):
+            list(read_history(b"[]", "word"))
+
+    def test_files_that_cannot_be_read(self, tmp_path: Path) -> None:
+        for path in (tmp_path / "missing", tmp_path):
+            with pytest.raises(StoreError, match="cannot read"):
+                import_file(MemoryStore(), path)
+        (tmp_path / "text").write_text("[]")
+        with pytest.raises(StoreError, match=r"not a logs\.db"):
+            import_file(MemoryStore(), tmp_path / "text", "llm")
+
+    @given(st.binary(max_size=60) | st.recursive(
+        st.none() | st.integers() | st.sampled_from(["user", "assistant", "tool", "text", "tool_use", "x", ""]),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+            st.sampled_from(["role", "content", "type", "messages", "input", "tool_calls", "text", "source", "function", "id"]),
+            inner, max_size=4),
+        max_leaves=12,
+    ).map(lambda value: json.dumps(value).encode()), st.sampled_from([None, *FORMATS]))  # fmt: skip
+    @settings(max_examples=300, deadline=None)
+    def test_garbage_gives_a_history_or_a_store_error(self, data: bytes, format: str | None) -> None:
+        store = MemoryStore()
+        try:
+            for entry in read_history(data, format):
+                store.add(entry)
+        except StoreError:
+            pass
+
+
+LLM_SCHEMA = """
+CREATE TABLE conversations (id TEXT PRIMARY KEY, name TEXT, model TEXT);
+CREATE TABLE responses (id TEXT PRIMARY KEY, model TEXT, prompt TEXT, system TEXT, prompt_json TEXT, options_json TEXT,
+    response TEXT, response_json TEXT, conversation_id TEXT, duration_ms INTEGER, datetime_utc TEXT);
+"""
+LLM_LATER = """
+ALTER TABLE responses ADD COLUMN input_tokens INTEGER;
+ALTER TABLE responses ADD COLUMN output_tokens INTEGER;
+ALTER TABLE responses ADD COLUMN resolved_model TEXT;
+ALTER TABLE responses ADD COLUMN reasoning TEXT;
+CREATE TABLE attachments (id TEXT PRIMARY KEY, type TEXT, path TEXT, url TEXT, content BLOB);
+CREATE TABLE prompt_attachments (response_id TEXT, attachment_id TEXT, "order" INTEGER);
+CREATE TABLE fragments (id INTEGER PRIMARY KEY, hash TEXT, content TEXT, datetime_utc TEXT, source TEXT);
+CREATE TABLE prompt_fragments (response_id TEXT, fragment_id INTEGER, "order" INTEGER);
+CREATE TABLE tool_calls (id INTEGER PRIMARY KEY, response_id TEXT, tool_id INTEGER, name TEXT, arguments TEXT, tool_call_id TEXT);
+CREATE TABLE tool_results (id INTEGER PRIMARY KEY, response_id TEXT, tool_id INTEGER, name TEXT, output TEXT,
+    tool_call_id TEXT, instance_id INTEGER, exception TEXT);
+"""
+LLM_MESSAGES = """
+CREATE TABLE messages (hash TEXT PRIMARY KEY, parent_hash TEXT, role TEXT, provider_metadata TEXT);
+CREATE TABLE parts (id INTEGER PRIMARY KEY, message_hash TEXT, position INTEGER, type TEXT, tool_name TEXT, text TEXT, payload TEXT);
+CREATE TABLE part_fragments (part_id INTEGER, fragment_id INTEGER, "order" INTEGER);
+CREATE TABLE threads (id TEXT PRIMARY KEY, name TEXT, tip_message_hash TEXT, forked_from TEXT, datetime_utc TEXT);
+CREATE TABLE turns (id TEXT PRIMARY KEY, thread_id TEXT, parent_message_hash TEXT, tip_message_hash TEXT, model TEXT,
+    resolved_model TEXT, input_tokens INTEGER, output_tokens INTEGER, duration_ms INTEGER, datetime_utc TEXT);
+"""
+
+
+class TestLlm:
+    @pytest.fixture
+    def logs(self, tmp_path: Path) -> Path:
+        path = tmp_path / "logs #1?.db"
+        with closing(sqlite3.connect(path)) as db:
+            db.executescript(LLM_SCHEMA)
+            db.execute("INSERT INTO conversations VALUES ('conv', 'Weather talk', 'gpt-5')")
+            add = "INSERT INTO responses (id, model, prompt, system, response, conversation_id, duration_ms, datetime_utc) VALUES (?,?,?,?,?,?,?,?)"
+            db.execute(add, ("02", "gpt-5", "", None, "Sunny.", "conv", 7, "2025-01-01T00:00:02"))
+            db.execute(add, ("01", "gpt-5", "weather?", "Be brief.", "", "conv", 5, "2025-01-01T00:00:01+00:00"))
+            db.execute(add, ("00", "haiku", "alone", None, "yes", None, None, "2024-01-01T00:00:00"))
+            db.commit()
+        return path
+
+    def test_reads_an_early_file(self, logs: Path) -> None:
+        store = MemoryStore()
+        alone, talk = import_file(store, logs)
+        assert [turn.text for turn in store.load(alone).turns] == ["alone", "yes"]
+        assert [turn.text for turn in store.load(talk).turns] == ["weather?", "Sunny."]
+        assert (talk, store.load(talk).system, store.info(talk).title) == ("conv", "Be brief.", "Weather talk")
+        assert store.info(talk).created == 1735689601.0
+        assert store.info(talk).models == ("gpt-5",)
+
+    def test_reads_tools_reasoning_fragments_and_attachments(self, logs: Path, tmp_path: Path) -> None:
+        with closing(sqlite3.connect(logs)) as db:
+            db.executescript(LLM_LATER)
+            db.execute(
+                "UPDATE responses SET reasoning = 'hm', resolved_model = 'gpt-5-mini', input_tokens = 3 WHERE id = '01'"
+            )
+            db.execute("INSERT INTO fragments (id, content) VALUES (1, 'a fragment')")
+            db.execute("INSERT INTO prompt_fragments VALUES ('01', 1, 0)")
+            db.execute("INSERT INTO attachments VALUES ('a', 'image/png', NULL, NULL, x'6869')")
+            db.execute("INSERT INTO prompt_attachments VALUES ('01', 'a', 0)")
+            db.execute(
+                """INSERT INTO tool_calls VALUES (1, '01', 1, 'f', '{"a": 1}', 'call_1'), (2, '01', 1, 'f', '{}', NULL)"""
+            )
+            db.execute(
+                "INSERT INTO tool_results VALUES (1, '02', 1, 'f', 'one', 'call_1', NULL, NULL), (2, '02', 1, 'f', 'two', NULL, NULL, 'Boom')"
+            )
+            db.commit()
+        with closing(SqliteStore(tmp_path / "mine.db")) as store:
+            talk = store.entry(import_file(store, logs)[1])
+        asked, answer, results, last = talk.conversation.turns
+        assert asked.blocks == (Text("a fragment"), Text("weather?"), Media("image/png", "aGk="))
+        assert answer.blocks[0] == Thinking("hm", origin=answer.origin)
+        assert answer.usage is not None
+        assert answer.usage.input == 3
+        assert [call.raw_id for call in answer.tool_calls] == ["call_1", None]
+        assert [(response.text, response.is_error) for response in results.tool_responses] == [
+            ("one", False),
+            ("two", True),
+        ]
+        assert [response.call_id for response in results.tool_responses] == [call.id for call in answer.tool_calls]
+        assert last == Turn("ai", (Text("Sunny."),), last.key, origin=last.origin, latency_ms=7)
+        assert talk.original is not None
+        kept = json.loads(talk.original.data)
+        assert [row["id"] for row in kept["responses"]] == ["01", "02"]
+        assert kept["responses"][1]["tool_results"][1]["exception"] == "Boom"
+
+    def test_reads_the_message_store(self, logs: Path) -> None:
+        with closing(sqlite3.connect(logs)) as db:
+            db.executescript(LLM_LATER + LLM_MESSAGES)
+            db.execute("INSERT INTO threads VALUES ('conv', 'Newer', 'm4', NULL, '2025-02-01T00:00:00+00:00')")
+            db.execute(
+                "INSERT INTO turns (id, thread_id, tip_message_hash, model) VALUES ('t1', 'conv', 'm2', 'gpt-5'), ('t2', 'conv', 'm4', 'gpt-5')"
+            )
+            db.execute("INSERT INTO fragments (id, content) VALUES (1, 'FRAGMENT')")
+            roles = ["system", "user", "assistant", "tool", "assistant"]
+            for number, role in enumerate(roles):
+                db.execute(
+                    "INSERT INTO messages VALUES (?, ?, ?, NULL)",
+                    (f"m{number}", f"m{number - 1}" if number else None, role),
+                )
+            db.executemany("INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?)", [
+                (1, "m0", 0, "text", None, "Be brief.", None),
+                (2, "m1", 0, "text", None, None, '{"text_ref": [{"literal": "see "}, {"fragment": 1}, {"literal": "!"}]}'),
+                (3, "m1", 1, "attachment", None, None, '{"attachment": "a"}'),
+                (4, "m2", 0, "reasoning", None, "hm", None),
+                (5, "m2", 1, "tool_call", "f", None, '{"arguments": {"a": 1}, "tool_call_id": "c1"}'),
+                (6, "m3", 0, "tool_result", "f", None, '{"output": "no", "tool_call_id": "c1", "exception": "Boom"}'),
+                (7, "m4", 0, "text", None, "Sunny.", None),
+            ])  # fmt: skip
+            db.execute("INSERT INTO part_fragments VALUES (2, 1, 0)")
+            db.commit()
+        store = MemoryStore()
+        newer, alone = import_file(store, logs)
+        assert [turn.text for turn in store.load(alone).turns] == ["alone", "yes"]
+        talk = store.load(newer)
+        assert (newer, store.info(newer).title, talk.system) == ("conv", "Newer", "Be brief.")
+        asked, answer, result, last = talk.turns
+        assert asked.blocks[0] == Text("see FRAGMENT!")
+        assert isinstance(asked.blocks[1], Opaque)
+        assert answer.origin is not None
+        assert (answer.origin.model, answer.thinking) == ("gpt-5", "hm")
+        (call,) = answer.tool_calls
+        assert (call.name, json.loads(call.arguments)) == ("f", {"a": 1})
+        assert result.blocks == (ToolResponse(call.id, "f", (Text("no"),), True, "c1"),)
+        assert last.text == "Sunny."
+
+    def test_is_only_read(self, logs: Path) -> None:
+        before = logs.read_bytes()
+        import_file(MemoryStore(), logs)
+        assert logs.read_bytes() == before
+
+    def test_another_database_is_refused(self, tmp_path: Path) -> None:
+        with closing(sqlite3.connect(tmp_path / "x.db")) as db:
+            db.execute("CREATE TABLE recipes (name)")
+        with pytest.raises(StoreError, match="not llm's logs"):
+            import_file(MemoryStore(), tmp_path / "x.db")

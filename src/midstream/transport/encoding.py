@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import zlib
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ BOMB_FLOOR = 8 * 1024 * 1024
 BOMB_RATIO = 256
 """Past the floor, an answer that grew by more than this is a bomb. Token streams, repetitive as they are, stay far below;
 deflate reaches 1032."""
+_SIP = 16 * 1024  # input is taken in sips, so that the ratio is of what was truly read
 _ZSTD_WINDOW_LOG = 23  # 8 MiB, what RFC 8878 §3.1.1.1.2 asks a decoder to support at least; the default allows 128 MiB
 
 
@@ -41,17 +43,20 @@ class Inflater:
     def __init__(self, codec: Codec, name: str) -> None:
         self._codec = codec
         self._name = name
+        self._input: deque[bytes] = deque()
         self._taken = 0
         self._given = 0
 
     def feed(self, data: bytes) -> None:
-        self._taken += len(data)
-        self._codec.feed(data)
+        self._input.extend(data[start : start + _SIP] for start in range(0, len(data), _SIP))
 
     def piece(self) -> bytes:
         """The next piece of what was fed, at most PIECE bytes; empty when more input is needed."""
         try:
-            out = self._codec.piece()
+            while not (out := self._codec.piece()) and self._input:
+                sip = self._input.popleft()
+                self._taken += len(sip)
+                self._codec.feed(sip)
         except self._codec.errors as error:
             raise MalformedStream(f"the body is not valid {self._name}: {error}") from None
         self._given += len(out)

@@ -75,9 +75,11 @@ class Target:
 
     def moved(self, location: str) -> Target | None:
         """The same request at the place a redirect names, or None if that is not within this origin."""
-        url = urljoin(self.url, location).partition("#")[0]
+        if not _URL_TEXT.fullmatch(location):
+            return None
         try:
-            if not _URL_TEXT.fullmatch(url) or "@" in urlsplit(url).netloc or origin_of(url) != origin_of(self.url):
+            url = urljoin(self.url, location).partition("#")[0]
+            if "@" in urlsplit(url).netloc or origin_of(url) != origin_of(self.url):
                 return None
         except (LocalError, ValueError):
             return None

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import traceback
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from midstream.core.errors import LocalError
+from midstream.transport.target import Target, prepare
+from midstream.wires.request import Request
+
+from .asking import AUTH, CANARY, asks
+
+BASE = "https://api.example/v1"
+
+
+def _prepare(request: Request | None = None, base: str = BASE, auth: dict[str, str] | None = None) -> Target:
+    return prepare(request or asks(), base, AUTH if auth is None else auth, "gzip")
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "url"),
+    [
+        (BASE, "/chat/completions", "https://api.example/v1/chat/completions"),
+        (BASE + "/", "/chat/completions", "https://api.example/v1/chat/completions"),
+        (BASE, "chat/completions", "https://api.example/v1/chat/completions"),
+        ("http://127.0.0.1:8080", "/x?alt=sse", "http://127.0.0.1:8080/x?alt=sse"),
+        ("http://[::1]:8080", "/models/a:b", "http://[::1]:8080/models/a:b"),
+        ("HTTPS://API.example:8443/", "/x%2Fy", "HTTPS://API.example:8443/x%2Fy"),
+    ],
+)
+def test_url(base: str, path: str, url: str) -> None:
+    assert _prepare(asks(path=path), base).url == url
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "", "api.example", "/v1", "ftp://api.example", "file:///etc/passwd", "http://", "https:///v1", "http://:80/",
+        "http://api.example:0/", "http://api.example:99999/", "http://api.example:x/", "http://[::1/", "http://a b/",
+        "http://api.example/v1\r\nhost: evil", "http://api.example/\x00", "http://api.example\\@evil/", "http://exämple/",
+        f"https://user:{CANARY}@api.example/", "https://@api.example/", f"https://api.example/v1?key={CANARY}",
+        "https://api.example/#x", "https://api.example/v1/../admin", "https://api.example/%2e%2E/x", "javascript:alert(1)",
+        "http://a,b/", "http://a;b/", "http://[::1]x/", " https://api.example/v1", "https://api.example/v1\n",
+    ],
+)  # fmt: skip
+def test_base_urls_refused(base: str) -> None:
+    with pytest.raises(LocalError) as caught:
+        _prepare(base=base)
+    assert CANARY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/a b",
+        "/a\r\nx",
+        "/a\x00",
+        "/é",
+        "//evil.example/x",
+        "/../x",
+        "/a/%2e%2e/x",
+        "/a/./x",
+        "/x#y",
+        "/a\\b",
+        "\n/x",
+    ],
+)
+def test_paths_refused(path: str) -> None:
+    with pytest.raises(LocalError):
+        _prepare(asks(path=path))
+
+
+@pytest.mark.parametrize("method", ["", "GET ", "GET /", "G\r\nT", "GET\x00", "GÉT"])
+def test_methods_refused(method: str) -> None:
+    with pytest.raises(LocalError):
+        _prepare(asks(method=method))
+
+
+BREAKING = st.sampled_from("\r\n\x00\x0b\x0c\x1b\x7f\ud800")
+ANY = st.text(max_size=20)
+
+
+@given(before=ANY, breaking=BREAKING, after=ANY)
+def test_control_characters_never_leave(before: str, breaking: str, after: str) -> None:
+    bad = before + breaking + after
+    for request, auth in (
+        (asks(headers={"x-note": bad}), AUTH),
+        (asks(headers={bad: "x"}), AUTH),
+        (asks(), {"x-api-key": CANARY + bad}),
+        (asks(), {bad: CANARY}),
+        (asks(path="/" + bad), AUTH),
+        (asks(method="POST" + bad), AUTH),
+    ):
+        with pytest.raises(LocalError) as caught:
+            prepare(request, BASE, auth, "gzip")
+        assert CANARY not in str(caught.value)
+    with pytest.raises(LocalError):
+        prepare(asks(), BASE + "/" + bad, AUTH, "gzip")
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Host", "connection", "Upgrade", "TE"])
+def test_framing_belongs_to_the_transport(name: str) -> None:
+    for request, auth in ((asks(headers={name: "1"}), AUTH), (asks(), {name: "1"})):
+        with pytest.raises(LocalError, match=name):
+            prepare(request, BASE, auth, "gzip")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "é", "(x)"])
+def test_header_names_are_tokens(name: str) -> None:
+    with pytest.raises(LocalError):
+        _prepare(asks(headers={name: "x"}))
+
+
+def test_headers_are_merged_without_regard_to_case_and_the_key_wins() -> None:
+    headers = {"Authorization": "Bearer stale", "X-Note": "ü\tx", "Accept-Encoding": "br"}
+    assert dict(_prepare(asks(headers=headers)).headers) == {
+        "user-agent": "midstream",
+        "authorization": f"Bearer {CANARY}",
+        "x-note": "ü\tx",
+        "accept-encoding": "gzip",
+    }
+
+
+@pytest.mark.parametrize(
+    ("location", "url"),
+    [
+        ("/v2/x", "https://api.example/v2/x"),
+        ("y", "https://api.example/v1/chat/y"),
+        ("https://api.example:443/z", "https://api.example:443/z"),
+        ("https://API.EXAMPLE/z#part", "https://API.EXAMPLE/z"),
+        ("http://api.example/z", None),
+        ("https://api.example:8443/z", None),
+        ("https://evil.example/z", None),
+        ("//evil.example/z", None),
+        ("https://api.example@evil.example/", None),
+        ("https://u:p@api.example/", None),
+        ("https://api.example.evil/", None),
+        ("ftp://api.example/", None),
+        ("https://api.example:x/", None),
+        ("https://[", None),
+        ("/a\r\nb", None),
+    ],
+)
+def test_redirects_stay_within_the_origin(location: str, url: str | None) -> None:
+    moved = _prepare().moved(location)
+    assert (moved.url if moved else None) == url
+    if moved is not None:
+        assert moved.headers == _prepare().headers
+
+
+def test_keys_echoed_by_the_peer_are_scrubbed() -> None:
+    target = _prepare(auth={"authorization": f"Bearer {CANARY}", "x-api-key": CANARY + "-longer", "x-tag": "abc"})
+    body = f'{{"error": "bad key {CANARY}-longer or Bearer {CANARY} or {CANARY}; abc"}}'.encode()
+    assert target.scrub(body) == b'{"error": "bad key *** or *** or ***; abc"}'
+    assert target.scrub_headers({"x-echo": f"[{CANARY}] ü"}) == {"x-echo": "[***] ü"}
+
+
+def test_no_key_in_a_repr_a_message_or_the_locals_of_a_frame() -> None:
+    target = _prepare(asks(path=f"/x?key={CANARY}"))
+    assert CANARY not in f"{target!r} {target} {target.headers!r} {target.headers} {target.where}"
+    try:
+        target.moved(3)  # type: ignore[arg-type]
+    except Exception as error:
+        shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+        assert CANARY not in "".join(line for line in shown.format() if "midstream/transport" in line)

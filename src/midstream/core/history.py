@@ -20,17 +20,25 @@ INTERRUPTED = "No result: the tool call was interrupted before it returned."
 
 
 class Repaired:
-    """A lawful history and what had to be done for it. `unanswered` are the calls whose result had to be made up."""
+    """A lawful history and what had to be done for it. `unanswered` are the calls whose result had to be made up;
+    `call_ids` all ids that calls or stray results carry."""
 
-    __slots__ = ("call_ids", "notes", "turns", "unanswered")
+    __slots__ = ("call_ids", "notes", "places", "turns", "unanswered")
 
     def __init__(
-        self, turns: Sequence[Turn], notes: list[Note], unanswered: frozenset[str], call_ids: frozenset[str]
+        self,
+        turns: Sequence[Turn],
+        notes: list[Note],
+        unanswered: frozenset[str],
+        call_ids: frozenset[str],
+        places: Sequence[int] | None = None,
     ) -> None:
         self.turns = turns
         self.notes = notes
         self.unanswered = unanswered
         self.call_ids = call_ids
+        self.places = places
+        """Where each turn stood in the conversation; None where every one stands where it stood."""
 
 
 def repair(turns: Sequence[Turn], *, offset: int = 0) -> Repaired:
@@ -94,6 +102,8 @@ class _Repair:
         self.open: dict[str, list[_Slot]] = {}  # unanswered, by the id the history uses, oldest first
         self.answered: dict[str, _Slot] = {}  # the last one answered under an id
         self.out: list[tuple[Turn, list[_Slot], Turn | None]] = []  # turn, its calls, the tool turn that followed it
+        self.at: list[int] = []  # where each turn of `out` stands in the source
+        self.places: list[int] = []  # the same for the result
         self.newest = -1  # where the last turn in `out` stands in the source
         self.failed_ids: set[str] = set()
         self.early: dict[str, tuple[ToolResponse, int]] = {}
@@ -112,7 +122,8 @@ class _Repair:
                 self._take_other(turn, index)
         self._place_early()
         turns, unanswered = self._lay_out()
-        return Repaired(turns, self.notes, frozenset(unanswered), frozenset(self.seen_ids | self.failed_ids))
+        touched = frozenset(self.seen_ids | self.failed_ids | self.early.keys())
+        return Repaired(turns, self.notes, frozenset(unanswered), touched, self.places)
 
     def _take_ai(self, turn: Turn, index: int) -> None:
         blocks: list[Block] = []
@@ -141,6 +152,7 @@ class _Repair:
 
     def _append(self, turn: Turn, slots: list[_Slot], index: int) -> None:
         self.out.append((turn, slots, None))
+        self.at.append(index)
         self.newest = index
 
     def _fresh_id(self, call: ToolCall, turn: Turn, place: int) -> str:
@@ -228,10 +240,12 @@ class _Repair:
     def _lay_out(self) -> tuple[list[Turn], set[str]]:
         turns: list[Turn] = []
         unanswered: set[str] = set()
-        for turn, slots, tool_turn in self.out:
+        for (turn, slots, tool_turn), place in zip(self.out, self.at, strict=True):
             turns.append(turn)
+            self.places.append(self.offset + place)
             if not slots:
                 continue
+            self.places.append(self.offset + place)
             responses: list[ToolResponse] = []
             for slot in slots:
                 if slot.response is None:

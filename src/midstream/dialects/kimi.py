@@ -103,7 +103,7 @@ MOONSHOT = Provider(
         "kimi-k3", "kimi-k2.7-code", "kimi-k2.6", "kimi-k2.5", "kimi-k2-thinking", "kimi-k2-thinking-turbo",
         "kimi-k2-0905-preview", "kimi-k2-0711-preview", "kimi-k2-turbo-preview", "kimi-latest",
     ),
-    family=r"kimi|moonshot|(?:^|[^a-z0-9])k[23]",
+    family=r"^(?:kimi|moonshot|k[23])",
     names=("kimi", "moonshotai"),
 )  # fmt: skip
 

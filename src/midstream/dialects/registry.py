@@ -81,7 +81,9 @@ def _meant(name: str, known: Iterable[str]) -> str:
     """`; did you mean x?` for the nearest of `known`, comparing also the part behind the slash."""
     wanted = name.lower()
     spelled = {option.lower(): option for option in known}
-    spelled.update({option.lower().partition("/")[2]: option for option in spelled.values() if "/" in option})
+    for option in list(spelled.values()):
+        spelled.setdefault(option.lower().partition("/")[2], option)
+    spelled.pop("", None)
     near = difflib.get_close_matches(wanted, spelled, n=3, cutoff=0.6)
     found = list(dict.fromkeys(spelled[match] for match in near))
     return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from ..core.blocks import ToolCall, ToolResponse, Turn
 from ..core.handoff import Note
 from ..core.history import Repaired, repair
@@ -107,11 +109,26 @@ def write_history(
     elif cache is not None:
         checkpoint.call_ids |= repaired.call_ids
         checkpoint.turns = turns
-    writer.notes.extend(repaired.notes)
-    writer.write(repaired.turns, start)
+    _write(writer, repaired, start)
     if cache is not None and checkpoint.turns is turns:
         cache.put(key, checkpoint)
     return writer  # type: ignore[return-value]
+
+
+def _write(writer: Writer, repaired: Repaired, start: int) -> None:
+    """Write, and let the notes say where their turns stand in the conversation, not where repair put them."""
+    before = len(writer.notes)
+    writer.write(repaired.turns, start)
+    written = writer.notes[before:]
+    if repaired.places is not None:
+        places = repaired.places
+        written = [note if note.turn is None else replace(note, turn=places[note.turn - start]) for note in written]
+    if repaired.notes or written:
+        writer.notes[before:] = sorted([*repaired.notes, *written], key=_place)
+
+
+def _place(note: Note) -> int:
+    return -1 if note.turn is None else note.turn
 
 
 def _reaches_back(fresh: Sequence[Turn], known: set[str]) -> bool:

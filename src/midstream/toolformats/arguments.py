@@ -51,24 +51,27 @@ class WrittenCall(msgspec.Struct):
     """A call as models write it in JSON, with any of the usual keys."""
 
     name: str = ""
-    arguments: msgspec.Raw | None = None
-    parameters: msgspec.Raw | None = None
-    id: msgspec.Raw | None = None
+    arguments: msgspec.Raw = msgspec.Raw()
+    parameters: msgspec.Raw = msgspec.Raw()
+    id: msgspec.Raw = msgspec.Raw()
     function: WrittenCall | None = None
 
     @property
     def whole(self) -> tuple[str, str, str | None]:
         """Name, arguments and id, wherever they stand."""
         inner = self.function or self
-        raw = inner.arguments if inner.arguments is not None else inner.parameters
-        text = bytes(raw).decode() if raw is not None else ""
-        raw_id = bytes(self.id).decode().strip('"') if self.id is not None else ""
-        return inner.name, unwrap("" if text == "null" else text) or "{}", raw_id if raw_id != "null" else None
+        text = bytes(inner.arguments).decode() or bytes(inner.parameters).decode()
+        raw_id = bytes(self.id).decode().strip('"')
+        return (
+            inner.name,
+            unwrap("" if text == "null" else text) or "{}",
+            raw_id if raw_id not in ("", "null") else None,
+        )
 
     @property
     def has_arguments(self) -> bool:
         inner = self.function or self
-        return inner.arguments is not None or inner.parameters is not None
+        return bool(bytes(inner.arguments) or bytes(inner.parameters))
 
 
 _WRITTEN = msgspec.json.Decoder(WrittenCall | list[WrittenCall])

@@ -45,16 +45,20 @@ def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], st
 class _Message:
     """Where in the message the stream is: a channel, a call in it, an argument in that."""
 
-    __slots__ = ("_argument", "_call", "_channel", "_reader")
+    __slots__ = ("_argument", "_blank", "_call", "_channel", "_reader", "_tagged")
 
     def __init__(self, reader: Reader, starts_inside: bool) -> None:
         self._reader = reader
         self._channel = "think" if starts_inside else "message"
         self._call: _Call | None = None
         self._argument: _Argument | None = None
+        self._blank: list[str] | None = []  # white space between channels is layout
+        self._tagged = False
 
     def read(self) -> Step[None]:
         while (marker := (yield from self._reader.until(_ALL, self._say))) is not None:
+            self._blank = []
+            self._tagged = True
             if marker == OPEN:
                 self._opened((yield from self._tag()))
             elif marker == CLOSE:
@@ -63,6 +67,8 @@ class _Message:
                 self._leave_call()
         if self._call is not None:
             self._call.cut_off(self._argument)
+        elif self._blank and not self._tagged:
+            self._reader.out.append(TextFound("".join(self._blank)))
 
     def _say(self, piece: str) -> None:
         if self._argument is not None:
@@ -72,8 +78,13 @@ class _Message:
                 self._call.problems.append(ProblemFound("text inside a call", piece))
         elif self._channel == "think":
             self._reader.out.append(ThinkingFound(piece))
-        elif self._channel == "response" or piece.strip():
-            self._reader.out.append(TextFound(piece))  # words outside a channel are text: never dropped
+        elif self._channel == "response" or self._blank is None:
+            self._reader.out.append(TextFound(piece))
+        elif piece.isspace():
+            self._blank.append(piece)
+        else:  # words outside a channel are text: never dropped
+            self._reader.out.append(TextFound("".join(self._blank) + piece))
+            self._blank = None
 
     def _tag(self) -> Step[str]:
         """The inside of a tag, up to its separator. Another marker ends it too, and is read again."""

@@ -85,6 +85,7 @@ class Prose:
                 self._end()
                 return None
             if marker in self._noise:
+                self._blank = self._blank or []
                 continue
             if marker in self._starts:
                 if self._blank is not None:

@@ -45,15 +45,16 @@ _HOW = """To call a tool, write it as XML; escape <, > and & in values, write li
 
 def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
     prose = Prose(reader, tuple(_ENDS), tags=tags, starts_inside=starts_inside, noise=_NOISE)
-    element = _Element(reader, prose, CallReport(reader, prose, tools))
+    element = _Element(reader, prose, CallReport(reader, prose, tools), frozenset([tool.name for tool in tools]))
     while (opener := (yield from prose.opener())) is not None:
         yield from element.read(opener)
 
 
 class _Element:
-    __slots__ = ("_prose", "_reader", "_report")
+    __slots__ = ("_names", "_prose", "_reader", "_report")
 
-    def __init__(self, reader: Reader, prose: Prose, report: CallReport) -> None:
+    def __init__(self, reader: Reader, prose: Prose, report: CallReport, names: frozenset[str]) -> None:
+        self._names = names
         self._reader = reader
         self._prose = prose
         self._report = report
@@ -62,7 +63,7 @@ class _Element:
         attributes = ""
         if opener != _TOOL:
             tag = yield from self._tag()
-            if tag is None or not named(tag):
+            if tag is None or not self._calls(opener, tag):
                 self._prose.say(opener)
                 return
             attributes = tag[:-1]
@@ -83,6 +84,15 @@ class _Element:
             self._report.bare(named(attributes), parameters(body.text))
         else:
             self._found(attributes, body.text)
+
+    def _calls(self, opener: str, tag: str) -> bool:
+        """Whether an opening tag is a call. `<use …>` is also SVG and prose: it must name a tool, or have attributes."""
+        name = named(tag)
+        if opener == _INVOKE:
+            return bool(name)
+        if opener == _USE_TOOL and tag == ">":
+            return True
+        return name in self._names if self._names else bool(name and _ATTRIBUTE.search(tag))
 
     def _tag(self) -> Step[str | None]:
         """The rest of the opening tag, unread; None when this is no tag."""

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from midstream.core.blocks import Text, ToolCall, ToolResponse
+from midstream.core.errors import LimitExceeded
+from midstream.toolformats import kimi
+from midstream.toolformats.findings import ArgumentsFound, CallEnded, CallFound, TextFound
+from midstream.toolformats.registry import get_filter
+from shared_data import vectors
+
+from .edge_case_table import CASES, PAGE, page, read
+from .feeding import feed, outcome, splits, tool
+from .kimi_exceptions import KIMI
+
+FILES = ("vllm-kimi-k2-parser", "vllm-old-kimi-k2-parser", "vllm-rust-kimi-k2-parser", "llamacpp-kimi-k2-parser")
+VECTORS = {
+    identity: vector
+    for file in FILES
+    for identity, vector in vectors(f"kimi/{file}.json").items()
+    if vector["kind"] != "generation-prompt"  # a template's business
+}
+EDGES = vectors("kimi/cross-parser-edge-cases.json")
+THINK = ("<think>", "</think>")
+
+
+def _differences(vector: dict[str, Any]) -> list[str]:
+    given, expected = vector["input"], vector["expected"]
+    fragments = given.get("fragments")
+    text = "".join(fragments) if fragments else given["text"]
+    starts_inside = vector["kind"].startswith("reasoning")
+    ways = splits(text) + ([fragments] if fragments else [])
+    outcomes = [outcome(feed(get_filter("kimi", tags=THINK, starts_inside=starts_inside), way)) for way in ways]
+    assert all(found == outcomes[0] for found in outcomes)
+    found = outcomes[0]
+    differences = []
+
+    def compare(what: str, wanted: Any, came: Any) -> None:
+        if wanted != came:
+            differences.append(f"{what}: expected {wanted!r}, came {came!r}")
+
+    if "content" in expected:
+        compare("text", expected["content"] or "", found.text)
+    if "reasoning" in expected:
+        compare("thinking", expected["reasoning"] or "", found.thinking)
+    if "tool_calls" in expected:
+        # White space around JSON says nothing, and engines differ in it even between their own two modes.
+        wanted = [(call["name"], call["arguments"].strip(), call["id"]) for call in expected["tool_calls"]]
+        compare("calls", wanted, found.calls)
+    if "rest" in expected and "<|" not in (expected["rest"] or ""):
+        compare("text", expected["rest"] or "", found.text)
+    if "steps" in expected:
+        compare("thinking", "".join([step["reasoning"] or "" for step in expected["steps"]]), found.thinking)
+    if "error" in expected or "error_contains" in expected:
+        compare("reported", True, bool(found.problems))
+    if absent := expected.get("content_must_not_contain"):
+        compare("leaked", False, absent in found.text)
+    compare("marker in text", False, "<|" in found.text + found.thinking)
+    return differences
+
+
+@pytest.mark.parametrize("identity", VECTORS)
+def test_other_engines_vectors(identity: str) -> None:
+    differences = _differences(VECTORS[identity])
+    if identity in KIMI:
+        assert differences, f"{identity} agrees: take it off the list of exceptions"
+    else:
+        assert differences == []
+
+
+def test_no_exception_is_stale() -> None:
+    assert set(KIMI) <= set(VECTORS)
+
+
+@pytest.mark.parametrize("identity", EDGES)
+def test_edge_cases_lose_nothing_and_leak_nothing(identity: str) -> None:
+    found = read(identity.removeprefix("edge-"), EDGES[identity])
+    assert "<|" not in found.text + found.thinking
+    begun = EDGES[identity]["input"]["text"].count(kimi.CALL_BEGIN)
+    assert len(found.calls) + len(found.problems) == begun
+
+
+def test_the_page_of_edge_cases_is_true() -> None:
+    assert set(CASES) == {identity.removeprefix("edge-") for identity in EDGES}
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+SECTION = "<|tool_calls_section_begin|>{}<|tool_calls_section_end|>"
+READ = "<|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+TOOLS = (tool("read", path="string"), tool("echo", t="string"))
+
+
+def _read(text: str, **options: Any) -> Any:
+    return outcome(feed(get_filter("kimi", TOOLS, **options), [text]))
+
+
+def test_arguments_stream_as_they_come() -> None:
+    filter = get_filter("kimi")
+    assert filter.feed("Hi <|tool_calls_section_be") == [TextFound("Hi ")]
+    filter.feed("gin|><|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>")
+    assert filter.feed('{"path": ') == [CallFound("read", "functions.read:0"), ArgumentsFound('{"path":')]
+    assert filter.feed('"/x') == [ArgumentsFound(' "/x')]
+    assert filter.feed('"}<|tool_call') == [ArgumentsFound('"}')]
+    assert filter.feed("_end|>") == [CallEnded()]
+
+
+def test_a_transcript_inside_a_string_is_data() -> None:
+    inner = SECTION.format(READ.format('{\\"path\\": 1}'))
+    found = _read(SECTION.format(READ.format('{"path": "' + inner + '"}')) + "tail")
+    assert found.text == "tail"
+    assert found.parsed == [("read", {"path": inner.replace("\\", "")})]
+
+
+def test_an_unescaped_quote_does_not_swallow_the_next_call() -> None:
+    broken = READ.format('{"path": "5" screen"}')
+    good = READ.replace(":0", ":1").format('{"path": "b"}')
+    found = _read(SECTION.format(broken + good) + "tail")
+    assert [call[1] for call in found.calls] == ['{"path": "5" screen"}', '{"path": "b"}']
+    assert found.text == "tail"
+
+
+def test_a_forgotten_argument_marker() -> None:
+    assert _read('<|tool_call_begin|>functions.read:0{"path": "/x"}<|tool_call_end|>').parsed == [
+        ("read", {"path": "/x"})
+    ]
+
+
+def test_a_call_without_arguments_needs_a_tool_that_has_none() -> None:
+    assert _read("<|tool_call_begin|>functions.read:0<|tool_call_end|>").problems[0].raw == "functions.read:0"
+    found = outcome(feed(get_filter("kimi", [tool("now")]), ["<|tool_call_begin|>functions.now:0<|tool_call_end|>"]))
+    assert found.parsed == [("now", {})]
+
+
+def test_text_that_follows_a_section_without_end_is_the_answer() -> None:
+    found = _read("<|tool_calls_section_begin|>" + READ.format('{"path": "/x"}') + "The answer.")
+    assert found.text == "The answer."
+
+
+def test_ids_that_could_mean_two_tools_are_reported() -> None:
+    tools = (tool("read", path="string"), tool("read5", path="string"))
+    text = READ.replace("functions.read:0", "functionsread5").format('{"path": "/x"}')
+    found = outcome(feed(get_filter("kimi", tools), [text]))
+    assert found.calls == []
+    assert "functionsread5" in found.problems[0].raw
+
+
+def test_a_stray_marker_is_reported_and_left_out() -> None:
+    found = _read("a<|tool_call_end|>b", tags=THINK)
+    assert found.text == "ab"
+    assert [problem.raw for problem in found.problems] == ["<|tool_call_end|>"]
+
+
+def test_thinking_goes_on_past_a_stray_marker_and_ends_at_a_section() -> None:
+    found = _read("<think>a<|tool_call_end|>b" + SECTION.format(READ.format("{}")) + "c</think>d", tags=THINK)
+    assert (found.thinking, found.text) == ("ab", "cd")
+
+
+def test_an_id_that_never_ends_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    filter = get_filter("kimi")
+    filter.feed("<|tool_call_begin|>")
+    with pytest.raises(LimitExceeded):
+        for _ in range(20):
+            filter.feed("x" * 1024 * 1024)
+
+
+def test_rendering() -> None:
+    calls = [ToolCall("a", "read", '{"path": "/x"}'), ToolCall("b", "now", "{}")]
+    assert kimi.render_calls(calls, ["functions.read:4", "functions.now:5"]) == (
+        "<|tool_calls_section_begin|>"
+        '<|tool_call_begin|>functions.read:4<|tool_call_argument_begin|>{"path": "/x"}<|tool_call_end|>'
+        "<|tool_call_begin|>functions.now:5<|tool_call_argument_begin|>{}<|tool_call_end|>"
+        "<|tool_calls_section_end|>"
+    )
+    assert (
+        kimi.render_result(ToolResponse("a", "read", (Text("ok"),)), "functions.read:4")
+        == "## Return of functions.read:4\nok"
+    )

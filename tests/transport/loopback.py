@@ -65,6 +65,7 @@ class Server:
         self.closed = 0
         self.seen: list[Seen] = []
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self._moved = asyncio.Event()
 
     @property
@@ -81,6 +82,10 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        for _ in range(3):
+            await asyncio.sleep(0)  # the sockets are closed by the loop's next turns
 
     async def all_closed(self) -> None:
         """Wait until every connection ever accepted is closed."""
@@ -93,6 +98,7 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._writers.append(writer)
         try:
             while not writer.is_closing():
                 seen = await self._request(reader)

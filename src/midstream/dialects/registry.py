@@ -15,10 +15,12 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import UnknownModel
-from . import chat_hosts, kimi
+from . import chat_hosts, kimi, openai_responses
 from .provider import Provider
 
-PROVIDERS: dict[str, Provider] = {row.name: row for module in (kimi, chat_hosts) for row in module.PROVIDERS}
+PROVIDERS: dict[str, Provider] = {
+    row.name: row for module in (kimi, chat_hosts, openai_responses) for row in module.PROVIDERS
+}
 _NAMES: dict[str, str] = {
     spelling: row.name for row in PROVIDERS.values() for spelling in (row.name, *row.names) if spelling
 }

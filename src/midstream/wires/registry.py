@@ -9,6 +9,7 @@ from ..core.errors import UnknownModel
 from ..core.tools import ToolSpec
 from ..toolformats.registry import leak_filter, think_filter
 from .openai_chat import ChatDecoder, encode_chat, read_chat_request
+from .openai_responses import ResponsesDecoder, encode_responses, read_responses_request
 from .wire import Decoder, Wire
 
 
@@ -31,7 +32,27 @@ def _chat_decoder(
 
 OPENAI_CHAT = Wire("openai-chat", encode_chat, _chat_decoder, Dialect("openai-chat", "openai-chat"), read_chat_request)
 
-WIRES: dict[str, Wire] = {wire.name: wire for wire in (OPENAI_CHAT,)}
+
+def _responses_decoder(
+    dialect: Dialect,
+    *,
+    turn_key: str,
+    model: str = "",
+    tool_names: dict[str, str] | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> Decoder:
+    return ResponsesDecoder(dialect, turn_key=turn_key, model=model, tool_names=tool_names)
+
+
+OPENAI_RESPONSES = Wire(
+    "openai-responses",
+    encode_responses,
+    _responses_decoder,
+    Dialect("openai-responses", "openai-responses", system_role="instructions", tool_result_media="inline"),
+    read_responses_request,
+)
+
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES)}
 
 
 def get_wire(name: str) -> Wire:

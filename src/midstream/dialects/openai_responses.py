@@ -1,0 +1,102 @@
+"""Hosts of the Responses wire. Sources: facts/streaming-and-handoff.md §f, facts/tool-ids-and-formats.md §2-3.
+
+A row's name says the wire (`openai-responses`); the dialect's provider is the host's, as on its other wires. Reasoning
+models ask for encrypted reasoning, which others refuse; they take no sampling options.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
+from .provider import Provider
+
+_replace = msgspec.structs.replace
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_REASONING_MODELS = r"gpt-(?:[5-9]|oss)(?!.*chat)|(?:^|/)o\d|codex|computer-use"
+
+
+def _dialect(name: str, provider: str, **fields: Any) -> Dialect:
+    shape: dict[str, Any] = {
+        "system_role": "instructions",
+        "max_tokens_field": "max_output_tokens",
+        "tool_result_media": "inline",
+        "media": ("image", "file"),
+        "sampling": ("temperature", "top_p"),
+    }
+    return Dialect(name, "openai-responses", provider, **{**shape, **fields})
+
+
+def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect], ...]:
+    """OpenAI's models, where they reason and where they do not."""
+    plain = _dialect(name, provider, schema="openai", strict_tools=True, limits=Limits(max_tools=128), **fields)
+    rules = Reasoning(signed=True, default_on=True, control="reasoning", efforts=_EFFORTS)
+    reasoning = _replace(plain, name=f"{name}-reasoning", reasoning=rules, sampling=())
+    # o1 to o4 know neither `none` nor `minimal`; gpt-5 itself knows no `none`, gpt-5.1 and later no `minimal`.
+    older = _replace(reasoning, name=f"{name}-o", reasoning=_replace(rules, efforts=("low", "medium", "high")))
+    first = _replace(
+        reasoning, name=f"{name}-5", reasoning=_replace(rules, efforts=("minimal", "low", "medium", "high"))
+    )
+    later = _replace(reasoning, reasoning=_replace(rules, efforts=("none", "low", "medium", "high", "xhigh")))
+    return (
+        (r"(?:^|/)o\d|codex|gpt-oss", older),
+        (r"gpt-5(?![.\d])(?!.*chat)", first),
+        (_REASONING_MODELS, later),
+        ("", plain),
+    )
+
+
+XAI = _dialect("xai-responses", "xai", reasoning=Reasoning(signed=True, default_on=True))
+XAI_EFFORT = _replace(
+    XAI, name="xai-responses-effort", reasoning=_replace(XAI.reasoning, control="reasoning", efforts=("low", "high"))
+)
+OPENROUTER = _dialect(
+    "openrouter-responses",
+    "openrouter",
+    media=("image", "file", "audio"),
+    reasoning=Reasoning(signed=True, control="reasoning", efforts=_EFFORTS),
+)
+GENERIC = _dialect(
+    "responses-compatible",
+    "responses-compatible",
+    # Servers of open models (llama.cpp, LM Studio, vLLM, DeepSeek) send reasoning as plain content and read it back.
+    reasoning=Reasoning(echo="always", control="reasoning", efforts=_EFFORTS),
+)
+
+PROVIDERS = (
+    Provider(
+        "openai-responses",
+        Endpoint("https://api.openai.com/v1", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_API_BASE")),
+        _openai("openai-responses", "openai"),
+        models=("gpt-5.2", "gpt-5.1", "gpt-5", "gpt-5-mini", "gpt-5-codex", "gpt-4.1", "gpt-4o", "o3", "o4-mini"),
+        family=r"^(?:gpt|o\d|chatgpt|codex|ft:|computer)",
+    ),
+    Provider(
+        "azure-responses",
+        Endpoint("https://example.openai.azure.com/openai/v1", ("AZURE_OPENAI_API_KEY",), ("AZURE_OPENAI_BASE_URL",)),
+        _openai("azure-responses", "azure"),
+        models=("gpt-5.1", "gpt-5-mini", "gpt-4.1-mini", "o4-mini"),
+    ),
+    Provider(
+        "xai-responses",
+        Endpoint("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_BASE_URL", "XAI_API_BASE")),
+        ((r"grok-3-mini|grok-4\.[3-9]", XAI_EFFORT), ("", XAI)),
+        models=("grok-4", "grok-4-fast", "grok-code-fast-1"),
+        family=r"grok",
+    ),
+    Provider(
+        "openrouter-responses",
+        Endpoint(
+            "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",), ("OPENROUTER_BASE_URL", "OPENROUTER_API_BASE")
+        ),
+        (("", OPENROUTER),),
+        models=("openai/gpt-5.2", "google/gemini-3-flash-preview"),
+    ),
+    Provider(
+        "responses-compatible",
+        Endpoint("http://127.0.0.1:8080/v1", ("RESPONSES_COMPATIBLE_API_KEY",), ("RESPONSES_COMPATIBLE_BASE_URL",)),
+        (("", GENERIC),),
+    ),
+)

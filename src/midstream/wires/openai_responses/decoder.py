@@ -1,0 +1,462 @@
+"""Responses answers -> events: streams and whole bodies through one reading of their items.
+
+An item's deltas stream as they come; `output_item.done` fills in what was not streamed (whole arguments, encrypted
+reasoning, ids) and closes its block. Items go by output_index, for hosts change item ids mid-stream. The final `output` is
+read only for items the stream left out. The end is response.completed, .incomplete or .failed, or an error event; EOF or
+[DONE] alone is `truncated`. Items of built-in tools are kept whole, for their origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from ...core.blocks import Opaque, Origin
+from ...core.dialect import Dialect
+from ...core.errors import LimitExceeded, MalformedStream
+from ...core.events import ErrorInfo, Event
+from ...core.reduce import MAX_TURN_CHARS, Piece, TurnBuilder
+from ..json_border import decode_leniently, encode_json
+from ..provider_errors import error_info, provider_error
+from ..sse import DEFAULT_LIMIT, ServerSentEvent, SSEParser
+from .items import item_fields, part_extra, part_texts, reasoning_extra
+from .shapes import ResponseEvent, decode_event, read_event, read_head, read_object, read_raw
+from .usage import read_usage
+
+_SLICE = 64 * 1024
+_FINAL = {"response.completed": "completed", "response.incomplete": "incomplete", "response.done": "completed"}
+_NORMAL = ("completed", "complete")
+_INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+
+
+def stop_reason(status: str | None, why: str | None, calls: int) -> str:
+    """The host's status in our words. Calls that end with a plain `completed` are calls."""
+    if status in _NORMAL:
+        return "tool_use" if calls else "end_turn"
+    if status == "incomplete":
+        return _INCOMPLETE.get(why or "", why or "max_tokens")
+    return status or "unknown"
+
+
+class ResponsesDecoder:
+    """Feed it the bytes of one answer; it gives events, and exactly one terminal one."""
+
+    __slots__ = (
+        "_annotations", "_at", "_body", "_builder", "_by_id", "_by_index", "_dialect", "_kept", "_limit", "_names",
+        "_pending", "_said", "_sniffed", "_sse", "_text_open", "progress",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        turn_key: str,
+        model: str = "",
+        tool_names: dict[str, str] | None = None,
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        self._dialect = dialect
+        self._builder = TurnBuilder(turn_key, Origin(dialect.provider, dialect.wire, model))
+        self._sse = SSEParser(limit=limit)
+        self._limit = limit
+        self._names = tool_names or {}
+        self._by_id: dict[str, Piece] = {}
+        self._by_index: dict[int, Piece] = {}
+        self._at: tuple[str, int | None, int | None] | None = None  # the part that is streaming
+        self._said: dict[tuple[str, int | None], int] = {}  # how many parts of an item have streamed, by channel
+        self._text_open = False
+        self._annotations: list[Any] = []
+        self._pending: set[int | None] = set()  # items that were added and are not done
+        self._kept = 0  # bytes of items kept whole
+        self._sniffed = False
+        self._body: bytearray | None = None  # set when the answer turns out to be no event stream
+        self.progress = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._builder.ended
+
+    def feed(self, data: bytes) -> list[Event]:
+        builder = self._builder
+        if builder.ended:
+            return []
+        try:
+            if not self._sniffed:
+                self._sniff(data)
+            if self._body is not None:
+                self._hold_body(data)
+                return []
+            for event in self._sse.feed(data) if len(data) <= _SLICE else self._sse_events(data):
+                payload = event.data
+                if payload[:1] == b"{":
+                    self.progress += 1
+                    try:
+                        found = decode_event(payload)
+                    except (msgspec.DecodeError, RecursionError, ValueError):
+                        found = read_event(payload)
+                    self._event(found, payload, event.event)
+                else:
+                    self._odd_data(payload, event.event)
+                if self.ended:
+                    break
+        except (MalformedStream, LimitExceeded) as error:
+            self._fail(error)
+        return builder.take()
+
+    def close(self) -> list[Event]:
+        """The bytes are over."""
+        builder = self._builder
+        if builder.ended:
+            return []
+        try:
+            if self._body is not None:
+                self._whole(bytes(self._body))
+            else:
+                for event in self._sse.close():
+                    if not builder.ended:
+                        self._odd_data(event.data, event.event)
+            if not builder.ended:
+                self._unsaid_end()
+        except (MalformedStream, LimitExceeded) as error:
+            self._fail(error)
+        return builder.take()
+
+    def read_body(self, body: bytes) -> list[Event]:
+        """A whole JSON body instead of a stream."""
+        self._sniffed = True
+        self._body = bytearray(body)
+        return self.close()
+
+    def fail(self, error: ErrorInfo) -> list[Event]:
+        """The transport lost the stream: keep what came, end with this error."""
+        self._builder.fail(error)
+        return self._builder.take()
+
+    def _sniff(self, data: bytes) -> None:
+        """Look at the first visible byte: an event stream starts with a field or a comment, never with `{`, `[` or `<`."""
+        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if start:
+            self._sniffed = True
+            if start[:1] in b"{[<":
+                self._body = bytearray()
+
+    def _hold_body(self, data: bytes) -> None:
+        assert self._body is not None
+        self._body += data
+        if len(self._body) > self._limit:
+            raise LimitExceeded(f"the body is longer than {self._limit} bytes")
+
+    def _sse_events(self, data: bytes) -> Iterator[ServerSentEvent]:
+        """A large burst in slices: what is parsed stays in the processor's cache, and the cost a byte stays the same."""
+        for at in range(0, len(data), _SLICE):
+            yield from self._sse.feed(data[at : at + _SLICE])
+
+    def _odd_data(self, data: bytes, kind: str) -> None:
+        """Data that does not begin with a brace, or the last event of a stream that lacks its blank line."""
+        data = data.strip()
+        if data[:6] == b"[DONE]":
+            self._unsaid_end()
+        elif data:
+            self.progress += 1
+            self._event(read_event(data), data, kind)
+
+    def _event(self, event: ResponseEvent, payload: bytes, sse_name: str) -> None:
+        kind = event.type or sse_name
+        if kind == "response.output_text.delta":
+            if event.delta:
+                if self._at != ("text", event.output_index, event.content_index):
+                    self._turn_to("text", event.output_index, event.content_index)
+                self._builder.text(event.delta)
+        elif kind == "response.function_call_arguments.delta" or kind == "response.custom_tool_call_input.delta":
+            if event.delta:
+                self._builder.call_arguments(self._call_of(event), event.delta)
+        elif kind == "response.reasoning_summary_text.delta":
+            self._thinking_delta("summary", event.output_index, event.summary_index, event.delta)
+        elif kind == "response.reasoning_text.delta":
+            self._thinking_delta("content", event.output_index, event.content_index, event.delta)
+        else:
+            handler = _HANDLERS.get(kind)
+            if handler is not None:
+                event.type = kind
+                handler(self, event, payload)
+            elif event.error and read_raw(event.error) is not None:
+                self._error(event, payload)
+
+    def _turn_to(self, channel: str, item: int | None, part: int | None) -> None:
+        """Another part speaks: what was open ends."""
+        self._builder.end_block()
+        self._text_open = channel == "text"
+        self._begin_part(channel, item, part)
+
+    def _begin_part(self, channel: str, item: int | None, part: int | None) -> None:
+        self._at = (channel, item, part)
+        self._said[channel, item] = self._said.get((channel, item), 0) + 1
+
+    def _thinking_delta(self, field: str, item: int | None, part: int | None, delta: str | None) -> None:
+        if not delta:
+            return
+        at = self._at
+        if at is None or at[0] != field or at[1] != item or at[2] != part:
+            if self._is_thinking(item):
+                self._begin_part(field, item, part)  # the parts of one item are one block
+            else:
+                self._turn_to(field, item, part)
+        self._builder.thinking(delta, field)
+
+    def _is_thinking(self, item: int | None) -> bool:
+        """Whether this item's reasoning is what streams now."""
+        return self._at is not None and self._at[0] != "text" and self._at[1] == item
+
+    def _call_of(self, event: ResponseEvent) -> Piece:
+        """The call a delta belongs to: by item id, else by place; a call nobody announced waits for its name."""
+        piece = self._by_id.get(event.item_id) if event.item_id else None
+        if piece is None and event.output_index is not None:
+            piece = self._by_index.get(event.output_index)
+        if piece is None:
+            piece = self._open_call(event.output_index, event.item_id, None, "")
+        return piece
+
+    def _open_call(self, index: int | None, item_id: str | None, call_id: str | None, name: str) -> Piece:
+        piece = self._builder.open_call(call_id, self._names.get(name, name))
+        self._at = None
+        self._text_open = False
+        if item_id:
+            self._by_id[item_id] = piece
+        if index is not None:
+            self._by_index[index] = piece
+        return piece
+
+    def _created(self, event: ResponseEvent, payload: bytes) -> None:
+        if not self._builder.started:
+            head = read_head(event.response)
+            self._builder.start(head.model or "", head.id)
+
+    def _refusal_delta(self, event: ResponseEvent, payload: bytes) -> None:
+        if event.delta:
+            if self._at != ("text", event.output_index, event.content_index):
+                self._turn_to("text", event.output_index, event.content_index)
+            self._builder.text(event.delta, {"refusal": True})
+
+    def _annotation(self, event: ResponseEvent, payload: bytes) -> None:
+        self._annotations.append(read_raw(event.annotation))
+
+    def _part_done(self, event: ResponseEvent, payload: bytes) -> None:
+        """A message's part is whole: its citations are known now."""
+        if self._at == ("text", event.output_index, event.content_index):
+            self._mark_text(read_object(event.part))
+
+    def _mark_text(self, part: dict[str, Any], fields: dict[str, Any] | None = None) -> None:
+        extra = part_extra(part)
+        if self._annotations and "annotations" not in extra:
+            extra["annotations"] = self._annotations
+        self._annotations = []
+        if fields:
+            extra["item"] = fields
+        if extra and self._text_open:
+            self._builder.text("", extra)
+
+    def _arguments_done(self, event: ResponseEvent, payload: bytes) -> None:
+        piece = self._call_of(event)
+        self._complete_call(piece, None, event.name, event.arguments or event.input)
+
+    def _complete_call(self, piece: Piece, call_id: str | None, name: str | None, arguments: Any) -> None:
+        """Whatever of a call came late, or not in deltas."""
+        builder = self._builder
+        if call_id and not piece.raw_id:
+            piece.raw_id = call_id
+        if arguments is not None and not piece.closed:
+            text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
+            streamed = "".join(piece.parts)
+            if len(text) > len(streamed) and text.startswith(streamed):
+                builder.call_arguments(piece, text[len(streamed) :])
+        if name and not piece.name:
+            builder.name_call(piece, self._names.get(name, name))
+
+    def _item_added(self, event: ResponseEvent, payload: bytes) -> None:
+        item = read_object(event.item)
+        self._keep(len(event.item))
+        self._pending.add(event.output_index)
+        if item.get("type") in ("function_call", "custom_tool_call"):
+            piece = self._open_call(event.output_index, *_call_head(item))
+            self._keep_call_fields(piece, item)
+
+    def _item_done(self, event: ResponseEvent, payload: bytes) -> None:
+        self._pending.discard(event.output_index)
+        self._keep(len(event.item))
+        self._item(read_object(event.item), event.output_index)
+
+    def _keep(self, size: int) -> None:
+        self._kept += size
+        if self._kept > MAX_TURN_CHARS:
+            raise LimitExceeded(f"the items of the answer are longer than {MAX_TURN_CHARS} bytes")
+
+    def _item(self, item: dict[str, Any], index: int | None) -> None:
+        """A whole item: close what it streamed, or take it as it is."""
+        kind = item.get("type")
+        if kind == "message":
+            self._message(item, index)
+        elif kind == "reasoning":
+            self._reasoning(item, index)
+        elif kind in ("function_call", "custom_tool_call"):
+            self._call(item, index)
+        elif kind:
+            self._builder.whole(Opaque(str(kind), item, self._builder.origin))
+        for channel in ("text", "summary", "content"):
+            self._said.pop((channel, index), None)  # hosts without output_index: the next item starts from nothing
+        self._at = None
+        self._text_open = False
+
+    def _message(self, item: dict[str, Any], index: int | None) -> None:
+        fields = item_fields(item)
+        content = item.get("content")
+        if isinstance(content, str):
+            content = [{"type": "output_text", "text": content}]
+        # Parts are counted, not matched by content_index: some hosts begin that at 1.
+        said = self._said.get(("text", index), 0)
+        for place, part in enumerate(content if isinstance(content, list) else (), 1):
+            if not isinstance(part, dict):
+                continue
+            if place > said:
+                refusal = part.get("refusal")
+                text = refusal if isinstance(refusal, str) else part.get("text")
+                if not isinstance(text, str) or not text:
+                    continue
+                self._turn_to("text", index, place)
+                self._builder.text(text, {"refusal": True} if refusal else None)
+            if place >= said:
+                self._mark_text(part, fields)
+        if self._text_open:
+            self._builder.end_block()
+
+    def _reasoning(self, item: dict[str, Any], index: int | None) -> None:
+        said = {channel: self._said.get((channel, index), 0) for channel in ("summary", "content")}
+        streamed = any(said.values())
+        for channel, count in said.items():
+            if count or not streamed:  # some hosts repeat in one what they streamed in the other
+                for place, text in enumerate(part_texts(item.get(channel))[count:], count):
+                    self._thinking_delta(channel, index, place, text)
+        if not self._is_thinking(index):
+            if streamed:
+                return  # another item came between: the block is closed already
+            self._builder.end_block()
+        piece = self._builder.thinking("", "summary")
+        piece.extra = reasoning_extra(item)
+        encrypted = item.get("encrypted_content")
+        piece.encrypted = encrypted if isinstance(encrypted, str) and encrypted else None
+        self._builder.end_block()
+
+    def _call(self, item: dict[str, Any], index: int | None) -> None:
+        item_id, call_id, name = _call_head(item)
+        piece = self._by_id.get(item_id) if item_id else None
+        if piece is None and index is not None:
+            piece = self._by_index.get(index)
+        if piece is None or piece.closed:
+            piece = self._open_call(index, item_id, call_id, name)
+        self._keep_call_fields(piece, item)
+        arguments = item.get("input") if item.get("type") == "custom_tool_call" else item.get("arguments")
+        self._complete_call(piece, call_id, name, arguments)
+        self._builder.close_call(piece)
+
+    @staticmethod
+    def _keep_call_fields(piece: Piece, item: dict[str, Any]) -> None:
+        extra: dict[str, Any] = {"type": "custom"} if item["type"] == "custom_tool_call" else {}
+        if fields := item_fields(item):
+            extra["item"] = fields
+        piece.extra = extra or None
+
+    def _final(self, event: ResponseEvent, payload: bytes) -> None:
+        self._finish(read_object(event.response), _FINAL[event.type or ""])
+
+    def _failed(self, event: ResponseEvent, payload: bytes) -> None:
+        self._failure(read_object(event.response))
+
+    def _failure(self, response: dict[str, Any]) -> None:
+        error = response.get("error") or {"message": "the response failed, and no reason was given"}
+        self._builder.usage = read_usage(response.get("usage"))
+        self._builder.fail(error_info(provider_error(None, {"error": error}, provider=self._dialect.provider)))
+
+    def _finish(self, response: dict[str, Any], status: str | None) -> None:
+        """The response object at the end of a stream, or as a whole body."""
+        builder = self._builder
+        said = response.get("status")
+        status = said if isinstance(said, str) else status
+        if status == "failed":
+            self._failure(response)
+            return
+        model, response_id = response.get("model"), response.get("id")
+        builder.start(str(model or ""), str(response_id) if response_id else None)
+        output = response.get("output")
+        unsaid = builder.is_blank  # nothing was streamed: the final output is all there is
+        for index, item in enumerate(output if isinstance(output, list) else ()):
+            if isinstance(item, dict) and (unsaid or index in self._pending):
+                self._item(item, index)
+        builder.usage = read_usage(response.get("usage"))
+        if status in ("queued", "in_progress"):
+            builder.fail(ErrorInfo("truncated", f"the response is still {status}", retryable=True))
+            return
+        details = response.get("incomplete_details")
+        why = details.get("reason") if isinstance(details, dict) else None
+        why = why if isinstance(why, str) else None
+        raw_stop = f"{status}:{why}" if status == "incomplete" and why else status
+        builder.finish(stop_reason(status, why, builder.calls), raw_stop)
+
+    def _error(self, event: ResponseEvent, payload: bytes) -> None:
+        value = decode_leniently(payload)
+        inner = value.get("error") or {key: found for key, found in value.items() if key != "type"}
+        self._builder.fail(error_info(provider_error(None, {"error": inner}, provider=self._dialect.provider)))
+
+    def _whole(self, body: bytes) -> None:
+        if body.lstrip()[:1] == b"<":
+            raise MalformedStream("expected an event stream, got an HTML page")
+        value = read_raw(msgspec.Raw(body))
+        if not isinstance(value, dict):
+            raise MalformedStream(f"expected a response object, got {type(value).__name__}")
+        if "output" not in value and (value.get("error") or value.get("detail")):
+            error = provider_error(None, value, provider=self._dialect.provider)
+            self._builder.fail(error_info(error))
+        elif "output" not in value and "status" not in value:
+            raise MalformedStream("expected a response object with an `output` list")
+        else:
+            self._finish(value, None)
+
+    def _unsaid_end(self) -> None:
+        """The stream is over and no terminal event came."""
+        builder = self._builder
+        if not self._dialect.sends_finish:
+            builder.finish("tool_use" if builder.calls else "end_turn")
+        elif not self.progress:
+            builder.fail(ErrorInfo("truncated", "the stream ended before anything came", retryable=True))
+        else:
+            builder.fail(ErrorInfo("truncated", "the stream ended before the response was complete", retryable=True))
+
+    def _fail(self, error: MalformedStream | LimitExceeded) -> None:
+        kind = "limit" if isinstance(error, LimitExceeded) else "malformed"
+        self._builder.fail(ErrorInfo(kind, str(error)))
+
+
+def _call_head(item: dict[str, Any]) -> tuple[str | None, str | None, str]:
+    """Item id, call id and name of a call."""
+    item_id, call_id, name = item.get("id"), item.get("call_id"), item.get("name")
+    return str(item_id) if item_id else None, str(call_id) if call_id else None, str(name or "")
+
+
+_Handler = Callable[[ResponsesDecoder, ResponseEvent, bytes], None]
+_HANDLERS: dict[str, _Handler] = {
+    "response.created": ResponsesDecoder._created,
+    "response.in_progress": ResponsesDecoder._created,
+    "response.queued": ResponsesDecoder._created,
+    "response.output_item.added": ResponsesDecoder._item_added,
+    "response.output_item.done": ResponsesDecoder._item_done,
+    "response.content_part.done": ResponsesDecoder._part_done,
+    "response.output_text.annotation.added": ResponsesDecoder._annotation,
+    "response.refusal.delta": ResponsesDecoder._refusal_delta,
+    "response.function_call_arguments.done": ResponsesDecoder._arguments_done,
+    "response.custom_tool_call_input.done": ResponsesDecoder._arguments_done,
+    "response.completed": ResponsesDecoder._final,
+    "response.incomplete": ResponsesDecoder._final,
+    "response.done": ResponsesDecoder._final,
+    "response.failed": ResponsesDecoder._failed,
+    "error": ResponsesDecoder._error,
+}

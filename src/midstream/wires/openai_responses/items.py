@@ -1,0 +1,92 @@
+"""Output items <-> blocks: what of an item is a block's own, and what is kept beside it for the way back.
+
+A block's `extra["item"]` holds the fields of its item that have no place in the core (id, status, phase, namespace …).
+A reasoning item is one Thinking: its text is the summary parts, then the content parts; `extra` keeps how long each was,
+where that is not one part under the block's `field`. An item id goes back only under its kind's prefix (facts/
+tool-ids-and-formats.md §3), never longer than 64 characters.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ...core.blocks import Thinking
+
+_CORE_FIELDS: dict[str, frozenset[str]] = {
+    "message": frozenset({"type", "role", "content"}),
+    "function_call": frozenset({"type", "call_id", "name", "arguments"}),
+    "custom_tool_call": frozenset({"type", "call_id", "name", "input"}),
+    "function_call_output": frozenset({"type", "call_id", "output"}),
+    "custom_tool_call_output": frozenset({"type", "call_id", "output"}),
+    # `status` on a reasoning item is for reading only; hosts refuse it in a request.
+    "reasoning": frozenset({"type", "summary", "content", "encrypted_content", "status"}),
+}
+_PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "custom_tool_call": "ctc",
+    "function_call_output": "fc",
+    "custom_tool_call_output": "ctc",
+    "reasoning": "rs",
+}
+_SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+def item_fields(item: dict[str, Any]) -> dict[str, Any] | None:
+    """What an item carries beside its block; None for nothing."""
+    known = _CORE_FIELDS[item["type"]]
+    return {key: value for key, value in item.items() if key not in known and value is not None} or None
+
+
+def replayed(kind: str, fields: dict[str, Any] | None, *, with_id: bool = True) -> dict[str, Any]:
+    """The kept fields as they may be sent again: an id only where it is one of this kind's."""
+    if not fields:
+        return {}
+    if "id" not in fields or (with_id and is_item_id(kind, fields["id"])):
+        return fields
+    return {key: value for key, value in fields.items() if key != "id"}
+
+
+def is_item_id(kind: str, value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(_PREFIXES[kind]) and _SAFE.match(value) is not None
+
+
+def part_extra(part: dict[str, Any]) -> dict[str, Any]:
+    """What a text part carries beside its text: citations, log probabilities, whatever comes next."""
+    return {key: value for key, value in part.items() if key not in ("type", "text", "refusal") and value}
+
+
+def part_texts(parts: Any) -> list[str]:
+    """The texts of a reasoning item's summary or content."""
+    if not isinstance(parts, list):
+        return []
+    return [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+
+
+def reasoning_extra(item: dict[str, Any]) -> dict[str, Any] | None:
+    """What of a reasoning item is kept beside its text."""
+    summary, content = part_texts(item.get("summary")), part_texts(item.get("content"))
+    extra: dict[str, Any] = {}
+    if fields := item_fields(item):
+        extra["item"] = fields
+    if len(summary) + len(content) > 1:
+        extra["lengths"] = {"summary": [len(text) for text in summary], "content": [len(text) for text in content]}
+    return extra or None
+
+
+def reasoning_parts(block: Thinking) -> tuple[list[str], list[str]]:
+    """The summary and content texts a Thinking was made of."""
+    lengths = block.extra.get("lengths") if block.extra else None
+    text = block.text
+    if lengths and sum(lengths["summary"]) + sum(lengths["content"]) == len(text):
+        texts: dict[str, list[str]] = {"summary": [], "content": []}
+        at = 0
+        for kind, found in texts.items():
+            for length in lengths[kind]:
+                found.append(text[at : at + length])
+                at += length
+        return texts["summary"], texts["content"]
+    if not text:
+        return [], []
+    return ([], [text]) if block.field == "content" else ([text], [])

@@ -9,7 +9,7 @@ from .core.blocks import Conversation, Turn
 from .core.dialect import Dialect, Options
 from .core.events import Event
 from .core.tools import ToolSpec
-from .dialects.registry import Resolved, get_dialect, resolve
+from .dialects.registry import REGISTRY, Resolved, resolve
 from .wires.outgoing import HistoryCache
 from .wires.registry import get_wire
 from .wires.request import Request
@@ -53,7 +53,7 @@ def make_decoder(
 ) -> Decoder:
     """A decoder for one answer: feed it bytes, get events."""
     if isinstance(dialect, str):
-        dialect = get_dialect(dialect)
+        dialect = REGISTRY.dialect(dialect)
     spoken = get_wire(wire or (dialect.wire if dialect is not None else "openai-chat"))
     return spoken.decoder(
         dialect or spoken.plain,

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import UnknownModel
-from . import chat_hosts, kimi, openai_responses
+from . import anthropic, chat_hosts, kimi, openai_responses
 from .provider import Provider
 
-PROVIDERS: dict[str, Provider] = {
-    row.name: row for module in (kimi, chat_hosts, openai_responses) for row in module.PROVIDERS
-}
-_NAMES: dict[str, str] = {
-    spelling: row.name for row in PROVIDERS.values() for spelling in (row.name, *row.names) if spelling
-}
+_NAME = re.compile(r"\s*([^/:\s]+)[/:](\S.*?)\s*\Z")
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -39,53 +33,69 @@ class Resolved(msgspec.Struct, frozen=True):
         return f"{self.provider}/{self.model}"
 
 
-@lru_cache(maxsize=512)
-def resolve(name: str) -> Resolved:
-    """The dialect and endpoint behind `provider/model` or `provider:model`."""
-    match = re.match(r"\s*([^/:\s]+)[/:](\S.*?)\s*\Z", name)
-    if match is None:
-        raise UnknownModel(f"{name!r} names no provider: write provider/model{_meant(name, _all_models())}")
-    spelled, model = match[1].lower(), match[2]
-    provider = PROVIDERS.get(_NAMES.get(spelled, ""))
-    if provider is None:
-        hint = _meant(name, _all_models()) or _meant(spelled, _NAMES)
-        raise UnknownModel(f"no provider {spelled!r}{hint}. Known: {', '.join(sorted(PROVIDERS))}")
-    dialect = provider.dialect_for(model)
-    if dialect is None:
-        known = [f"{provider.name}/{model}" for model in provider.models]
-        hint = _meant(f"{provider.name}/{model}", known) or f". It serves {', '.join(provider.models)}"
-        raise UnknownModel(f"{provider.name} has no model {model!r}{hint}")
-    return Resolved(provider.name, model, dialect, provider.endpoint)
+class Registry:
+    """The providers one program knows. `with_providers` gives one that knows more."""
 
+    def __init__(self, providers: Iterable[Provider]) -> None:
+        self.providers: Mapping[str, Provider] = {row.name: row for row in providers}
+        self._names = {spelling: row.name for row in self.providers.values() for spelling in row.names}
+        self._names.update({name: name for name in self.providers})
+        self._resolved: dict[str, Resolved] = {}
 
-def known_models() -> list[str]:
-    """Names worth offering, as `provider/model`."""
-    return sorted(_all_models())
+    def with_providers(self, providers: Iterable[Provider]) -> Registry:
+        """These and more; a provider of the same name replaces the old one."""
+        return Registry([*self.providers.values(), *providers])
 
+    def resolve(self, name: str) -> Resolved:
+        """The dialect and endpoint behind `provider/model` or `provider:model`."""
+        known = self._resolved.get(name)
+        if known is None:
+            known = self._place(name)
+            if len(self._resolved) < 512:
+                self._resolved[name] = known
+        return known
 
-def all_dialects() -> dict[str, Dialect]:
-    """Every dialect of the registry by its name."""
-    return {dialect.name: dialect for row in PROVIDERS.values() for _, dialect in row.dialects}
+    def known_models(self) -> list[str]:
+        """Names worth offering, as `provider/model`."""
+        return [f"{row.name}/{model}" for row in self.providers.values() for model in row.models]
 
+    def dialects(self) -> dict[str, Dialect]:
+        """Every dialect by its name."""
+        return {dialect.name: dialect for row in self.providers.values() for _, dialect in row.dialects}
 
-def get_dialect(name: str) -> Dialect:
-    dialect = all_dialects().get(name)
-    if dialect is None:
-        raise UnknownModel(f"no dialect {name!r}{_meant(name, all_dialects())}")
-    return dialect
+    def dialect(self, name: str) -> Dialect:
+        found = self.dialects().get(name)
+        if found is None:
+            raise UnknownModel(f"no dialect {name!r}{_meant(name, self.dialects())}")
+        return found
 
-
-def _all_models() -> list[str]:
-    return [f"{row.name}/{model}" for row in PROVIDERS.values() for model in row.models]
+    def _place(self, name: str) -> Resolved:
+        match = _NAME.match(name)
+        if match is None:
+            raise UnknownModel(f"{name!r} names no provider: write provider/model{_meant(name, self.known_models())}")
+        spelled, model = match[1].lower(), match[2]
+        provider = self.providers.get(self._names.get(spelled, ""))
+        if provider is None:
+            hint = _meant(name, self.known_models()) or _meant(spelled, self._names)
+            raise UnknownModel(f"no provider {spelled!r}{hint}. Known: {', '.join(sorted(self.providers))}")
+        dialect = provider.dialect_for(model)
+        if dialect is None:
+            known = [f"{provider.name}/{model}" for model in provider.models]
+            hint = _meant(f"{provider.name}/{model}", known) or f". It serves {', '.join(provider.models)}"
+            raise UnknownModel(f"{provider.name} has no model {model!r}{hint}")
+        return Resolved(provider.name, model, dialect, provider.endpoint)
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
     """`; did you mean x?` for the nearest of `known`, comparing also the part behind the slash."""
-    wanted = name.lower()
     spelled = {option.lower(): option for option in known}
     for option in list(spelled.values()):
         spelled.setdefault(option.lower().partition("/")[2], option)
     spelled.pop("", None)
-    near = difflib.get_close_matches(wanted, spelled, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(name.lower(), spelled, n=3, cutoff=0.6)
     found = list(dict.fromkeys(spelled[match] for match in near))
     return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+REGISTRY = Registry(row for module in (kimi, chat_hosts, openai_responses) for row in module.PROVIDERS)
+resolve = REGISTRY.resolve

@@ -90,6 +90,8 @@ class Dialect(Value, frozen=True):
     """The forced tool choices it takes while thinking."""
     sampling: tuple[str, ...] = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
     """The sampling options it takes; others are dropped with a note."""
+    exclusive_sampling: bool = False
+    """`temperature` and `top_p` may not both be given."""
     merge_turns: bool = False
     """Consecutive messages of one role are refused and must be merged."""
     mid_system: bool = True

@@ -97,5 +97,5 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-REGISTRY = Registry(row for module in (kimi, chat_hosts, openai_responses) for row in module.PROVIDERS)
+REGISTRY = Registry(row for module in (kimi, chat_hosts, anthropic, openai_responses) for row in module.PROVIDERS)
 resolve = REGISTRY.resolve

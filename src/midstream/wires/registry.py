@@ -8,6 +8,7 @@ from ..core.dialect import Dialect
 from ..core.errors import UnknownModel
 from ..core.tools import ToolSpec
 from ..toolformats.registry import leak_filter, think_filter
+from .anthropic import PLAIN, AnthropicDecoder, encode_messages, read_messages_request
 from .openai_chat import ChatDecoder, encode_chat, read_chat_request
 from .openai_responses import ResponsesDecoder, encode_responses, read_responses_request
 from .wire import Decoder, Wire
@@ -52,7 +53,21 @@ OPENAI_RESPONSES = Wire(
     read_responses_request,
 )
 
-WIRES: dict[str, Wire] = {wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES)}
+
+def _anthropic_decoder(
+    dialect: Dialect,
+    *,
+    turn_key: str,
+    model: str = "",
+    tool_names: dict[str, str] | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> Decoder:
+    return AnthropicDecoder(dialect, turn_key=turn_key, model=model, tool_names=tool_names)
+
+
+ANTHROPIC = Wire("anthropic", encode_messages, _anthropic_decoder, PLAIN, read_messages_request)
+
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)}
 
 
 def get_wire(name: str) -> Wire:

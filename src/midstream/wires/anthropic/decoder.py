@@ -1,0 +1,421 @@
+"""Anthropic answers -> events: streams and whole bodies through one reading of their content blocks.
+
+Blocks open and close as the host says. What the core has no word for (server-side tools and their results, compaction) is
+gathered with its deltas and kept whole; citations stay with their text. Tool input comes at the block's start or by
+deltas; deltas win. The end is a stop reason or `message_stop`; EOF without either is `truncated`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ...core.blocks import Opaque, Origin
+from ...core.dialect import Dialect
+from ...core.errors import LimitExceeded, MalformedStream
+from ...core.events import ErrorInfo, Event
+from ...core.reduce import MAX_TURN_CHARS, Piece, TurnBuilder
+from ..json_border import decode_leniently, json_value
+from ..provider_errors import error_info, provider_error
+from ..sse import DEFAULT_LIMIT, ServerSentEvent, SSEParser
+from .shapes import (
+    BlockDelta,
+    BlockStart,
+    BlockStop,
+    CitationPiece,
+    Failure,
+    JsonPiece,
+    MessageDelta,
+    MessageStart,
+    MessageStop,
+    OtherDelta,
+    Ping,
+    SignaturePiece,
+    StreamEvent,
+    TextPiece,
+    ThinkingPiece,
+    decode_event,
+    read_event,
+)
+from .usage import read_usage, revise
+
+STOP_REASONS = {"stop_sequence": "end_turn", "model_context_window_exceeded": "max_tokens"}
+
+# An error inside a stream has no HTTP status; its type says which one it would have been.
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+_SLICE = 64 * 1024
+_TURN_FIELDS = ("container", "stop_sequence", "stop_details")
+
+
+def stop_reason(raw: str | None, calls: int) -> str:
+    """The host's word in ours. Calls that end with a plain end are still calls."""
+    reason = STOP_REASONS.get(raw, raw) if raw else "end_turn"
+    return "tool_use" if calls and reason == "end_turn" else reason
+
+
+class _Held:
+    """A block we have no word for, and the texts its deltas add to its fields."""
+
+    __slots__ = ("block", "texts")
+
+    def __init__(self, block: dict[str, Any]) -> None:
+        self.block = block
+        self.texts: dict[str, list[str]] = {}
+
+    def add(self, delta: dict[str, Any]) -> int:
+        """Take in a delta; the number of characters it brought."""
+        size = 0
+        for name, value in delta.items():
+            if name == "type":
+                continue
+            before = self.block.get(name)
+            if isinstance(value, str) and (before is None or isinstance(before, str)):
+                self.texts.setdefault(name, [before or ""]).append(value)
+                size += len(value)
+            else:
+                self.block[name] = value
+        return size
+
+    def whole(self) -> dict[str, Any]:
+        for name, parts in self.texts.items():
+            self.block[name] = "".join(parts)
+        streamed = self.block.pop("partial_json", "")
+        if streamed:
+            try:
+                self.block["input"] = decode_leniently(streamed)
+            except MalformedStream:
+                self.block["input"] = {"_raw": streamed}
+        return self.block
+
+
+class AnthropicDecoder:
+    """Feed it the bytes of one answer; it gives events, and exactly one terminal one."""
+
+    __slots__ = (
+        "_body", "_builder", "_calls", "_citations", "_dialect", "_extra", "_held", "_held_chars", "_limit", "_names",
+        "_said_end", "_seen", "_sniffed", "_sse", "_stop_reason", "_thought", "_usage", "progress",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        turn_key: str,
+        model: str = "",
+        tool_names: dict[str, str] | None = None,
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        self._dialect = dialect
+        self._builder = TurnBuilder(turn_key, Origin(dialect.provider, dialect.wire, model))
+        self._sse = SSEParser(limit=limit)
+        self._limit = limit
+        self._names = tool_names or {}
+        self._calls: dict[int, tuple[Piece, Any]] = {}  # open calls by block index, with the input of their start
+        self._held: dict[int, _Held] = {}
+        self._held_chars = 0
+        self._thought: Piece | None = None
+        self._citations: list[Any] | None = None
+        self._usage: dict[str, Any] | None = None
+        self._extra: dict[str, Any] = {}
+        self._stop_reason: str | None = None
+        self._said_end = False
+        self._seen = False
+        self._sniffed = False
+        self._body: bytearray | None = None  # set when the answer turns out to be no event stream
+        self.progress = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._builder.ended
+
+    def feed(self, data: bytes) -> list[Event]:
+        builder = self._builder
+        if builder.ended:
+            return []
+        try:
+            if not self._sniffed:
+                self._sniff(data)
+            if self._body is not None:
+                self._hold_body(data)
+                return []
+            for event in self._sse.feed(data) if len(data) <= _SLICE else self._sse_events(data):
+                self._event(event.data, event.event)
+                if self.ended:
+                    break
+        except (MalformedStream, LimitExceeded) as error:
+            self._fail(error)
+        return builder.take()
+
+    def close(self) -> list[Event]:
+        """The bytes are over."""
+        builder = self._builder
+        if builder.ended:
+            return []
+        try:
+            if self._body is not None:
+                self._whole(bytes(self._body))
+            else:
+                for event in self._sse.close():
+                    if not builder.ended:
+                        self._event(event.data, event.event)
+            if not builder.ended:
+                self._end()
+        except (MalformedStream, LimitExceeded) as error:
+            self._fail(error)
+        return builder.take()
+
+    def read_body(self, body: bytes) -> list[Event]:
+        """A whole JSON body instead of a stream."""
+        self._sniffed = True
+        self._body = bytearray(body)
+        return self.close()
+
+    def fail(self, error: ErrorInfo) -> list[Event]:
+        """The transport lost the stream: keep what came, end with this error."""
+        builder = self._builder
+        if not builder.ended and self._stop_reason and error.kind == "transport":
+            return self._end_safely()  # the end was said before the connection broke
+        self._settle()
+        builder.fail(error)
+        return builder.take()
+
+    def _end_safely(self) -> list[Event]:
+        try:
+            self._end()
+        except LimitExceeded as limit:
+            self._fail(limit)
+        return self._builder.take()
+
+    def _sse_events(self, data: bytes) -> Iterator[ServerSentEvent]:
+        """A large burst in slices, so that the cost a byte stays the same."""
+        for at in range(0, len(data), _SLICE):
+            yield from self._sse.feed(data[at : at + _SLICE])
+
+    def _sniff(self, data: bytes) -> None:
+        """Look at the first visible byte: an event stream never starts with `{`, `[` or `<`."""
+        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if start:
+            self._sniffed = True
+            if start[:1] in b"{[<":
+                self._body = bytearray()
+
+    def _hold_body(self, data: bytes) -> None:
+        assert self._body is not None
+        self._body += data
+        if len(self._body) > self._limit:
+            raise LimitExceeded(f"the body is longer than {self._limit} bytes")
+
+    def _whole(self, body: bytes) -> None:
+        if body.lstrip()[:1] == b"<":
+            raise MalformedStream("expected a message, got an HTML page")
+        message = decode_leniently(body)
+        if not isinstance(message, dict):
+            raise MalformedStream(f"expected a message object, got {type(message).__name__}")
+        content = message.get("content")
+        if message.get("type") == "error" or (content is None and "error" in message):
+            self._provider_failure(message.get("error", message))
+            return
+        if not isinstance(content, list):
+            raise MalformedStream("expected a message with a list of content blocks")
+        self._begin(message)
+        for index, block in enumerate(content):
+            if isinstance(block, dict):
+                self._start(block, index)
+                self._stop(index)
+        self._said_end = True
+
+    def _event(self, data: bytes, name: str) -> None:
+        event: StreamEvent | OtherDelta
+        try:
+            event = decode_event(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            data = data.strip()
+            if not data:
+                return
+            if data[:6] == b"[DONE]":
+                self._end()
+                return
+            event = read_event(data, name)
+        self.progress += 1
+        if type(event) is BlockDelta:
+            self._delta(event)
+        else:
+            self._other(event)
+
+    def _delta(self, event: BlockDelta) -> None:
+        delta = event.delta
+        kind = type(delta)
+        if kind is TextPiece:
+            if delta.text:  # type: ignore[union-attr]
+                self._builder.text(delta.text)  # type: ignore[union-attr]
+        elif kind is JsonPiece:
+            if delta.partial_json:  # type: ignore[union-attr]
+                self._json(delta.partial_json, event.index)  # type: ignore[union-attr]
+        elif kind is ThinkingPiece:
+            if delta.thinking:  # type: ignore[union-attr]
+                self._thought = self._builder.thinking(delta.thinking, "thinking")  # type: ignore[union-attr]
+        elif isinstance(delta, SignaturePiece):
+            if self._thought is not None and delta.signature:
+                self._thought.signature = delta.signature
+        elif isinstance(delta, CitationPiece):
+            self._cite([delta.citation])
+
+    def _other(self, event: StreamEvent | OtherDelta) -> None:
+        match event:
+            case BlockStart():
+                self._start(event.content_block, event.index)
+            case BlockStop():
+                self._stop(event.index)
+            case MessageStart():
+                self._begin(event.message)
+            case MessageDelta():
+                self._revise(event)
+            case MessageStop():
+                self._said_end = True
+                self._end()
+            case Failure():
+                self._provider_failure(event.error)
+            case OtherDelta():
+                held = self._held.get(event.index)
+                if held is not None:
+                    self._hold(held.add(event.delta))
+            case Ping() | BlockDelta():
+                pass
+
+    def _begin(self, message: dict[str, Any]) -> None:
+        """The envelope of a message: at the start of a stream, or around a whole body."""
+        self._seen = True
+        model, name = message.get("model"), message.get("id")
+        self._builder.start(model if isinstance(model, str) else "", name if isinstance(name, str) else None)
+        self._usage = revise(self._usage, message.get("usage"))
+        self._note_end(message, message.get("context_management"))
+
+    def _revise(self, event: MessageDelta) -> None:
+        self._usage = revise(self._usage, event.usage)
+        self._note_end(event.delta or {}, event.context_management)
+
+    def _note_end(self, fields: dict[str, Any], context_management: Any) -> None:
+        reason = fields.get("stop_reason")
+        if isinstance(reason, str) and reason:
+            self._stop_reason = reason
+        for name in _TURN_FIELDS:
+            if fields.get(name) is not None:
+                self._extra[name] = fields[name]
+        if context_management is not None:
+            self._extra["context_management"] = context_management
+
+    def _start(self, block: dict[str, Any], index: int) -> None:
+        builder = self._builder
+        if index in self._calls or index in self._held:
+            self._stop(index)
+        builder.end_block()
+        self._thought = self._citations = None
+        kind = block.get("type")
+        if kind == "text":
+            citations = block.get("citations")
+            if isinstance(citations, list) and citations:
+                self._cite(citations)
+            text = block.get("text")
+            if isinstance(text, str) and text:
+                builder.text(text)
+        elif kind == "thinking":
+            self._thought = builder.thinking("", "thinking")
+            self._thought.signature = _text(block.get("signature"))
+            builder.thinking(_text(block.get("thinking")) or "")
+        elif kind == "redacted_thinking":
+            piece = builder.thinking("", "thinking")
+            piece.redacted = True
+            piece.encrypted = _text(block.get("data")) or ""
+        elif kind == "tool_use":
+            name = _text(block.get("name")) or ""
+            rest = ("type", "id", "name", "input")
+            extra = {key: value for key, value in block.items() if key not in rest and value is not None}
+            piece = builder.open_call(_text(block.get("id")), self._names.get(name, name), extra or None)
+            self._calls[index] = (piece, block.get("input"))
+        else:
+            self._held[index] = _Held(block)
+
+    def _json(self, text: str, index: int) -> None:
+        call = self._calls.get(index)
+        if call is not None:
+            self._builder.call_arguments(call[0], text)
+            return
+        held = self._held.get(index)
+        if held is not None:
+            self._hold(held.add({"partial_json": text}))
+        elif self._calls:  # an index nobody opened: the last call is meant
+            self._builder.call_arguments(next(reversed(self._calls.values()))[0], text)
+
+    def _hold(self, size: int) -> None:
+        self._held_chars += size
+        if self._held_chars > MAX_TURN_CHARS:
+            raise LimitExceeded(f"the answer is longer than {MAX_TURN_CHARS} characters")
+
+    def _cite(self, citations: list[Any]) -> None:
+        if self._citations is None:
+            self._citations = list(citations)
+            self._builder.text("", {"citations": self._citations})
+        else:
+            self._citations += citations
+
+    def _stop(self, index: int) -> None:
+        builder = self._builder
+        call = self._calls.pop(index, None)
+        if call is not None:
+            piece, given = call
+            if not piece.parts:
+                builder.call_arguments(piece, given if isinstance(given, str) else json_value(given or {}).decode())
+            builder.close_call(piece)
+            return
+        held = self._held.pop(index, None)
+        if held is not None:
+            block = held.whole()
+            builder.whole(Opaque(str(block.get("type") or "unknown"), block, builder.origin))
+            return
+        self._thought = self._citations = None
+        builder.end_block()
+
+    def _end(self) -> None:
+        for index in sorted([*self._calls, *self._held]):
+            self._stop(index)
+        self._settle()
+        builder = self._builder
+        if self._stop_reason is None and not self._said_end and self._dialect.sends_finish:
+            why = "without a stop reason" if self._seen else "before anything came"
+            builder.fail(ErrorInfo("truncated", f"the stream ended {why}", retryable=True))
+        else:
+            builder.finish(stop_reason(self._stop_reason, builder.calls), self._stop_reason)
+
+    def _settle(self) -> None:
+        if self._usage is not None:
+            self._builder.usage = read_usage(self._usage)
+        if self._extra:
+            self._builder.extra = self._extra
+
+    def _provider_failure(self, error: Any) -> None:
+        self._settle()
+        kind = error.get("type") if isinstance(error, dict) else None
+        failure = provider_error(_STATUSES.get(str(kind)), {"error": error}, provider=self._dialect.provider)
+        self._builder.fail(error_info(failure))
+
+    def _fail(self, error: MalformedStream | LimitExceeded) -> None:
+        self._settle()
+        kind = "limit" if isinstance(error, LimitExceeded) else "malformed"
+        self._builder.fail(ErrorInfo(kind, str(error)))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,87 @@
+"""Images and documents <-> Anthropic's `image` and `document` blocks."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from typing import Any
+
+from ...core.blocks import Media, Text
+
+_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+# The type is checked against the data: what the first bytes say counts where the label is vague or unknown.
+_MAGIC = (("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lG", "image/gif"), ("UklG", "image/webp"))
+_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
+_KEYS = ("cache_control", "citations", "context", "title")
+_PDF = "application/pdf"
+
+
+def media_block(media: Media, kinds: tuple[str, ...]) -> dict[str, Any] | None:
+    """The block for a medium, or None where a model that reads `kinds` has no place for it."""
+    if media.kind not in kinds:
+        return None
+    match = _DATA_URL.match(media.url) if media.url and media.data is None else None
+    if match is not None and media.url is not None:
+        media = Media(match[1] or media.mime, media.url[match.end() :], None, media.name, media.extra)
+    source = _source(media)
+    if source is None:
+        return None
+    block: dict[str, Any] = {"type": "image" if media.kind == "image" else "document", "source": source}
+    if media.name and media.kind == "file":
+        block["title"] = media.name
+    return {**block, **{key: value for key, value in (media.extra or {}).items() if key in _KEYS}}
+
+
+def _source(media: Media) -> dict[str, Any] | None:
+    data, url = media.data, media.url
+    if data is None:
+        if not url:
+            return None
+        if url.startswith(("https://", "http://")):
+            return {"type": "url", "url": url}
+        return {"type": "file", "file_id": url} if "://" not in url else None
+    if media.kind == "image":
+        mime = media.mime
+        if mime not in _IMAGES:
+            mime = next((known for magic, known in _MAGIC if data.startswith(magic)), "")
+        return {"type": "base64", "media_type": mime, "data": data} if mime else None
+    if media.mime == _PDF:
+        return {"type": "base64", "media_type": _PDF, "data": data}
+    if media.mime.startswith("text/") or media.mime == "application/json":
+        text = _plain_text(data)
+        return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
+    return None
+
+
+def _plain_text(data: str) -> str | None:
+    try:
+        return b64decode(data, validate=True).decode()
+    except (Base64Error, ValueError):
+        return None
+
+
+def stand_in(media: Media) -> Text:
+    """The line of text that says what could not be shown."""
+    return Text(f"[{media.kind} omitted{': ' + media.name if media.name else ''}]")
+
+
+def read_media(block: dict[str, Any]) -> Media | None:
+    """The medium of an `image` or `document` block; None for a source that has no such form."""
+    source = block.get("source")
+    if not isinstance(source, dict):
+        return None
+    extra = {key: block[key] for key in _KEYS if key != "title" and block.get(key) is not None} or None
+    title = block.get("title")
+    name = title if isinstance(title, str) else None
+    default = "image/*" if block.get("type") == "image" else _PDF
+    match source:
+        case {"type": "base64", "data": str(data)}:
+            return Media(str(source.get("media_type") or default), data, None, name, extra)
+        case {"type": "text", "data": str(data)}:
+            return Media("text/plain", b64encode(data.encode("utf-8", "replace")).decode(), None, name, extra)
+        case {"type": "url", "url": str(url)} if "://" in url:
+            return Media(default, None, url, name, extra)
+        case {"type": "file", "file_id": str(url)} if "://" not in url:
+            return Media(default, None, url, name, extra)
+    return None

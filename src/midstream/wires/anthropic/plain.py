@@ -1,0 +1,36 @@
+"""The dialect of a host that follows Anthropic's wire to the letter; every other one is this with fields replaced."""
+
+from __future__ import annotations
+
+from ...core.dialect import Dialect, Limits, Reasoning
+
+WIRE = "anthropic"
+
+PLAIN = Dialect(
+    "anthropic",
+    WIRE,
+    "anthropic",
+    ids="anthropic",
+    tool_format="anthropic",
+    reasoning=Reasoning(
+        fields=("thinking",),
+        field="thinking",
+        echo="always",
+        signed=True,
+        required=True,  # of the tool calls it goes on from, in the manual mode
+        control="budget",
+    ),
+    limits=Limits(tool_name_pattern=r"[A-Za-z0-9_-]{1,64}", tool_name_max=64),
+    schema="anthropic",
+    default_max_tokens=8192,
+    tool_result_media="inline",
+    media=("image", "file"),
+    forced_choice_thinking=(),
+    sampling=("temperature", "top_p", "stop", "response_format"),
+    merge_turns=True,
+    mid_system=False,
+    first_speaker_user=True,
+    strict_tools=True,
+    arguments_object=True,
+    required_word="any",
+)

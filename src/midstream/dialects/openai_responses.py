@@ -25,13 +25,14 @@ def _dialect(name: str, provider: str, **fields: Any) -> Dialect:
         "tool_result_media": "inline",
         "media": ("image", "file"),
         "sampling": ("temperature", "top_p"),
+        "strict_tools": True,
     }
     return Dialect(name, "openai-responses", provider, **{**shape, **fields})
 
 
 def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect], ...]:
     """OpenAI's models, where they reason and where they do not."""
-    plain = _dialect(name, provider, schema="openai", strict_tools=True, limits=Limits(max_tools=128), **fields)
+    plain = _dialect(name, provider, schema="openai", limits=Limits(max_tools=128), **fields)
     rules = Reasoning(signed=True, default_on=True, control="reasoning", efforts=_EFFORTS)
     reasoning = _replace(plain, name=f"{name}-reasoning", reasoning=rules, sampling=())
     # o1 to o4 know neither `none` nor `minimal`; gpt-5 itself knows no `none`, gpt-5.1 and later no `minimal`.
@@ -50,7 +51,12 @@ def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect
 
 XAI = _dialect("xai-responses", "xai", reasoning=Reasoning(signed=True, default_on=True))
 XAI_EFFORT = _replace(
-    XAI, name="xai-responses-effort", reasoning=_replace(XAI.reasoning, control="reasoning", efforts=("low", "high"))
+    XAI,
+    name="xai-responses-effort",
+    reasoning=_replace(XAI.reasoning, control="reasoning", efforts=("low", "medium", "high")),
+)
+XAI_MINI = _replace(
+    XAI_EFFORT, name="xai-responses-mini", reasoning=_replace(XAI_EFFORT.reasoning, efforts=("low", "high"))
 )
 OPENROUTER = _dialect(
     "openrouter-responses",
@@ -82,7 +88,7 @@ PROVIDERS = (
     Provider(
         "xai-responses",
         Endpoint("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_BASE_URL", "XAI_API_BASE")),
-        ((r"grok-3-mini|grok-4\.[3-9]", XAI_EFFORT), ("", XAI)),
+        ((r"grok-3-mini", XAI_MINI), (r"grok-(?:4\.[3-9]|[5-9])", XAI_EFFORT), ("", XAI)),
         models=("grok-4", "grok-4-fast", "grok-code-fast-1"),
         family=r"grok",
     ),

@@ -42,19 +42,22 @@ class Answer:
         deadline: float,
         attempts: tuple[MidstreamError, ...] = (),
     ) -> None:
+        self._over = False
+        self._response = response
+        self._watch = Watch(options.idle, options.total, deadline, self._expire)
         self.status = response.status
         self.headers = response.headers
         self.attempts = attempts
         """The errors of the attempts before this one."""
         self.options = options
-        self._response = response
-        self._watch = Watch(options.idle, options.total, deadline, self._expire)
         self._ended: MidstreamError | None = None
-        self._over = False
         self._eof = False
         self._inflater: Inflater | None = None
         self._total = 0
         self._head: bytes | None = None
+
+    def __del__(self) -> None:
+        self.close()  # an answer that was dropped holds no connection
 
     def __repr__(self) -> str:
         return f"<Answer {self.status} {self.content_type or 'of no type'}>"

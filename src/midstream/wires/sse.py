@@ -58,6 +58,10 @@ class SSEParser:
             and len(data) <= self._limit
         ):
             return [ServerSentEvent(data[6:-2], "message", self._id)]  # one read, one event: the live stream's case
+        if self._between and data[:7] == b"event: " and data[-2:] == b"\n\n" and b"\r" not in data:
+            named = self._named_event(data[:-2])
+            if named is not None:
+                return [named]
         events = self._feed(data)
         self._between = not (
             self._buffer or self._pending or self._after_cr or self._at_start or self._retry is not None
@@ -125,6 +129,8 @@ class SSEParser:
         for block in blocks:
             if block[:6] == b"data: " and b"\n" not in block and len(block) <= limit and self._retry is None:
                 out.append(ServerSentEvent(block[6:], "message", self._id))
+            elif block[:7] == b"event: " and (named := self._named_event(block)) is not None:
+                out.append(named)
             else:
                 for line in block.split(b"\n"):
                     if line:
@@ -137,6 +143,16 @@ class SSEParser:
         else:
             self._hold(rest)
         return out
+
+    def _named_event(self, block: bytes) -> ServerSentEvent | None:
+        """An event of a name and one line of data, read in one go; None for what needs its lines looked at."""
+        start = block.find(b"\n") + 1
+        if not start or block[start : start + 6] != b"data: " or block.find(b"\n", start) >= 0:
+            return None
+        if len(block) > self._limit or self._retry is not None:
+            return None
+        name = block[7 : start - 1].decode("utf-8", "replace")
+        return ServerSentEvent(block[start + 6 :], name or "message", self._id)
 
     def _feed_lines(self, data: bytes) -> list[ServerSentEvent]:
         out: list[ServerSentEvent] = []

@@ -511,6 +511,18 @@ def test_bytes_behind_the_answer_are_never_the_next_answer() -> None:
     run(main())
 
 
+def test_a_key_the_peer_echoes_is_in_no_error() -> None:
+    async def echo(wire: Wire, seen: Seen) -> None:
+        key = seen.headers["authorization"]
+        body = f'{{"error":{{"message":"bad header {key}","type":"{CANARY}","code":"{CANARY}"}}}}'.encode()
+        await wire.answer(body, 401, f"x-request-id: {key}")
+
+    found, _ = run(outcome(echo, Clock()))
+    assert isinstance(found, ProviderError)
+    assert "bad header ***" in str(found)
+    assert CANARY not in f"{found!r} {vars(found)}"
+
+
 def test_cookies_are_not_kept() -> None:
     async def main() -> None:
         async with Server(answers(200, JSON_OK, "set-cookie: a=b")) as server, patient(Clock()) as transport:

@@ -201,6 +201,21 @@ def test_a_failed_call_does_not_take_the_result_of_its_retry() -> None:
     assert repaired.call_ids == {"0"}
 
 
+def test_the_result_of_a_failed_call_is_not_its_retry_s() -> None:
+    repaired = repair([ai("0", failure="truncated"), tool("0"), ai("0")])
+    assert repaired.unanswered == {"0"}
+
+
+def test_of_two_early_results_the_first_stays() -> None:
+    repaired = repair([tool("0", said="first"), tool("0", said="second"), ai("0")])
+    assert [r.text for turn in repaired.turns for r in turn.tool_responses] == ["first"]
+
+
+def test_a_result_goes_to_the_newest_turn_that_waits() -> None:
+    repaired = repair([ai("0", key="k1"), ai("0", key="k2"), tool("0")])
+    assert [turn.tool_responses[0].is_error for turn in repaired.turns if turn.speaker == "tool"] == [True, False]
+
+
 def test_notes_say_where_in_the_whole_conversation() -> None:
     repaired = repair([human(), tool("x", key="lost")], offset=10)
     assert [(note.turn, note.key, note.action, note.what) for note in repaired.notes] == [
@@ -328,6 +343,7 @@ def test_an_unknown_id_is_an_orphan_not_a_guess() -> None:
     matcher = CallMatcher()
     matcher.opened([call("a", "0")])
     assert matcher.claim("1", "f") is None
+    assert matcher.claim(canonical_tool_call_id("p", "0", "f", "k", 0), "f") is None
 
 
 # Histories made elsewhere.
@@ -361,6 +377,12 @@ def test_a_legacy_mix_gets_canonical_ids_and_keeps_its_pairs() -> None:
     assert [each.raw_id for each in calls[:10:2]] == ["call_9xYz", "toolu_01AbC", "functions.f:0", "0", None]
     assert len({turn.key for turn in done.turns}) == len(done.turns)
     assert repair(done.turns).turns is done.turns
+
+
+def test_a_call_that_knows_its_provider_keeps_it_in_field_and_seed() -> None:
+    made = canonicalize(Conversation((Turn("ai", (ToolCall("0", "f", provider="moonshot"),), key="k"),)), "elsewhere")
+    own = canonical_tool_call_id("moonshot", "0", "f", "k", 0)
+    assert made.turns[0].blocks == (ToolCall(own, "f", raw_id="0", provider="moonshot"),)
 
 
 def test_canonicalizing_twice_changes_nothing_more() -> None:

@@ -192,6 +192,47 @@ def test_the_start_of_a_call_waits_for_its_name() -> None:
     assert tags(b.take()) == ["toolcall_start0", "toolcall_delta0"]
 
 
+def test_what_is_whole_or_ended_at_the_head_is_told_at_once() -> None:
+    b = builder()
+    b.whole(Media())
+    assert tags(b.take()) == ["start", "block0"]
+    call = b.open_call("0", "")
+    b.close_call(call)
+    b.name_call(call, "")
+    assert b.take() == []
+    b.name_call(call, "f")
+    assert tags(b.take()) == ["toolcall_start1", "toolcall_end1"]
+
+
+def test_text_that_waits_in_line_is_one_block() -> None:
+    b = builder()
+    b.open_call("0", "f")
+    b.text("a")
+    b.text("b", {"x": 1})
+    b.text("", {"y": 2})
+    b.finish("tool_use")
+    assert b.take()[-1].turn.blocks[1:] == (Text("ab", {"x": 1, "y": 2}),)  # type: ignore[union-attr]
+
+
+def test_the_start_names_the_model_and_fills_in_what_was_not_known() -> None:
+    unnamed = TurnBuilder("k", Origin("p", "w"))
+    unnamed.start("m-1", "r1")
+    unnamed.start("m-2", "r2")
+    unnamed.text("a")
+    unnamed.finish("end_turn")
+    events = unnamed.take()
+    assert events[0] == Start("k", "m-1", "r1")
+    end = events[-1].turn  # type: ignore[union-attr]
+    assert (end.origin, end.response_id) == (Origin("p", "w", "m-1"), "r2")
+    named = builder()
+    named.start("kimi-k2-0905")
+    assert named.take() == [Start("turn-1", "kimi-k2-0905")]
+    assert named.origin == ORIGIN
+    silent = builder()
+    silent.start()
+    assert silent.take() == [Start("turn-1", "kimi-k2")]
+
+
 def test_a_name_is_told_once() -> None:
     """At the head the start is out already, so a name that is said again, or goes on, changes nothing anywhere."""
     b = builder()
@@ -302,6 +343,7 @@ def test_an_answer_past_its_limit_is_refused_and_can_still_be_ended() -> None:
         lambda b: b.text("x" * 6),
         lambda b: b.thinking("x" * 6),
         lambda b: b.call_arguments(b.open_call("", "f"), "x" * 6),
+        lambda b: (b.open_call("", "f"), b.text("x" * 6)),
     ):
         b = builder(limit=10)
         tell(b)

@@ -190,7 +190,7 @@ class TurnBuilder:
         if piece.name:
             return
         piece.name = name
-        if piece is self._head and not piece.started:
+        if piece is self._head and name:
             self._begin_head()
 
     def call_arguments(self, piece: Piece, delta: str) -> None:

@@ -116,10 +116,8 @@ class _ResponsesRequest:
         self.notes = notes
 
     def build(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Request:
-        fields: list[bytes] = [
-            b'"model":' + json_text(self.model),
-            b'"input":[' + b",".join(self._input(conversation)) + b"]",
-        ]
+        items = self._input(conversation)
+        fields: list[bytes] = []
         if self.dialect.system_role == "instructions" and conversation.system_text:
             fields.append(b'"instructions":' + json_text(conversation.system_text))
         limit = self.dialect.limits.max_tools
@@ -138,7 +136,7 @@ class _ResponsesRequest:
             "POST",
             "/responses",
             {"content-type": "application/json", **(self.dialect.headers or {})},
-            b"{" + b",".join(fields) + b"}",
+            _joined(b'{"model":' + json_text(self.model) + b',"input":[', items, b"]," + b",".join(fields) + b"}"),
             notes=tuple(self.writer.notes) + tuple(self.notes),
             tool_names=self.writer.names.changed,
             stream=self.options.stream,
@@ -246,6 +244,16 @@ class _ResponsesRequest:
         if options.user is not None:
             fields["user"] = options.user
         return fields
+
+
+def _joined(head: bytes, items: list[bytes], tail: bytes) -> bytes:
+    """The body in one copy: a long history is most of it."""
+    if not items:
+        return head + tail
+    pieces = items.copy()
+    pieces[0] = head + pieces[0]
+    pieces[-1] += tail
+    return b",".join(pieces)
 
 
 def _merge(body: dict[str, Any], more: dict[str, Any] | None) -> None:

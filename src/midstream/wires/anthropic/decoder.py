@@ -397,7 +397,10 @@ class AnthropicDecoder:
             why = "without a stop reason" if self._seen else "before anything came"
             builder.fail(ErrorInfo("truncated", f"the stream ended {why}", retryable=True))
         else:
-            builder.finish(stop_reason(self._stop_reason, builder.calls), self._stop_reason)
+            raw = self._stop_reason
+            # Nothing before a stop sequence is an answer too: asking again would give the same.
+            reason = raw if raw == "stop_sequence" and not builder.has_output else stop_reason(raw, builder.calls)
+            builder.finish(reason, raw)
 
     def _settle(self) -> None:
         if self._usage is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import Options
 from ...core.errors import InvalidHistory
@@ -34,6 +36,7 @@ def read_messages_request(body: bytes, *, provider: str = "anthropic") -> Parsed
         if not isinstance(message, dict):
             raise InvalidHistory(f"message {number} is no object")
         turns += _turns(number, message, origin)
+    _pair_by_position(turns)
     conversation = canonicalize(Conversation(tuple(turns), _system(value.get("system"))), provider)
     return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value))
 
@@ -54,6 +57,22 @@ def _turns(number: int, message: dict[str, Any], origin: Origin) -> list[Turn]:
     rest = tuple([block for block in read if type(block) is not ToolResponse])
     tool_turn = Turn("tool", results, key=f"{key}:results")
     return [tool_turn, Turn("human", rest, key=key)] if rest else [tool_turn]
+
+
+def _pair_by_position(turns: list[Turn]) -> None:
+    """Results that name no call at all answer the calls right before them that nothing else answers, in order."""
+    seen: set[str] = set()
+    for place, turn in enumerate(turns):
+        if turn.speaker == "ai":
+            seen.update([call.id for call in turn.tool_calls])
+        elif turn.speaker == "tool" and place and turns[place - 1].speaker == "ai":
+            strays = [response for response in turn.tool_responses if response.call_id not in seen]
+            answered = {response.call_id for response in turn.tool_responses}
+            waiting = [call for call in turns[place - 1].tool_calls if call.id not in answered]
+            if strays and len(strays) == len(waiting):
+                renamed = {id(stray): call.id for stray, call in zip(strays, waiting, strict=True)}
+                blocks = [replace(r, call_id=renamed.get(id(r), r.call_id)) for r in turn.tool_responses]
+                turns[place] = replace(turn, blocks=tuple(blocks))
 
 
 def _block(block: dict[str, Any], origin: Origin) -> Block:

@@ -35,6 +35,15 @@ class SwitchReport(Value, frozen=True):
     model: str
     kept: dict[str, int]
     notes: tuple[Note, ...]
+    tokens: int | None = None
+    """Roughly what the next model has to read afresh."""
+    context: int | None = None
+    """The next model's window, where it is known."""
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the conversation fits the window; None where nobody knows."""
+        return None if self.tokens is None or self.context is None else self.tokens <= self.context
 
     @property
     def adapted(self) -> tuple[Note, ...]:
@@ -52,6 +61,10 @@ class SwitchReport(Value, frozen=True):
         for (action, what, why), count in grouped.items():
             times = f" (x{count})" if count > 1 else ""
             lines.append(f"{action}: {what}: {why}{times}")
+        if self.tokens is not None:
+            window = "" if self.context is None else f" of a window of {self.context:,}"
+            warning = " - too long: it will not fit" if self.fits is False else ""
+            lines.append(f"to be read again: about {self.tokens:,} tokens{window}{warning}")
         return lines
 
 

@@ -7,7 +7,7 @@ anew when the decoder got data: it gave events, or its count of data events move
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from ..core.errors import (
     ConnectFailed,
@@ -38,7 +38,7 @@ _KINDS: tuple[tuple[type[MidstreamError], str, str | None], ...] = (
 )
 
 
-async def stream_events(answer: Answer, decoder: Decoder) -> AsyncIterator[list[Event]]:
+async def stream_events(answer: Answer, decoder: Decoder) -> AsyncGenerator[list[Event], None]:
     """The events of an answer, in batches as they come; the last batch ends with `done` or `error`.
 
     Leave early through `contextlib.aclosing`: closing the iterator closes the connection.

@@ -1,0 +1,47 @@
+"""A host that keeps failing is left alone for a while: closed, open after so many failures in a row, then one trial."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ..core.errors import Overloaded
+
+FAILURES = 5
+REST = 30.0
+
+
+class Breaker:
+    """One for each host. `check` raises while it is open; tell it how each call went."""
+
+    def __init__(
+        self, failures: int = FAILURES, rest: float = REST, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit = failures
+        self._rest = rest
+        self._clock = clock
+        self._failures: dict[str, int] = {}
+        self._opened: dict[str, float] = {}
+
+    def check(self, host: str) -> None:
+        opened = self._opened.get(host)
+        if opened is None:
+            return
+        left = opened + self._rest - self._clock()
+        if left > 0:
+            raise Overloaded(
+                f"{host} failed {self._failures.get(host, 0)} times in a row and is left alone for {left:.0f} s more",
+                provider=host,
+                retry_after=left,
+            )
+        self._opened[host] = self._clock()  # one trial; the others still wait
+
+    def succeeded(self, host: str) -> None:
+        self._failures.pop(host, None)
+        self._opened.pop(host, None)
+
+    def failed(self, host: str) -> None:
+        count = self._failures.get(host, 0) + 1
+        self._failures[host] = count
+        if count >= self._limit:
+            self._opened[host] = self._clock()

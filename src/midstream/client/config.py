@@ -1,0 +1,116 @@
+"""What the user settled in files: `~/.config/midstream/config.toml`, then the project's `.midstream.toml` over it.
+
+    default_model = "moonshot/kimi-k2.5"
+
+    [providers.work]                      # a host of your own, or another address for a known one
+    like = "openai-compatible"            # whose dialects it speaks
+    base_url = "http://127.0.0.1:8080/v1"
+    api_key_env = "WORK_API_KEY"          # the name of a variable, never a key
+
+    [aliases]
+    fast = "groq/moonshotai/kimi-k2-instruct-0905"
+
+    [models."work/kimi-k2.5"]
+    context = 262144
+    input_price = 0.6                     # dollars a million tokens
+    output_price = 3.0
+
+Every value remembers the file it came from. A file that cannot be read says what is wrong and where.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..core.errors import ConfigError
+
+PROJECT_FILE = ".midstream.toml"
+
+
+class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    like: str = "openai-compatible"
+    base_url: str = ""
+    api_key_env: str | None = None
+    headers: dict[str, str] = {}
+
+
+class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    context: int | None = None
+    input_price: float | None = None
+    output_price: float | None = None
+    cache_read_price: float | None = None
+    cache_write_price: float | None = None
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    default_model: str = ""
+    providers: dict[str, ProviderConfig] = {}
+    aliases: dict[str, str] = {}
+    models: dict[str, ModelConfig] = {}
+
+
+class LoadedConfig(msgspec.Struct, frozen=True):
+    """The merged configuration; `origins` says for each dotted name which file set it."""
+
+    config: Config = Config()
+    origins: dict[str, str] = {}
+    files: tuple[str, ...] = ()
+
+
+def config_home(environ: Mapping[str, str] | None = None) -> Path:
+    """Where the user's own file is: MIDSTREAM_HOME, XDG_CONFIG_HOME/midstream, or ~/.config/midstream."""
+    env = os.environ if environ is None else environ
+    if env.get("MIDSTREAM_HOME"):
+        return Path(env["MIDSTREAM_HOME"]).expanduser()
+    base = env.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "midstream"
+
+
+def load_config(directory: Path | None = None, environ: Mapping[str, str] | None = None) -> LoadedConfig:
+    """The user's file with the project's over it; neither has to be there. The project's is the nearest one upwards."""
+    start = (directory or Path.cwd()).resolve()
+    project = next(
+        (folder / PROJECT_FILE for folder in (start, *start.parents) if (folder / PROJECT_FILE).is_file()), None
+    )
+    files = [config_home(environ) / "config.toml", *([project] if project else [])]
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    found: list[str] = []
+    for path in files:
+        if not path.is_file():
+            continue
+        values = _read(path)
+        _check(values, path)
+        _merge(merged, values, str(path), origins, "")
+        found.append(str(path))
+    return LoadedConfig(msgspec.convert(merged, Config), origins, tuple(found))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _check(values: dict[str, Any], path: Path) -> None:
+    try:
+        msgspec.convert(values, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}. Known settings: {', '.join(Config.__struct_fields__)}") from None
+
+
+def _merge(into: dict[str, Any], values: Mapping[str, Any], origin: str, origins: dict[str, str], prefix: str) -> None:
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            _merge(into.setdefault(key, {}), value, origin, origins, f"{name}.")
+        else:
+            into[key] = value
+            origins[name] = origin

@@ -130,10 +130,11 @@ def test_an_answer_lasts_as_long_as_was_said() -> None:
 
 
 def test_a_no_is_not_remembered_and_carries_its_reason() -> None:
-    human = Human(Answer(False, remember=True, reason="use pytest"), ONCE)
+    human = Human(Answer(False, remember=True, reason="use pytest"), NO)
     approval = Approval(human)
     assert asyncio.run(approval.decide(bash("x"))).reason == "use pytest"
-    assert asyncio.run(approval.decide(bash("x"))).allowed
+    assert not asyncio.run(approval.decide(bash("x"))).allowed
+    assert len(human.asked) == 2
 
 
 def test_yolo_asks_nobody() -> None:

@@ -160,7 +160,7 @@ def test_a_cancelled_grep_leaves_no_process(tree: Path) -> None:
     (tree / "evil").write_text("a" * 60 + "b\n")
 
     async def main() -> None:
-        task = asyncio.ensure_future(Search(Folder(tree)).grep("(a+)+$", "evil"))
+        task = asyncio.ensure_future(Search(Folder(tree), seconds=600).grep("(a+)+$", "evil"))
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

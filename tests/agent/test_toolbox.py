@@ -333,6 +333,30 @@ def test_an_interrupt_leaves_a_result_for_every_call(tmp_path: Path) -> None:
     assert not (tmp_path / "never").exists()
 
 
+def test_a_collector_that_fails_leaves_nothing_running() -> None:
+    ended = []
+
+    async def quick() -> None: ...
+
+    async def endless() -> None:
+        try:
+            await asyncio.sleep(999)
+        finally:
+            await asyncio.sleep(0)  # it takes a while to end what it started
+            ended.append(True)
+
+    def collect(each: ToolCall, response: ToolResponse) -> None:
+        if each.name == "quick":
+            raise OSError("disk full")
+
+    async def main() -> None:
+        with pytest.raises(OSError, match="disk full"):
+            await Toolbox([quick, endless]).run_all([call("endless", "1"), call("quick", "2")], collect)
+        assert ended
+
+    asyncio.run(main())
+
+
 def _carrying(mark: str) -> list[str]:
     found = []
     for entry in Path("/proc").iterdir():

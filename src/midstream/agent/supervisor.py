@@ -105,7 +105,6 @@ def end_all() -> int:
         return 0
     started = descendants()
     send(started, signal.SIGTERM)
-    send(started, signal.SIGCONT)
     limit = time.monotonic() + GRACE
     while not all_gone() and time.monotonic() < limit:
         time.sleep(0.005)

@@ -8,6 +8,7 @@ import msgspec
 
 from midstream.core.blocks import ToolCall
 
+from .declarations import dump
 from .findings import ArgumentsFound
 from .json_text import parse
 from .script import Reader
@@ -116,5 +117,5 @@ def json_arguments(call: ToolCall) -> str:
     try:
         parse(text)
     except ValueError:
-        return json.dumps(text, ensure_ascii=False)
+        return dump(text)
     return text

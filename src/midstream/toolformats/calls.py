@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from midstream.core.tools import ToolSpec
 
 from .arguments import WrittenCall, leading_value, written_calls
+from .declarations import dump
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound
 from .prose import Prose
 from .script import Reader
@@ -31,7 +31,7 @@ class CallReport:
 
     def values(self, name: str, values: Mapping[str, Any]) -> None:
         """A call whose arguments are values already."""
-        self.call(name, json.dumps(values, ensure_ascii=False))
+        self.call(name, dump(values))
 
     def bare(self, name: str, texts: Mapping[str, str]) -> None:
         """A call whose arguments are bare text, to be typed by the schema."""

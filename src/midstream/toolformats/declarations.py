@@ -8,6 +8,8 @@ from typing import Any
 
 from midstream.core.tools import ToolSpec
 
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+
 
 def plain(tool: ToolSpec) -> dict[str, Any]:
     """`{name, description, parameters}`."""
@@ -22,7 +24,7 @@ def wrapped(tool: ToolSpec) -> dict[str, Any]:
 
 def dump(value: Any) -> str:
     """JSON as chat templates print it: a space after separators, no escapes for letters."""
-    return json.dumps(value, ensure_ascii=False)
+    return _ENCODE(value)
 
 
 def wrapped_lines(tools: Sequence[ToolSpec]) -> str:

@@ -26,8 +26,7 @@ _ENDS = (_END, "[TOOL_REQUEST_END]")
 _CODE = "```tool_code"
 _CODE_END = Markers("```")
 _JSON_ENDS = JsonEnds(*_ENDS, _BEGIN)
-_OBJECT = re.compile(r'\{\s*"name"')
-_SURE = 40
+_OBJECTS = ('{"name"', '{ "name"', '{\n"name"', '{\n  "name"', '{\n    "name"')
 _LINE_NUMBER = re.compile(r"\D")
 
 _HOW = """To call a tool, write one JSON object with its name and arguments between these lines:
@@ -38,14 +37,19 @@ _HOW = """To call a tool, write one JSON object with its name and arguments betw
 
 def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
     prose = Prose(
-        reader, (_BEGIN, _CODE, "{"), tags=tags, starts_inside=starts_inside, noise=("<end_of_turn>",), stray=_ENDS
+        reader,
+        (_BEGIN, _CODE, *_OBJECTS),
+        tags=tags,
+        starts_inside=starts_inside,
+        noise=("<end_of_turn>",),
+        stray=_ENDS,
     )
     calls = _Calls(reader, tools, prose)
     while (opener := (yield from prose.opener())) is not None:
         if opener == _CODE:
             yield from calls.code()
-        elif opener == "{":
-            yield from calls.object()
+        elif opener in _OBJECTS:
+            yield from calls.object(opener)
         while opener == _BEGIN:
             opener = yield from calls.request()
 
@@ -73,14 +77,10 @@ class _Calls:
             self._report.problem("this is not a tool request", text)
         return marker
 
-    def object(self) -> Step[None]:
+    def object(self, opener: str) -> Step[None]:
         """A JSON object in the text, which only its end marker makes a call."""
         reader = self._reader
-        reader.pos -= 1
-        if not _OBJECT.match((yield from reader.peek(_SURE))):
-            reader.pos += 1
-            self._prose.say("{")
-            return
+        reader.pos -= len(opener)
         text = Collected()
         whole = yield from bracketed(reader, text.add)
         if not whole and '"arguments"' in text.text:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .markers import Markers
+from .markers import Markers, pattern
 from .script import Collected, Reader, Step
 
 _OUTSIDE = {'"': re.compile(r'["{}\[\]]'), "\"'": re.compile(r"[\"'{}\[\]()]")}
@@ -43,7 +43,7 @@ class JsonEnds:
     __slots__ = ("_cut", "held", "outside", "plain", "string")
 
     def __init__(self, *words: str) -> None:
-        any_word = "|".join([re.escape(word) for word in words])
+        any_word = pattern(words)
         self.plain = Markers(*words)
         self.held = self.plain.held
         self.outside = re.compile(f'"|{any_word}')

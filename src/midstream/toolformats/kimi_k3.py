@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from midstream.core.blocks import ToolCall, ToolResponse
 from midstream.core.tools import ToolSpec
 
-from .declarations import wrapped
+from .declarations import dump, wrapped
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound, TextFound, ThinkingFound
 from .format import TextFormat
 from .json_text import is_json, parse
@@ -59,12 +59,16 @@ class _Message:
         while (marker := (yield from self._reader.until(_ALL, self._say))) is not None:
             self._blank = []
             self._tagged = True
-            if marker == OPEN:
-                self._opened((yield from self._tag()))
-            elif marker == CLOSE:
-                self._closed((yield from self._tag()).partition(" ")[0])
-            elif marker == END:
+            if marker == END:
                 self._leave_call()
+            elif marker != SEP:
+                tag = yield from self._tag()
+                if tag is None:
+                    break
+                if marker == OPEN:
+                    self._opened(tag)
+                else:
+                    self._closed(tag.partition(" ")[0])
         if self._call is not None:
             self._call.cut_off(self._argument)
         elif self._blank and not self._tagged:
@@ -86,11 +90,14 @@ class _Message:
             self._reader.out.append(TextFound("".join(self._blank) + piece))
             self._blank = None
 
-    def _tag(self) -> Step[str]:
-        """The inside of a tag, up to its separator. Another marker ends it too, and is read again."""
+    def _tag(self) -> Step[str | None]:
+        """The inside of a tag, up to its separator; None if the stream ends first. Another marker ends it too, and is read
+        again."""
         tag = Collected()
         marker = yield from self._reader.until(_ALL, tag.add)
-        if marker is not None and marker != SEP:
+        if marker is None:
+            return None
+        if marker != SEP:
             self._reader.pos -= len(marker)
         return tag.text
 
@@ -185,7 +192,7 @@ class _Argument:
         if whole:
             self._held = Collected()
             return
-        call.write(("," if call.keys else "{") + _quote(attributes.get("key", "")) + ":")
+        call.write(("," if call.keys else "{") + dump(attributes.get("key", "")) + ":")
         call.keys += 1
         if attributes.get("type", "string") == "string":
             call.write('"')
@@ -196,14 +203,14 @@ class _Argument:
         if self._held is not None:
             self._held.add(piece)
         else:
-            self._call.write(_quote(piece)[1:-1])
+            self._call.write(dump(piece)[1:-1])
 
     def end(self) -> None:
         if self._held is None:
             self._call.write('"')
         elif not self._whole:
             text = self._held.text
-            self._call.write(text.strip() if is_json(text) else _quote(text))
+            self._call.write(text.strip() if is_json(text) else dump(text))
         elif self._call.keys:
             self._call.problems.append(ProblemFound("arguments given twice", self._held.text))
         else:
@@ -220,10 +227,6 @@ class _Argument:
 
 def _attributes(tag: str) -> dict[str, str]:
     return {match[1]: unescape(match[2]) for match in _ATTRIBUTE.finditer(tag)}
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def declare(tools: Sequence[ToolSpec]) -> str:
@@ -248,7 +251,7 @@ def _render_arguments(call: ToolCall) -> str:
         value = parse(text)
     except ValueError:
         value = None
-    if not isinstance(value, dict) or "<|" in json.dumps(value, ensure_ascii=False):
+    if not isinstance(value, dict) or "<|" in dump(value):
         # A string that holds the format's own tokens can only travel inside JSON, where `<` has another spelling.
         safe = text.replace("<|", "\\u003c|")
         return f'{OPEN}json type="object"{SEP}{safe}{CLOSE}json{SEP}'

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from .findings import ProblemFound, TextFound, ThinkingFound
-from .markers import Markers
+from .markers import Markers, markers
 from .script import Reader, Step
 
 Tags: TypeAlias = tuple[str, str]
@@ -50,8 +50,8 @@ class Prose:
         self._in_thinking = in_thinking
         self._pairs = dict(tags)
         closers = tuple(self._pairs.values())
-        self._outside = Markers(*openers, *noise, *stray, *self._pairs, *closers)
-        self._fresh = Markers(*self._outside.words, *starts) if starts else self._outside
+        self._outside = markers(*openers, *noise, *stray, *self._pairs, *closers)
+        self._fresh = markers(*self._outside.words, *starts) if starts else self._outside
         self._closers: tuple[str, ...] | None = closers if starts_inside and tags else None
         self._inside = self._markers_inside(closers)
         self._said_thinking = False
@@ -127,7 +127,7 @@ class Prose:
 
     def _markers_inside(self, closers: tuple[str, ...]) -> Markers:
         openers = self._openers if self._in_thinking else ()
-        return Markers(*openers, *self._noise, *self._stray, *closers, *self._pairs)
+        return markers(*openers, *self._noise, *self._stray, *closers, *self._pairs)
 
     def _text(self, piece: str) -> None:
         if self._blank is not None:

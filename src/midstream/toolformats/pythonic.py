@@ -34,12 +34,13 @@ def parse_calls(text: str, tools: Sequence[ToolSpec]) -> list[tuple[str, dict[st
 
 
 class _Parser:
-    __slots__ = ("_at", "_text", "_tools")
+    __slots__ = ("_at", "_declared", "_text", "_tools")
 
     def __init__(self, text: str, tools: Sequence[ToolSpec]) -> None:
         self._text = text
         self._at = 0
         self._tools = tools
+        self._declared = frozenset([tool.name for tool in tools])
 
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
         listed = self._takes("[")
@@ -61,18 +62,17 @@ class _Parser:
         self._at = match.end()
         name = match[0]
         self._want("(")
-        if name == "print" and not any(tool.name == "print" for tool in self._tools):
+        if name == "print" and name not in self._declared:
             call = self._call()
             self._want(")")
             return call
-        declared = {tool.name for tool in self._tools}
+        declared = self._declared
         if name not in declared and name.rpartition(".")[2] in declared:
             name = name.rpartition(".")[2]  # `default_api.search(...)`
         return name, self._arguments(name)
 
     def _arguments(self, name: str) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
-        positions = list(properties_of(name, self._tools))
         while not self._takes(")"):
             self._skip()
             match = _NAME.match(self._text, self._at)
@@ -80,14 +80,17 @@ class _Parser:
                 self._at = match.end()
                 self._want("=")
                 arguments[match[0]] = self._value(0)
-            elif len(arguments) < len(positions):
-                arguments[positions[len(arguments)]] = self._value(0)
             else:
-                self._fail("a keyword argument")
+                arguments[self._position(name, len(arguments))] = self._value(0)
             if not self._takes(","):
                 self._want(")")
                 break
         return arguments
+
+    def _position(self, name: str, number: int) -> str:
+        """The parameter that a value without a keyword is for."""
+        names = list(properties_of(name, self._tools))
+        return names[number] if number < len(names) else self._fail("a keyword argument")
 
     def _value(self, depth: int) -> Any:
         if depth > MAX_DEPTH:

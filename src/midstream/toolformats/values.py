@@ -7,13 +7,13 @@ validation can say so. Without a schema a value that reads as JSON is JSON.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from midstream.core.tools import ToolSpec
 
+from .declarations import dump
 from .json_text import parse
 
 _PYTHON_WORDS = {"True": True, "False": False, "None": None}
@@ -47,7 +47,7 @@ def typed(text: str, schema: Any) -> Any:
 
 def bare(value: Any) -> str:
     """How a value is written bare: a string as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else dump(value)
 
 
 def _types(schema: Any) -> set[str]:

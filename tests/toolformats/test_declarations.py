@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from midstream.core.tools import ToolSpec
+from midstream.toolformats import declarations
+from midstream.toolformats.names import recover_name
+from midstream.toolformats.registry import text_format
+from shared_data import vectors
+
+from .feeding import tool
+from .kimi_exceptions import TOOL_NAMES
+
+VECTORS = vectors("ids/tool_formats.json")
+DECLARATIONS = {
+    identity: vector
+    for identity, vector in VECTORS.items()
+    if vector["op"] in ("convertToolDeclarationsToFormat", "toProviderFormat")
+    and vector["format"] not in ("openai", "anthropic")  # structured: a wire's business
+}
+NAMES = {identity: vector for identity, vector in VECTORS.items() if vector["op"] == "normalizeToolName"}
+
+
+def _spec(declared: dict[str, Any]) -> ToolSpec:
+    inner = declared.get("function", declared)
+    return ToolSpec(inner["name"], inner["description"], inner.get("parametersJsonSchema") or inner.get("parameters"))
+
+
+@pytest.mark.parametrize("identity", DECLARATIONS)
+def test_declarations_carry_the_recorded_shape(identity: str) -> None:
+    """The shape stands in the declaration text; where the recorded client refuses a format, we have one."""
+    vector = DECLARATIONS[identity]
+    text = text_format(vector["format"]).declare([_spec(tool) for tool in vector["input"]])
+    for number, given in enumerate(vector["input"]):
+        spec = _spec(given)
+        wanted = [declarations.plain(spec), declarations.wrapped(spec)]
+        if "expected" in vector:
+            expected = vector["expected"][number]
+            inner = expected.get("function", expected)
+            # The recorded client adds `required: []`: it says nothing, and schemas pass through here as they are.
+            inner["parameters"] = {k: v for k, v in inner["parameters"].items() if k != "required" or v}
+            assert inner == declarations.plain(spec)
+        assert any(json.dumps(shape, ensure_ascii=False) in text for shape in wanted)
+
+
+@pytest.mark.parametrize("identity", NAMES)
+def test_mangled_names_are_recovered(identity: str) -> None:
+    vector = NAMES[identity]
+    wanted = vector["expected"]
+    spelled = vector["input"].strip()
+    declared = wanted if identity not in TOOL_NAMES else spelled.removeprefix("functions").removeprefix("_")
+    found = recover_name(spelled, [tool(declared or "other"), tool("unrelated")])
+    if identity in TOOL_NAMES:
+        assert found != wanted
+        assert found == (declared or None)
+    else:
+        assert found == wanted
+
+
+def test_no_exception_is_stale() -> None:
+    assert set(TOOL_NAMES) <= set(NAMES)

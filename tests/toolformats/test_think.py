@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midstream.toolformats.findings import TextFound, ThinkingFound
+from midstream.toolformats.think import ThinkFilter
+
+from .feeding import PLACES, cut, feed, outcome
+
+TOKENS = ("<think>", "</think>", "<thinking>", "</thinking>", "◁think▷", "◁/think▷", "<", "a", "</", "\n", " ", ">")
+
+
+@pytest.mark.parametrize(
+    ("text", "starts_inside", "thinking", "said"),
+    [
+        ("<think>a</think>b", False, "a", "b"),
+        ("<thinking>a</thinking>b", False, "a", "b"),
+        ("◁think▷a◁/think▷b", False, "a", "b"),
+        ("a</think>b", True, "a", "b"),
+        ("<think>a</think>b", True, "a", "b"),
+        ("a", True, "a", ""),
+        ("<think>a", False, "a", ""),
+        ("<think>a</think>b<think>c</think>d", False, "ac", "bd"),
+        ("<think>a </thinking> b</think>c", False, "a </thinking> b", "c"),
+        ("a < b </thin", False, "", "a < b </thin"),
+        ("  \n", False, "", "  \n"),
+        ("<think>a <think> b</think>c", False, "a <think> b", "c"),
+        ("<think>a</think>say </think> to end", False, "a", "say </think> to end"),
+    ],
+)
+def test_cases(text: str, starts_inside: bool, thinking: str, said: str) -> None:
+    found = outcome(feed(ThinkFilter(starts_inside=starts_inside), [text]))
+    assert (found.thinking, found.text) == (thinking, said)
+
+
+def test_only_the_dialects_pair_is_read() -> None:
+    found = outcome(feed(ThinkFilter(("[THINK]", "[/THINK]")), ["[THINK]a[/THINK]<think>b"]))
+    assert (found.thinking, found.text) == ("a", "<think>b")
+
+
+def test_empty_thinking_is_not_absent() -> None:
+    assert feed(ThinkFilter(), ["<think></think>b"]) == [ThinkingFound(""), TextFound("b")]
+    assert feed(ThinkFilter(starts_inside=True), ["</think>b"]) == [ThinkingFound(""), TextFound("b")]
+    assert feed(ThinkFilter(), ["b"]) == [TextFound("b")]
+
+
+def test_an_end_that_had_no_beginning_is_reported() -> None:
+    found = outcome(feed(ThinkFilter(), ["plan</think>answer"]))
+    assert found.text == "plananswer"
+    assert found.problems[0].raw == "</think>"
+
+
+def test_text_is_not_held_back() -> None:
+    filter = ThinkFilter()
+    assert filter.feed("a <thi") == [TextFound("a ")]
+    assert filter.feed("s") == [TextFound("<this")]
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=st.lists(st.sampled_from(TOKENS), max_size=30).map("".join), places=PLACES, starts_inside=st.booleans())
+def test_any_split(text: str, places: list[int], starts_inside: bool) -> None:
+    whole = feed(ThinkFilter(starts_inside=starts_inside), [text])
+    assert feed(ThinkFilter(starts_inside=starts_inside), cut(text, places)) == whole
+    assert feed(ThinkFilter(starts_inside=starts_inside), list(text)) == whole

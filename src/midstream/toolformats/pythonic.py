@@ -14,6 +14,8 @@ from midstream.core.tools import ToolSpec
 from .values import properties_of
 
 MAX_DEPTH = 64
+MAX_CALLS = 1024
+"""No answer means to make more in one breath."""
 
 _SPACE = re.compile(r"(?:\s|#[^\n]*)*+")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*+")
@@ -47,6 +49,8 @@ class _Parser:
         found: list[tuple[str, dict[str, Any]]] = []
         while not (self._takes("]") if listed else self._ended()):
             found.append(self._call())
+            if len(found) > MAX_CALLS:
+                raise ValueError(f"more than {MAX_CALLS} calls")
             if not self._takes(",") and not self._takes(";") and listed:
                 self._want("]")
                 break
@@ -153,11 +157,12 @@ class _Parser:
             self._at = match.end()
 
     def _takes(self, char: str) -> bool:
-        self._skip()
-        if self._text.startswith(char, self._at):
-            self._at += 1
-            return True
-        return False
+        if not self._text.startswith(char, self._at):
+            self._skip()
+            if not self._text.startswith(char, self._at):
+                return False
+        self._at += 1
+        return True
 
     def _want(self, char: str) -> None:
         if not self._takes(char):

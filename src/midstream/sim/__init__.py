@@ -1,0 +1,1 @@
+"""Strict doubles of the providers: they refuse what the real ones refuse, in the same words."""

@@ -1,0 +1,6 @@
+"""What each provider demands of a request, as rules that cite their source. `judge` tells what it would refuse."""
+
+from .hosts import HOSTS, Host, host_for, judge
+from .rule import Problem, Rule
+
+__all__ = ["HOSTS", "Host", "Problem", "Rule", "host_for", "judge"]

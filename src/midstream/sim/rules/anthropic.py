@@ -1,0 +1,207 @@
+"""Anthropic's Messages rules, in its own error texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from .rule import Body, Rule, Traits, objects
+
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def _messages(body: Body) -> list[dict[str, Any]]:
+    return objects(body.get("messages"))
+
+
+def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content = message.get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
+
+
+def _of(message: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [block for block in _blocks(message) if block.get("type") == kind]
+
+
+def _thinks(body: Body) -> bool:
+    thinking = body.get("thinking")
+    return isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
+
+
+def _shape(body: Body, traits: Traits) -> Iterator[str]:
+    for field in ("model", "messages", "max_tokens"):
+        if not body.get(field):
+            yield f"{field}: Field required"
+    for index, message in enumerate(_messages(body)):
+        if message.get("role") not in ("user", "assistant"):
+            yield f"messages.{index}.role: Input should be 'user' or 'assistant'"
+
+
+def _alternates(body: Body, traits: Traits) -> Iterator[str]:
+    before = None
+    for index, message in enumerate(_messages(body)):
+        role = message.get("role")
+        if index == 0 and role != "user":
+            yield 'messages: first message must use the "user" role'
+        if role == before:
+            yield f'messages: roles must alternate between "user" and "assistant", but found multiple "{role}" roles in a row'
+        before = role
+
+
+def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, message in enumerate(_messages(body)):
+        for number, block in enumerate(_blocks(message)):
+            for kind, key in (("tool_use", "id"), ("tool_result", "tool_use_id")):
+                if block.get("type") != kind:
+                    continue
+                wire_id = str(block.get(key))
+                if not _ID.fullmatch(wire_id) or len(wire_id) > 64:
+                    yield f"messages.{index}.content.{number}.{kind}.{key}: String should match pattern '^[a-zA-Z0-9_-]+$'"
+                if kind == "tool_use":
+                    if wire_id in seen:
+                        yield "messages: `tool_use` ids must be unique"
+                    seen.add(wire_id)
+
+
+def _paired(body: Body, traits: Traits) -> Iterator[str]:
+    messages = _messages(body)
+    for index, message in enumerate(messages):
+        calls = [str(block.get("id")) for block in _of(message, "tool_use")]
+        following = messages[index + 1] if index + 1 < len(messages) else {}
+        results = [str(block.get("tool_use_id")) for block in _of(following, "tool_result")]
+        missing = [wire_id for wire_id in calls if wire_id not in results]
+        if missing and index + 1 <= len(messages):
+            yield (
+                f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after:"
+                f" {', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+            )
+        own = [str(block.get("tool_use_id")) for block in _of(message, "tool_result")]
+        before = [str(block.get("id")) for block in _of(messages[index - 1], "tool_use")] if index else []
+        for wire_id in own:
+            if wire_id not in before:
+                yield (
+                    f"messages.{index}.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {wire_id}. Each"
+                    " `tool_result` block must have a corresponding `tool_use` block in the previous message."
+                )
+        if len(set(own)) != len(own):
+            yield f"messages.{index}: each tool_use must have a single result. Found multiple `tool_result` blocks"
+
+
+def _results_come_first(body: Body, traits: Traits) -> Iterator[str]:
+    for index, message in enumerate(_messages(body)):
+        kinds = [block.get("type") for block in _blocks(message)]
+        if "tool_result" in kinds and "tool_result" in kinds[len([k for k in kinds if k == "tool_result"]) :]:
+            yield f"messages.{index}: `tool_result` blocks must come first in the content of a user message"
+
+
+def _text_is_said(body: Body, traits: Traits) -> Iterator[str]:
+    messages = _messages(body)
+    for index, message in enumerate(messages):
+        blocks = _blocks(message)
+        if not blocks and not (index == len(messages) - 1 and message.get("role") == "assistant"):
+            yield f"messages.{index}: all messages must have non-empty content except for the optional final assistant message"
+        for block in blocks:
+            text = block.get("text")
+            if block.get("type") == "text" and not text:
+                yield "messages: text content blocks must be non-empty"
+            elif block.get("type") == "text" and isinstance(text, str) and text.isspace():
+                yield "messages: text content blocks must contain non-whitespace text"
+    for block in objects(body.get("system")):
+        if not block.get("text"):
+            yield "system: text content blocks must be non-empty"
+    if messages and messages[-1].get("role") == "assistant":
+        last = _blocks(messages[-1])
+        if last and isinstance(last[-1].get("text"), str) and last[-1]["text"] != last[-1]["text"].rstrip():
+            yield "messages: final assistant content cannot end with trailing whitespace"
+
+
+def _thinking_is_own(body: Body, traits: Traits) -> Iterator[str]:
+    for index, message in enumerate(_messages(body)):
+        for number, block in enumerate(_blocks(message)):
+            seal = block.get("signature") if block.get("type") == "thinking" else block.get("data")
+            if block.get("type") not in ("thinking", "redacted_thinking"):
+                continue
+            if traits.signature_prefix and not (isinstance(seal, str) and seal.startswith(traits.signature_prefix)):
+                yield f"messages.{index}.content.{number}: Invalid `signature` in `thinking` block"
+            if block.get("type") == "thinking" and not isinstance(block.get("thinking"), str):
+                yield f"messages.{index}.content.{number}.thinking.thinking: Field required"
+
+
+def _thinking_leads(body: Body, traits: Traits) -> Iterator[str]:
+    """While thinking, the assistant message of a running tool loop must begin with its thinking."""
+    if not _thinks(body):
+        return
+    messages = _messages(body)
+    thinking = body["thinking"]
+    budget = thinking.get("budget_tokens")
+    if thinking.get("type") == "enabled" and (not isinstance(budget, int) or budget < 1024):
+        yield "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+    elif isinstance(budget, int) and budget >= body.get("max_tokens", 0):
+        yield "`max_tokens` must be greater than `thinking.budget_tokens`."
+    if body.get("temperature") not in (None, 1, 1.0):
+        yield "`temperature` may only be set to 1 when thinking is enabled."
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
+        yield "Thinking may not be enabled when tool_choice forces tool use."
+    if len(messages) >= 2 and _of(messages[-1], "tool_result"):
+        first = (_blocks(messages[-2]) or [{}])[0].get("type")
+        if first not in ("thinking", "redacted_thinking"):
+            yield (
+                f"messages.{len(messages) - 2}.content.0.type: Expected `thinking` or `redacted_thinking`, but found"
+                f" `{first}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block"
+            )
+
+
+def _reasoning_is_there(body: Body, traits: Traits) -> Iterator[str]:
+    """Moonshot's Anthropic route wants thinking on every tool-use message, as its chat route does."""
+    if not traits.reasoning_message or not (_thinks(body) or ("thinking" not in body and traits.thinks_by_default)):
+        return
+    for index, message in enumerate(_messages(body)):
+        if _of(message, "tool_use") and not _of(message, "thinking"):
+            yield traits.reasoning_message.format(index=index)
+
+
+def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
+    names: set[str] = set()
+    for index, tool in enumerate(objects(body.get("tools"))):
+        name = str(tool.get("name"))
+        if not re.fullmatch(traits.name_pattern, name):
+            yield f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+        if name in names:
+            yield "tools: Tool names must be unique."
+        names.add(name)
+        if "type" in tool and tool["type"] != "custom":
+            continue
+        schema = tool.get("input_schema")
+        if not isinstance(schema, dict) or schema.get("type") != "object":
+            yield f"tools.{index}.custom.input_schema.type: Field required"
+        elif {"oneOf", "anyOf", "allOf"} & schema.keys():
+            yield f"tools.{index}.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
+    for message in _messages(body):
+        for block in _of(message, "tool_use"):
+            if not isinstance(block.get("input"), dict):
+                yield "messages: tool_use.input: Input should be a valid dictionary"
+            if not re.fullmatch(traits.name_pattern, str(block.get("name"))):
+                yield "messages: tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
+
+
+RULES = (
+    Rule("shape", "Anthropic API reference: required fields", _shape),
+    Rule("alternates", "Anthropic error text `roles must alternate`; facts/streaming-and-handoff.md §b", _alternates),
+    Rule("ids fit", "facts/tool-ids-and-formats.md §3 (cc-switch 1181)", _ids_fit),
+    Rule("paired", "Anthropic error texts for tool_use and tool_result pairing", _paired),
+    Rule("results come first", "Anthropic tool use guide: tool_result blocks come first", _results_come_first),
+    Rule("text is said", "Anthropic error text `text content blocks must be non-empty`", _text_is_said),
+    Rule("thinking is own", "Anthropic extended thinking guide: signatures are verified", _thinking_is_own),
+    Rule(
+        "thinking leads",
+        "Anthropic extended thinking guide: tool use, budget, temperature, tool_choice",
+        _thinking_leads,
+    ),
+    Rule("tools fit", "Anthropic API reference: tools; error texts on input_schema", _tools_fit),
+)
+REASONING = Rule(
+    "reasoning is there", "facts/kimi.md §4: the Anthropic route (hermes-agent 17057)", _reasoning_is_there
+)

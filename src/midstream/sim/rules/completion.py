@@ -1,0 +1,39 @@
+"""Raw completion: DeepInfra's native inference endpoint takes one prompt and nothing of a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .rule import Body, Problem, Rule, Traits
+
+_FIELDS = frozenset(
+    "input max_new_tokens temperature top_p min_p top_k repetition_penalty stop num_responses response_format"
+    " presence_penalty frequency_penalty user seed prompt_cache_key webhook stream".split()
+)
+
+
+def _shape(body: Body, traits: Traits) -> Iterator[str | Problem]:
+    if not isinstance(body.get("input"), str) or not body["input"]:
+        yield Problem("shape", "input: Field required", 422)
+    for field in body:
+        if field not in _FIELDS:
+            yield Problem("shape", f"{field}: Extra inputs are not permitted", 422)
+    if len(body.get("stop") or ()) > 16:
+        yield "stop: at most 16 strings"
+    if body.get("stream") and (body.get("num_responses") or 1) > 1:
+        yield "num_responses is incompatible with streaming"
+
+
+def _prompt_is_the_models(body: Body, traits: Traits) -> Iterator[str]:
+    """Role headers are `user` and `system`; the vendor's page leaks a Python enum there (facts/kimi.md §5)."""
+    prompt = str(body.get("input"))
+    if "ChatMessageRole." in prompt:
+        yield "the prompt carries ChatMessageRole, which the model was never taught"
+    if "<|im_assistant|>assistant<|im_middle|>" not in prompt and "<|im_" in prompt:
+        yield "the prompt does not open the assistant's turn"
+
+
+RULES = (
+    Rule("shape", "facts/deepinfra-native-schema.json", _shape),
+    Rule("prompt is the model's", "facts/kimi.md §1.2, §5", _prompt_is_the_models),
+)

@@ -1,0 +1,49 @@
+"""Ollama's chat rules: few, but its Go decoder is strict about types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .rule import Body, Rule, Traits, objects
+
+
+def _shape(body: Body, traits: Traits) -> Iterator[str]:
+    if not body.get("model"):
+        yield "model is required"
+    for message in objects(body.get("messages")):
+        if message.get("role") not in ("system", "user", "assistant", "tool"):
+            yield f"invalid role: {message.get('role')!r}, must be system, user, assistant, or tool"
+        if not isinstance(message.get("content", ""), str):
+            yield "json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string"
+        if not all(isinstance(image, str) and not image.startswith("data:") for image in message.get("images") or ()):
+            yield "illegal base64 data at input byte 4"
+        for call in objects(message.get("tool_calls")):
+            function = call.get("function")
+            if not isinstance(function, dict) or not isinstance(function.get("arguments", {}), dict):
+                yield (
+                    "json: cannot unmarshal string into Go struct field"
+                    " ChatRequest.messages.tool_calls.function.arguments of type api.ToolCallFunctionArguments"
+                )
+
+
+def _paired(body: Body, traits: Traits) -> Iterator[str]:
+    """The template prints messages in order: a result without a call, or too few, derails the model."""
+    waiting = 0
+    for message in objects(body.get("messages")):
+        if message.get("role") == "tool":
+            waiting -= 1
+            if waiting < 0:
+                yield "a tool message answers no tool call"
+                waiting = 0
+            continue
+        if waiting > 0:
+            yield "a tool call has no tool message behind it"
+        waiting = len(objects(message.get("tool_calls")))
+    if waiting > 0:
+        yield "a tool call has no tool message behind it"
+
+
+RULES = (
+    Rule("shape", "Ollama API: ChatRequest as its Go types read it", _shape),
+    Rule("paired", "Ollama templates print messages in order (facts/streaming-and-handoff.md §d)", _paired),
+)

@@ -1,0 +1,145 @@
+"""OpenAI's Responses rules: items, their ids and their pairing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from .rule import Body, Rule, Traits, is_object_text, objects
+
+_PREFIX = {"function_call": "fc", "message": "msg", "reasoning": "rs", "custom_tool_call": "ctc"}
+
+
+def _items(body: Body) -> list[dict[str, Any]]:
+    return objects(body.get("input"))
+
+
+def _kind(item: dict[str, Any]) -> str:
+    return str(item.get("type") or ("message" if "role" in item else ""))
+
+
+def _shape(body: Body, traits: Traits) -> Iterator[str]:
+    if not body.get("model"):
+        yield "Missing required parameter: 'model'."
+    if not body.get("input") and not body.get("previous_response_id"):
+        yield "Missing required parameter: 'input'."
+    if "messages" in body:
+        yield "Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to 'input'."
+    for index, item in enumerate(_items(body)):
+        if not _kind(item):
+            yield f"Missing required parameter: 'input[{index}].type'."
+        if _kind(item) == "message" and item.get("role") not in ("user", "assistant", "system", "developer"):
+            yield f"Invalid value: '{item.get('role')}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
+
+
+def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, item in enumerate(_items(body)):
+        kind = _kind(item)
+        if "call_id" in item and (not item["call_id"] or len(str(item["call_id"])) > 64):
+            yield f"Invalid 'input[{index}].call_id': string too long. Expected a string with maximum length 64."
+        if kind in ("function_call", "custom_tool_call"):
+            if str(item.get("call_id")) in seen:
+                yield f"Duplicate item found with call_id {item.get('call_id')}."
+            seen.add(str(item.get("call_id")))
+        wire_id = item.get("id")
+        prefix = _PREFIX.get(kind)
+        if wire_id is not None and prefix and not re.fullmatch(rf"{prefix}[A-Za-z0-9_-]*", str(wire_id)):
+            yield f"Invalid 'input[{index}].id': '{wire_id}'. Expected an ID that begins with '{prefix}'."
+
+
+def _paired(body: Body, traits: Traits) -> Iterator[str]:
+    """A call needs its output somewhere behind it; an output needs its call before it."""
+    calls: list[str] = []
+    outputs: list[str] = []
+    for item in _items(body):
+        kind = _kind(item)
+        call_id = str(item.get("call_id"))
+        if kind in ("function_call", "custom_tool_call"):
+            calls.append(call_id)
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            if call_id not in calls and not body.get("previous_response_id"):
+                yield f"No tool call found for function call output with call_id {call_id}."
+            if call_id in outputs:
+                yield f"Duplicate function call output with call_id {call_id}."
+            outputs.append(call_id)
+    for call_id in calls:
+        if call_id not in outputs:
+            yield f"No tool output found for function call {call_id}."
+
+
+def _outputs_are_text(body: Body, traits: Traits) -> Iterator[str]:
+    for index, item in enumerate(_items(body)):
+        if _kind(item) == "function_call_output":
+            output = item.get("output")
+            if not isinstance(output, (str, list)):
+                yield f"Invalid type for 'input[{index}].output': expected one of an array of objects or string."
+            for part in objects(output):
+                if part.get("type") not in ("input_text", "input_image", "input_file"):
+                    yield f"Invalid value: '{part.get('type')}'. (input[{index}].output)"
+        if _kind(item) == "function_call" and not is_object_text(item.get("arguments")):
+            yield f"Invalid 'input[{index}].arguments': expected a JSON object as a string."
+
+
+def _reasoning_is_own_and_followed(body: Body, traits: Traits) -> Iterator[str]:
+    items = _items(body)
+    for index, item in enumerate(items):
+        if _kind(item) != "reasoning":
+            continue
+        seal = item.get("encrypted_content")
+        if traits.signature_prefix and seal is not None and not str(seal).startswith(traits.signature_prefix):
+            yield f"The encrypted content for item {item.get('id')} could not be verified."
+        if seal is None and body.get("store") is False:
+            yield f"Item with id '{item.get('id')}' not found. Items are not persisted when `store` is set to false."
+        after = items[index + 1] if index + 1 < len(items) else {}
+        own = (
+            _kind(after) in ("reasoning", "function_call", "custom_tool_call")
+            or (_kind(after) == "message" and after.get("role") == "assistant")
+            or _kind(after).endswith("_call")
+        )
+        if not own:
+            yield f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
+
+
+def _content_fits(body: Body, traits: Traits) -> Iterator[str]:
+    for index, item in enumerate(_items(body)):
+        if _kind(item) != "message":
+            continue
+        content = item.get("content")
+        if content in (None, "", []):
+            yield f"Invalid 'input[{index}].content': empty."
+        wanted = (
+            ("output_text", "refusal")
+            if item.get("role") == "assistant"
+            else ("input_text", "input_image", "input_file")
+        )
+        for part in objects(content):
+            if part.get("type") not in wanted:
+                yield f"Invalid value: '{part.get('type')}'. Supported values are: {', '.join(wanted)}. (input[{index}].content)"
+
+
+def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
+    for index, tool in enumerate(objects(body.get("tools"))):
+        if tool.get("type") != "function":
+            continue
+        if "function" in tool:
+            yield f"Missing required parameter: 'tools[{index}].name'."
+        elif not re.fullmatch(traits.name_pattern, str(tool.get("name"))):
+            yield f"Invalid 'tools[{index}].name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+        schema = tool.get("parameters")
+        if schema is not None and (not isinstance(schema, dict) or schema.get("type") != "object"):
+            yield f"Invalid schema for function '{tool.get('name')}': schema must be a JSON Schema of 'type: \"object\"'."
+    if "tools" in body and not body["tools"]:
+        yield "Invalid 'tools': empty array."
+
+
+RULES = (
+    Rule("shape", "OpenAI API reference, responses.create", _shape),
+    Rule("ids fit", "facts/tool-ids-and-formats.md §3 (Roo-Code 10763, eca 465, hermes-agent 92311)", _ids_fit),
+    Rule("paired", "OpenAI error texts `No tool output found for function call`", _paired),
+    Rule("outputs are text", "facts/tool-ids-and-formats.md §8 (#1683: array where a string was due)", _outputs_are_text),
+    Rule("reasoning is own and followed", "OpenAI error text `without its required following item`", _reasoning_is_own_and_followed),
+    Rule("content fits", "OpenAI API reference: content part types by role", _content_fits),
+    Rule("tools fit", "OpenAI API reference: function tools", _tools_fit),
+)  # fmt: skip

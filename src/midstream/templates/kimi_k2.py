@@ -76,7 +76,7 @@ class KimiK2(msgspec.Struct, frozen=True):
     ) -> Prompt:
         transcript = transcribe(conversation, frozenset(self.media))
         notes = transcript.notes
-        mapper = kimi_strategy.create_mapper(transcript.turns) if ids is None else ids
+        mapper = kimi_strategy.create_mapper() if ids is None else ids
         instant = self.can_disable and thinking is False
         whole = self.reasoning == "all" or (self.reasoning == "asked" and preserve_thinking)
         kept_from = -1 if whole else transcript.last_answer

@@ -8,7 +8,6 @@ a declaration of tools in mid-conversation, which K3 reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, TypeAlias, assert_never
 
 import msgspec
@@ -40,7 +39,6 @@ class Message(msgspec.Struct, frozen=True):
 
 class Transcript(msgspec.Struct, frozen=True):
     messages: list[Message]
-    turns: Sequence[Turn]
     notes: list[Note]
 
     @property
@@ -65,7 +63,7 @@ def transcribe(conversation: Conversation, shown: frozenset[str] = frozenset()) 
             messages.extend([_result(response, _Place(turn, index, shown, notes)) for response in turn.tool_responses])
         else:
             messages.append(_said(_Place(turn, index, shown, notes)))
-    return Transcript(messages, repaired.turns, notes)
+    return Transcript(messages, notes)
 
 
 class _Place(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ class Mistral(msgspec.Struct, frozen=True):
     ) -> Prompt:
         transcript = transcribe(conversation)
         messages = transcript.messages
-        mapper = mistral_strategy.create_mapper(transcript.turns) if ids is None else ids
+        mapper = mistral_strategy.create_mapper() if ids is None else ids
         declared = callable_tools(tools, transcript.notes)
         asked = _last_question(messages)
         out = PromptWriter(self.specials)

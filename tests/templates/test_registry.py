@@ -1,0 +1,154 @@
+"""What holds for every template, whatever the conversation."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
+from midstream.core.dialect import Options
+from midstream.core.errors import ConfigError
+from midstream.core.tools import ToolSpec
+from midstream.templates.registry import TEMPLATES, get_template
+from midstream.templates.specials import JOINER, Specials
+from templates.strategies import HALVES, TOKENS, Draft, drafts, harmless, texts, tool_drafts
+
+every_template = pytest.mark.parametrize("name", TEMPLATES)
+switches = st.fixed_dictionaries(
+    {
+        "thinking": st.sampled_from([None, True, False]),
+        "preserve_thinking": st.booleans(),
+        "add_generation_prompt": st.booleans(),
+    }
+)
+options = st.builds(
+    Options,
+    effort=st.one_of(st.none(), texts),
+    tool_choice=st.sampled_from([None, "none", "required", "<|sep|>"]),
+    response_format=st.sampled_from([None, {"type": "json_object"}, {"type": "json_schema", "json_schema": "<|sep|>"}]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(drafts(), tool_drafts(), switches, options)
+def test_any_conversation_renders_and_always_the_same(
+    draft: Draft, tools: Draft, switch: dict[str, bool], asked: Options
+) -> None:
+    for template in TEMPLATES.values():
+        first = template.render(draft.build(str), tools=tools.build(str), options=asked, **switch)  # type: ignore[arg-type]
+        again = template.render(draft.build(str), tools=tools.build(str), options=asked, **switch)  # type: ignore[arg-type]
+        assert first == again, template.name
+        assert not (first.starts_inside_thinking and not switch["add_generation_prompt"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(drafts(), tool_drafts(), switches)
+def test_nothing_foreign_becomes_a_token(draft: Draft, tools: Draft, switch: dict[str, bool]) -> None:
+    """The tokens of the prompt are those of the same conversation in which no text could be a token."""
+    for template in TEMPLATES.values():
+        hostile = template.render(draft.build(str), tools=tools.build(str), **switch).text  # type: ignore[arg-type]
+        tame = template.render(draft.build(harmless), tools=tools.build(harmless), **switch).text  # type: ignore[arg-type]
+        assert template.specials.find(hostile) == template.specials.find(tame), template.name
+
+
+@every_template
+def test_each_token_in_each_place_is_broken(name: str) -> None:
+    """One forgery at a time, where the property above might not look."""
+    template = get_template(name)
+
+    def tokens(text: str) -> list[str]:
+        call = ToolCall("a", f"f{text}", f'{{"k{text}": "{text}"}}')
+        turns = (
+            human(f"u{text}"),
+            Turn("ai", (Text(f"t{text}"), call), extra={"name": f"n{text}"}),
+            Turn("tool", (ToolResponse("a", f"f{text}", (Text(f"r{text}"),)),)),
+        )
+        return template.specials.find(template.render(Conversation(turns, f"s{text}")).text)
+
+    for token in TOKENS:
+        assert tokens(token) == tokens("x"), token
+
+
+@every_template
+def test_a_token_cut_by_a_block_boundary_is_broken(name: str) -> None:
+    template = get_template(name)
+
+    def tokens(*parts: str) -> list[str]:
+        said = tuple([Text(part) for part in parts])
+        turns = (
+            Turn("human", said),
+            Turn("ai", (*said, ToolCall("a", "f"))),
+            Turn("tool", (ToolResponse("a", "f", said),)),
+        )
+        return template.specials.find(template.render(Conversation(turns)).text)
+
+    wanted = tokens("x")
+    for token in TOKENS:
+        for cut in range(1, len(token)):
+            assert tokens(token[:cut], "", token[cut:]) == wanted, (token, cut)
+
+
+@every_template
+def test_all_that_the_template_writes_as_a_marker_is_special(name: str) -> None:
+    call = ToolCall("a", "f")
+    turns = (
+        human("q", Media("image/png", "AA=="), Media("video/mp4", "AA==")),
+        Turn("ai", (Thinking("r"), Text("t"), call)),
+        Turn("tool", (ToolResponse("a", "f", (Text("r"),)),)),
+    )
+    template = get_template(name)
+    prompt = template.render(Conversation(turns, "s"), tools=[ToolSpec("f", "d")])
+    looks = set(re.findall(r"<[^<>\s]+>|\[/?[A-Z_]+\]", prompt.text + "".join(prompt.stop)))
+    assert looks
+    # Qwen's instructions show these two as words to fill in; no vocabulary holds them.
+    assert looks - {"<function-name>", "<args-json-object>"} == set(
+        template.specials.find(prompt.text + "".join(prompt.stop))
+    )
+
+
+@every_template
+def test_plain_text_is_left_alone(name: str) -> None:
+    plain = "if a < b | c > d: x[0] = '<b>' # <|not a token|> é \u200d"
+    assert plain in get_template(name).render(Conversation((human(plain),))).text
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(TOKENS + HALVES), max_size=8).map("".join))
+def test_neutralising(text: str) -> None:
+    for template in TEMPLATES.values():
+        once = template.specials.neutralise(text)
+        assert template.specials.find(once) == []
+        assert once.replace(JOINER, "") == text
+        assert template.specials.neutralise(once) == once
+
+
+def test_the_scheme() -> None:
+    assert Specials("<a>").neutralise("1<a>2") == f"1<{JOINER}a>2"
+
+
+@every_template
+def test_rendering_does_not_grow_faster_than_the_history(name: str) -> None:
+    """Each further round adds the same text, whatever went before: nothing is said twice."""
+
+    def size(rounds: int) -> int:
+        turns: list[Turn] = []
+        for number in range(rounds):
+            call = ToolCall(f"{number:04}", "f", '{"a": 1}')
+            turns += [human("q"), Turn("ai", (call,)), Turn("tool", (ToolResponse(call.id, "f", (Text("r"),)),))]
+            turns.append(Turn("ai", (Text("a"),)))
+        return len(get_template(name).render(Conversation(tuple(turns))).text)
+
+    assert size(1009) - size(1005) == size(1005) - size(1001)
+
+
+def test_an_unknown_name_lists_the_valid_ones() -> None:
+    with pytest.raises(ConfigError, match=r"no chat template 'kimi-k9': choose one of .*kimi-k2\.5.*deepseek"):
+        get_template("kimi-k9")
+
+
+def test_names_are_read_kindly() -> None:
+    assert get_template(" Kimi-K2.5 ").name == "kimi-k2.5"
+    assert all(get_template(name).name == name for name in TEMPLATES)

@@ -16,7 +16,7 @@ from ...core.errors import InvalidHistory, MissingReasoning
 from ...core.handoff import Action, Note
 from ...core.schemas import PASSES
 from ...core.tools import ToolSpec
-from ..json_border import json_value
+from ..json_border import decode_leniently, json_value
 from ..outgoing import HistoryCache, write_history
 from ..reasoning import thinking_on
 from ..request import Request
@@ -140,12 +140,7 @@ class _MessagesRequest:
         role, blocks = writer.role, writer.blocks
         prefill = (self.options.prefill or "").rstrip()
         if role == "assistant":
-            blocks = blocks.copy()
-            if prefill:
-                blocks.append(encode_text(prefill))
-            elif writer.last_text is not None:
-                # "final assistant content cannot end with trailing whitespace"
-                blocks[-1] = encode_text(writer.last_text.rstrip())
+            blocks = [*blocks, encode_text(prefill)] if prefill else [*blocks[:-1], _trimmed(blocks[-1])]
         elif role == "user" and marked and b'"cache_control":' not in blocks[-1]:
             blocks = [*blocks[:-1], blocks[-1][:-1] + CACHE_MARK]
         if role:
@@ -258,6 +253,14 @@ class _MessagesRequest:
             return
         shape = {"type": "json_schema", "schema": schema}
         body["output_config"] = {**body.get("output_config", {}), "format": shape}
+
+
+def _trimmed(block: bytes) -> bytes:
+    """Refused else: "final assistant content cannot end with trailing whitespace"."""
+    if not block.startswith(b'{"type":"text"'):
+        return block
+    fields = decode_leniently(block)
+    return json_value({**fields, "text": fields["text"].rstrip()})
 
 
 def _fits_thinking(name: str, value: float) -> bool:

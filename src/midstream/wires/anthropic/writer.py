@@ -29,7 +29,8 @@ def encode_text(text: str) -> bytes:
 
 
 def encode_message(role: str, blocks: Sequence[bytes]) -> bytes:
-    return b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(blocks))
+    content = blocks[0] if len(blocks) == 1 else b",".join(blocks)
+    return b'{"role":"%b","content":[%b]}' % (role.encode(), content)
 
 
 class MessagesWriter:
@@ -41,7 +42,6 @@ class MessagesWriter:
         self.role = ""
         self.blocks: list[bytes] = []
         self.marks = 0
-        self.last_text: str | None = None  # the last block, where it is plain text of the assistant
         self.lacks_reasoning = False  # a stand-in for thinking had to be used
         self.loop_lacks_thinking = False  # the last message with calls does not open with thinking
         self.names = ToolNames(dialect.limits)
@@ -58,7 +58,7 @@ class MessagesWriter:
 
     @property
     def size(self) -> int:
-        return self._size
+        return self._size + sum(map(len, self.blocks))
 
     def clone(self) -> MessagesWriter:
         twin = MessagesWriter.__new__(MessagesWriter)
@@ -86,15 +86,15 @@ class MessagesWriter:
         """Add blocks to the open message, or begin the next one."""
         if role != self.role:
             if self.role:
-                self.closed.append(encode_message(self.role, self.blocks))
+                message = encode_message(self.role, self.blocks)
+                self.closed.append(message)
+                self._size += len(message)
             elif role == "assistant" and self._dialect.first_speaker_user:
                 self._note("adapted", "turn", "the first message must be the user's; a line of text stands in")
                 self.closed.append(encode_message("user", [encode_text(FIRST_WORDS)]))
             self.role = role
             self.blocks = []
         self.blocks += blocks
-        self._size += sum(map(len, blocks)) + 32
-        self.last_text = None
 
     def _human(self, turn: Turn) -> None:
         role = "user"
@@ -172,7 +172,6 @@ class MessagesWriter:
         said: list[bytes] = []
         calls: list[bytes] = []
         thinks = opens = behind = False
-        last_text: Text | None = None
         for block in turn.blocks:
             before = len(said)
             match block:
@@ -192,9 +191,7 @@ class MessagesWriter:
                     self._note("dropped", "tool_response", "it cannot stand in an assistant message")
                 case _:
                     assert_never(block)
-            if len(said) > before:
-                behind = behind or bool(calls)
-                last_text = block if type(block) is Text else None
+            behind = behind or (bool(calls) and len(said) > before)
         if calls and not thinks and self._demands:
             self._stand_in_thinking(said)
         if not said and not calls:
@@ -207,8 +204,6 @@ class MessagesWriter:
             self._opens_with_thinking = opens
         self._say("assistant", said + calls)
         self.loop_lacks_thinking = bool(calls) and not self._opens_with_thinking
-        if last_text is not None and not calls and not last_text.extra:
-            self.last_text = last_text.text
 
     def _thinking(self, block: Thinking, said: list[bytes]) -> bool:
         """Write thinking where it may go back; whether a thinking block was written."""

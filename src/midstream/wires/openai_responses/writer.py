@@ -246,14 +246,14 @@ class _AnswerItems:
     def _note(self, action: str, what: str, why: str) -> None:
         self._out.note(action, what, why)
 
-    @staticmethod
-    def _continues(first: Text, then: Block) -> bool:
-        """Whether two texts are parts of one message."""
-        fields = _fields(first.extra)
-        return bool(fields) and type(then) is Text and _fields(then.extra) == fields
+    def _continues(self, first: Text, then: Block) -> bool:
+        """Whether two texts are parts of one message: one that goes back under its id."""
+        fields = _fields(first.extra) if self._with_ids else None
+        return "id" in replayed("message", fields) and type(then) is Text and _fields(then.extra) == fields
 
     def _message(self, texts: list[Text]) -> None:
-        if not any(text.text for text in texts):
+        texts = [text for text in texts if text.text]
+        if not texts:
             return
         self._release()
         fields = replayed("message", _fields(texts[0].extra), with_id=self._with_ids) if self._own else {}

@@ -473,3 +473,12 @@ def test_a_written_request_reads_and_writes_the_same(turns: list[Turn]) -> None:
     parsed = read_responses_request(json.dumps(first).encode(), provider="openai")
     again = encode_request(parsed.conversation, MODEL, tools=parsed.tools, options=parsed.options, cache=None)
     assert normal(json.loads(again.body)) == normal(first)
+
+
+def test_what_items_carry_does_not_leak_into_the_same_hosts_chat_wire() -> None:
+    custom = ToolCall("hist_tool_" + "c" * 24, "run", "x", None, "openai", {"type": "custom", "item": {"id": "ctc_1"}})
+    answer = ai(Text("hi", {"item": {"id": "msg_1"}, "annotations": [{"type": "url_citation"}]}), CALL, custom)
+    turns = (human("q"), answer, results(tool_result(CALL, "a"), tool_result(custom, "b")))
+    message = body(*turns, model="openai/gpt-5.2")["messages"][1]
+    assert set(message) == {"role", "content", "tool_calls"}
+    assert [set(call) for call in message["tool_calls"]] == [{"id", "type", "function"}, {"id", "type", "custom"}]

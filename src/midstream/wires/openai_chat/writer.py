@@ -176,7 +176,8 @@ class ChatWriter:
             pieces.append(b',"name":' + json_value(turn.extra["name"]))
         pieces.append(reasoning)
         if calls:
-            pieces.append(b',"tool_calls":[' + b",".join([self._call(call) for call in calls]) + b"]")
+            same_wire = turn.origin is None or turn.origin.wire == self._dialect.wire
+            pieces.append(b',"tool_calls":[' + b",".join([self._call(call, same_wire) for call in calls]) + b"]")
         pieces.append(b"}")
         self._add(b"".join(pieces))
 
@@ -223,9 +224,9 @@ class ChatWriter:
             fields += b',"%b":%b' % (rules.field.encode(), json_text(rules.placeholder))
         return fields
 
-    def _call(self, call: ToolCall) -> bytes:
+    def _call(self, call: ToolCall, same_wire: bool) -> bytes:
         own = call.extra is not None and call.provider == self._dialect.provider
-        if own and call.extra == {"type": "custom"}:
+        if own and call.extra is not None and call.extra.get("type") == "custom":
             return b'{"id":%b,"type":"custom","custom":{"name":%b,"input":%b}}' % (
                 json_text(self._ids.resolve_tool_call_id(call)), json_text(call.name), json_text(call.arguments),
             )  # fmt: skip
@@ -234,7 +235,7 @@ class ChatWriter:
             self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
             arguments = json_value({"_raw": call.arguments}).decode()
         encoded = arguments.encode() if self._dialect.arguments_object else json_text(arguments)
-        extra = b',"extra_content":' + json_value(call.extra) if own else b""
+        extra = b',"extra_content":' + json_value(call.extra) if own and same_wire else b""
         return b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}%b}' % (
             json_text(self._ids.resolve_tool_call_id(self._named(call))),
             json_text(self.names.wire(call.name)),

@@ -271,6 +271,14 @@ def test_tool_choice(options: Options, wanted: Any) -> None:
     assert "tool_choice" not in body(human("q"), options=options)
 
 
+def test_thinking_nobody_asked_for_gives_way_to_a_forced_choice() -> None:
+    forced = Options(tool_choice="required")
+    sent = body(human("q"), model="moonshot-anthropic/kimi-k2.5", tools=[LS], options=forced)
+    assert (sent["tool_choice"], sent["thinking"]) == ({"type": "any"}, {"type": "disabled"})
+    always = body(human("q"), model="anthropic/claude-fable-5", tools=[LS], options=forced)
+    assert always["tool_choice"] == {"type": "auto"} and "thinking" not in always
+
+
 def test_tools_their_names_and_builtins() -> None:
     odd = ToolSpec("files.list all", parameters={"anyOf": [{"type": "object", "properties": {"a": {}}}]})
     search = ToolSpec("web_search", builtin="web_search_20250305", extra={"max_uses": 2})
@@ -292,6 +300,9 @@ def test_cache_marks_on_tools_system_and_the_last_user_message() -> None:
     assert [tool.get("cache_control") for tool in sent["tools"]] == [None, mark]
     assert sent["messages"][-1]["content"] == [{"type": "text", "text": "c", "cache_control": mark}]
     assert json.dumps(sent).count("cache_control") == 3
+    later = ToolSpec("rm", extra={"defer_loading": True})
+    deferred = body(human("a"), tools=[LS, later], options=Options(cache=True))["tools"]
+    assert [tool.get("cache_control") for tool in deferred] == [mark, None]
 
 
 def test_cache_marks_never_exceed_four_nor_double() -> None:

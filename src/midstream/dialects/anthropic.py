@@ -54,7 +54,10 @@ CLAUDE_47 = _replace(
     sampling=("stop", "response_format"),  # temperature and top_p are refused from here on
 )
 CLAUDE_48 = _replace(CLAUDE_47, name="claude-4.8", mid_system=True)
-CLAUDE_5 = _replace(CLAUDE_47, name="claude-5")
+CLAUDE_5 = _replace(CLAUDE_47, name="claude-5", reasoning=_replace(_ADAPTIVE, default_on=True))
+CLAUDE_5_ALWAYS = _replace(
+    CLAUDE_5, name="claude-5-always", reasoning=_replace(_ADAPTIVE, default_on=True, can_disable=False)
+)
 
 ANTHROPIC = Provider(
     "anthropic",
@@ -75,7 +78,8 @@ ANTHROPIC = Provider(
         (r"-4[-.]6", CLAUDE_46),
         (r"-4[-.]7", CLAUDE_47),
         (r"-4[-.][89]", CLAUDE_48),
-        (r"(?:opus|sonnet|haiku|fable)-[5-9]|mythos", CLAUDE_5),
+        (r"fable|mythos", CLAUDE_5_ALWAYS),
+        (r"(?:opus|sonnet|haiku)-[5-9]", CLAUDE_5),
         ("", CLAUDE),
     ),
     models=(

@@ -61,16 +61,17 @@ class _MessagesRequest:
 
     def build(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Request:
         self._check_thinking()
+        described = self._tools(tools)
+        choice = self._choice() if described else {}
         plan = plan_thinking(self.thinking, self.options, self.dialect)
         body: dict[str, Any] = {"model": self.model, "max_tokens": plan.max_tokens}
-        described = self._tools(tools)
         system = self._system(conversation)
         marked = self._marks(described, system)
         if system:
             body["system"] = system
         if described:
             body["tools"] = described
-            body.update(self._choice())
+        body.update(choice)
         body.update(plan.fields)
         body.update(self._sampling())
         self._format(body)
@@ -128,7 +129,8 @@ class _MessagesRequest:
             return False
         blocks = system if isinstance(system, list) else []
         room = MAX_MARKS - self.writer.marks - sum("cache_control" in block for block in (*tools, *blocks))
-        for group in (tools, blocks):
+        loaded = [tool for tool in tools if not tool.get("defer_loading")]  # a deferred tool takes no mark
+        for group in (loaded, blocks):
             if group and room > 0 and "cache_control" not in group[-1]:
                 group[-1]["cache_control"] = _EPHEMERAL
                 room -= 1
@@ -201,6 +203,9 @@ class _MessagesRequest:
             choice["type"] = asked
         elif asked is not None:
             kind = "required" if asked == "required" else "named"
+            unasked = self.options.thinking is None and self.options.effort is None
+            if self.thinking and unasked and kind in dialect.forced_choice:
+                self._disable_thinking("a forced tool choice is refused while thinking, which nobody asked for")
             allowed = dialect.forced_choice_thinking if self.thinking else dialect.forced_choice
             if kind not in allowed:
                 while_thinking = " while thinking" if self.thinking else ""

@@ -183,7 +183,8 @@ def _options(body: dict[str, Any]) -> Options:
             case _:
                 extra[key] = value
     if "effort" in fields and "thinking" not in fields:
-        fields["thinking"] = "off"  # effort alone does not ask for thinking on this wire
+        # Effort alone does not ask for thinking on this wire, as it does among our options.
+        extra["output_config"] = {**extra.get("output_config", {}), "effort": fields.pop("effort")}
     return Options(stream=bool(body.get("stream")), extra_body=extra or None, **fields)
 
 

@@ -232,6 +232,14 @@ def test_kimi_counts_over_the_whole_request() -> None:
     assert in_order(kimi_strategy.create_mapper(turns), turns) == want
 
 
+def test_kimi_numbers_by_place_in_the_request_not_by_order_of_asking() -> None:
+    mapper = kimi_strategy.create_mapper([ai(("a", "f"))])
+    mapper.extend([ai(("b", "f"), ("c", "f"))])
+    assert [mapper.resolve_tool_call_id(ToolCall(each, "f")) for each in "cba"] == [
+        "functions.f:2", "functions.f:1", "functions.f:0",
+    ]  # fmt: skip
+
+
 def test_kimi_k3_keeps_its_own_shape() -> None:
     turns = [ai(("a", "pwd")), ai(("b", "pwd"))]
     assert in_order(kimi_k3_strategy.create_mapper(turns), turns) == ["pwd_0", "pwd_1"]

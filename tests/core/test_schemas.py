@@ -104,7 +104,8 @@ def test_a_property_the_alternatives_disagree_on_may_be_either(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "moonshot", "gemini"])
 def test_a_branch_that_is_no_object_adds_nothing(name: str) -> None:
-    schema = {"anyOf": [{"type": "string"}, {"properties": {"a": {"type": "string"}}, "required": ["a"]}]}
+    taken = {"type": ["object", "null"], "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    schema = {"anyOf": [{"type": "string"}, taken]}
     out = PASSES[name](schema)
     assert out["properties"] == {"a": {"type": "string"}}
     assert out["required"] == ["a"]
@@ -278,6 +279,11 @@ def untyped(schema: Any) -> list[Any]:
              "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
             {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "description": "Give a; or b."},
             id="an object with alternatives stays one object",
+        ),
+        pytest.param(
+            {"type": "object", "anyOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "string"}}}]},
+            {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}},
+            id="an object of alternatives only is one object too",
         ),
         pytest.param({"type": "array"}, {"type": "array", "items": {"type": "string"}}, id="an array must hold something"),
         pytest.param(

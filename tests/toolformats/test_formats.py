@@ -37,6 +37,7 @@ TOKENS = (
     '{"name"', '{"path": "x"}', "{", "}", "[", "]", '"', "\\", "'", "\n", " ", "<", "<|", "&lt;", "&amp;lt;", ">", "é日本", "a", "1", ";",
 )  # fmt: skip
 HOSTILE = st.lists(st.sampled_from(TOKENS), max_size=24).map("".join)
+GARBAGE = st.lists(st.sampled_from((*TOKENS, "\ud800")), max_size=24).map("".join)
 STRINGS = st.one_of(
     st.text(max_size=20), HOSTILE, st.sampled_from(["", "\n", " x ", "\nx\n", "null", "42", "true", "{}"])
 )
@@ -79,7 +80,7 @@ def test_every_canonical_format_is_structured_or_a_text_format() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(made=calls(), places=PLACES, before=st.sampled_from(["", "Let me look. "]))
 def test_calls_survive_the_prompt_and_back(name: str, made: list[ToolCall], places: list[int], before: str) -> None:
     text = text_format(name).render_calls(made, ())
@@ -93,8 +94,8 @@ def test_calls_survive_the_prompt_and_back(name: str, made: list[ToolCall], plac
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=300, deadline=None)
-@given(text=HOSTILE, places=PLACES, starts_inside=st.booleans(), with_tools=st.booleans())
+@settings(max_examples=150, deadline=None)
+@given(text=GARBAGE, places=PLACES, starts_inside=st.booleans(), with_tools=st.booleans())
 def test_any_split_gives_the_same_findings(
     name: str, text: str, places: list[int], starts_inside: bool, with_tools: bool
 ) -> None:
@@ -109,8 +110,8 @@ def test_any_split_gives_the_same_findings(
 
 
 @pytest.mark.parametrize("name", ["kimi", "kimi-k3", "deepseek"])
-@settings(max_examples=300, deadline=None)
-@given(text=HOSTILE, tagged=st.booleans())
+@settings(max_examples=150, deadline=None)
+@given(text=GARBAGE, tagged=st.booleans())
 def test_special_tokens_never_reach_the_text(name: str, text: str, tagged: bool) -> None:
     found = outcome(feed(get_filter(name, TOOLS, tags=("<think>", "</think>") if tagged else None), [text]))
     own = {

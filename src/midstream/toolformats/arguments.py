@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import msgspec
 
@@ -11,7 +12,10 @@ from midstream.core.blocks import ToolCall
 from .declarations import dump
 from .findings import ArgumentsFound
 from .json_text import parse
-from .script import Reader
+from .script import Collected, Reader
+
+_OUTSIDE = re.compile(r'["{}\[\]]')
+_IN_STRING = re.compile(r'"|\\.?', re.DOTALL)
 
 
 class Trimmed:
@@ -32,6 +36,51 @@ class Trimmed:
             self.said = True
         if self.said and len(body) < len(piece):
             self._blank.append(piece[len(body) :])
+
+
+class Balanced:
+    """Arguments on their way out of a larger JSON text: the object they are, and the `rest` behind it."""
+
+    __slots__ = ("_depth", "_done", "_escaped", "_in_string", "_reader", "_rest")
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._rest = Collected()
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+        self._done = False
+
+    @property
+    def rest(self) -> str:
+        return self._rest.text
+
+    def add(self, piece: str) -> None:
+        end = 0 if self._done else self._end(piece)
+        if end:
+            self._reader.out.append(ArgumentsFound(piece[:end]))
+        if end < len(piece):
+            self._rest.add(piece[end:])
+
+    def _end(self, piece: str) -> int:
+        """Where in the piece the object ends; its length, if further on."""
+        pos = 1 if self._escaped else 0
+        self._escaped = False
+        while match := (_IN_STRING if self._in_string else _OUTSIDE).search(piece, pos):
+            pos = match.end()
+            char = piece[match.start()]
+            if char == '"':
+                self._in_string = not self._in_string
+            elif char == "\\":
+                self._escaped = match.end() - match.start() < 2
+            elif char in "{[":
+                self._depth += 1
+            else:
+                self._depth -= 1
+                if self._depth <= 0:
+                    self._done = True
+                    return pos
+        return len(piece)
 
 
 def unwrap(arguments: str) -> str:

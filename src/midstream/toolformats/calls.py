@@ -1,18 +1,26 @@
-"""Reporting whole calls: the one way formats that read a call to its end say what they found."""
+"""Reporting calls: the one way formats say what they found, whole or as it comes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from midstream.core.tools import ToolSpec
 
-from .arguments import WrittenCall, leading_value, written_calls
+from .arguments import Balanced, WrittenCall, leading_value, written_calls
 from .declarations import dump
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound
+from .json_text import JsonEnds, is_json, json_until
 from .prose import Prose
-from .script import Reader
+from .script import Collected, Reader, Step
 from .values import properties_of, typed
+
+_HEAD = re.compile(r'\{\s*+"name"\s*+:\s*+"([^"\\]++)"\s*+,\s*+"(?:arguments|parameters)"\s*+:\s*+(?=\{)')
+_ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*+:\s*+\{')
+_HEAD_STOP = re.compile(f"{_ARGUMENTS.pattern}|[}}<]")
+_HEAD_SIZE = 400
+"""By then a call that names its tool first has come to its arguments."""
 
 
 class CallReport:
@@ -41,6 +49,31 @@ class CallReport:
     def written(self, calls: Sequence[WrittenCall]) -> None:
         for call in calls:
             self.call(*call.whole)
+
+    def json_until(self, ends: JsonEnds) -> Step[tuple[str | None, str]]:
+        """Read a JSON call up to an end marker; the marker, and text that follows the JSON.
+
+        Where the name comes first, as every template writes it, the arguments stream as they come.
+        """
+        reader = self._reader
+        size = len((yield from reader.head(_HEAD_STOP, _HEAD_SIZE)))
+        start = reader.pos
+        key = _ARGUMENTS.match(reader.buffer, start + size, start + _HEAD_SIZE)
+        head = _HEAD.match(reader.buffer, start, key.end()) if key else None
+        if head is None:
+            text = Collected()
+            marker = yield from json_until(reader, ends, text.add)
+            return marker, self.json(text.text.strip(), ended=marker is not None)
+        reader.pos = head.end()
+        self._prose.call()
+        reader.out.append(CallFound(head[1]))
+        arguments = Balanced(reader)
+        marker = yield from json_until(reader, ends, arguments.add, before=head[0])
+        reader.out.append(CallEnded())
+        rest = arguments.rest.lstrip()
+        if rest.startswith(",") and is_json(head[0] + "0" + rest.rstrip()):
+            return marker, ""  # further keys, such as an id
+        return marker, rest.removeprefix("}")
 
     def json(self, text: str, *, ended: bool) -> str:
         """The call or calls in JSON text, and a problem if there are none; gives back text that follows the JSON.

@@ -65,13 +65,17 @@ class _Calls:
 
     def request(self) -> Step[str | None]:
         """Read on from `[TOOL_REQUEST]`; the marker that ended it."""
+        yield from self._reader.spaces()
+        if (yield from self._reader.peek(1)) == "{":
+            marker, rest = yield from self._report.json_until(_JSON_ENDS)
+            if rest.strip(" \n}"):
+                self._report.problem("text inside a tool request", rest)
+            return marker
         body = Collected()
         marker = yield from json_until(self._reader, _JSON_ENDS, body.add)
         text = body.text.strip()
         name, brace, rest = text.partition("{")
-        if not name:
-            self._report.json(text, ended=marker is not None)
-        elif brace and (arguments := brace + rest) and _is_object(arguments):
+        if brace and (arguments := brace + rest) and _is_object(arguments):
             self._report.call(name.strip(), arguments)
         else:
             self._report.problem("this is not a tool request", text)

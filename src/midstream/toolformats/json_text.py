@@ -55,11 +55,15 @@ class JsonEnds:
         return self._cut.search(text)
 
 
-def json_until(reader: Reader, ends: JsonEnds, sink: Callable[[str], object]) -> Step[str | None]:
-    """Pass JSON text to `sink` up to an end marker outside strings and past it; the marker, or None at the end."""
+def json_until(reader: Reader, ends: JsonEnds, sink: Callable[[str], object], before: str = "") -> Step[str | None]:
+    """Pass JSON text to `sink` up to an end marker outside strings and past it; the marker, or None at the end.
+
+    `before` is the part of the JSON that was read already.
+    """
     if reader.rewound:
         return (yield from reader.until(ends.plain, sink))
     seen = Collected()
+    seen.add(before)
     doubtful: Collected | None = None  # the text since the first marker inside a string
     in_string = False
     while True:

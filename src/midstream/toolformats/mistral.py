@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from midstream.core.blocks import ToolCall, ToolResponse
@@ -17,6 +18,8 @@ from .prose import Prose, Tags
 from .script import Collected, Reader, Step
 
 _CALLS, _CALL_ID, _ARGS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
+_NAME_END = re.compile(r"[^\w.:/-]")
+MAX_NAME = 128
 _AFTER_NAME = Markers(_CALL_ID, _ARGS, "{", _CALLS, "</s>")
 
 
@@ -30,21 +33,22 @@ def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], st
         noise=("</s>",),
         stray=(_ARGS, _CALL_ID),
     )
-    calls = _Calls(reader, CallReport(reader, prose, tools))
+    calls = _Calls(reader, prose, CallReport(reader, prose, tools))
     while (marker := (yield from prose.opener())) is not None:
         while marker == _CALLS:
             marker = yield from calls.read()
 
 
 class _Calls:
-    __slots__ = ("_reader", "_report")
+    __slots__ = ("_prose", "_reader", "_report")
 
-    def __init__(self, reader: Reader, report: CallReport) -> None:
+    def __init__(self, reader: Reader, prose: Prose, report: CallReport) -> None:
+        self._prose = prose
         self._reader = reader
         self._report = report
 
     def read(self) -> Step[str | None]:
-        yield from self._reader.spaces()
+        blank = yield from self._reader.spaces()
         head = yield from self._reader.peek(1)
         if head in ("[", "{"):
             text = Collected()
@@ -54,28 +58,33 @@ class _Calls:
             else:
                 self._report.problem("a tool call was cut off", text.text)
             return None
-        return (yield from self._named())
+        return (yield from self._named(blank))
 
-    def _named(self) -> Step[str | None]:
+    def _named(self, blank: str) -> Step[str | None]:
         """`name[CALL_ID]id[ARGS]{json}`, the id and even `[ARGS]` left out by some versions."""
         reader = self._reader
-        name, call_id, between = Collected(), Collected(), Collected()
-        marker = yield from reader.until(_AFTER_NAME, name.add)
+        name = yield from reader.head(_NAME_END, MAX_NAME)
+        reader.pos += len(name)
+        gap = yield from reader.spaces()
+        if not name or (yield from reader.peek(1)) not in ("[", "{"):
+            self._prose.say(_CALLS + blank + name + gap)
+            return None
+        call_id, between = Collected(), Collected()
+        marker = yield from reader.until(_AFTER_NAME, between.add)
         if marker == _CALL_ID:
             marker = yield from reader.until(_AFTER_NAME, call_id.add)
         if marker == _ARGS:
             marker = yield from reader.until(_AFTER_NAME, between.add)
         if marker != "{":
-            self._report.problem("a tool call without arguments", name.text + call_id.text + between.text)
+            self._report.problem("a tool call without arguments", f"{name} {call_id.text} {between.text}")
             return marker
         reader.pos -= 1
         text = Collected()
         whole = yield from bracketed(reader, text.add)
-        tool = name.text.strip()
-        if tool and whole and is_json(text.text):
-            self._report.call(tool, text.text, call_id.text.strip() or None)
+        if whole and is_json(text.text):
+            self._report.call(name, text.text, call_id.text.strip() or None)
         else:
-            self._report.problem("a tool call that is broken or cut off", f"{tool} {text.text}")
+            self._report.problem("a tool call that is broken or cut off", f"{name} {text.text}")
         return None
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from midstream.core.tools import ToolSpec
 
 from .calls import CallReport
-from .json_text import JsonEnds, json_until, parse
+from .json_text import JsonEnds, parse
 from .markers import Markers
 from .prose import Prose, Tags
 from .script import Collected, Reader, Step
@@ -77,9 +77,7 @@ class _Body:
         return None
 
     def _json(self) -> Step[str | None]:
-        text = Collected()
-        marker = yield from json_until(self._reader, _JSON_ENDS, text.add)
-        rest = self._report.json(text.text.strip(), ended=marker is not None)
+        marker, rest = yield from self._report.json_until(_JSON_ENDS)
         if rest.strip(" \n}"):
             if marker == END:
                 self._report.problem("text inside a tool call", rest)

@@ -89,7 +89,7 @@ class _Element:
         """Whether an opening tag is a call. `<use …>` is also SVG and prose: it must name a tool, or have attributes."""
         name = named(tag)
         if opener == _INVOKE:
-            return bool(name)
+            return bool(_attributes(tag).get("name"))
         if opener == _USE_TOOL and tag == ">":
             return True
         return name in self._names if self._names else bool(name and _ATTRIBUTE.search(tag))

@@ -157,7 +157,7 @@ def test_thinking_goes_on_past_a_stray_marker_and_ends_at_a_section() -> None:
     assert (found.thinking, found.text) == ("ab", "cd")
 
 
-def test_an_id_that_never_ends_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_that_never_ends_is_limited() -> None:
     filter = get_filter("kimi")
     filter.feed("<|tool_call_begin|>")
     with pytest.raises(LimitExceeded):

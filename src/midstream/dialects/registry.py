@@ -14,7 +14,7 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import UnknownModel
-from . import anthropic, chat_hosts, kimi, openai_responses
+from . import anthropic, chat_hosts, gemini, kimi, ollama, openai_responses
 from .provider import Provider
 
 _NAME = re.compile(r"\s*([^/:\s]+)[/:](\S.*?)\s*\Z")
@@ -97,5 +97,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-REGISTRY = Registry(row for module in (kimi, chat_hosts, anthropic, openai_responses) for row in module.PROVIDERS)
+REGISTRY = Registry(
+    row for module in (kimi, chat_hosts, anthropic, openai_responses, gemini, ollama) for row in module.PROVIDERS
+)
 resolve = REGISTRY.resolve

@@ -7,11 +7,23 @@ from collections.abc import Sequence
 from ..core.dialect import Dialect
 from ..core.errors import UnknownModel
 from ..core.tools import ToolSpec
+from ..toolformats.findings import TextFilter
 from ..toolformats.registry import leak_filter, think_filter
 from .anthropic import PLAIN, AnthropicDecoder, encode_messages, read_messages_request
+from .gemini import PLAIN as GEMINI_PLAIN
+from .gemini import GeminiDecoder, encode_gemini, read_gemini_request
+from .ollama import PLAIN as OLLAMA_PLAIN
+from .ollama import OllamaDecoder, encode_ollama, read_ollama_request
 from .openai_chat import ChatDecoder, encode_chat, read_chat_request
 from .openai_responses import ResponsesDecoder, encode_responses, read_responses_request
 from .wire import Decoder, Wire
+
+
+def _text_filter(dialect: Dialect, tools: Sequence[ToolSpec]) -> TextFilter | None:
+    rules = dialect.reasoning
+    if dialect.leaks is not None:
+        return leak_filter(dialect.leaks, tools)
+    return think_filter(rules.tags, rules.starts_inside) if rules.tags is not None else None
 
 
 def _chat_decoder(
@@ -22,12 +34,7 @@ def _chat_decoder(
     tool_names: dict[str, str] | None = None,
     tools: Sequence[ToolSpec] = (),
 ) -> Decoder:
-    rules = dialect.reasoning
-    text_filter = None
-    if dialect.leaks is not None:
-        text_filter = leak_filter(dialect.leaks, tools)
-    elif rules.tags is not None:
-        text_filter = think_filter(rules.tags, rules.starts_inside)
+    text_filter = _text_filter(dialect, tools)
     return ChatDecoder(dialect, turn_key=turn_key, model=model, tool_names=tool_names, text_filter=text_filter)
 
 
@@ -67,7 +74,36 @@ def _anthropic_decoder(
 
 ANTHROPIC = Wire("anthropic", encode_messages, _anthropic_decoder, PLAIN, read_messages_request)
 
-WIRES: dict[str, Wire] = {wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)}
+
+def _gemini_decoder(
+    dialect: Dialect,
+    *,
+    turn_key: str,
+    model: str = "",
+    tool_names: dict[str, str] | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> Decoder:
+    return GeminiDecoder(dialect, turn_key=turn_key, model=model, tool_names=tool_names)
+
+
+GEMINI = Wire("gemini", encode_gemini, _gemini_decoder, GEMINI_PLAIN, read_gemini_request)
+
+
+def _ollama_decoder(
+    dialect: Dialect,
+    *,
+    turn_key: str,
+    model: str = "",
+    tool_names: dict[str, str] | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> Decoder:
+    text_filter = _text_filter(dialect, tools)
+    return OllamaDecoder(dialect, turn_key=turn_key, model=model, tool_names=tool_names, text_filter=text_filter)
+
+
+OLLAMA = Wire("ollama", encode_ollama, _ollama_decoder, OLLAMA_PLAIN, read_ollama_request)
+
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA)}
 
 
 def get_wire(name: str) -> Wire:

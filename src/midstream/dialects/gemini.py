@@ -1,0 +1,80 @@
+"""Gemini at Google's AI Studio and at Vertex.
+
+Sources: facts/tool-ids-and-formats.md §3 (thought signatures of Gemini 3), facts/streaming-and-handoff.md §b. The generations
+differ in how they think (not at all, by a budget, by a level), in whether the first call of a turn must be signed, and in
+where media of a tool result stand.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..core.dialect import Dialect, Endpoint
+from ..wires.gemini.plain import PLAIN
+from .provider import Provider
+
+_replace = msgspec.structs.replace
+
+GEMINI_3 = PLAIN
+GEMINI_3_PRO = _replace(
+    PLAIN, name="gemini-3-pro", reasoning=_replace(PLAIN.reasoning, efforts=("low", "medium", "high"))
+)
+_BUDGET = _replace(PLAIN.reasoning, required=False, control="thinkingBudget", efforts=())
+GEMINI_25_PRO = _replace(PLAIN, name="gemini-2.5-pro", reasoning=_BUDGET, tool_result_media="user")
+GEMINI_25_FLASH = _replace(GEMINI_25_PRO, name="gemini-2.5-flash", reasoning=_replace(_BUDGET, can_disable=True))
+GEMINI_25_LITE = _replace(
+    GEMINI_25_PRO, name="gemini-2.5-flash-lite", reasoning=_replace(_BUDGET, can_disable=True, default_on=False)
+)
+GEMINI_2 = _replace(
+    GEMINI_25_PRO, name="gemini-2", reasoning=_replace(_BUDGET, can_disable=True, default_on=False, control="none")
+)
+
+_GENERATIONS = (
+    (r"gemini-2\.5-flash-lite", GEMINI_25_LITE),
+    (r"gemini-2\.5-flash", GEMINI_25_FLASH),
+    (r"gemini-2\.5", GEMINI_25_PRO),
+    (r"gemini-(?:[12]\.|pro|exp)|gemma|learnlm", GEMINI_2),
+    (r"gemini-[3-9].*pro", GEMINI_3_PRO),
+    ("", GEMINI_3),
+)
+_MODELS = (
+    "gemini-3-pro-preview", "gemini-3-flash-preview", "gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash-lite",
+)  # fmt: skip
+
+GOOGLE = Provider(
+    "gemini",
+    Endpoint(
+        "https://generativelanguage.googleapis.com/v1beta",
+        key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        base_env=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
+        auth="x-goog-api-key",
+    ),
+    _GENERATIONS,
+    models=_MODELS,
+    family=r"gemini|gemma|learnlm|^tunedmodels/",
+    names=("google", "google-ai", "googleai"),
+)
+
+
+def _at_vertex(dialect: Dialect) -> Dialect:
+    return _replace(dialect, name=dialect.name.replace("gemini", "vertex", 1), provider="vertex")
+
+
+# The address for keys; a project's own takes a token, and its base goes in VERTEX_BASE_URL:
+# https://{location}-aiplatform.googleapis.com/v1beta1/projects/{project}/locations/{location}/publishers/google
+VERTEX = Provider(
+    "vertex",
+    Endpoint(
+        "https://aiplatform.googleapis.com/v1beta1/publishers/google",
+        key_env=("VERTEX_API_KEY",),
+        bearer_env=("VERTEX_ACCESS_TOKEN",),
+        base_env=("VERTEX_BASE_URL",),
+        auth="x-goog-api-key",
+    ),
+    tuple((pattern, _at_vertex(dialect)) for pattern, dialect in _GENERATIONS),
+    models=_MODELS,
+    family=r"gemini|gemma",
+    names=("google-vertex", "vertexai"),
+)
+
+PROVIDERS = (GOOGLE, VERTEX)

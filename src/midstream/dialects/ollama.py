@@ -1,0 +1,42 @@
+"""Ollama on this machine, and its cloud.
+
+Sources: facts/streaming-and-handoff.md §e (`done` is required), facts/tool-ids-and-formats.md §3 (no rule for ids is known).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..core.dialect import Endpoint
+from ..wires.ollama.plain import PLAIN
+from .provider import Provider
+
+_replace = msgspec.structs.replace
+
+OLLAMA = PLAIN
+# gpt-oss takes levels, ignores `false`, and always thinks.
+OLLAMA_LEVELS = _replace(
+    PLAIN,
+    name="ollama-levels",
+    reasoning=_replace(PLAIN.reasoning, efforts=("low", "medium", "high"), default_on=True, can_disable=False),
+)
+
+LOCAL = Provider(
+    "ollama",
+    Endpoint("http://127.0.0.1:11434", base_env=("OLLAMA_BASE_URL",), auth="none"),
+    ((r"gpt-oss", OLLAMA_LEVELS), ("", OLLAMA)),
+    models=("qwen3:4b", "llama3.1", "gpt-oss:20b", "gemma3"),
+)
+
+_CLOUD = _replace(OLLAMA, name="ollama-cloud", provider="ollama-cloud")
+CLOUD = Provider(
+    "ollama-cloud",
+    Endpoint("https://ollama.com", key_env=("OLLAMA_API_KEY",)),
+    (
+        (r"gpt-oss", _replace(OLLAMA_LEVELS, name="ollama-cloud-levels", provider="ollama-cloud")),
+        ("", _CLOUD),
+    ),
+    models=("gpt-oss:120b", "kimi-k2:1t", "qwen3-coder:480b"),
+)
+
+PROVIDERS = (LOCAL, CLOUD)

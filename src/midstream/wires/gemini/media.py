@@ -1,0 +1,44 @@
+"""Images, sound, video and files <-> Gemini's `inlineData` and `fileData` parts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ...core.blocks import Media
+
+_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
+# A vague label is no mime type here; what the first bytes say is.
+_MAGIC = (
+    ("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lG", "image/gif"), ("UklG", "image/webp"), ("JVBER", "application/pdf"),
+)  # fmt: skip
+_KEYS = ("videoMetadata", "mediaResolution", "partMetadata")
+
+
+def media_part(media: Media, kinds: tuple[str, ...]) -> dict[str, Any] | None:
+    """The part for a medium, or None where a model that reads `kinds` has no place for it."""
+    if media.kind not in kinds:
+        return None
+    match = _DATA_URL.match(media.url) if media.url and media.data is None else None
+    if match is not None and media.url is not None:
+        media = Media(match[1] or media.mime, media.url[match.end() :], None, media.name, media.extra)
+    mime = media.mime if "*" not in media.mime else ""
+    kept = {key: value for key, value in (media.extra or {}).items() if key in _KEYS}
+    if media.data is not None:
+        mime = mime or next((known for magic, known in _MAGIC if media.data.startswith(magic)), "")
+        return {"inlineData": {"mimeType": mime, "data": media.data}, **kept} if mime else None
+    if not media.url:
+        return None
+    place = {"mimeType": mime, "fileUri": media.url} if mime else {"fileUri": media.url}
+    return {"fileData": place, **kept}
+
+
+def read_media(part: dict[str, Any]) -> Media | None:
+    """The medium of a part with `inlineData` or `fileData`; None for any other."""
+    extra = {key: value for key, value in part.items() if key in (*_KEYS, "thoughtSignature") and value is not None}
+    match part:
+        case {"inlineData": {"data": str(data), **rest}}:
+            return Media(str(rest.get("mimeType") or ""), data=data, extra=extra or None)
+        case {"fileData": {"fileUri": str(uri), **rest}}:
+            return Media(str(rest.get("mimeType") or ""), url=uri, extra=extra or None)
+    return None

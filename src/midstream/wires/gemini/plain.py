@@ -1,0 +1,38 @@
+"""The dialect of a host that follows Gemini's wire to the letter, as Gemini 3 reads it; the others replace fields."""
+
+from __future__ import annotations
+
+from ...core.dialect import Dialect, Limits, Reasoning
+
+WIRE = "gemini"
+BYPASS = "skip_thought_signature_validator"
+"""What Google documents as the signature of a call that its reader did not make (facts/tool-ids-and-formats.md §3)."""
+
+PLAIN = Dialect(
+    "gemini",
+    WIRE,
+    "gemini",
+    reasoning=Reasoning(
+        fields=("thought",),
+        field="thought",
+        echo="always",
+        signed=True,
+        required=True,  # a signature, on the first call of each model turn
+        placeholder=BYPASS,
+        default_on=True,
+        can_disable=False,
+        control="thinkingLevel",
+        efforts=("minimal", "low", "medium", "high"),
+    ),
+    limits=Limits(tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}", tool_name_max=64),
+    schema="gemini",
+    max_tokens_field="maxOutputTokens",
+    tool_result_media="inline",
+    media=("image", "audio", "video", "file"),
+    merge_turns=True,
+    mid_system=False,
+    first_speaker_user=True,
+    parallel_option=False,
+    arguments_object=True,
+    required_word="ANY",
+)

@@ -1,0 +1,72 @@
+"""Token counts of Gemini, which come with every chunk: the last count of each kind stands.
+
+Reading every one of them would cost more than the text they come with, so they are kept raw and read from the last one back,
+an older one only where it names a count the newer lack.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...core.blocks import Usage
+
+_COUNTS = (
+    "promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount",
+    "toolUsePromptTokenCount", "totalTokenCount",
+)  # fmt: skip
+_KEEP = 64
+
+
+class UsageTally:
+    """Takes each chunk's `usageMetadata`; `read` gives the usage of the whole turn."""
+
+    __slots__ = ("_merged", "_pending")
+
+    def __init__(self) -> None:
+        self._merged: dict[str, Any] = {}
+        self._pending: list[msgspec.Raw] = []
+
+    def add(self, raw: msgspec.Raw) -> None:
+        self._pending.append(raw)
+        if len(self._pending) >= _KEEP:
+            self._fold()
+
+    def read(self) -> Usage | None:
+        self._fold()
+        if not self._merged:
+            return None
+        thoughts = _count(self._merged, "thoughtsTokenCount")
+        return Usage(
+            input=_count(self._merged, "promptTokenCount"),
+            output=_count(self._merged, "candidatesTokenCount") + thoughts,  # counted apart by the host
+            cache_read=_count(self._merged, "cachedContentTokenCount"),
+            reasoning=thoughts,
+            raw=self._merged,
+        )
+
+    def _fold(self) -> None:
+        newest: dict[str, Any] = {}
+        for raw in reversed(self._pending):
+            if newest and not any(name not in newest and name.encode() in bytes(raw) for name in _COUNTS):
+                continue
+            value = _read(raw)
+            for name, count in value.items():
+                if count is not None:
+                    newest.setdefault(name, count)
+        self._merged = {**self._merged, **newest}
+        self._pending.clear()
+
+
+def _read(raw: msgspec.Raw) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _count(raw: dict[str, Any], name: str) -> int:
+    value = raw.get(name)
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,99 @@
+"""A stream that is one JSON array of objects: bytes in, elements out as each one closes, any split the same.
+
+Only what frames is read (brackets, braces, strings and their escapes); what stands inside an element is the decoder's matter.
+Whatever is no object is MalformedStream, an element over `limit` bytes LimitExceeded. `feed` is lazy, so that the elements
+before a fault are delivered before the error is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..core.errors import LimitExceeded, MalformedStream
+
+DEFAULT_LIMIT = 16 * 1024 * 1024
+_FRAME = re.compile(rb'["{}\[\]]')
+_IN_STRING = re.compile(rb'["\\]')
+_BETWEEN = b" \t\r\n,"
+_BEFORE = b"\xef\xbb\xbf \t\r\n"
+
+
+class JSONArrayParser:
+    """`feed` bytes, get the elements they complete. `closed` is set by the array's own end."""
+
+    __slots__ = ("_buffer", "_depth", "_escaped", "_in_string", "_limit", "closed")
+
+    def __init__(self, *, limit: int = DEFAULT_LIMIT) -> None:
+        self._limit = limit
+        self._buffer = bytearray()  # an unfinished element
+        self._depth = 0  # 0 before the array, 1 between elements
+        self._in_string = False
+        self._escaped = False
+        self.closed = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        at = start = 0
+        end = len(data)
+        while at < end and not self.closed:
+            if self._in_string:
+                at = self._string(data, at)
+                continue
+            found = _FRAME.search(data, at)
+            if self._depth < 2:
+                self._check_gap(data[at : found.start() if found else end])
+            if found is None:
+                break
+            at = found.end()
+            mark = found[0]
+            if mark == b'"':
+                if self._depth < 2:
+                    raise MalformedStream("expected an array of objects, got a string")
+                self._in_string = True
+            elif mark in b"{[":
+                self._depth += 1
+                if (self._depth == 1) != (mark == b"[") and self._depth < 3:
+                    raise MalformedStream(f"expected an array of objects, got {mark.decode()!r}")
+                if self._depth == 2:
+                    start = found.start()
+            else:
+                self._depth -= 1
+                if self._depth == 1:
+                    yield self._take(data[start:at])
+                elif self._depth < 1:
+                    if self._depth < 0 or mark != b"]":
+                        raise MalformedStream(f"expected an array of objects, got {mark.decode()!r}")
+                    self.closed = True
+        if self._depth > 1:
+            self._buffer += data[start:]
+            if len(self._buffer) > self._limit:
+                self._too_long()
+
+    def _string(self, data: bytes, at: int) -> int:
+        """Go on inside a string; the place behind what was read."""
+        if self._escaped:
+            self._escaped = False
+            return at + 1
+        found = _IN_STRING.search(data, at)
+        if found is None:
+            return len(data)
+        if found[0] == b'"':
+            self._in_string = False
+        else:
+            self._escaped = True
+        return found.end()
+
+    def _check_gap(self, gap: bytes) -> None:
+        if gap.strip(_BETWEEN if self._depth else _BEFORE):
+            raise MalformedStream("expected an array of objects, got something else between them")
+
+    def _take(self, tail: bytes) -> bytes:
+        if len(self._buffer) + len(tail) > self._limit:
+            self._too_long()
+        element = bytes(self._buffer) + tail
+        self._buffer.clear()
+        return element
+
+    def _too_long(self) -> None:
+        self._buffer.clear()
+        raise LimitExceeded(f"an element of the array is longer than {self._limit} bytes")

@@ -1,0 +1,56 @@
+"""Newline-delimited JSON: bytes in, lines out, any split the same.
+
+Blank lines are passed over, CRLF is a line end, and a line over `limit` bytes is LimitExceeded. `feed` is lazy, so that what
+stands before a line that is too long is delivered before the error is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..core.errors import LimitExceeded
+
+DEFAULT_LIMIT = 16 * 1024 * 1024
+_BLANK = b" \t\r"
+
+
+class NDJSONParser:
+    """`feed` bytes, get the lines they complete; `close` for what is left without a line end."""
+
+    __slots__ = ("_buffer", "_limit")
+
+    def __init__(self, *, limit: int = DEFAULT_LIMIT) -> None:
+        self._limit = limit
+        self._buffer = bytearray()  # an unfinished line
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        if b"\n" not in data:
+            self._hold(data)
+            return
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if self._buffer:
+                self._buffer += line
+                line = bytes(self._buffer)
+                self._buffer.clear()
+            if len(line) > self._limit:
+                self._too_long()
+            line = line.strip(_BLANK)
+            if line:
+                yield line
+        self._hold(rest)
+
+    def close(self) -> bytes:
+        """The last line, where it lacks its end; empty where there is none."""
+        rest = bytes(self._buffer).strip(_BLANK)
+        self._buffer.clear()
+        return rest
+
+    def _hold(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) > self._limit:
+            self._too_long()
+
+    def _too_long(self) -> None:
+        self._buffer.clear()
+        raise LimitExceeded(f"a line of the stream is longer than {self._limit} bytes")

@@ -1,0 +1,108 @@
+"""The JSON of Ollama's answers: every field optional, arguments raw so that no number in them changes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from ...core.errors import MalformedStream
+from ..json_border import decode_leniently
+
+NOTHING = msgspec.Raw(b"")
+
+
+class _Shape(msgspec.Struct, gc=False):
+    pass
+
+
+class Function(_Shape):
+    name: str | None = None
+    arguments: msgspec.Raw = NOTHING
+
+
+class Call(_Shape):
+    id: str | None = None
+    function: Function | None = None
+
+
+class Message(_Shape):
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[Call] | None = None
+    images: list[str] | None = None
+
+
+class Line(_Shape):
+    """One streamed line, or a whole body: they are the same."""
+
+    message: Message | None = None
+    model: str | None = None
+    done: bool | None = None
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    total_duration: int | None = None
+    load_duration: int | None = None
+    prompt_eval_duration: int | None = None
+    eval_duration: int | None = None
+    error: Any = None
+
+
+decode_line = msgspec.json.Decoder(Line).decode
+
+_COUNTS = tuple(name for name in Line.__struct_fields__ if name.endswith(("_count", "_duration")))
+_WANTED: dict[str, type] = {"message": dict, "model": str, "done": bool, "done_reason": str}
+
+
+def read_line(data: bytes) -> Line:
+    """Typed and fast, or lenient and slow; MalformedStream if it is no answer."""
+    try:
+        return decode_line(data)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        value = decode_leniently(data)
+        if not isinstance(value, dict):
+            raise MalformedStream(f"expected an object, got {type(value).__name__}") from None
+    try:
+        return decode_line(json.dumps(_softened(value)).encode())
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise MalformedStream(f"unexpected shape: {error}") from None
+
+
+def counts(line: Line) -> dict[str, Any] | None:
+    """The counts of the last line; None where there are none."""
+    found = {name: value for name in _COUNTS if (value := getattr(line, name)) is not None}
+    return found or None
+
+
+def _softened(line: dict[str, Any]) -> dict[str, Any]:
+    """A line whose fields have surprising types, with those fields left out."""
+    for name, wanted in _WANTED.items():
+        if not isinstance(line.get(name), wanted):
+            line[name] = None
+    for name in _COUNTS:
+        if type(line.get(name)) is not int:
+            line[name] = int(line[name]) if type(line.get(name)) is float and line[name].is_integer() else None
+    message = line["message"]
+    if message is not None:
+        for name in ("content", "thinking"):
+            if not isinstance(message.get(name), str):
+                message[name] = None
+        images = message.get("images")
+        message["images"] = [each for each in images if isinstance(each, str)] if isinstance(images, list) else None
+        calls = message.get("tool_calls")
+        message["tool_calls"] = [_soft_call(call) for call in calls if isinstance(call, dict)] if isinstance(
+            calls, list
+        ) else None  # fmt: skip
+    return line
+
+
+def _soft_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call.get("function"), dict) else {}
+    assert isinstance(function, dict)
+    name = function.get("name")
+    kept: dict[str, Any] = {"name": name if isinstance(name, str) else None}
+    if function.get("arguments") is not None:
+        kept["arguments"] = function["arguments"]
+    return {"id": call["id"] if isinstance(call.get("id"), str) else None, "function": kept}

@@ -1,0 +1,184 @@
+"""Lawful turns -> Ollama messages, each encoded once.
+
+The wire has no ids: results stand behind their calls, in call order, with the tool's name. Content is always one string;
+images travel beside it as bare base64; the host's own thinking goes back in `thinking`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import assert_never
+
+from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
+from ...core.dialect import Dialect, Options
+from ...core.handoff import Action, Note
+from ..json_border import json_text, json_value, object_text
+from ..reasoning import is_own
+from ..tool_names import ToolNames
+
+_MEDIA_FOLLOWS = "Attached media from the tool results:"
+_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
+
+
+class OllamaWriter:
+    """`messages` are finished JSON objects."""
+
+    def __init__(self, dialect: Dialect, options: Options, model: str) -> None:
+        self.notes: list[Note] = []
+        self.messages: list[bytes] = []
+        self.names = ToolNames(dialect.limits)
+        self._dialect = dialect
+        self._options = options
+        self._model = model
+        self._called: dict[str, str] = {}  # the names of the last turn's calls, for results that lack theirs
+        self._size = 0
+        self._turn = 0
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def clone(self) -> OllamaWriter:
+        twin = OllamaWriter.__new__(OllamaWriter)
+        twin.__dict__.update(self.__dict__)
+        twin.notes = self.notes.copy()
+        twin.messages = self.messages.copy()
+        return twin
+
+    def write(self, turns: Sequence[Turn], offset: int) -> None:
+        for number, turn in enumerate(turns, offset):
+            self._turn = number
+            if turn.speaker == "human":
+                self._human(turn)
+            elif turn.speaker == "ai":
+                self._assistant(turn)
+            else:
+                self._results(turn.blocks)
+
+    def _note(self, action: Action, what: str, why: str) -> None:
+        self.notes.append(Note(action, what, why, self._turn))
+
+    def _add(self, role: str, content: str, *, images: Sequence[str] = (), rest: bytes = b"") -> None:
+        fields = b'{"role":"%b","content":%b' % (role.encode(), json_text(content))
+        if images:
+            fields += b',"images":' + json_value(list(images))
+        message = fields + rest + b"}"
+        self.messages.append(message)
+        self._size += len(message)
+
+    def _human(self, turn: Turn) -> None:
+        # Ollama knows no `developer`: "invalid role".
+        role = "system" if turn.role in ("system", "developer") else "user"
+        blocks = turn.blocks
+        if len(blocks) == 1 and type(blocks[0]) is Text:
+            self._add(role, blocks[0].text)
+            return
+        texts, images = self._content(blocks)
+        if texts or images:
+            self._add(role, "\n".join(texts), images=images)
+        else:
+            self._note("dropped", "turn", "it holds nothing this wire can say")
+
+    def _content(self, blocks: Sequence[Block]) -> tuple[list[str], list[str]]:
+        """The texts and the images of blocks."""
+        texts: list[str] = []
+        images: list[str] = []
+        for block in blocks:
+            match block:
+                case Text():
+                    texts.append(block.text)
+                case Media():
+                    image = self._image(block)
+                    if image is None:
+                        what = block.mime or block.kind
+                        self._note("dropped", "media", f"{what} is not read here; a line of text stands in")
+                        texts.append(f"[{block.kind} omitted{': ' + block.name if block.name else ''}]")
+                    else:
+                        images.append(image)
+                case Opaque():
+                    self._note("dropped", "opaque", f"{block.kind} has no form on this wire")
+                case Thinking() | ToolCall() | ToolResponse():
+                    self._note("dropped", str(block.__struct_config__.tag), "it cannot stand in a user message")
+                case _:
+                    assert_never(block)
+        return texts, images
+
+    def _image(self, media: Media) -> str | None:
+        """The base64 of an image; an address is of no use to a host that fetches nothing."""
+        if media.kind != "image" or "image" not in self._dialect.media:
+            return None
+        if media.data is not None:
+            return media.data
+        match = _DATA_URL.match(media.url or "")
+        return media.url[match.end() :] if match and media.url else None
+
+    def _assistant(self, turn: Turn) -> None:
+        texts: list[str] = []
+        calls: list[ToolCall] = []
+        thoughts: list[str] = []
+        images: list[str] = []
+        for block in turn.blocks:
+            match block:
+                case Text():
+                    texts.append(block.text)
+                case ToolCall():
+                    calls.append(block)
+                case Thinking():
+                    self._thinking(block, thoughts, texts)
+                case Media():
+                    images += self._content([block])[1]
+                case Opaque():
+                    self._note("dropped", "opaque", f"{block.kind} belongs to the host that made it")
+                case ToolResponse():
+                    self._note("dropped", "tool_response", "it cannot stand in an assistant message")
+                case _:
+                    assert_never(block)
+        if not any(texts) and not calls and not images:
+            self._note("dropped", "turn", "the answer holds nothing this wire can say")
+            return
+        rest = b""
+        if thoughts:
+            rest += b',"%b":%b' % (self._dialect.reasoning.field.encode(), json_text("".join(thoughts)))
+        if calls:
+            rest += b',"tool_calls":[' + b",".join([self._call(call) for call in calls]) + b"]"
+        self._called = {call.id: call.name for call in calls}
+        self._add("assistant", "".join(texts), images=images, rest=rest)
+
+    def _thinking(self, block: Thinking, thoughts: list[str], texts: list[str]) -> None:
+        policy = self._options.foreign_thinking
+        own = is_own(block, self._dialect, self._model) and self._dialect.reasoning.echo != "never"
+        if own or (policy == "keep" and block.text):
+            thoughts.append(block.text)
+        elif policy == "text" and block.text.strip():
+            self._note("adapted", "thinking", "another model's thinking is sent as plain text")
+            texts.append(block.text + "\n\n")
+        else:
+            maker = block.origin.model or block.origin.provider if block.origin else ""
+            self._note("dropped", "thinking", f"it was {maker or 'another model'}'s own")
+
+    def _call(self, call: ToolCall) -> bytes:
+        arguments = object_text(call.arguments)
+        if arguments is None:
+            self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
+            arguments = json_value({"_raw": call.arguments}).decode()
+        return b'{"function":{"name":%b,"arguments":%b}}' % (
+            json_text(self.names.wire(call.name)), arguments.encode(),
+        )  # fmt: skip
+
+    def _results(self, responses: Sequence[Block]) -> None:
+        followers: list[str] = []
+        for response in responses:
+            assert isinstance(response, ToolResponse)
+            texts, images = self._content(response.content)
+            if images:
+                self._note("adapted", "media", "an image of a tool result moved to a user message behind the results")
+                followers += images
+            text = "\n".join(texts) or ("(see the attached media)" if images else "")
+            if response.is_error and "error" not in text[:40].lower():
+                text = f"Error: {text}"  # the wire has no error flag
+            name = response.name or self._called.get(response.call_id, "")
+            named = b',"tool_name":' + json_text(self.names.wire(name)) if name else b""
+            self._add("tool", text, rest=named)
+        if followers:
+            self._add("user", _MEDIA_FOLLOWS, images=followers)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from .core.blocks import Conversation, Turn
 from .core.dialect import Dialect, Options
 from .core.events import Event
 from .core.tools import ToolSpec
 from .dialects.registry import REGISTRY, Resolved, resolve
 from .wires.outgoing import HistoryCache
+from .wires.path import choose_dialect
 from .wires.registry import get_wire
 from .wires.request import Request
 from .wires.wire import Decoder, decode_chunks, decode_whole
@@ -36,10 +39,12 @@ def encode_request(
     What was encoded before is not encoded again: finished turns are kept in `cache` (pass None for none).
     """
     target = resolve(model) if isinstance(model, str) else model
-    wire = get_wire(target.dialect.wire)
-    return wire.encode(
-        conversation, target.dialect, target.model, tools=tools, options=options or Options(), cache=cache
+    options = options or Options()
+    dialect = choose_dialect(target.dialect, conversation, tools, options)
+    request = get_wire(dialect.wire).encode(
+        conversation, dialect, target.model, tools=tools, options=options, cache=cache
     )
+    return request if request.dialect is not None else replace(request, dialect=dialect)
 
 
 def make_decoder(

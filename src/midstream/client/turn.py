@@ -14,7 +14,7 @@ from types import TracebackType
 
 from msgspec.structs import replace
 
-from ..codec import make_decoder, mint_turn_key
+from ..codec import encode_request, make_decoder, mint_turn_key
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
 from ..core.errors import ConnectFailed, MidstreamError, RetriesExhausted
@@ -23,7 +23,6 @@ from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..transport import Answer, Transport, TransportOptions, stream_events
 from ..wires.outgoing import HistoryCache
-from ..wires.registry import get_wire
 from ..wires.request import Request
 from ..wires.wire import decode_whole
 from .breaker import Breaker
@@ -67,11 +66,7 @@ class Client:
         options: Options | None = None,
     ) -> Request:
         """The request that `stream` would send, without its secrets."""
-        target = self._target(model)
-        wire = get_wire(target.dialect.wire)
-        return wire.encode(
-            conversation, target.dialect, target.model, tools=tools, options=options or Options(), cache=self._history
-        )
+        return encode_request(conversation, self._target(model), tools=tools, options=options, cache=self._history)
 
     def stream(
         self,
@@ -146,8 +141,7 @@ class Client:
         began = time.monotonic()
         request = self.encode(target, conversation, tools, options)
         decoder = make_decoder(
-            wire=request.wire,
-            dialect=target.dialect,
+            dialect=request.dialect,
             turn_key=turn_key,
             model=target.model,
             tool_names=request.tool_names,
@@ -171,8 +165,7 @@ class Client:
         async with answer:
             body = await answer.read()
         decoder = make_decoder(
-            wire=request.wire,
-            dialect=target.dialect,
+            dialect=request.dialect,
             turn_key=turn_key,
             model=target.model,
             tool_names=request.tool_names,

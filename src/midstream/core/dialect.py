@@ -47,6 +47,8 @@ class Reasoning(Value, frozen=True):
     """How thinking is asked for: a name in the wire's table of controls."""
     efforts: tuple[str, ...] = ()
     """The effort levels it takes; others are mapped to the nearest."""
+    wires: tuple[str, ...] = ()
+    """Other wires of the same host: plain reasoning made over them is the model's own here too."""
 
 
 class Limits(Value, frozen=True):
@@ -103,7 +105,8 @@ class Dialect(Value, frozen=True):
     strict_tools: bool = False
     """`strict` on a tool is understood."""
     leaks: str | None = None
-    """The text tool format this host is known to leak into text; a filter reads it back out."""
+    """The text tool format this host is known to leak into text (on a completion wire: the one its model writes); a filter
+    reads it back out."""
     arguments_object: bool = False
     """Tool-call arguments travel as a JSON object, not as text."""
     prefill_flag: str = ""
@@ -117,8 +120,16 @@ class Dialect(Value, frozen=True):
     seed_field: str = "seed"
     extra_body: dict[str, Any] | None = None
     headers: dict[str, str] | None = None
+    path: str = ""
+    """Where requests go, below the endpoint's base; empty for the wire's own path. `{model}` stands for the model."""
     template: str | None = None
     """The chat template for a completion wire."""
+    completion: Literal["deepinfra", "openai", "llamacpp"] = "openai"
+    """Which form of raw completion the host speaks."""
+    stop: tuple[str, ...] = ()
+    """On a completion wire: the texts that end an answer, which are no part of it."""
+    native: Dialect | None = None
+    """The host's other path to the same model, taken when a request needs nothing that only this one has."""
 
 
 class Options(Value, frozen=True):

@@ -19,6 +19,8 @@ def is_own(thinking: Thinking, dialect: Dialect, model: str) -> bool:
     origin = thinking.origin
     if origin is None:
         return False
+    if origin.provider == dialect.provider and origin.wire in dialect.reasoning.wires:
+        return True
     return same_origin(origin, dialect, model if dialect.reasoning.signed else None)
 
 

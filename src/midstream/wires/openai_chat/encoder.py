@@ -77,7 +77,7 @@ class _ChatRequest:
             fields.append(json_value(body)[1:-1])
         return Request(
             "POST",
-            "/chat/completions",
+            self.dialect.path or "/chat/completions",
             {"content-type": "application/json", **(self.dialect.headers or {})},
             b"{" + b",".join(fields) + b"}",
             notes=tuple(self.writer.notes) + tuple(self.notes),

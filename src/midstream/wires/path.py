@@ -1,0 +1,47 @@
+"""Which of a host's paths a request takes, where it has two to the same model.
+
+`native` is the raw one: the prompt is written here and nothing of a chat can be said beside it. `auto`, the default, takes
+it for what a prompt can carry whole; tools, media, a response format and the caller's own fields go to the chat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..core.blocks import Conversation, Media, ToolResponse
+from ..core.dialect import Dialect, Options
+from ..core.errors import ConfigError
+from ..core.tools import ToolSpec
+
+PATHS = ("auto", "native", "chat")
+
+
+def choose_dialect(
+    dialect: Dialect, conversation: Conversation, tools: Sequence[ToolSpec], options: Options
+) -> Dialect:
+    """The dialect for this request: the model's own, or its native one."""
+    path = options.path or "auto"
+    if path not in PATHS:
+        raise ConfigError(f"no path {path!r}: choose one of {', '.join(PATHS)}")
+    native = dialect.native
+    if native is None:
+        if path == "native" and dialect.template is None:
+            raise ConfigError(f"{dialect.name} has no native path: no chat template of it is known")
+        return dialect
+    if path == "chat" or (path == "auto" and not _fits_a_prompt(conversation, tools, options, native)):
+        return dialect
+    # A configured provider that is like another has its name: reasoning made there belongs there.
+    return native if native.provider == dialect.provider else replace(native, provider=dialect.provider)
+
+
+def _fits_a_prompt(conversation: Conversation, tools: Sequence[ToolSpec], options: Options, native: Dialect) -> bool:
+    if tools or options.response_format is not None or options.extra_body:
+        return False
+    for turn in conversation.turns:
+        for block in turn.blocks:
+            parts = block.content if type(block) is ToolResponse else (block,)
+            if any(type(part) is Media and part.kind not in native.media for part in parts):
+                return False
+    return True

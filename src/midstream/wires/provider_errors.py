@@ -49,7 +49,8 @@ _RULES: tuple[tuple[tuple[int, ...] | None, re.Pattern[str], type[ProviderError]
         ),
         (
             None,
-            r"context_length|context window|maximum context|prompt is too long|too many tokens|input is too long"
+            r"context_length|context window|context size|maximum context|too many tokens"
+            r"|(?:prompt|input|context|token length)(?: is)? too long"
             r"|exceeds? the (?:model's )?(?:maximum|max) (?:context|token|input)|request_too_large|token limit",
             ContextTooLong,
         ),

@@ -36,6 +36,9 @@ STOP_REASONS = {
 }
 
 _SLICE = 64 * 1024
+_CHUNK_TYPES = {
+    "id": str, "model": str, "object": str, "usage": dict, "x_groq": dict, "citations": list, "search_results": list,
+}  # fmt: skip
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 
@@ -64,7 +67,7 @@ class ChatDecoder:
 
     __slots__ = (
         "_body", "_builder", "_by_id", "_by_index", "_details", "_dialect", "_filter", "_finish", "_last", "_limit",
-        "_names", "_seen", "_sniffed", "_sse", "_usage", "progress",
+        "_names", "_seen", "_sniffed", "_sources", "_sse", "_usage", "progress",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +92,7 @@ class ChatDecoder:
         self._details: list[Any] = []
         self._finish: str | None = None
         self._usage: dict[str, Any] | None = None
+        self._sources: dict[str, list[Any]] = {}
         self._seen = False  # a chunk has come
         self._sniffed = False
         self._body: bytearray | None = None  # set when the answer turns out to be no event stream
@@ -205,13 +209,17 @@ class ChatDecoder:
         if chunk.error is not None or (choices is None and (chunk.detail or chunk.object == "error")):
             self._provider_failure(chunk.error if chunk.error is not None else msgspec.to_builtins(chunk))
             return
-        if not self._seen:
+        if not self._seen and (choices or chunk.id):  # Azure first sends filter results under no name
             self._seen = True
             builder.start(chunk.model or "", chunk.id)
         if chunk.usage is not None:
             self._usage = chunk.usage
         elif chunk.x_groq is not None and isinstance(chunk.x_groq.get("usage"), dict):
             self._usage = chunk.x_groq["usage"]
+        if chunk.citations:  # xAI and Perplexity: of the whole answer, repeated in every chunk
+            self._sources["citations"] = chunk.citations
+        if chunk.search_results:
+            self._sources["search_results"] = chunk.search_results
         if choices:
             for choice in choices:
                 if not choice.index:
@@ -375,6 +383,9 @@ class ChatDecoder:
             self._filter.close()
         self._settle()
         builder = self._builder
+        if self._sources and builder.has_output:
+            for kind, found in self._sources.items():
+                self._opaque(kind, found)
         if self._finish is None and self._dialect.sends_finish:
             if not self._seen:
                 builder.fail(ErrorInfo("truncated", "the stream ended before anything came", retryable=True))
@@ -432,9 +443,9 @@ def _is_object(text: str) -> bool:
 
 def _softened(chunk: dict[str, Any]) -> dict[str, Any]:
     """A chunk whose fields have surprising types, with those fields made fit or left out."""
-    for name, wanted in (("id", str), ("model", str), ("object", str), ("usage", dict), ("x_groq", dict)):
+    for name, wanted in _CHUNK_TYPES.items():
         if name in chunk and not isinstance(chunk[name], wanted):
-            chunk[name] = None if wanted is dict or chunk[name] is None else str(chunk[name])
+            chunk[name] = None if wanted is not str or chunk[name] is None else str(chunk[name])
     choices = chunk.get("choices")
     if choices is not None and not isinstance(choices, list):
         chunk["choices"] = None

@@ -60,6 +60,8 @@ class Chunk(_Shape):
     usage: dict[str, Any] | None = None
     error: Any = None
     x_groq: dict[str, Any] | None = None
+    citations: list[Any] | None = None
+    search_results: list[Any] | None = None
     object: str | None = None
     message: Any = None
     detail: Any = None

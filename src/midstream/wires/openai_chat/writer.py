@@ -6,6 +6,7 @@ beside tool calls takes the form the host accepts; images of tool results stand 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any, assert_never
 
@@ -19,6 +20,8 @@ from ..reasoning import is_own, same_origin, thinking_on
 from ..tool_names import ToolNames
 
 _MEDIA_FOLLOWS = "Attached media from the tool results:"
+_AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
+"""Media types whose name is not the wire's word for the format."""
 
 
 class ChatWriter:
@@ -114,24 +117,26 @@ class ChatWriter:
 
     def _media_part(self, media: Media) -> dict[str, Any]:
         kind = media.kind
-        if kind not in self._dialect.media:
-            self._note("dropped", "media", f"this model reads no {kind}; a line of text stands in")
+        if kind == "file":
+            text = _file_text(media)
+            if text is not None:  # hosts take PDFs as files at most; text any of them reads
+                return {"type": "text", "text": text}
+        if kind not in self._dialect.media or (kind in ("audio", "file") and _is_address(media)):
+            self._note("dropped", "media", f"this model reads no such {kind}; a line of text stands in")
             return {"type": "text", "text": f"[{kind} omitted{': ' + media.name if media.name else ''}]"}
         extra = media.extra or {}
-        if kind == "image":
+        if kind in ("image", "video"):
             url = media.url if media.data is None else f"data:{media.mime};base64,{media.data}"
-            return {"type": "image_url", "image_url": {"url": url, **extra}}
+            return {"type": f"{kind}_url", f"{kind}_url": {"url": url, **extra}}
         if kind == "audio" and media.data is not None:
-            return {
-                "type": "input_audio",
-                "input_audio": {"data": media.data, "format": media.mime.partition("/")[2], **extra},
-            }
-        if kind == "video":
-            url = media.url if media.data is None else f"data:{media.mime};base64,{media.data}"
-            return {"type": "video_url", "video_url": {"url": url, **extra}}
+            spelled = media.mime.partition("/")[2]
+            spelled = _AUDIO_FORMATS.get(spelled, spelled)
+            return {"type": "input_audio", "input_audio": {"data": media.data, "format": spelled, **extra}}
         file: dict[str, Any] = dict(extra)
         if media.name:
             file["filename"] = media.name
+        elif media.mime == "application/pdf" and media.data is not None:
+            file["filename"] = "document.pdf"  # data without a name is refused
         if media.data is not None:
             file["file_data"] = f"data:{media.mime};base64,{media.data}"
         elif media.url is not None:
@@ -270,16 +275,15 @@ class ChatWriter:
         parts: list[dict[str, Any]] = []
         where = self._dialect.tool_result_media
         for part in content:
-            if type(part) is Media and where != "inline":
-                if where == "user":
-                    media.append(self._media_part(part))
-                    self._note(
-                        "adapted", "media", "an image of a tool result moved to a user message behind the results"
-                    )
-                else:
-                    parts.append(self._media_part(part))
-            else:
+            if type(part) is not Media or where == "inline":
                 parts += self._content_parts([part])
+                continue
+            spelled = self._media_part(part)
+            if where == "user" and spelled["type"] != "text":
+                media.append(spelled)
+                self._note("adapted", "media", "an image of a tool result moved to a user message behind the results")
+            else:
+                parts.append(spelled)
         if all(part["type"] == "text" for part in parts):
             text = "\n".join([part["text"] for part in parts])
             return json_text(self._error_text(response, text or ("(see the attached media)" if media else "")))
@@ -295,3 +299,18 @@ class ChatWriter:
 
 def _own_keys(extra: dict[str, Any] | None) -> dict[str, Any]:
     return {"cache_control": extra["cache_control"]} if extra and "cache_control" in extra else {}
+
+
+def _file_text(media: Media) -> str | None:
+    """The text of a text file; None for what is none, is empty, or is not here."""
+    if media.data is None or not media.mime.startswith("text/"):
+        return None
+    try:
+        return base64.b64decode(media.data, validate=True).decode() or None
+    except ValueError:
+        return None
+
+
+def _is_address(media: Media) -> bool:
+    """Whether the media lies elsewhere: sounds and files are sent whole or under a host's file id, not by address."""
+    return media.data is None and media.url is not None and "://" in media.url

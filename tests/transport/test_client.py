@@ -526,9 +526,22 @@ def test_a_key_the_peer_echoes_is_in_no_error() -> None:
 def test_cookies_are_not_kept() -> None:
     async def main() -> None:
         async with Server(answers(200, JSON_OK, "set-cookie: a=b")) as server, patient(Clock()) as transport:
+            base = server.base.replace("127.0.0.1", "localhost")
             for _ in range(2):
-                await (await transport.open(asks(stream=False), server.base, AUTH)).read()
+                await (await transport.open(asks(stream=False), base, AUTH)).read()
             assert all("cookie" not in seen.headers for seen in server.seen)
+
+    run(main())
+
+
+def test_no_key_is_taken_from_a_netrc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+    async def main() -> None:
+        async with Server(OK) as server, patient(Clock()) as transport:
+            await (await transport.open(asks(stream=False), server.base)).read()
+            assert "authorization" not in server.seen[0].headers
 
     run(main())
 

@@ -139,12 +139,9 @@ class AiohttpResponse:
             self._inner.close()
 
     def finish(self, grace: float) -> None:
-        content = self._inner.content
-        if content.is_eof():
-            return
-        # At its end the body gives the connection back by itself, read or not; until then the timer holds it.
-        timer = asyncio.get_running_loop().call_later(grace, self._inner.close)
-        content.on_eof(timer.cancel)
+        # At its end the body gives the connection back by itself, read or not; closing is then without effect.
+        if not self._inner.content.is_eof():
+            asyncio.get_running_loop().call_later(grace, self._inner.close)
 
 
 def _send_failure(library: Any, error: Exception, target: Target, proxy: Proxy | None) -> MidstreamError:

@@ -1,0 +1,19 @@
+"""Recordings and vectors of the Gemini wire where our result differs from what is recorded, and why."""
+
+CORPUS = {
+    "google-gemini-3-flash-preview-stream-ptools-reason-bf7e72": (
+        "calls streamed value by value (`partialArgs`) are four calls to us; the reference counts thirteen pieces as calls"
+    ),
+}
+
+NO_FINISH = {
+    "google-gemini-2-0-flash-exp-image-generation-json-cb45a2": (
+        "a made-up body without a finish reason: error(truncated), the turn is equal"
+    ),
+    "google-none-stream-ddb8dc": "an answer of the Interactions API, another wire: error(truncated), the turn is equal",
+}
+
+EMPTY: dict[str, str] = {}
+"""Recordings whose answer is nothing at all: error(empty), the turn is equal."""
+
+REQUESTS: dict[str, str] = {}

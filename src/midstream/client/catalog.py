@@ -48,7 +48,8 @@ class Catalog:
 
     def key_variable(self, target: Resolved) -> str | None:
         """The environment variable that holds this provider's key, if one is set."""
-        return next((name for name in target.endpoint.key_env if self._environ.get(name)), None)
+        endpoint = target.endpoint
+        return next((name for name in (*endpoint.key_env, *endpoint.bearer_env) if self._environ.get(name)), None)
 
     def auth_headers(self, target: Resolved, api_key: str | None = None) -> dict[str, str]:
         """The secret headers for one request; MissingKey says which variable to set."""
@@ -61,7 +62,7 @@ class Catalog:
             if _is_loopback(endpoint.base_url):
                 return {}
             raise MissingKey(_no_key(target))
-        if endpoint.auth == "bearer" or (variable or "").endswith("AUTH_TOKEN"):
+        if endpoint.auth == "bearer" or variable in endpoint.bearer_env:
             return {"authorization": f"Bearer {key}"}
         return {endpoint.auth: key}
 
@@ -99,7 +100,7 @@ class Catalog:
 
 
 def _no_key(target: Resolved) -> str:
-    names = target.endpoint.key_env
+    names = (*target.endpoint.key_env, *target.endpoint.bearer_env)
     if not names:
         return f"no key for {target.provider}: pass api_key="
     others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from . import anthropic, chat, completion, gemini, ollama, responses
 from .rule import Body, Problem, Rule, Traits
 
 _KIMI_REASONING = "thinking is enabled but reasoning_content is missing in assistant tool call message at index {index}"
+_GEMINI_NAME = r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}"
 _KIMI_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
 
 
@@ -45,6 +47,7 @@ _ALL = (
     _moonshot("moonshot-k2", images=False),
     _moonshot("moonshot-k2-thinking", images=False, forced_choice_thinking=(), **_THINKS),
     _moonshot("moonshot-k2.5", forced_choice_thinking=(), fixed_sampling=True, **_THINKS),
+    _moonshot("moonshot-k2.7-code", forced_choice_thinking=(), fixed_sampling=True, **_THINKS),
     _moonshot("moonshot-k3", forced_choice_thinking=("required",), fixed_sampling=True, **_THINKS),
     _chat("kimi-weights", chat.UNIQUE_IDS, chat.OWN_IDS, name_pattern=_KIMI_NAME),
     _chat(
@@ -95,8 +98,13 @@ _ALL = (
         "gemini",
         Traits(
             "gemini", "gemini", signature_prefix=seal("gemini"), needs_call_signature=True,
-            name_pattern=r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}",
+            name_pattern=_GEMINI_NAME,
         ),
+        gemini.RULES,
+    ),
+    Host(
+        "gemini-2",
+        Traits("gemini-2", "gemini", signature_prefix=seal("gemini"), name_pattern=_GEMINI_NAME),
         gemini.RULES,
     ),
     Host("ollama", Traits("ollama", "ollama"), ollama.RULES),
@@ -105,27 +113,34 @@ _ALL = (
 
 HOSTS: dict[str, Host] = {host.name: host for host in _ALL}
 
-# dialect name -> its double, by the longest beginning that fits
+# dialect name -> its double, the first beginning that fits; Moonshot's other addresses are the same service
+_MOONSHOT_MODELS = (
+    ("-k2-thinking", "moonshot-k2-thinking"), ("-k2.7-code", "moonshot-k2.7-code"), ("-k2.", "moonshot-k2.5"),
+    ("-k3", "moonshot-k3"), ("-k2", "moonshot-k2"), ("", "moonshot-k2.5"),
+)  # fmt: skip
 _BY_DIALECT = (
     ("moonshot-anthropic", "moonshot-anthropic"),
-    ("moonshot-cn", "moonshot-k2"),
-    ("moonshot-k2-thinking", "moonshot-k2-thinking"),
-    ("moonshot-k2.7-code", "moonshot-k2-thinking"),
-    ("moonshot-k2.", "moonshot-k2.5"),
-    ("moonshot-k3", "moonshot-k3"),
-    ("moonshot", "moonshot-k2"),
-    ("kimi-coding", "moonshot-k2.5"),
+    *[(f"{row}{tail}", name) for row in ("moonshot-cn", "kimi-coding", "moonshot") for tail, name in _MOONSHOT_MODELS],
     ("deepseek-anthropic", "compatible-anthropic"),
     ("deepseek-reasoner", "deepseek-reasoner"),
     ("deepseek", "deepseek"),
     ("minimax-anthropic", "compatible-anthropic"),
+    ("gemini-2", "gemini-2"),
+    ("vertex-2", "gemini-2"),
     ("openai-responses", "openai-responses"),
     ("openai-compatible", "compatible"),
 )
 
 
 def host_for(dialect_name: str, wire: str, provider: str, ids: str = "standard") -> Host:
-    """The double that judges requests of a dialect."""
+    """The double that judges requests of a dialect; what it seals, it seals in the provider's own name."""
+    host = _double(dialect_name, wire, provider, ids)
+    if not host.traits.signature_prefix:
+        return host
+    return replace(host, traits=replace(host.traits, signature_prefix=seal(provider or host.name)))
+
+
+def _double(dialect_name: str, wire: str, provider: str, ids: str) -> Host:
     for beginning, name in _BY_DIALECT:
         if dialect_name.startswith(beginning):
             return HOSTS[name]

@@ -1,0 +1,78 @@
+"""Every dialect as a maker of answers: a model that speaks it, its double, and its voice."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..codec import make_decoder
+from ..core.blocks import Turn
+from ..core.dialect import Dialect
+from ..core.events import Done
+from ..dialects.provider import Provider
+from ..dialects.registry import REGISTRY, Registry, Resolved
+from ..wires.wire import decode_chunks
+from .answer import Answer, Voice
+from .rules.hosts import Host, host_for
+from .speech import speak
+
+_SAMPLE_NAMES = (
+    "moonshotai/Kimi-K3", "moonshotai/Kimi-K2.7-Code", "moonshotai/Kimi-K2.6", "moonshotai/Kimi-K2.5",
+    "moonshotai/Kimi-K2-Thinking", "moonshotai/Kimi-K2-Instruct", "mistralai/Mistral-Small", "meta-llama/Llama-4",
+    "claude-3-haiku-20240307", "claude-fable-5", "claude-mythos-5", "gemini-2.0-flash", "gemini-3-pro-preview", "gemini-2.5-flash", "grok-3-mini", "grok-4.3", "gpt-4.1", "o4-mini", "gpt-5.1",
+)  # fmt: skip
+_HOST_IDS = {"moonshot": "name:n", "moonshot-cn": "name:n", "kimi-coding": "name:n", "deepinfra": "bare"}
+_SCHEME_IDS = {"kimi": "functions", "kimi-k3": "name_n", "mistral": "nine", "anthropic": "toolu"}
+
+
+class Player(msgspec.Struct, frozen=True):
+    """One dialect on stage."""
+
+    target: Resolved
+    host: Host
+
+    @property
+    def name(self) -> str:
+        return self.target.dialect.name
+
+    def voice(self, *, number: int = 0, first_call: int = 0, ids: str | None = None) -> Voice:
+        dialect = self.target.dialect
+        chosen = _HOST_IDS.get(dialect.provider) if dialect.ids != "kimi-k3" else None
+        return Voice(
+            self.target.model,
+            reasoning_field=dialect.reasoning.field,
+            ids=ids or chosen or _SCHEME_IDS.get(dialect.ids, "call"),
+            first_call=first_call,
+            seal=self.host.traits.signature_prefix,
+            whole_calls=dialect.provider == "groq",
+            response_id=f"sim-{number:06d}",
+        )
+
+    def answer(self, answer: Answer, *, key: str, number: int = 0, first_call: int = 0, ids: str | None = None) -> Turn:
+        """The turn this dialect's decoder makes of the answer its double streams."""
+        voice = self.voice(number=number, first_call=first_call, ids=ids)
+        decoder = make_decoder(dialect=self.target.dialect, turn_key=key, model=self.target.model)
+        last = list(decode_chunks(decoder, speak(self.target.dialect.wire, answer, voice)))[-1]
+        if not isinstance(last, Done):
+            raise AssertionError(f"{self.name} could not read its own double: {last}")
+        return last.turn
+
+
+def cast(registry: Registry = REGISTRY) -> dict[str, Player]:
+    """A player for every dialect of the registry. One that no model name leads to cannot be played, and says so."""
+    players: dict[str, Player] = {}
+    for provider in registry.providers.values():
+        for _, dialect in provider.dialects:
+            model = _model_for(provider, dialect)
+            if model is None:
+                raise LookupError(f"no model name leads to the dialect {dialect.name} of {provider.name}")
+            target = Resolved(provider.name, model, dialect, provider.endpoint)
+            players[dialect.name] = Player(target, host_for(dialect.name, dialect.wire, dialect.provider, dialect.ids))
+    return players
+
+
+def _model_for(provider: Provider, dialect: Dialect) -> str | None:
+    for model in (*provider.models, *_SAMPLE_NAMES):
+        found = provider.dialect_for(model)
+        if found is not None and found.name == dialect.name:
+            return model
+    return None

@@ -1,0 +1,182 @@
+"""The hand-off matrix: a history made by each dialect, encoded for every other, judged by that provider's rules.
+
+Histories are not written by hand: each dialect's double speaks, its decoder listens, and what it heard is the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from ..codec import encode_request
+from ..core.blocks import Conversation, Media, Text, ToolCall, ToolResponse, Turn, human
+from ..core.dialect import Options
+from ..core.tools import ToolSpec
+from .answer import Answer, Call
+from .cast import Player
+from .rules.hosts import judge
+from .rules.rule import Problem
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+TOOLS = (
+    ToolSpec(
+        "list_files", "List the files of a folder", {"type": "object", "properties": {"path": {"type": "string"}}}
+    ),
+    ToolSpec(
+        "read_file",
+        "Read a file",
+        {
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "mode": {"enum": ["text", "binary"]},
+                "range": {"anyOf": [{"type": "integer"}, {"type": "null"}], "description": "lines"},
+            },
+            "required": ["path"],
+            "additionalProperties": False,
+        },
+    ),
+    ToolSpec("take.screenshot", "A name some hosts refuse"),
+)
+
+_LIST = Call("list_files", {"path": "."})
+_READ = Call("read_file", {"path": "notes.txt"})
+_SHOT = Call("take.screenshot", {})
+
+
+class Scene:
+    """Builds one history: humans speak, players answer, tools reply."""
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = [human("What is in this folder?", key="q0")]
+        self._calls = 0
+        self._open: tuple[ToolCall, ...] = ()
+
+    def answer(self, player: Player, answer: Answer, ids: str | None = None) -> Scene:
+        number = len(self.turns)
+        turn = player.answer(answer, key=f"a{number}", number=number, first_call=self._calls, ids=ids)
+        self._calls += len(turn.tool_calls)
+        self._open = turn.tool_calls
+        self.turns.append(turn)
+        return self
+
+    def results(self, *results: str | Media, error: bool = False) -> Scene:
+        responses = tuple(
+            [
+                ToolResponse(call.id, call.name, (Text(result) if isinstance(result, str) else result,), is_error=error)
+                for call, result in zip(self._open, results, strict=True)
+            ]
+        )
+        self.turns.append(Turn("tool", responses, key=f"t{len(self.turns)}"))
+        return self
+
+    def asks(self, text: str) -> Scene:
+        self.turns.append(human(text, key=f"q{len(self.turns)}"))
+        return self
+
+    def done(self) -> Conversation:
+        return Conversation(tuple(self.turns), system="You are a careful assistant.")
+
+
+def _plain(a: Player, b: Player) -> Scene:
+    return Scene().answer(a, Answer("I cannot see it from here.")).asks("Look, then.")
+
+
+def _thinking(a: Player, b: Player) -> Scene:
+    return Scene().answer(a, Answer("A folder.", "They want a listing.")).asks("Go on.")
+
+
+def _one_call(a: Player, b: Player) -> Scene:
+    return Scene().answer(a, Answer("", "List it.", (_LIST,))).results("notes.txt")
+
+
+def _parallel(a: Player, b: Player) -> Scene:
+    return Scene().answer(a, Answer("Looking.", "Both at once.", (_LIST, _READ))).results("notes.txt", "buy milk")
+
+
+def _four_rounds(a: Player, b: Player) -> Scene:
+    scene = Scene()
+    for number in range(4):
+        scene.answer(a, Answer("", f"Round {number}.", (_LIST, _READ) if number % 2 else (_READ,)))
+        scene.results(*["ok"] * (2 if number % 2 else 1))
+    return scene.answer(a, Answer("Done.", "Enough.")).asks("And now?")
+
+
+def _interrupted(a: Player, b: Player) -> Scene:
+    return Scene().answer(a, Answer("", "List it.", (_LIST, _READ))).asks("Never mind, say hello.")
+
+
+def _error_result(a: Player, b: Player) -> Scene:
+    return Scene().answer(a, Answer("", "List it.", (_LIST,))).results("permission denied", error=True)
+
+
+def _images(a: Player, b: Player) -> Scene:
+    scene = Scene().answer(a, Answer("", "Look.", (_SHOT, _LIST)))
+    return scene.results(Media("image/png", data=PIXEL), "notes.txt")
+
+
+def _repeated_ids(a: Player, b: Player) -> Scene:
+    scene = Scene()
+    for _ in range(3):
+        scene.answer(a, Answer("", "Again.", (_LIST,)), ids="bare").results("notes.txt")
+    return scene
+
+
+def _there_and_back(a: Player, b: Player) -> Scene:
+    scene = Scene().answer(a, Answer("", "First.", (_LIST,))).results("notes.txt")
+    scene.answer(b, Answer("", "Second.", (_READ,))).results("buy milk")
+    return scene.answer(a, Answer("", "Third.", (_READ, _LIST))).results("buy milk", "notes.txt")
+
+
+SCENES: Mapping[str, Callable[[Player, Player], Scene]] = {
+    "plain": _plain,
+    "thinking + text": _thinking,
+    "one call": _one_call,
+    "parallel calls": _parallel,
+    "four rounds": _four_rounds,
+    "interrupted call": _interrupted,
+    "error result": _error_result,
+    "images in results": _images,
+    "repeated raw ids": _repeated_ids,
+    "there and back": _there_and_back,
+}
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One history of `maker`, as `reader` would get it, and what it would refuse of it."""
+
+    maker: str
+    reader: str
+    scene: str
+    problems: tuple[Problem, ...]
+
+
+def cells(players: Mapping[str, Player], options: Options | None = None) -> Iterator[Cell]:
+    """Every ordered pair, every scene."""
+    for maker in players.values():
+        alone = {name: scene(maker, maker).done() for name, scene in SCENES.items() if scene is not _there_and_back}
+        for reader in players.values():
+            for name, scene in SCENES.items():
+                conversation = alone[name] if name in alone else scene(maker, reader).done()
+                request = encode_request(conversation, reader.target, tools=TOOLS, options=options, cache=None)
+                yield Cell(maker.name, reader.name, name, tuple(judge(request.body, reader.host)))
+
+
+def report(found: list[Cell]) -> str:
+    """The matrix as a table: makers down, readers across; a dot is a pair without a complaint."""
+    readers = list(dict.fromkeys(cell.reader for cell in found))
+    makers = list(dict.fromkeys(cell.maker for cell in found))
+    bad: dict[tuple[str, str], int] = {}
+    for cell in found:
+        if cell.problems:
+            bad[cell.maker, cell.reader] = bad.get((cell.maker, cell.reader), 0) + 1
+    width = max([len(name) for name in makers], default=0)
+    lines = [f"{'':{width}}  " + " ".join(f"{number:>2}" for number in range(1, len(readers) + 1))]
+    for maker in makers:
+        row = " ".join(f"{bad.get((maker, reader), '.'):>2}" for reader in readers)
+        lines.append(f"{maker:{width}}  {row}")
+    lines += [f"{number:>2} = {reader}" for number, reader in enumerate(readers, 1)]
+    lines.append(f"{len(found)} hand-offs, {len(makers)} x {len(readers)} dialects, {sum(bad.values())} refused")
+    return "\n".join(lines)

@@ -1,0 +1,95 @@
+"""Any order of models: what one made, every other can read, and comes back as it was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from midstream import encode_request
+from midstream.sim.answer import Answer
+from midstream.sim.cast import Player, cast
+from midstream.sim.matrix import _LIST, _READ, SCENES, TOOLS, Scene, cells, report
+
+PLAYERS = cast()
+CORE = (
+    "moonshot-k2", "moonshot-k2-thinking", "moonshot-k2.5", "moonshot-k3", "vllm-kimi-k2.5", "deepinfra-kimi-k2.5",
+    "openrouter-kimi-k2.5", "openai", "mistral", "deepseek-reasoner", "minimax", "qwen", "zai", "claude", "claude-4.6",
+    "moonshot-anthropic-k2.5", "openai-responses-5", "gemini-2.5-flash", "gemini-3-pro", "ollama",
+)  # fmt: skip
+
+
+def core() -> dict[str, Player]:
+    return {name: PLAYERS[name] for name in CORE if name in PLAYERS}
+
+
+def refused(found: Any) -> dict[str, str]:
+    return {f"{cell.maker} -> {cell.reader}: {cell.scene}": str(cell.problems[0]) for cell in found if cell.problems}
+
+
+def test_every_pair_of_the_core_hands_over_every_history() -> None:
+    found = list(cells(core()))
+    assert len(found) == len(core()) ** 2 * len(SCENES)
+    assert not refused(found), report(found)
+
+
+def test_every_dialect_of_the_registry_reads_and_is_read() -> None:
+    """Each against three that differ most, in both directions; a new dialect joins by being registered."""
+    anchors = {name: PLAYERS[name] for name in ("moonshot-k2.5", "claude", "openai-responses-5")}
+    wrong: dict[str, str] = {}
+    for name, player in PLAYERS.items():
+        if name not in CORE:
+            found = list(cells({**anchors, name: player}))
+            wrong |= refused([cell for cell in found if name in (cell.maker, cell.reader)])
+    assert not wrong
+
+
+def back_again(maker: Player, middle: Player) -> Any:
+    scene = Scene().answer(maker, Answer("", "First.", (_LIST,))).results("notes.txt")
+    scene.answer(middle, Answer("", "Second.", (_READ,))).results("buy milk")
+    scene.answer(maker, Answer("", "Third.", (_READ, _LIST))).results("buy milk", "notes.txt")
+    body = json.loads(encode_request(scene.done(), maker.target, tools=TOOLS, cache=None).body)
+    items = body.get("messages") or body.get("input") or body.get("contents")
+    return told(items), body
+
+
+def is_second(item: dict[str, Any]) -> bool:
+    """Whether this message is the middle answer: there the reasoning may differ, for it was another's."""
+    text = json.dumps(item)
+    if item.get("type") == "reasoning":
+        return "Second." in text
+    calls = item.get("type") in ("function_call",) or any(
+        mark in text for mark in ('"tool_calls"', '"tool_use"', '"functionCall"')
+    )
+    return calls and "read_file" in text and "list_files" not in text
+
+
+@pytest.mark.parametrize("name", [name for name in CORE if name in PLAYERS])
+def test_there_and_back_again_is_the_form_it_would_have_had(name: str) -> None:
+    maker = PLAYERS[name]
+    stayed, whole = back_again(maker, maker)
+    for other in core().values():
+        went, body = back_again(maker, other)
+        assert went == stayed, other.name
+        if "First." in json.dumps(whole):
+            assert "First." in json.dumps(body) and "Third." in json.dumps(body), other.name
+
+
+def told(items: list[dict[str, Any]]) -> Any:
+    """The messages with every call id replaced by its order: the middle call has another maker, so another id."""
+    seen: dict[str, str] = {}
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, list):
+            return [walk(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        labels_call = "function" in value or value.get("type") == "tool_use"
+        kept = {key: item for key, item in value.items() if key != "id" or labels_call}
+        for key in ("id", "tool_call_id", "tool_use_id", "call_id"):
+            if isinstance(kept.get(key), str):
+                kept[key] = seen.setdefault(kept[key], f"#{len(seen)}")
+        return {key: walk(item) for key, item in kept.items()}
+
+    return [item for item in walk(items) if not is_second(item)]

@@ -79,13 +79,13 @@ class _Writer:
             else:
                 parts.append(part)
         message: dict[str, Any] = {"role": role, "content": parts}
-        only = parts[0] if len(parts) == 1 and not held else None
+        only = turn.blocks[0] if len(turn.blocks) == 1 else None
         mine: dict[str, Any] = {"turn": _rest(turn, "speaker", "blocks")}
-        if turn.role and only is not None and only["type"] == "text":
-            message = {"role": "system", "content": only["text"]}
-            mine["text"] = getattr(turn.blocks[0], "extra", None)
-        elif only is not None and only.keys() == {"type", "text"} and role != "tool":
-            message["content"] = only["text"]
+        if isinstance(only, Text) and turn.role:
+            message, held = {"role": "system", "content": only.text}, []
+            mine["text"] = only.extra
+        elif isinstance(only, Text) and only.extra is None and parts:
+            message["content"] = only.text
         if held:
             mine["held"] = held
         return _with_options(message, mine, turn.extra, self._private)

@@ -206,10 +206,6 @@ PROVIDERS = (
           kimi={"reasoning": {"field": "reasoning"}}),
     _host("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_AI_API_KEY",
           kimi={"reasoning": {"control": "reasoning_effort"}}),
-    _host("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_TOKEN",
-          kimi={"reasoning": {"control": "reasoning"}, "leaks": "kimi", "limits": Limits(
-              max_tools=128, tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}", max_output=16384)},
-          limits=Limits(max_output=16384)),
     _host("novita", "https://api.novita.ai/v3/openai"),
     _host("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
     Provider(
@@ -217,6 +213,6 @@ PROVIDERS = (
         Endpoint("http://127.0.0.1:8080/v1", key_env=("OPENAI_COMPATIBLE_API_KEY",), base_env=("OPENAI_COMPATIBLE_BASE_URL",)),
         (*kimi_on("openai-compatible"), (r"mistral|mixtral", _replace(GENERIC, name="openai-compatible-mistral", ids="mistral")),
          ("", GENERIC)),
-        names=("compatible", "local", "llamacpp"),
+        names=("compatible", "local"),
     ),
 )  # fmt: skip

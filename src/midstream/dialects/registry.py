@@ -14,7 +14,7 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import UnknownModel
-from . import anthropic, chat_hosts, gemini, kimi, ollama, openai_responses
+from . import anthropic, chat_hosts, completion, deepinfra, gemini, kimi, ollama, openai_responses
 from .provider import Provider
 
 _NAME = re.compile(r"\s*([^/:\s]+)[/:](\S.*?)\s*\Z")
@@ -60,8 +60,10 @@ class Registry:
         return [f"{row.name}/{model}" for row in self.providers.values() for model in row.models]
 
     def dialects(self) -> dict[str, Dialect]:
-        """Every dialect by its name."""
-        return {dialect.name: dialect for row in self.providers.values() for _, dialect in row.dialects}
+        """Every dialect by its name, native paths included."""
+        chosen = [dialect for row in self.providers.values() for _, dialect in row.dialects]
+        native = [dialect.native for dialect in chosen if dialect.native is not None]
+        return {dialect.name: dialect for dialect in (*chosen, *native)}
 
     def dialect(self, name: str) -> Dialect:
         found = self.dialects().get(name)
@@ -97,7 +99,6 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-REGISTRY = Registry(
-    row for module in (kimi, chat_hosts, anthropic, openai_responses, gemini, ollama) for row in module.PROVIDERS
-)
+_MODULES = (kimi, chat_hosts, anthropic, openai_responses, gemini, ollama, deepinfra, completion)
+REGISTRY = Registry(row for module in _MODULES for row in module.PROVIDERS)
 resolve = REGISTRY.resolve

@@ -8,8 +8,9 @@ from ..core.dialect import Dialect
 from ..core.errors import UnknownModel
 from ..core.tools import ToolSpec
 from ..toolformats.findings import TextFilter
-from ..toolformats.registry import leak_filter, think_filter
+from ..toolformats.registry import get_filter, leak_filter, think_filter
 from .anthropic import PLAIN, AnthropicDecoder, encode_messages, read_messages_request
+from .completion import CompletionDecoder, encode_completion
 from .gemini import PLAIN as GEMINI_PLAIN
 from .gemini import GeminiDecoder, encode_gemini, read_gemini_request
 from .ollama import PLAIN as OLLAMA_PLAIN
@@ -103,7 +104,35 @@ def _ollama_decoder(
 
 OLLAMA = Wire("ollama", encode_ollama, _ollama_decoder, OLLAMA_PLAIN, read_ollama_request)
 
-WIRES: dict[str, Wire] = {wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA)}
+
+def _completion_decoder(
+    dialect: Dialect,
+    *,
+    turn_key: str,
+    model: str = "",
+    tool_names: dict[str, str] | None = None,
+    tools: Sequence[ToolSpec] = (),
+) -> Decoder:
+    rules = dialect.reasoning
+    # Writing a call as text is how a raw model calls: it is no leak, and one of an unknown tool is a call all the same.
+    text_filter = (
+        think_filter(rules.tags, rules.starts_inside)
+        if dialect.leaks is None
+        else get_filter(dialect.leaks, tools, tags=rules.tags, starts_inside=rules.starts_inside)
+    )
+    return CompletionDecoder(dialect, turn_key=turn_key, model=model, text_filter=text_filter)
+
+
+COMPLETION = Wire(
+    "completion",
+    encode_completion,
+    _completion_decoder,
+    Dialect("completion", "completion", template="chatml", leaks="hermes", stop=("<|im_end|>", "<|endoftext|>")),
+)
+
+WIRES: dict[str, Wire] = {
+    wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA, COMPLETION)
+}
 
 
 def get_wire(name: str) -> Wire:

@@ -1,0 +1,127 @@
+"""Raw completion: a template for each family of models whose prompt we can write, and the hosts that take one.
+
+The texts that end an answer, and whether it begins inside thinking, are what the template itself says. `completions` is any
+host of OpenAI's `/v1/completions`; `llamacpp` has both paths, and writes the prompt itself only for Kimi, whose published
+templates it numbers and trims in its own way (facts/kimi.md §1.3).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..core.blocks import Conversation
+from ..core.dialect import Dialect, Endpoint, Reasoning
+from ..core.ids import ToolFormat
+from ..templates.registry import get_template
+from .kimi import K2, K2_THINKING, K3, K25, K26, K27_CODE, kimi_on
+from .provider import Provider
+
+_replace = msgspec.structs.replace
+_TAGS = ("<think>", "</think>")
+_PLAIN = Reasoning(tags=_TAGS)
+_THINKS = Reasoning(tags=_TAGS, echo="always", default_on=True)
+_ALWAYS = _replace(_THINKS, can_disable=False)
+
+
+class Family(msgspec.Struct, frozen=True):
+    """Models that read one template: a pattern in their lower-cased names, and how their answers are read."""
+
+    pattern: str
+    template: str
+    text_format: str
+    tool_format: ToolFormat
+    ids: str = "standard"
+    reasoning: Reasoning = _PLAIN
+
+
+KIMI_FAMILIES = (
+    Family(K3, "kimi-k3", "kimi-k3", "kimi", "kimi-k3", _ALWAYS),
+    Family(K27_CODE, "kimi-k2.7-code", "kimi", "kimi", "kimi", _ALWAYS),
+    Family(K26, "kimi-k2.6", "kimi", "kimi", "kimi", _THINKS),
+    Family(K25, "kimi-k2.5", "kimi", "kimi", "kimi", _THINKS),
+    Family(K2_THINKING, "kimi-k2-thinking", "kimi", "kimi", "kimi", _ALWAYS),
+    Family(K2, "kimi-k2", "kimi", "kimi", "kimi"),
+)
+_FAMILIES = (
+    *KIMI_FAMILIES,
+    Family(r"qwen|qwq", "qwen", "qwen", "qwen", reasoning=_THINKS),
+    Family(r"llama-?[34]", "llama3", "llama", "llama"),
+    Family(r"gemma", "gemma", "gemma", "gemma"),
+    Family(r"stral|mixtral", "mistral", "mistral", "mistral"),
+    Family(r"deepseek", "deepseek", "deepseek", "deepseek"),
+    Family("", "chatml", "hermes", "hermes"),
+)
+
+
+def raw(provider: str, family: Family, **host: Any) -> Dialect:
+    """The dialect of a family's models where `provider` completes a raw prompt."""
+    dialect = Dialect(
+        f"{provider}-{family.template}", "completion", provider, ids=family.ids, tool_format=family.tool_format,
+        leaks=family.text_format, template=family.template, media=(), parallel_option=False, forced_choice=(),
+        forced_choice_thinking=(), **host,
+    )  # fmt: skip
+    thinks = family.reasoning.default_on
+    prompt = get_template(family.template).render(Conversation(), thinking=thinks)
+    reasoning = _replace(family.reasoning, starts_inside=prompt.starts_inside_thinking)
+    return _replace(dialect, reasoning=reasoning, stop=prompt.stop)
+
+
+def with_native(chat: tuple[tuple[str, Dialect], ...], **host: Any) -> tuple[tuple[str, Dialect], ...]:
+    """Kimi's chat dialects of a host, each with the raw path to the same model beside it; reasoning is shared."""
+    rows: list[tuple[str, Dialect]] = []
+    for (pattern, dialect), family in zip(chat, KIMI_FAMILIES, strict=True):
+        native = raw(dialect.provider, family, limits=dialect.limits, **host)
+        native = _replace(
+            native, name=f"{dialect.name}-native", reasoning=_replace(native.reasoning, wires=(dialect.wire,))
+        )
+        shared = _replace(dialect.reasoning, wires=(native.wire,))
+        rows.append((pattern, _replace(dialect, native=native, reasoning=shared)))
+    return tuple(rows)
+
+
+# Kimi's markers are special tokens: without this vLLM and SGLang leave them out of the text (facts/kimi.md §1.5).
+_SHOWS_SPECIALS = {"skip_special_tokens": False}
+
+COMPLETIONS = Provider(
+    "completions",
+    Endpoint("http://127.0.0.1:8000/v1", key_env=("COMPLETIONS_API_KEY",), base_env=("COMPLETIONS_BASE_URL",)),
+    tuple(
+        [
+            (
+                family.pattern,
+                raw("completions", family, extra_body=_SHOWS_SPECIALS if family.ids != "standard" else None),
+            )
+            for family in _FAMILIES
+        ]
+    ),
+)
+
+_KIMI_MARKERS = [
+    "<think>", "</think>", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
+    "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>",
+]  # fmt: skip
+_LLAMACPP_CHAT = Dialect("llamacpp", "openai-chat", "llamacpp", path="/v1/chat/completions")
+
+LLAMACPP = Provider(
+    "llamacpp",
+    Endpoint(
+        "http://127.0.0.1:8080",
+        key_env=("LLAMACPP_API_KEY", "LLAMA_API_KEY"),
+        base_env=("LLAMACPP_BASE_URL", "LLAMACPP_HOST"),
+    ),
+    (
+        # The server prints no control token unless it is told which to keep.
+        *with_native(
+            kimi_on("llamacpp", path="/v1/chat/completions"),
+            completion="llamacpp",
+            extra_body={"preserved_tokens": _KIMI_MARKERS},
+        ),
+        (r"mistral|mixtral", _replace(_LLAMACPP_CHAT, name="llamacpp-mistral", ids="mistral")),
+        ("", _LLAMACPP_CHAT),
+    ),
+    names=("llama.cpp", "llama-cpp"),
+)
+
+PROVIDERS = (COMPLETIONS, LLAMACPP)

@@ -1,0 +1,175 @@
+"""Conversation -> one raw completion request: the model's template writes the prompt, the flavour says where it goes.
+
+Tools are declared, calls and results written by the template; what only a chat could be asked is left out, and noted.
+Rendering is linear in the conversation and nothing is cached: a prompt is one text, made anew for every request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...core.blocks import Conversation
+from ...core.dialect import Dialect, Options
+from ...core.errors import ConfigError, InvalidHistory
+from ...core.handoff import Action, Note
+from ...core.tools import ToolSpec
+from ...templates.prompt import Prompt, Template
+from ...templates.registry import get_template
+from ..json_border import json_text, json_value
+from ..outgoing import HistoryCache
+from ..reasoning import thinking_on
+from ..request import Request
+from .flavours import FLAVOURS, Flavour
+from .history import readable
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._~/:@+-]")
+
+
+def encode_completion(
+    conversation: Conversation,
+    dialect: Dialect,
+    model: str,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    options: Options = Options(),
+    cache: HistoryCache | None = None,
+) -> Request:
+    if dialect.template is None:
+        raise ConfigError(f"{dialect.name} names no chat template, and a raw completion needs one")
+    request = _CompletionRequest(dialect, options, model, get_template(dialect.template))
+    return request.build(conversation, tools)
+
+
+class _CompletionRequest:
+    def __init__(self, dialect: Dialect, options: Options, model: str, template: Template) -> None:
+        self.dialect = dialect
+        self.options = options
+        self.model = model
+        self.template = template
+        self.flavour: Flavour = FLAVOURS[dialect.completion]
+        self.notes: list[Note] = []
+
+    def build(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Request:
+        if not conversation.turns and not conversation.system_text and not self.options.prefill:
+            raise InvalidHistory("the conversation is empty: add a human turn first")
+        shown, notes = readable(conversation, self.dialect, self.model, self.options)
+        prompt = self._prompt(shown, self._offered(tools))
+        flavour = self.flavour
+        fields = [b'"%b":%b' % (flavour.prompt_field.encode(), json_text(prompt.text))]
+        body: dict[str, Any] = {"model": self.model} if flavour.names_model else {}
+        body |= {"stop": self._stops(prompt)} if prompt.stop or self.options.stop else {}
+        body |= self._sampling()
+        if self.options.stream:
+            body["stream"] = True
+            if flavour.usage_option and self.dialect.stream_usage:
+                body["stream_options"] = {"include_usage": True}
+        body |= self.dialect.extra_body or {}
+        body |= self.options.extra_body or {}
+        if body:
+            fields.append(json_value(body)[1:-1])
+        return Request(
+            "POST",
+            (self.dialect.path or flavour.path).replace("{model}", _UNSAFE.sub(_escaped, self.model)),
+            {"content-type": "application/json", **(self.dialect.headers or {})},
+            b"{" + b",".join(fields) + b"}",
+            notes=tuple(sorted([*notes, *prompt.notes], key=_place)) + tuple(self.notes),
+            stream=self.options.stream,
+            wire=self.dialect.wire,
+            model=self.model,
+            dialect=self._reader(prompt),
+        )
+
+    def _note(self, action: Action, what: str, why: str) -> None:
+        self.notes.append(Note(action, what, why))
+
+    def _reader(self, prompt: Prompt) -> Dialect:
+        """The dialect for the answer to this prompt."""
+        reasoning = self.dialect.reasoning
+        if reasoning.starts_inside != prompt.starts_inside_thinking:
+            reasoning = replace(reasoning, starts_inside=prompt.starts_inside_thinking)
+        elif self.dialect.stop == prompt.stop:
+            return self.dialect
+        return replace(self.dialect, reasoning=reasoning, stop=prompt.stop)
+
+    def _prompt(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Prompt:
+        prompt = self._rendered(conversation, tools, thinking_on(self.dialect, self.options))
+        why = self._no_thought_first()
+        if prompt.starts_inside_thinking and why:
+            prompt = self._rendered(conversation, tools, False)
+            if not prompt.starts_inside_thinking:
+                self._note("adapted", "option", f"thinking is off in this request: {why}")
+        prefill = self.options.prefill
+        if not prefill:
+            return prompt
+        if prompt.starts_inside_thinking:
+            self._note("dropped", "option", "prefill cannot stand before the thinking this model always begins with")
+            return prompt
+        return replace(prompt, text=prompt.text + self.template.specials.neutralise(prefill))
+
+    def _no_thought_first(self) -> str:
+        """Why the answer must not begin with thinking, if it must not."""
+        if self.options.prefill:
+            return "the answer begins with the given text"
+        if self.options.response_format is not None:
+            return "the response format binds the answer from its first token on"
+        return ""
+
+    def _rendered(self, conversation: Conversation, tools: Sequence[ToolSpec], thinking: bool) -> Prompt:
+        return self.template.render(conversation, tools=tools, thinking=thinking, options=self.options)
+
+    def _offered(self, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """The tools to declare: a choice cannot be forced on a prompt, but tools can be left out of it."""
+        choice = self.options.tool_choice
+        if not tools or choice in (None, "auto"):
+            return tools
+        if choice == "none":
+            return ()
+        named = [tool for tool in tools if tool.name == choice]
+        self._note("adapted", "option", f"a tool choice of {choice} cannot be forced on a raw completion")
+        return named or tools
+
+    def _stops(self, prompt: Prompt) -> list[str]:
+        stops = list(dict.fromkeys((*prompt.stop, *self.options.stop)))
+        most = self.flavour.max_stops
+        if most is not None and len(stops) > most:
+            self._note(
+                "dropped", "option", f"this host takes {most} stop texts; the last {len(stops) - most} are left out"
+            )
+            stops = stops[:most]
+        return stops
+
+    def _sampling(self) -> dict[str, Any]:
+        options, dialect, flavour = self.options, self.dialect, self.flavour
+        fields: dict[str, Any] = {}
+        limit = options.max_tokens or dialect.default_max_tokens
+        if limit is not None:
+            most = dialect.limits.max_output
+            if most is not None and limit > most:
+                self._note("adapted", "option", f"max_tokens {limit} is above this host's {most}")
+                limit = most
+            fields[flavour.max_tokens_field] = limit
+        for name in ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty"):
+            value = getattr(options, name)
+            if value is None:
+                continue
+            if name in dialect.sampling:
+                fields[name] = value
+            else:
+                self._note("dropped", "option", f"{name} is fixed or unknown for this model")
+        if options.response_format is not None:
+            fields |= flavour.response_format(options.response_format)
+        if options.user is not None and flavour.names_user:
+            fields["user"] = options.user
+        return fields
+
+
+def _place(note: Note) -> int:
+    return -1 if note.turn is None else note.turn
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "".join([f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace")])

@@ -1,0 +1,54 @@
+"""What one chunk or body of a completion says, the same for every flavour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...core.blocks import Usage
+from ...core.errors import MalformedStream
+from ..json_border import convert_leniently, decode_leniently
+
+
+class Portion(msgspec.Struct, gc=False):
+    """`text` goes on where the last portion ended; `whole` is the answer said once more, for a stream that said nothing."""
+
+    text: str = ""
+    whole: str = ""
+    finish: str | None = None
+    usage: Usage | None = None
+    model: str = ""
+    response_id: str | None = None
+    error: Any = None
+
+
+T = TypeVar("T")
+
+
+def read_shape(data: bytes, decode: Callable[[bytes], T], shape: type[T]) -> T:
+    """Typed and fast, or lenient and slow; MalformedStream if it is no such object."""
+    try:
+        return decode(data)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        value = decode_leniently(data)
+        if not isinstance(value, dict):
+            raise MalformedStream(f"expected a chunk object, got {type(value).__name__}") from None
+        return convert_leniently(value, shape)
+
+
+def count(*values: Any) -> int:
+    """The first of these that is a positive number."""
+    for value in values:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
+            return int(value)
+    return 0
+
+
+def amount(*values: Any) -> float | None:
+    """The first of these that is a number."""
+    for value in values:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    return None

@@ -1,0 +1,225 @@
+"""One loopback server that plays every provider: `async with Sim() as sim`, then talk to `sim.url`.
+
+A request is held to its provider's rules and refused in its words, or answered by the scripted model, piece by piece, on the
+wire it came on. The first part of the path names the provider (`/moonshot/chat/completions`), the rest its own path;
+`/sim/…` finds it by the model's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from ..core.errors import MidstreamError, UnknownModel
+from ..dialects.provider import Provider
+from ..dialects.registry import Registry, Resolved
+from ..wires.registry import get_wire
+from ..wires.wire import ParsedRequest
+from .answer import Answer, Voice
+from .cast import Player
+from .fault import FaultQueue, leaked, spoiled
+from .prompt import read_prompt
+from .refusal import refusal
+from .rows import sim_rows
+from .rules.hosts import HOSTS, Host, host_for, judge
+from .rules.rule import Problem
+from .script import perform
+from .speech import speak, speak_whole
+
+_PATHS = (
+    ("/chat/completions", "openai-chat"),
+    ("/messages", "anthropic"),
+    ("/responses", "openai-responses"),
+    ("/api/chat", "ollama"),
+)
+_MEDIA = {"gemini": "text/event-stream", "ollama": "application/x-ndjson"}
+
+
+class Sim:
+    """The doubles on one port. `delay` is the pause before each streamed piece, in seconds."""
+
+    def __init__(self, *, port: int = 0, delay: float = 0.0, faults: Iterable[str] = (), strict: bool = True) -> None:
+        self.port = port
+        self.delay = delay
+        self.strict = strict
+        self.faults = FaultQueue(tuple(faults))
+        self.requests = 0
+        self.refused: list[Problem] = []
+        self._runner: Any = None
+        self._registry: Registry | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def providers(self) -> list[Provider]:
+        """Registry rows that lead here: give them to a Catalog."""
+        return sim_rows(self.url)
+
+    def inject(self, fault: str, times: int = 1) -> None:
+        """Let something go wrong with the next `times` requests (see midstream.sim.fault)."""
+        self.faults.put(fault, times)
+
+    async def __aenter__(self) -> Sim:
+        from aiohttp import web  # aiohttp is heavy: paid for when a server is wanted
+
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_get("/", self._hello)
+        app.router.add_get("/{provider}/{path:.*}", self._hello)
+        app.router.add_post("/{provider}/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, shutdown_timeout=1.0)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        self._registry = Registry(self.providers())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._runner.cleanup()
+
+    async def _hello(self, request: Any) -> Any:
+        from aiohttp import web
+
+        models = [
+            {"id": model, "object": "model"} for row in self.providers() if row.name == "sim" for model in row.models
+        ]
+        return web.json_response({"object": "list", "data": models})
+
+    async def _handle(self, request: Any) -> Any:
+        self.requests += 1
+        raw = await request.read()
+        path = "/" + request.match_info["path"]
+        try:
+            scene = self._scene(request.match_info["provider"], path, raw)
+        except MidstreamError as error:
+            return self._refuse(Problem("known model", str(error), 404, "not_found_error"), HOSTS["openai"])
+        except msgspec.DecodeError as error:
+            return self._refuse(
+                Problem("JSON", f"could not parse the JSON body of your request: {error}"), HOSTS["openai"]
+            )
+        fault = self.faults.take()
+        if fault in ("429", "500"):
+            return self._fail(fault, scene.host)
+        problems = judge(scene.body, scene.host) if self.strict else []
+        if problems:
+            self.refused += problems
+            return self._refuse(problems[0], scene.host)
+        return await self._answer(request, scene, fault)
+
+    def _scene(self, provider: str, path: str, raw: bytes) -> _Scene:
+        assert self._registry is not None
+        body = msgspec.json.decode(raw)
+        if not isinstance(body, dict):
+            raise msgspec.DecodeError("expected an object")
+        wire, model, stream = _route(path, body)
+        target = self._registry.resolve(f"{provider}/{model}")
+        dialect = target.dialect
+        if wire == "completion":
+            host = HOSTS["deepinfra-native"]
+        else:
+            if dialect.wire != wire:
+                raise UnknownModel(f"{model} is not served on {path}")
+            host = host_for(dialect.name, wire, dialect.provider, dialect.ids)
+        return _Scene(target, host, wire, body, raw, stream)
+
+    async def _answer(self, request: Any, scene: _Scene, fault: str | None) -> Any:
+        from aiohttp import web
+
+        answer, voice = scene.answer(self.requests)
+        if fault == "leak":
+            answer = leaked(answer, voice.first_call)
+        if not scene.stream:
+            return web.Response(body=speak_whole(scene.wire, answer, voice), content_type="application/json")
+        response = web.StreamResponse(headers={"content-type": _MEDIA.get(scene.wire, "text/event-stream")})
+        await response.prepare(request)
+        pieces = list(speak(scene.wire, answer, voice))
+        for number, piece in enumerate(pieces):
+            if fault in ("cut", "stall") and number == max(1, len(pieces) // 2):
+                if fault == "stall":
+                    await asyncio.sleep(3600)
+                request.transport.abort()
+                return response
+            if self.delay:
+                await asyncio.sleep(self.delay)
+            await response.write(spoiled(piece, fault))
+        await response.write_eof()
+        return response
+
+    def _refuse(self, problem: Problem, host: Host) -> Any:
+        from aiohttp import web
+
+        body = refusal(problem, host.traits)
+        return web.Response(status=problem.status, body=body, content_type="application/json")
+
+    def _fail(self, fault: str, host: Host) -> Any:
+        if fault == "500":
+            return self._refuse(Problem("fault", "internal error", 500, "server_error"), host)
+        kind = "rate_limit_reached_error" if host.name.startswith("moonshot") else "rate_limit_error"
+        response = self._refuse(Problem("fault", "too many requests, please slow down", 429, kind), host)
+        response.headers["retry-after"] = "0"
+        return response
+
+
+class _Scene:
+    """One request on its way to an answer."""
+
+    def __init__(self, target: Resolved, host: Host, wire: str, body: dict[str, Any], raw: bytes, stream: bool) -> None:
+        self.target = target
+        self.host = host
+        self.wire = wire
+        self.body = body
+        self.stream = stream
+        self._raw = raw
+
+    def answer(self, number: int) -> tuple[Answer, Voice]:
+        parsed = self._parsed()
+        reasoning = self.target.dialect.reasoning
+        thinks = (
+            self.wire == "completion"
+            or (reasoning.default_on and not _thinking_off(self.body))
+            or _thinking_on(self.body)
+        )
+        said = perform(parsed.conversation, parsed.tools, model=self.target.model, thinks=thinks)
+        calls = sum(len(turn.tool_calls) for turn in parsed.conversation.turns)
+        voice = Player(self.target, self.host).voice(number=number, first_call=calls)
+        return said, voice
+
+    def _parsed(self) -> ParsedRequest:
+        if self.wire == "completion":
+            return read_prompt(str(self.body.get("input") or self.body.get("prompt") or ""))
+        reader = get_wire(self.wire).read_request
+        assert reader is not None
+        return reader(self._raw, provider=self.target.dialect.provider)
+
+
+def _route(path: str, body: dict[str, Any]) -> tuple[str, str, bool]:
+    """Wire, model and whether a stream is wanted."""
+    if ":generateContent" in path or ":streamGenerateContent" in path:
+        model, _, method = path.rpartition("/models/")[2].partition(":")
+        return "gemini", model, method.startswith("stream")
+    if "/inference/" in path:
+        return "completion", path.rpartition("/inference/")[2], bool(body.get("stream"))
+    for ending, wire in _PATHS:
+        if path.endswith(ending):
+            stream = body.get("stream", wire == "ollama")
+            return wire, str(body.get("model") or ""), bool(stream)
+    raise UnknownModel(f"no double answers at {path}")
+
+
+def _thinking_on(body: dict[str, Any]) -> bool:
+    thinking = body.get("thinking")
+    if isinstance(thinking, dict):
+        return thinking.get("type") in ("enabled", "adaptive")
+    return bool(body.get("think") or body.get("reasoning") or body.get("enable_thinking"))
+
+
+def _thinking_off(body: dict[str, Any]) -> bool:
+    thinking = body.get("thinking")
+    return (isinstance(thinking, dict) and thinking.get("type") == "disabled") or body.get("think") is False

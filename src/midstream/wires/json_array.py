@@ -13,7 +13,10 @@ from collections.abc import Iterator
 from ..core.errors import LimitExceeded, MalformedStream
 
 DEFAULT_LIMIT = 16 * 1024 * 1024
-_FRAME = re.compile(rb'["{}\[\]]')
+_STRING = rb'"(?:[^"\\]++|\\.)*+"'
+_SKIP = rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+"
+_FRAME = re.compile(_SKIP + rb"[{}\[\]]", re.S)  # all up to the next brace or bracket, whole strings among it
+_TAIL = re.compile(_SKIP, re.S)
 _IN_STRING = re.compile(rb'["\\]')
 _BETWEEN = b" \t\r\n,"
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
@@ -39,35 +42,43 @@ class JSONArrayParser:
             if self._in_string:
                 at = self._string(data, at)
                 continue
-            found = _FRAME.search(data, at)
-            if self._depth < 2:
-                self._check_gap(data[at : found.start() if found else end])
+            found = _FRAME.match(data, at)
             if found is None:
-                break
+                at = self._tail(data, at)
+                continue
+            place = found.end() - 1
+            if self._depth < 2:
+                self._check_gap(data[at:place])
             at = found.end()
-            mark = found[0]
-            if mark == b'"':
-                if self._depth < 2:
-                    raise MalformedStream("expected an array of objects, got a string")
-                self._in_string = True
-            elif mark in b"{[":
+            if data[place] in b"{[":
                 self._depth += 1
-                if (self._depth == 1) != (mark == b"[") and self._depth < 3:
-                    raise MalformedStream(f"expected an array of objects, got {mark.decode()!r}")
+                if self._depth < 3 and (self._depth == 1) != (data[place] == 0x5B):
+                    raise MalformedStream(f"expected an array of objects, got {chr(data[place])!r}")
                 if self._depth == 2:
-                    start = found.start()
+                    start = place
             else:
                 self._depth -= 1
                 if self._depth == 1:
                     yield self._take(data[start:at])
                 elif self._depth < 1:
-                    if self._depth < 0 or mark != b"]":
-                        raise MalformedStream(f"expected an array of objects, got {mark.decode()!r}")
+                    if self._depth < 0 or data[place] != 0x5D:
+                        raise MalformedStream(f"expected an array of objects, got {chr(data[place])!r}")
                     self.closed = True
         if self._depth > 1:
             self._buffer += data[start:]
             if len(self._buffer) > self._limit:
                 self._too_long()
+
+    def _tail(self, data: bytes, at: int) -> int:
+        """No frame is left: read on to the end, or into the string that is open there."""
+        found = _TAIL.match(data, at)
+        assert found is not None
+        if self._depth < 2:
+            self._check_gap(data[at:])
+        if found.end() == len(data):
+            return len(data)
+        self._in_string = True
+        return found.end() + 1
 
     def _string(self, data: bytes, at: int) -> int:
         """Go on inside a string; the place behind what was read."""

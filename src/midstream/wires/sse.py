@@ -58,6 +58,15 @@ class SSEParser:
             and len(data) <= self._limit
         ):
             return [ServerSentEvent(data[6:-2], "message", self._id)]  # one read, one event: the live stream's case
+        if (
+            self._between
+            and data[:6] == b"data: "
+            and data[-4:] == b"\r\n\r\n"
+            and data.find(b"\r") == len(data) - 4
+            and data.find(b"\n") == len(data) - 3
+            and len(data) <= self._limit
+        ):
+            return [ServerSentEvent(data[6:-4], "message", self._id)]  # the same, as Google and Azure send it
         if self._between and data[:7] == b"event: " and data[-2:] == b"\n\n" and b"\r" not in data:
             named = self._named_event(data[:-2])
             if named is not None:

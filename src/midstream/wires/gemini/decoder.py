@@ -44,7 +44,7 @@ _NUMBERS = {
     1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER", 6: "BLOCKLIST", 7: "PROHIBITED_CONTENT",
     8: "SPII", 9: "MALFORMED_FUNCTION_CALL",
 }  # fmt: skip
-_UNSAID = (None, "", 0, "FINISH_REASON_UNSPECIFIED")
+_UNSAID = ("", 0, "FINISH_REASON_UNSPECIFIED")
 _SLICE = 64 * 1024
 
 
@@ -114,7 +114,12 @@ class GeminiDecoder:
             if self._body is not None:
                 self._hold_body(data)
                 return []
-            for payload in self._payloads(data):
+            small = len(data) <= _SLICE and self._array is None
+            for payload in [event.data for event in self._sse.feed(data)] if small else self._payloads(data):
+                if payload[:1] != b"{":
+                    payload = payload.strip()
+                    if not payload or payload == b"[DONE]":
+                        continue
                 self.progress += 1
                 try:
                     chunk = decode_chunk(payload)
@@ -175,19 +180,14 @@ class GeminiDecoder:
             self._body = bytearray()
 
     def _payloads(self, data: bytes) -> Iterator[bytes]:
-        """The JSON texts of the chunks; a large burst is read in slices, so that the cost a byte stays the same."""
+        """The chunks of an array, or of a large burst, which is read in slices so that the cost a byte stays the same."""
         for at in range(0, len(data), _SLICE):
-            piece = data if len(data) <= _SLICE else data[at : at + _SLICE]
+            piece = data[at : at + _SLICE]
             if self._array is not None:
                 yield from self._array.feed(piece)
-                continue
-            for event in self._sse.feed(piece):
-                payload = event.data
-                if payload[:1] != b"{":
-                    payload = payload.strip()
-                    if not payload or payload == b"[DONE]":
-                        continue
-                yield payload
+            else:
+                for event in self._sse.feed(piece):
+                    yield event.data
 
     def _hold_body(self, data: bytes) -> None:
         assert self._body is not None
@@ -227,15 +227,18 @@ class GeminiDecoder:
     def _candidate(self, candidate: Candidate, place: int, data: bytes) -> None:
         content = candidate.content
         if content is not None and content.parts:
-            builder = self._builder
             for number, part in enumerate(content.parts):
                 if part.text and not part.thought and part.thoughtSignature is None and part.functionCall is None:
-                    builder.text(part.text)  # the everyday case
+                    self._builder.text(part.text)  # the everyday case
                 else:
                     self._part(part, place, number, data)
-        if candidate.finishReason not in _UNSAID:
+        if candidate.finishReason is not None and candidate.finishReason not in _UNSAID:
             self._finish = candidate.finishReason
             self._finish_message = candidate.finishMessage
+        if candidate.groundingMetadata or candidate.citationMetadata or candidate.urlContextMetadata:
+            self._keep_metadata(candidate)
+
+    def _keep_metadata(self, candidate: Candidate) -> None:
         for name in ("groundingMetadata", "citationMetadata", "urlContextMetadata"):
             raw = getattr(candidate, name)
             if raw:

@@ -47,14 +47,15 @@ class UsageTally:
         )
 
     def _fold(self) -> None:
-        newest: dict[str, Any] = {}
-        for raw in reversed(self._pending):
-            if newest and not any(name not in newest and name.encode() in bytes(raw) for name in _COUNTS):
-                continue
-            value = _read(raw)
-            for name, count in value.items():
-                if count is not None:
-                    newest.setdefault(name, count)
+        if not self._pending:
+            return
+        *older, last = self._pending
+        newest = _read(last)
+        if older:
+            together = b"".join(older)
+            if any(name.encode() in together for name in _COUNTS if newest.get(name) is None):
+                for raw in reversed(older):
+                    newest = {**_read(raw), **newest}
         self._merged = {**self._merged, **newest}
         self._pending.clear()
 
@@ -64,7 +65,7 @@ def _read(raw: msgspec.Raw) -> dict[str, Any]:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, ValueError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return {name: count for name, count in value.items() if count is not None} if isinstance(value, dict) else {}
 
 
 def _count(raw: dict[str, Any], name: str) -> int:

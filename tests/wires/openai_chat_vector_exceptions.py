@@ -75,6 +75,67 @@ REQUESTS = {
     "vercel-groq-messages-should-send-reasoning-if-present": (
         "Groq does not ask for reasoning back, but from the models that need it (Kimi)"
     ),
+    "kosong-openai_legacy-tool_call_with_image": (
+        "OpenAI's chat wire takes no image in a tool message: it follows in a user message"
+    ),
+    "kosong-ts-thinking-high": "Kimi's public API has no effort in `thinking`; who wants it sends it with `extra_body`",
 }
 
-ELSEWHERE: dict[str, str] = {}
+_FAILED = "an answer that failed is not replayed, its results neither"
+_KEPT = "no call of a history is left out for its name or arguments: the name is rewritten to what the host takes"
+_RAW = "what is no JSON object goes back as it came, under `_raw`"
+_STRICT = (
+    "arguments are parsed strictly; what would have to be guessed goes to the model as `_parse_error`, nothing runs"
+)
+_SCHEMA = "schemas go as they were written to a host that takes them so; wrong keywords are not guessed right"
+
+HISTORY = {
+    "pydantic-dangling": "results stand in call order, made-up ones in their place",
+    "pydantic-thinking-foreign-tags": "thinking sent as text has no tags: models imitate them",
+    "pydantic-backfill": "the stand-in is one space, for reports conflict on the empty string",
+    "openclaw-repair-error-turn": _FAILED,
+    "openclaw-repair-aborted-turn": _FAILED,
+    "openclaw-repair-aborted-orphan-result": _FAILED,
+    "openclaw-inputs-no-args": "a call without arguments is a call",
+    "openclaw-inputs-blank": _KEPT,
+    "openclaw-inputs-malformed-name": _KEPT,
+    "openclaw-inputs-allowlist": "a call of a tool that is no longer offered stays in the history",
+    "openclaw-deepinfra-off": "`off` is said: the model thinks by default",
+    "openclaw-deepinfra-level-adaptive": "`adaptive` is no effort level; it goes as it is asked",
+    "openclaw-deepinfra-level-max": "the dialect names no levels, so `max` goes as it is asked",
+    "openclaw-deepinfra-strip-flat": "what the caller puts into `extra_body` is sent",
+    "openclaw-deepinfra-keep-max": "what the caller puts into `extra_body` joins what the options say",
+    "reasoning_context-004": "an answer of thinking only is not replayed, and Kimi's calls never go without the field",
+    "reasoning_context-007": "a host that wants its reasoning back gets all of it; no policy keeps the last only",
+    "history_repair-016": "a result without a call is dropped with a note",
+    "history_repair-017": "text beside calls is kept",
+    "tool_formats-011": "Mistral's tools are declared; the recorded client refuses",
+    "tool_formats-014": "a tool without a schema is one without parameters",
+    "tool_formats-015": _SCHEMA,
+    "tool_formats-017": _SCHEMA,
+    "tool_formats-018": _SCHEMA,
+    "tool_formats-021": _SCHEMA,
+    "tool_formats-025": "a call with empty arguments is a call without any",
+    "tool_formats-030": _RAW,
+    "tool_formats-031": _RAW,
+    "tool_formats-033": _RAW,
+    "tool_formats-034": _RAW,
+    "tool_formats-037": _STRICT,
+    "tool_formats-038": _STRICT,
+}
+
+ELSEWHERE = {
+    "pydantic-parts-dovetail": "two texts that interleave by vendor ids: no chat host sends such",
+    "pydantic-anthropic-foreign": "Anthropic's wire",
+    "pydantic-gemini-dummy-signature": "Gemini's wire",
+    "transcript_policy": "names of that project's own switches; what they do is tested by kind",
+    "anthropic": "Anthropic's wire",
+    "anthropic messages": "Anthropic's wire",
+    "openai responses input": "the Responses wire",
+    "gemini contents": "Gemini's wire",
+    "neutral history": "the core: tests/core/test_history.py",
+    "neutral history -> provider-ready history": "the core: tests/core/test_history.py",
+    "text format": "tests/toolformats/test_declarations.py",
+    "normalizeToolName": "tests/toolformats/test_declarations.py",
+}
+"""Where the other vectors of the shared files are at home, by what `home` says of them."""

@@ -10,7 +10,7 @@ import pytest
 
 from midstream import make_decoder, resolve
 from midstream.core import errors
-from midstream.core.blocks import Block, Opaque, Text, Thinking, ToolCall, Turn
+from midstream.core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, Turn
 from midstream.core.events import Done, ErrorEvent, ToolCallStart
 from midstream.wires.openai_chat.usage import read_usage
 from midstream.wires.provider_errors import provider_error
@@ -181,6 +181,91 @@ def usage(vector: Vector) -> Findings:
     return differences(got, {"counts": part_counts(vector["expected"]), "raw": raw})
 
 
+def kosong_chunks(given: dict[str, Any]) -> list[Any]:
+    """What a kosong provider was fed, as chunks of the wire; parts of its own model as the deltas that make them."""
+    if "chunk" in given:
+        return [given["chunk"]]
+    if "chunks" in given:
+        return list(given["chunks"])
+    deltas = given.get("deltas") or [_kosong_delta(part) for part in given["parts"]]
+    index = -1
+    for part, delta in zip(given.get("parts", ()), deltas, strict=False):
+        index += "tool_call" in part
+        for call in delta.get("tool_calls", ()):
+            call["index"] = part.get("index", index)
+    return [*[{"choices": [{"index": 0, "delta": delta}]} for delta in deltas], _END]
+
+
+_END = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+
+
+def _kosong_delta(part: dict[str, Any]) -> dict[str, Any]:
+    match part:
+        case {"text": text}:
+            return {"content": text}
+        case {"think": think}:
+            return {"reasoning_content": think}
+        case {"image_url": url}:
+            return {"content": [{"type": "image_url", "image_url": {"url": url}}]}
+        case {"tool_call": {"id": call_id, "name": name, "arguments": arguments}}:
+            return {"tool_calls": [{"id": call_id, "function": {"name": name, "arguments": arguments}}]}
+        case {"arguments_part": arguments}:
+            return {"tool_calls": [{"function": {"arguments": arguments}}]}
+    raise AssertionError(part)
+
+
+def kosong_answer(vector: Vector) -> Findings:
+    given, expected = vector["input"], vector["expected"]
+    body = given.get("response") or (
+        {"choices": [{"message": given["message"], "finish_reason": "stop"}]} if "message" in given else None
+    )
+    turn, events = answer([json.dumps(body)] if body else kosong_chunks(given), KIMI)
+    if "error" in expected:
+        last = events[-1]
+        return [] if isinstance(last, ErrorEvent) and last.error.kind == "empty" else [f"got {last}"]
+    if vector.get("kind") == "stream-usage" or "usage" in expected:
+        assert turn.usage is not None
+        counts = expected.get("usage", expected)
+        got = {"prompt_tokens": turn.usage.input, "completion_tokens": turn.usage.output}
+        got["cached"], got["fresh"] = turn.usage.cache_read, turn.usage.fresh
+        wanted = {name: counts[name] for name in ("prompt_tokens", "completion_tokens")}
+        if "normalized" in expected:
+            wanted |= {
+                "cached": expected["normalized"]["input_cache_read"],
+                "fresh": expected["normalized"]["input_other"],
+            }
+        return differences(got, wanted)
+    if "ok" in expected:
+        return [] if isinstance(events[-1], Done) else [f"got {events[-1]}"]
+    said = [_kosong_part(block) for block in turn.blocks]
+    if "kimi_code_ts" in expected:
+        wanted_parts = [(call["id"], call["arguments"]) for call in expected["kimi_code_ts"]]
+        return differences({"calls": [(c.raw_id, c.arguments) for c in turn.tool_calls]}, {"calls": wanted_parts})
+    parts = expected.get("parts") or expected["content"] + expected["tool_calls"]
+    return differences({"parts": said}, {"parts": [_plain_part(part) for part in parts]})
+
+
+def _kosong_part(block: Block) -> tuple[str, ...]:
+    match block:
+        case Text():
+            return ("text", block.text)
+        case Thinking():
+            return ("think", block.text)
+        case ToolCall():
+            return ("call", str(block.raw_id), block.name, block.arguments)
+        case Media():
+            return ("image", str(block.url))
+    raise AssertionError(block)
+
+
+def _plain_part(part: dict[str, Any]) -> tuple[str, ...]:
+    for key, kind in (("text", "text"), ("think", "think"), ("image_url", "image")):
+        if key in part:
+            return (kind, part[key])
+    call = part.get("tool_call", part)
+    return ("call", call["id"], call["name"], call.get("arguments", "{}"))
+
+
 _ERROR_KINDS: dict[str, type[errors.ProviderError]] = {
     "moonshot-error-bodies-010": errors.ContentFiltered,
     "moonshot-error-bodies-011": errors.ContextTooLong,
@@ -213,12 +298,27 @@ def _with_deltas(found: dict[str, Vector]) -> dict[str, Vector]:
     return {key: vector for key, vector in found.items() if "tool_call_deltas" in vector["input"]}
 
 
+KOSONG_ANSWERS = (
+    "kosong-merge", "kosong-think-only", "kosong-think-blank-text", "kosong-think-text", "kosong-think-tool",
+    "kosong-choice-usage", "kosong-empty-reasoning-delta", "kosong-absent-reasoning", "kosong-empty-reasoning-nonstream",
+    "kosong-interleaved-args-bug",
+)  # fmt: skip
+"""The vectors of kosong's stream file that are answers; the others are requests."""
+KOSONG_KINDS = ("stream-usage", "stream-parse", "response-parse")
 SUITES: dict[str, tuple[dict[str, Vector], Outcome, int]] = {
     "streams": (
         {k: v for k, v in vectors("streaming/vercel-streams.json").items() if package(v) != "anthropic"}, stream, 40,
     ),
     "tracker": (_with_deltas(vectors("streaming/vercel-tool-call-tracker.json")), tracked, 16),
     "usage": (vectors("streaming/vercel-usage.json"), usage, 31),
+    "kosong": (
+        {k: v for k, v in vectors("streaming/kosong-kimi.json").items() if k in KOSONG_ANSWERS}, kosong_answer, 10,
+    ),
+    "kosong provider": (
+        {k: v for k, v in vectors("kimi/kosong-py-kimi-provider.json").items() if v["kind"] in KOSONG_KINDS},
+        kosong_answer,
+        4,
+    ),
     "errors": (vectors("kimi/moonshot-error-bodies.json"), error_body, 15),
 }  # fmt: skip
 

@@ -156,7 +156,7 @@ class ChatDecoder:
 
     def fail(self, error: ErrorInfo) -> list[Event]:
         """The transport lost the stream: keep what came, end with this error."""
-        if self._finish and error.kind == "transport":
+        if self._finish and error.kind in ("transport", "truncated"):
             self._end()  # the end was said before the connection broke
         self._settle()
         self._builder.fail(error)
@@ -331,7 +331,7 @@ class ChatDecoder:
         if call.custom is not None and call.custom.get("name"):  # free-form input instead of JSON arguments
             function = Function(call.custom.get("name"), call.custom.get("input"))
             call.extra_content = {"type": "custom"}
-        name = (function.name or "") if function is not None else ""
+        name = (function.name or "").strip() if function is not None else ""
         arguments = function.arguments if function is not None else None
         piece = self._route(call, name)
         if piece is None:

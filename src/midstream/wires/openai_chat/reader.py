@@ -163,7 +163,7 @@ def _call(call: dict[str, Any], origin: Origin) -> ToolCall:
     if not isinstance(arguments, str):
         arguments = encode_json(arguments).decode() if arguments is not None else ""
     extra = call.get("extra_content")
-    name = str(function.get("name") or "")
+    name = str(function.get("name") or "").strip()
     kept = extra if isinstance(extra, dict) else None
     return ToolCall(raw_id, name, arguments, raw_id or None, origin.provider, kept)
 

@@ -450,7 +450,7 @@ _EVENT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(_EVENT, max_size=8), st.lists(st.integers(1, 200), max_size=20))
 def test_events_of_any_shape_give_events_and_one_end(events: list[dict[str, Any]], lengths: list[int]) -> None:
     data = sse(*events)

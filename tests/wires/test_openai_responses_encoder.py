@@ -31,7 +31,8 @@ from midstream import (
 from midstream.core.blocks import Origin
 from midstream.core.errors import InvalidHistory
 from midstream.wires.openai_responses import encode_responses, read_responses_request
-from midstream.wires.outgoing import HistoryCache
+from midstream.wires.openai_responses.writer import ResponsesWriter
+from midstream.wires.outgoing import HistoryCache, write_history
 from tests.wires.openai_responses_requests import normal
 
 MODEL = "openai-responses/gpt-5.2"
@@ -156,6 +157,10 @@ def test_reasoning_the_host_cannot_read_again_stays_behind_with_the_ids_that_nee
     assert dropped(request) == ["thinking"]
     stored = items(*turns, extra_body={"store": True})
     assert (stored[1]["id"], stored[2]["id"]) == ("rs_1", "fc_1")
+    search = Opaque("web_search_call", {"type": "web_search_call", "id": "ws_1"}, OWN)
+    request = encode(human("q"), ai(thinking, search, Text("hi")))
+    assert [item["type"] for item in json.loads(request.body)["input"]] == ["message", "message"]
+    assert dropped(request) == ["thinking", "opaque"]
 
 
 def test_a_reasoning_item_never_stands_alone() -> None:
@@ -357,6 +362,7 @@ def test_with_a_previous_response_only_what_follows_it_is_sent_under_the_hosts_o
     [
         (human("q"), ai(Text("hi"), response_id="resp_0")),
         (human("q"), replace(ANSWER, failure="truncated"), results(tool_result(CALL, "ok"))),
+        (human("q"), human("x"), replace(ANSWER, failure="truncated")),
         (
             human("q"),
             ai(replace(CALL, id="hist_tool_lost"), key="b"),
@@ -365,14 +371,14 @@ def test_with_a_previous_response_only_what_follows_it_is_sent_under_the_hosts_o
             results(tool_result(CALL, "ok")),
         ),
     ],
-    ids=["no such response", "it failed", "repaired before it"],
+    ids=["no such response", "it failed", "it failed last", "repaired before it"],
 )
 def test_a_previous_response_is_dropped_with_a_note_where_the_history_is_not_its_own(turns: tuple[Turn, ...]) -> None:
-    request = encode(*turns, human("more"), previous_response_id="resp_1")
+    request = encode(*turns, previous_response_id="resp_1")
     sent = json.loads(request.body)
     assert "previous_response_id" not in sent
     assert sent["store"] is False
-    assert len(sent["input"]) >= 2
+    assert sent["input"][0]["content"] == "q"
     assert "option" in dropped(request)
 
 
@@ -482,3 +488,18 @@ def test_what_items_carry_does_not_leak_into_the_same_hosts_chat_wire() -> None:
     message = body(*turns, model="openai/gpt-5.2")["messages"][1]
     assert set(message) == {"role", "content", "tool_calls"}
     assert [set(call) for call in message["tool_calls"]] == [{"id", "type", "function"}, {"id", "type", "custom"}]
+
+
+def test_the_next_turn_of_a_long_history_encodes_only_what_is_new() -> None:
+    cache = HistoryCache()
+    turns = tuple(human(f"q{n}") if n % 2 == 0 else ai(Text(f"a{n}"), key=f"k{n}") for n in range(10_000))
+
+    def written(held: tuple[Turn, ...]) -> list[bytes]:
+        dialect = resolve(MODEL).dialect
+        writer = write_history(held, lambda: ResponsesWriter(dialect, Options(), "gpt-5.2"), "key", cache)
+        return writer.items.copy()
+
+    first = written(turns)
+    then = written((*turns, human("more")))
+    assert len(then) == len(first) + 1
+    assert all(old is new for old, new in zip(first, then, strict=False))

@@ -50,6 +50,7 @@ def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect
 
 
 XAI = _dialect("xai-responses", "xai", reasoning=Reasoning(signed=True, default_on=True))
+XAI_PLAIN = _dialect("xai-responses-plain", "xai")
 XAI_EFFORT = _replace(
     XAI,
     name="xai-responses-effort",
@@ -64,6 +65,7 @@ OPENROUTER = _dialect(
     media=("image", "file", "audio"),
     reasoning=Reasoning(signed=True, control="reasoning", efforts=_EFFORTS),
 )
+OPENROUTER_PLAIN = _replace(OPENROUTER, name="openrouter-responses-plain", reasoning=Reasoning())
 GENERIC = _dialect(
     "responses-compatible",
     "responses-compatible",
@@ -88,7 +90,12 @@ PROVIDERS = (
     Provider(
         "xai-responses",
         Endpoint("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_BASE_URL", "XAI_API_BASE")),
-        ((r"grok-3-mini", XAI_MINI), (r"grok-(?:4\.[3-9]|[5-9])", XAI_EFFORT), ("", XAI)),
+        (
+            (r"grok-3-mini", XAI_MINI),
+            (r"non-reasoning|grok-[23]", XAI_PLAIN),
+            (r"grok-(?:4\.[3-9]|[5-9])", XAI_EFFORT),
+            ("", XAI),
+        ),
         models=("grok-4", "grok-4-fast", "grok-code-fast-1"),
         family=r"grok",
     ),
@@ -97,7 +104,7 @@ PROVIDERS = (
         Endpoint(
             "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",), ("OPENROUTER_BASE_URL", "OPENROUTER_API_BASE")
         ),
-        (("", OPENROUTER),),
+        ((r"gpt-[34]", OPENROUTER_PLAIN), ("", OPENROUTER)),
         models=("openai/gpt-5.2", "google/gemini-3-flash-preview"),
     ),
     Provider(

@@ -78,7 +78,8 @@ def _continuation(conversation: Conversation, dialect: Dialect, model: str, opti
         turns = (_stored_turn(turns), *turns)
         place, offset = 0, -1
     repaired = repair(turns)
-    if any(repaired.turns[at] is not turns[at] for at in range(min(place + 1, len(repaired.turns)))):
+    lawful = repaired.turns[: place + 1]
+    if len(lawful) <= place or any(kept is not turn for kept, turn in zip(lawful, turns, strict=False)):
         return None
     calls = turns[place].tool_calls
     raw_ids = {call.id: call.raw_id for call in calls if call.raw_id}

@@ -2,8 +2,8 @@
 
 What an item carried beside its block (id, phase, status, namespace) goes back only to its origin. A reasoning item goes
 back only to the model that made it, only where the host can read it (encrypted, stored there, or plain and wanted), and
-never without the item it led to; where it must stay behind, the ids of what follows it stay behind too, for OpenAI refuses
-an item whose stored reasoning is missing. Items of built-in tools go to their origin, and nowhere else.
+never without the item it led to; where it must stay behind, ids and built-in items that follow it stay behind too, for
+OpenAI refuses an item whose stored reasoning is missing. Items of built-in tools go to their origin, and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..tool_names import ToolNames
 from .items import reasoning_parts, replayed
 
 _ROLES = ("user", "system", "developer")
+_STANDALONE = ("compaction", "part")
 
 
 class ResponsesWriter:
@@ -213,7 +214,7 @@ class _AnswerItems:
         self._out = writer
         self._turn = turn
         self._own = writer.owns(turn)
-        self._with_ids = self._own
+        self._lost = False  # reasoning of this turn stays behind
         self._waiting: list[Thinking] = []  # reasoning whose item has not come yet
 
     def write(self) -> None:
@@ -242,6 +243,10 @@ class _AnswerItems:
                 case _:
                     assert_never(block)
         self._drop_waiting("nothing it led to follows")
+
+    @property
+    def _with_ids(self) -> bool:
+        return self._own and not self._lost
 
     def _note(self, action: str, what: str, why: str) -> None:
         self._out.note(action, what, why)
@@ -296,11 +301,14 @@ class _AnswerItems:
 
     def _opaque(self, block: Opaque) -> None:
         out = self._out
-        if block.origin is not None and same_origin(block.origin, out.dialect):
-            self._release()
-        else:
+        if block.origin is None or not same_origin(block.origin, out.dialect):
             self._drop_waiting("the item it led to is not sent")
-        out.whole(block)
+            out.whole(block)
+        elif self._lost and block.kind not in _STANDALONE:
+            self._note("dropped", "opaque", f"{block.kind} is refused without the reasoning that led to it")
+        else:
+            self._release()
+            out.whole(block)
 
     def _thinking(self, block: Thinking) -> None:
         out = self._out
@@ -310,11 +318,11 @@ class _AnswerItems:
         elif block.encrypted or out.stored or (block.text and out.dialect.reasoning.echo != "never"):
             self._waiting.append(block)
         else:
-            self._with_ids = False
+            self._lost = True
             self._note("dropped", "thinking", "it is neither encrypted nor stored, so its maker cannot read it again")
 
     def _foreign(self, block: Thinking) -> None:
-        self._with_ids = False
+        self._lost = True
         policy = self._out.policy
         if block.text and policy == "text":
             self._note("adapted", "thinking", "another model's thinking is sent as plain text")
@@ -328,7 +336,7 @@ class _AnswerItems:
     def _drop_waiting(self, why: str) -> None:
         for _ in self._waiting:
             self._note("dropped", "thinking", f"a reasoning item may not stand alone: {why}")
-            self._with_ids = False
+            self._lost = True
         self._waiting = []
 
     def _release(self) -> None:
@@ -346,7 +354,7 @@ class _AnswerItems:
                 item["encrypted_content"] = block.encrypted
             if len(item) == 2 and not summary:
                 self._note("dropped", "thinking", "it holds nothing this wire can say")
-                self._with_ids = False
+                self._lost = True
             else:
                 self._out.add(json_value(item))
         self._waiting = []

@@ -13,13 +13,16 @@ import msgspec
 
 from .blocks import Media, Opaque, Text, Thinking, ToolCall, Turn
 from .errors import (
+    ConnectFailed,
     EmptyAnswer,
+    IdleTimeout,
     LimitExceeded,
     MalformedStream,
     MidstreamError,
     Overloaded,
     ProviderError,
     RateLimited,
+    TimedOut,
     TransportError,
     TruncatedStream,
 )
@@ -114,6 +117,9 @@ class ErrorEvent(_Event, frozen=True, tag="error"):
     def to_exception(self) -> MidstreamError:
         """The exception a caller who wants exceptions would have got."""
         info = self.error
+        by_code = {"idle_timeout": IdleTimeout, "timed_out": TimedOut, "connect_failed": ConnectFailed}
+        if info.kind == "transport" and info.code in by_code:
+            return by_code[info.code](info.message)
         plain = {
             "truncated": TruncatedStream,
             "empty": EmptyAnswer,

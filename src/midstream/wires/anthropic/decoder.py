@@ -186,7 +186,7 @@ class AnthropicDecoder:
     def fail(self, error: ErrorInfo) -> list[Event]:
         """The transport lost the stream: keep what came, end with this error."""
         builder = self._builder
-        if not builder.ended and self._stop_reason and error.kind == "transport":
+        if not builder.ended and self._stop_reason and error.kind in ("transport", "truncated"):
             return self._end_safely()  # the end was said before the connection broke
         self._settle()
         builder.fail(error)

@@ -23,6 +23,7 @@ JUDGED = {
     "minimax": "minimax", "qwen": "qwen", "zai": "zai", "compatible": "openai-compatible", "anthropic": "claude",
     "moonshot-anthropic": "moonshot-anthropic-k2.5", "compatible-anthropic": "deepseek-anthropic",
     "openai-responses": "openai-responses-5", "gemini": "gemini-3-pro", "gemini-2": "gemini-2.5-flash", "ollama": "ollama",
+    "completions": "completions-kimi-k2.5", "llamacpp": "llamacpp-kimi-k2.5-native",
 }  # fmt: skip
 
 
@@ -244,6 +245,14 @@ NATIVE: dict[str, list[Break]] = {
         lambda b: b.update(input="<|im_user|>user<|im_middle|>hi<|im_end|>"),
     ],
 }  # fmt: skip
+PROMPTED: dict[str, list[Break]] = {
+    "shape": [lambda b: b.pop("prompt"), lambda b: b.update(messages=[])],
+    "model is named": [lambda b: b.pop("model")],
+    "prompt is the model's": [
+        lambda b: b.update(prompt=b["prompt"].replace(">user<", ">ChatMessageRole.USER<")),
+        lambda b: b.update(prompt="<|im_user|>user<|im_middle|>hi<|im_end|>"),
+    ],
+}
 
 
 def tool_use(body: dict[str, Any], number: int = 0) -> dict[str, Any]:
@@ -273,7 +282,7 @@ def breaks(host: str) -> dict[str, list[Break]]:
         "anthropic": ANTHROPIC, "openai-responses": RESPONSES, "gemini": GEMINI, "ollama": OLLAMA, "completion": NATIVE,
         "openai-chat": CHAT,
     }[wire]  # fmt: skip
-    more = [table]
+    more = [PROMPTED if host in ("completions", "llamacpp") else table]
     if host.startswith("moonshot-k"):
         thinks = bool(HOSTS[host].traits.reasoning_field)
         more += [MOONSHOT if thinks else {**MOONSHOT, "reasoning is there": []}]

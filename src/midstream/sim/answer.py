@@ -57,6 +57,12 @@ class Voice(msgspec.Struct, frozen=True):
     whole_calls: bool = False
     """Send a call's arguments in one piece."""
     response_id: str = "sim-1"
+    completion: str = "deepinfra"
+    """On a raw completion: the form its chunks take."""
+    text_format: str = "kimi"
+    """On a raw completion: how the model writes calls and channels."""
+    starts_inside: bool = True
+    """On a raw completion: the prompt has opened the thinking."""
 
     def call_id(self, name: str, number: int) -> str:
         count = self.first_call + number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from ..codec import make_decoder
 from ..core.blocks import Turn
@@ -19,6 +20,7 @@ _SAMPLE_NAMES = (
     "moonshotai/Kimi-K3", "moonshotai/Kimi-K2.7-Code", "moonshotai/Kimi-K2.6", "moonshotai/Kimi-K2.5",
     "moonshotai/Kimi-K2-Thinking", "moonshotai/Kimi-K2-Instruct", "mistralai/Mistral-Small", "meta-llama/Llama-4",
     "claude-3-haiku-20240307", "claude-fable-5", "claude-mythos-5", "gemini-2.0-flash", "gemini-3-pro-preview", "gemini-2.5-flash", "grok-3-mini", "grok-4.3", "gpt-4.1", "o4-mini", "gpt-5.1",
+    "qwen3-32b", "gemma-3-27b", "deepseek-v3.1", "hermes-4", "grok-3",
 )  # fmt: skip
 _HOST_IDS = {"moonshot": "name:n", "moonshot-cn": "name:n", "kimi-coding": "name:n", "deepinfra": "bare"}
 _SCHEME_IDS = {"kimi": "functions", "kimi-k3": "name_n", "mistral": "nine", "anthropic": "toolu"}
@@ -36,8 +38,9 @@ class Player(msgspec.Struct, frozen=True):
 
     def voice(self, *, number: int = 0, first_call: int = 0, ids: str | None = None) -> Voice:
         dialect = self.target.dialect
-        chosen = _HOST_IDS.get(dialect.provider) if dialect.ids != "kimi-k3" else None
-        return Voice(
+        raw = dialect.wire == "completion"
+        chosen = _HOST_IDS.get(dialect.provider) if dialect.ids != "kimi-k3" and not raw else None
+        voice = Voice(
             self.target.model,
             reasoning_field=dialect.reasoning.field,
             ids=ids or chosen or _SCHEME_IDS.get(dialect.ids, "call"),
@@ -45,6 +48,14 @@ class Player(msgspec.Struct, frozen=True):
             seal=self.host.traits.signature_prefix,
             whole_calls=dialect.provider == "groq",
             response_id=f"sim-{number:06d}",
+        )
+        if not raw:
+            return voice
+        return replace(
+            voice,
+            completion=dialect.completion,
+            text_format=dialect.leaks or "kimi",
+            starts_inside=dialect.reasoning.starts_inside,
         )
 
     def answer(self, answer: Answer, *, key: str, number: int = 0, first_call: int = 0, ids: str | None = None) -> Turn:
@@ -65,8 +76,10 @@ def cast(registry: Registry = REGISTRY) -> dict[str, Player]:
             model = _model_for(provider, dialect)
             if model is None:
                 raise LookupError(f"no model name leads to the dialect {dialect.name} of {provider.name}")
-            target = Resolved(provider.name, model, dialect, provider.endpoint)
-            players[dialect.name] = Player(target, host_for(dialect.name, dialect.wire, dialect.provider, dialect.ids))
+            for path in (dialect, dialect.native):
+                if path is not None:
+                    target = Resolved(provider.name, model, path, provider.endpoint)
+                    players[path.name] = Player(target, host_for(path.name, path.wire, path.provider, path.ids))
     return players
 
 

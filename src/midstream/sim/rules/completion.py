@@ -1,4 +1,4 @@
-"""Raw completion: DeepInfra's native inference endpoint takes one prompt and nothing of a chat."""
+"""Raw completion: a host takes one prompt and nothing of a chat. DeepInfra's native endpoint refuses what it does not know."""
 
 from __future__ import annotations
 
@@ -24,16 +24,35 @@ def _shape(body: Body, traits: Traits) -> Iterator[str | Problem]:
         yield "num_responses is incompatible with streaming"
 
 
+def _prompt_shape(body: Body, traits: Traits) -> Iterator[str]:
+    """Unknown fields are read past here; what belongs to a chat is silently lost, so it counts as a breach."""
+    if not isinstance(body.get("prompt"), str) or not body["prompt"]:
+        yield "prompt: Field required"
+    for field in ("messages", "tools", "tool_choice", "input"):
+        if field in body:
+            yield f"{field} has no meaning for a completion"
+
+
+def _model_is_named(body: Body, traits: Traits) -> Iterator[str]:
+    if not body.get("model"):
+        yield "model: Field required"
+
+
 def _prompt_is_the_models(body: Body, traits: Traits) -> Iterator[str]:
     """Role headers are `user` and `system`; the vendor's page leaks a Python enum there (facts/kimi.md §5)."""
-    prompt = str(body.get("input"))
+    prompt = str(body.get("input") or body.get("prompt"))
     if "ChatMessageRole." in prompt:
         yield "the prompt carries ChatMessageRole, which the model was never taught"
-    if "<|im_assistant|>assistant<|im_middle|>" not in prompt and "<|im_" in prompt:
+    if "<|im_assistant|>assistant<|im_middle|>" not in prompt and "<|im_user|>" in prompt:
         yield "the prompt does not open the assistant's turn"
 
 
-RULES = (
-    Rule("shape", "facts/deepinfra-native-schema.json", _shape),
-    Rule("prompt is the model's", "facts/kimi.md §1.2, §5", _prompt_is_the_models),
+_PROMPT = Rule("prompt is the model's", "facts/kimi.md §1.2, §5", _prompt_is_the_models)
+
+RULES = (Rule("shape", "facts/deepinfra-native-schema.json", _shape), _PROMPT)
+LLAMACPP = (Rule("shape", "llama.cpp tools/server/README.md, POST /completion", _prompt_shape), _PROMPT)
+OPENAI = (
+    Rule("shape", "OpenAI API reference, POST /v1/completions", _prompt_shape),
+    Rule("model is named", "OpenAI API reference, POST /v1/completions", _model_is_named),
+    _PROMPT,
 )

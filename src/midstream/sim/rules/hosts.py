@@ -109,6 +109,8 @@ _ALL = (
     ),
     Host("ollama", Traits("ollama", "ollama"), ollama.RULES),
     Host("deepinfra-native", Traits("deepinfra-native", "completion"), completion.RULES),
+    Host("llamacpp", Traits("llamacpp", "completion"), completion.LLAMACPP),
+    Host("completions", Traits("completions", "completion"), completion.OPENAI),
 )  # fmt: skip
 
 HOSTS: dict[str, Host] = {host.name: host for host in _ALL}
@@ -149,7 +151,8 @@ def _double(dialect_name: str, wire: str, provider: str, ids: str) -> Host:
     for name in (dialect_name, provider):
         if name in HOSTS and HOSTS[name].traits.wire == wire:
             return HOSTS[name]
-    return HOSTS[{"anthropic": "compatible-anthropic", "openai-chat": "compatible"}.get(wire, wire)]
+    other = {"anthropic": "compatible-anthropic", "openai-chat": "compatible", "completion": "deepinfra-native"}
+    return HOSTS[other.get(wire, wire)]
 
 
 def judge(body: bytes | Body, host: Host | str) -> list[Problem]:

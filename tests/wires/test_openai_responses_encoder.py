@@ -503,3 +503,25 @@ def test_the_next_turn_of_a_long_history_encodes_only_what_is_new() -> None:
     then = written((*turns, human("more")))
     assert len(then) == len(first) + 1
     assert all(old is new for old, new in zip(first, then, strict=False))
+
+
+@pytest.mark.parametrize("kept", [7, {"item": 7}, {"item": {"type": "x", "id": {}}}, {"lengths": 3},
+                                  {"lengths": {"summary": "x", "content": [None]}}, {"annotations": 3, "part": 4},
+                                  {"providerOptions": {}, "name": "n", "part": {"type": "x"}}])  # fmt: skip
+def test_what_was_kept_may_have_been_tampered_with(kept: Any) -> None:
+    extra = kept if isinstance(kept, dict) else None
+    thinking = Thinking("why", encrypted="e", origin=OWN, extra=extra)
+    call = replace(CALL, extra=extra)
+    response = replace(tool_result(call, "ok"), extra=extra)
+    sent = items(human("q"), ai(thinking, Text("hi", extra), call), results(response))
+    assert [item["type"] for item in sent] == [
+        "message",
+        "reasoning",
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
+    assert set(sent[1]) == {"type", "summary", "encrypted_content"}
+    assert sent[2]["content"] in ("hi", [{"type": "output_text", "text": "hi", "annotations": []}])
+    assert set(sent[3]) == {"type", "call_id", "name", "arguments"}
+    assert set(sent[4]) == {"type", "call_id", "output"}

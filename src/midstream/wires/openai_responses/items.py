@@ -41,11 +41,12 @@ def item_fields(item: dict[str, Any]) -> dict[str, Any] | None:
 
 def replayed(kind: str, fields: dict[str, Any] | None, *, with_id: bool = True) -> dict[str, Any]:
     """The kept fields as they may be sent again: an id only where it is one of this kind's."""
-    if not fields:
+    if not isinstance(fields, dict):
         return {}
-    if "id" not in fields or (with_id and is_item_id(kind, fields["id"])):
-        return fields
-    return {key: value for key, value in fields.items() if key != "id"}
+    gone = set(_CORE_FIELDS[kind].intersection(fields))
+    if "id" in fields and not (with_id and is_item_id(kind, fields["id"])):
+        gone.add("id")
+    return {key: value for key, value in fields.items() if key not in gone} if gone else fields
 
 
 def is_item_id(kind: str, value: Any) -> bool:
@@ -53,8 +54,21 @@ def is_item_id(kind: str, value: Any) -> bool:
 
 
 def part_extra(part: dict[str, Any]) -> dict[str, Any]:
-    """What a text part carries beside its text: citations, log probabilities, whatever comes next."""
-    return {key: value for key, value in part.items() if key not in ("type", "text", "refusal") and value}
+    """What a text part carries beside its text: citations by their name, everything else under `part`."""
+    extra: dict[str, Any] = {}
+    if part.get("annotations"):
+        extra["annotations"] = part["annotations"]
+    known = ("type", "text", "refusal", "annotations")
+    if rest := {key: value for key, value in part.items() if key not in known and value}:
+        extra["part"] = rest
+    return extra
+
+
+def part_fields(extra: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a text part that its block's `extra` keeps."""
+    rest, annotations = extra.get("part"), extra.get("annotations")
+    fields = {"annotations": annotations if isinstance(annotations, list) else []}
+    return {**rest, **fields} if isinstance(rest, dict) else fields
 
 
 def part_texts(parts: Any) -> list[str]:
@@ -77,16 +91,29 @@ def reasoning_extra(item: dict[str, Any]) -> dict[str, Any] | None:
 
 def reasoning_parts(block: Thinking) -> tuple[list[str], list[str]]:
     """The summary and content texts a Thinking was made of."""
-    lengths = block.extra.get("lengths") if block.extra else None
     text = block.text
-    if lengths and sum(lengths["summary"]) + sum(lengths["content"]) == len(text):
-        texts: dict[str, list[str]] = {"summary": [], "content": []}
+    lengths = _lengths(block)
+    if lengths is not None and sum(lengths[0]) + sum(lengths[1]) == len(text):
+        texts: tuple[list[str], list[str]] = ([], [])
         at = 0
-        for kind, found in texts.items():
-            for length in lengths[kind]:
+        for counts, found in zip(lengths, texts, strict=True):
+            for length in counts:
                 found.append(text[at : at + length])
                 at += length
-        return texts["summary"], texts["content"]
+        return texts
     if not text:
         return [], []
     return ([], [text]) if block.field == "content" else ([text], [])
+
+
+def _lengths(block: Thinking) -> tuple[list[int], list[int]] | None:
+    """How long the parts of a reasoning item were; None where that is not known, or was tampered with."""
+    kept = block.extra.get("lengths") if block.extra else None
+    if not isinstance(kept, dict):
+        return None
+    counts = [kept.get("summary", []), kept.get("content", [])]
+    if not all(
+        isinstance(found, list) and all(type(count) is int and count >= 0 for count in found) for found in counts
+    ):
+        return None
+    return counts[0], counts[1]

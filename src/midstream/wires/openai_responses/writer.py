@@ -18,9 +18,10 @@ from ...core.ids import STRATEGIES, ToolIdMapper, get_tool_id_strategy
 from ..json_border import json_text, json_value, object_text
 from ..reasoning import same_origin
 from ..tool_names import ToolNames
-from .items import reasoning_parts, replayed
+from .items import part_fields, reasoning_parts, replayed
 
 _ROLES = ("user", "system", "developer")
+_SHAPED = frozenset({"annotations", "part", "refusal"})
 _STANDALONE = ("compaction", "part")
 
 
@@ -262,7 +263,7 @@ class _AnswerItems:
             return
         self._release()
         fields = replayed("message", _fields(texts[0].extra), with_id=self._with_ids) if self._own else {}
-        if not fields and len(texts) == 1 and not (self._own and texts[0].extra):
+        if not fields and len(texts) == 1 and not (self._own and _SHAPED.intersection(texts[0].extra or ())):
             self._out.add(b'{"type":"message","role":"assistant","content":%b}' % json_text(texts[0].text))
             return
         content = [self._part(text) for text in texts]
@@ -272,8 +273,7 @@ class _AnswerItems:
         extra = text.extra if self._own and text.extra else {}
         if extra.get("refusal"):
             return {"type": "refusal", "refusal": text.text}
-        kept = {key: value for key, value in extra.items() if key not in ("item", "refusal", "cache_control")}
-        return {"type": "output_text", "text": text.text, "annotations": [], **kept}
+        return {**part_fields(extra), "type": "output_text", "text": text.text}
 
     def _call(self, call: ToolCall) -> None:
         self._release()
@@ -361,7 +361,8 @@ class _AnswerItems:
 
 
 def _fields(extra: dict[str, Any] | None) -> dict[str, Any] | None:
-    return extra.get("item") if extra else None
+    fields = extra.get("item") if extra else None
+    return fields if isinstance(fields, dict) else None
 
 
 def _is_custom(call: ToolCall) -> bool:

@@ -66,7 +66,7 @@ def test_every_case_is_of_a_kind_that_is_tested() -> None:
 def as_recorded_or_unguessed(text: str, recorded: Any) -> bool:
     """Whether we show what is recorded, but for what is not guessed: there, and only there, we differ."""
     unguessed = bool(UNGUESSED.search(text)) and recorded is not None
-    return (partial_value(text) == recorded) != unguessed
+    return bool(partial_value(text) == recorded) != unguessed
 
 
 def test_prefixes_show_what_came() -> None:

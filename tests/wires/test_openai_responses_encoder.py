@@ -29,7 +29,7 @@ from midstream import (
     tool_result,
 )
 from midstream.core.blocks import Origin
-from midstream.core.errors import InvalidHistory
+from midstream.core.errors import InvalidHistory, LocalError
 from midstream.wires.openai_responses import encode_responses, read_responses_request
 from midstream.wires.openai_responses.writer import ResponsesWriter
 from midstream.wires.outgoing import HistoryCache, write_history
@@ -525,3 +525,35 @@ def test_what_was_kept_may_have_been_tampered_with(kept: Any) -> None:
     assert sent[2]["content"] in ("hi", [{"type": "output_text", "text": "hi", "annotations": []}])
     assert set(sent[3]) == {"type", "call_id", "name", "arguments"}
     assert set(sent[4]) == {"type", "call_id", "output"}
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+_ITEM = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": _JSON | st.sampled_from(["message", "reasoning", "function_call", "function_call_output", "custom_tool_call"]),
+        "role": _JSON | st.sampled_from(["user", "assistant", "system"]),
+        "content": _JSON | st.lists(st.fixed_dictionaries({"type": st.sampled_from(["input_text", "input_image", "input_file"])},
+                                                          optional={"text": _JSON, "image_url": _JSON, "file_data": _JSON})),
+        "call_id": _JSON, "name": _JSON, "arguments": _JSON, "input": _JSON, "output": _JSON, "summary": _JSON,
+        "encrypted_content": _JSON, "id": _JSON,
+    },
+)  # fmt: skip
+_BODY = st.fixed_dictionaries(
+    {"input": _JSON | st.lists(_ITEM | _JSON, max_size=4)},
+    optional=dict.fromkeys(("model", "instructions", "tools", "tool_choice", "text", "reasoning", "include", "x"), _JSON),
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(_BODY | _JSON)
+def test_a_request_of_any_shape_is_read_and_can_be_written_or_is_refused(given_body: Any) -> None:
+    try:
+        parsed = read_responses_request(json.dumps(given_body).encode(), provider="openai")
+        encode_request(parsed.conversation, MODEL, tools=parsed.tools, options=parsed.options, cache=None)
+    except LocalError:
+        pass

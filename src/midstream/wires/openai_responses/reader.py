@@ -200,15 +200,15 @@ def _tools(tools: Any) -> tuple[ToolSpec, ...]:
         function = {**tool, **tool["function"]} if isinstance(tool.get("function"), dict) else tool
         known = ("type", "name", "description", "parameters", "strict", "function")
         extra = {key: value for key, value in function.items() if key not in known}
-        strict = function.get("strict")
+        strict, parameters = function.get("strict"), function.get("parameters")
         if strict is None:
             extra["strict"] = None  # not said: this wire's own default, not ours
         specs.append(
             ToolSpec(
                 str(function.get("name") or ""),
                 str(function.get("description") or ""),
-                function.get("parameters"),
-                strict,
+                parameters if isinstance(parameters, dict) else None,
+                strict if isinstance(strict, bool) else None,
                 extra=extra or None,
             )
         )

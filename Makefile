@@ -1,13 +1,14 @@
-# make install | check | test : each does its own set-up from a fresh clone; only python3 and make are needed.
+# make install | demo | check | test : each does its own set-up from a fresh clone; only python3 and make are needed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install check format test clean
+.PHONY: help install demo check format test clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
+	@echo "make demo      one conversation handed through five models, no key needed (sets up first)"
 	@echo "make test      run the tests (sets up first)"
 	@echo "make check     formatting, lint, types, import direction"
 	@echo "make format    reformat the code"
@@ -18,6 +19,9 @@ install: $(STAMP)
 $(STAMP): pyproject.toml scripts/install-venv
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh scripts/install-venv
 	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/python -m midstream.cli.demo
 
 check: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks

@@ -2,19 +2,22 @@
 
 A request is held to its provider's rules and refused in its words, or answered by the scripted model, piece by piece, on the
 wire it came on. The first part of the path names the provider (`/moonshot/chat/completions`), the rest its own path;
-`/sim/…` finds it by the model's name.
+`/sim/…` finds it by the model's name. `seen` keeps the last requests, for tests that want to look at them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from ..core.blocks import Conversation
 from ..core.errors import MidstreamError, UnknownModel
+from ..core.tools import ToolSpec
 from ..dialects.provider import Provider
 from ..dialects.registry import Registry, Resolved
 from ..wires.registry import get_wire
@@ -39,13 +42,40 @@ _PATHS = (
 _MEDIA = {"gemini": "text/event-stream", "ollama": "application/x-ndjson"}
 
 
+class Script(Protocol):
+    """Who decides what is said next."""
+
+    def __call__(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool
+    ) -> Answer: ...
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A request as it came, and the status it was answered with."""
+
+    path: str
+    body: dict[str, Any]
+    status: int
+
+
 class Sim:
     """The doubles on one port. `delay` is the pause before each streamed piece, in seconds."""
 
-    def __init__(self, *, port: int = 0, delay: float = 0.0, faults: Iterable[str] = (), strict: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        delay: float = 0.0,
+        faults: Iterable[str] = (),
+        strict: bool = True,
+        script: Script = perform,
+        keep: int = 1000,
+    ) -> None:
         self.port = port
         self.delay = delay
         self.strict = strict
+        self.seen: deque[Seen] = deque(maxlen=keep)
+        self._script = script
         self.faults = FaultQueue(tuple(faults))
         self.requests = 0
         self.refused: list[Problem] = []
@@ -106,8 +136,10 @@ class Sim:
             )
         fault = self.faults.take()
         if fault in ("429", "500"):
+            self.seen.append(Seen(request.path, scene.body, int(fault)))
             return self._fail(fault, scene.host)
         problems = judge(scene.body, scene.host) if self.strict else []
+        self.seen.append(Seen(request.path, scene.body, problems[0].status if problems else 200))
         if problems:
             self.refused += problems
             return self._refuse(problems[0], scene.host)
@@ -132,7 +164,7 @@ class Sim:
     async def _answer(self, request: Any, scene: _Scene, fault: str | None) -> Any:
         from aiohttp import web
 
-        answer, voice = scene.answer(self.requests)
+        answer, voice = scene.answer(self._script, self.requests)
         if fault == "leak":
             answer = leaked(answer, voice.first_call)
         if not scene.stream:
@@ -178,7 +210,7 @@ class _Scene:
         self.stream = stream
         self._raw = raw
 
-    def answer(self, number: int) -> tuple[Answer, Voice]:
+    def answer(self, script: Script, number: int) -> tuple[Answer, Voice]:
         parsed = self._parsed()
         reasoning = self.target.dialect.reasoning
         thinks = (
@@ -186,7 +218,7 @@ class _Scene:
             or (reasoning.default_on and not _thinking_off(self.body))
             or _thinking_on(self.body)
         )
-        said = perform(parsed.conversation, parsed.tools, model=self.target.model, thinks=thinks)
+        said = script(parsed.conversation, parsed.tools, model=self.target.model, thinks=thinks)
         calls = sum(len(turn.tool_calls) for turn in parsed.conversation.turns)
         voice = Player(self.target, self.host).voice(number=number, first_call=calls)
         return said, voice

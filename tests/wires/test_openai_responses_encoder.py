@@ -545,7 +545,9 @@ _ITEM = st.fixed_dictionaries(
 )  # fmt: skip
 _BODY = st.fixed_dictionaries(
     {"input": _JSON | st.lists(_ITEM | _JSON, max_size=4)},
-    optional=dict.fromkeys(("model", "instructions", "tools", "tool_choice", "text", "reasoning", "include", "x"), _JSON),
+    optional=dict.fromkeys(
+        ("model", "instructions", "tools", "tool_choice", "text", "reasoning", "include", "x"), _JSON
+    ),
 )
 
 

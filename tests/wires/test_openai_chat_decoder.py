@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream import decode_response, make_decoder
+from midstream import ToolSpec, decode_response, make_decoder
 from midstream.core.blocks import Text, Thinking, ToolCall, Turn
 from midstream.core.errors import BadRequest, MalformedStream, RateLimited
 from midstream.core.events import Done, ErrorEvent, ToolCallDelta, ToolCallStart
@@ -246,6 +246,27 @@ def test_think_tags_become_thinking_where_the_dialect_says_so() -> None:
     turn = done(stream, "minimax")
     assert (turn.thinking, turn.text.strip()) == ("hm", "ok")
     assert "<think>" in done(stream).text
+
+
+LEAK = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>"
+    '{"path":"a"}<|tool_call_end|><|tool_calls_section_end|>'
+)
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning_content"])
+def test_calls_leaked_into_text_or_reasoning_are_calls_where_the_host_is_known_to_leak(field: str) -> None:
+    cut = len(LEAK) // 2
+    raw = sse(delta(**{field: "so " + LEAK[:cut]}), delta(**{field: LEAK[cut:]}), delta(content="ok"), delta("stop"))
+    events: list[Any] = []
+    for tools in ((ToolSpec("read"),), ()):
+        decoder = make_decoder(dialect="deepinfra-kimi-k2.5", turn_key="t", tools=tools)
+        events = events_of(decoder, by_byte(raw))
+        turn = events[-1].turn
+        assert "<|" not in turn.text + turn.thinking
+        found = [(call.name, call.arguments) for call in turn.tool_calls]
+        assert found == ([("read", '{"path":"a"}')] if tools else [])
+        assert bool(turn.extra and turn.extra.get("problems")) is not bool(tools)
 
 
 def test_surprising_types_are_taken_for_what_they_mean() -> None:

@@ -53,7 +53,7 @@ def plain(message: dict[str, Any]) -> dict[str, Any]:
             joint = "" if said["role"] == "assistant" else "\n"
             content = joint.join(part["text"] for part in parts)
         else:
-            content = [{key: value for key, value in part.items()} for part in parts]
+            content = [dict(part) for part in parts]
             if len(content) == 1 and set(content[0]) == {"type", "text"}:
                 content = content[0]["text"]
         said["content"] = content

@@ -157,6 +157,8 @@ class Options(Value, frozen=True):
     """Mark cache breakpoints where the wire has them."""
     prefill: str | None = None
     """Let the answer begin with this (partial mode), where the wire can."""
+    text_calls: Literal["execute", "reask", "show"] = "execute"
+    """What a call that a host leaked as text may do: run if the tool is declared, or only be reported."""
     user: str | None = None
     previous_response_id: str | None = None
     path: str | None = None

@@ -23,7 +23,7 @@ from .wire import Decoder, Wire
 def _text_filter(dialect: Dialect, tools: Sequence[ToolSpec]) -> TextFilter | None:
     rules = dialect.reasoning
     if dialect.leaks is not None:
-        return leak_filter(dialect.leaks, tools)
+        return leak_filter(dialect.leaks, tools, tags=rules.tags, starts_inside=rules.starts_inside)
     return think_filter(rules.tags, rules.starts_inside) if rules.tags is not None else None
 
 
@@ -35,8 +35,15 @@ def _chat_decoder(
     tool_names: dict[str, str] | None = None,
     tools: Sequence[ToolSpec] = (),
 ) -> Decoder:
-    text_filter = _text_filter(dialect, tools)
-    return ChatDecoder(dialect, turn_key=turn_key, model=model, tool_names=tool_names, text_filter=text_filter)
+    leaks = dialect.leaks
+    return ChatDecoder(
+        dialect,
+        turn_key=turn_key,
+        model=model,
+        tool_names=tool_names,
+        text_filter=_text_filter(dialect, tools),
+        reasoning_filter=None if leaks is None else lambda: leak_filter(leaks, tools),
+    )
 
 
 OPENAI_CHAT = Wire("openai-chat", encode_chat, _chat_decoder, Dialect("openai-chat", "openai-chat"), read_chat_request)

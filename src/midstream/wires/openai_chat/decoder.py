@@ -7,7 +7,7 @@ What is no event stream at all (a JSON body, an HTML page) is read as what it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -66,8 +66,8 @@ class ChatDecoder:
     """Feed it the bytes of one answer; it gives events, and exactly one terminal one."""
 
     __slots__ = (
-        "_body", "_builder", "_by_id", "_by_index", "_details", "_dialect", "_filter", "_finish", "_last", "_limit",
-        "_names", "_seen", "_sniffed", "_sources", "_sse", "_usage", "progress",
+        "_body", "_builder", "_by_id", "_by_index", "_details", "_dialect", "_filter", "_finish", "_last", "_limit", "_make_reasoning_filter",
+        "_names", "_reasoning_text", "_seen", "_sniffed", "_sources", "_sse", "_usage", "progress",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +78,7 @@ class ChatDecoder:
         model: str = "",
         tool_names: dict[str, str] | None = None,
         text_filter: TextFilter | None = None,
+        reasoning_filter: Callable[[], TextFilter] | None = None,
         limit: int = DEFAULT_LIMIT,
     ) -> None:
         self._dialect = dialect
@@ -86,6 +87,8 @@ class ChatDecoder:
         self._limit = limit
         self._names = tool_names or {}
         self._filter = FilteredText(self._builder, text_filter) if text_filter is not None else None
+        self._make_reasoning_filter = reasoning_filter
+        self._reasoning_text: FilteredText | None = None
         self._by_id: dict[str, Piece] = {}
         self._by_index: dict[int, Piece] = {}
         self._last: Piece | None = None
@@ -250,6 +253,8 @@ class ChatDecoder:
             self._reasoning(message)
         content = message.content
         if content:
+            if self._reasoning_text is not None:
+                self._end_reasoning()
             if type(content) is str:
                 if self._filter is None:
                     self._builder.text(content)
@@ -260,6 +265,7 @@ class ChatDecoder:
         if message.refusal:
             self._builder.text(message.refusal, {"refusal": True})
         if message.tool_calls:
+            self._end_reasoning()
             for call in message.tool_calls:
                 self._call(call)
         if message.function_call is not None and message.function_call.name != "":
@@ -275,7 +281,10 @@ class ChatDecoder:
         for field in _REASONING_FIELDS:
             text = getattr(message, field)
             if text:
-                builder.thinking(text, field)
+                if self._make_reasoning_filter is None:
+                    builder.thinking(text, field)
+                else:
+                    self._filtered_reasoning(text, field, self._make_reasoning_filter)
                 break
             if text == "" and builder.is_blank and self._dialect.reasoning.echo != "never":
                 builder.thinking("", field)  # "" is not absent: the echo must carry the field
@@ -284,6 +293,18 @@ class ChatDecoder:
                 self._details_text(message.reasoning_details)
         if self._dialect.reasoning.details and isinstance(message.reasoning_details, list):
             self._details = merge_details(self._details, message.reasoning_details)
+
+    def _filtered_reasoning(self, text: str, field: str, make: Callable[[], TextFilter]) -> None:
+        """Some hosts leak calls into the reasoning (facts/kimi.md §7.5): they are read out of it like out of the text."""
+        if self._reasoning_text is None:
+            self._reasoning_text = FilteredText(self._builder, make(), field)
+        self._reasoning_text.feed(text)
+
+    def _end_reasoning(self) -> None:
+        """Reasoning is over: what its filter held back is due before anything else."""
+        if self._reasoning_text is not None:
+            self._reasoning_text.close()
+            self._reasoning_text = None
 
     def _details_text(self, details: str | list[Any]) -> None:
         if isinstance(details, str):
@@ -379,6 +400,7 @@ class ChatDecoder:
         return bool(piece.parts) and _is_object("".join(piece.parts))
 
     def _end(self) -> None:
+        self._end_reasoning()
         if self._filter is not None:
             self._filter.close()
         self._settle()

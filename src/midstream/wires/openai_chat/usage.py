@@ -41,6 +41,6 @@ def _details(raw: dict[str, Any], *names: str) -> dict[str, Any]:
 def _count(raw: dict[str, Any], *names: str) -> int:
     for name in names:
         value = raw.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
             return int(value)
     return 0

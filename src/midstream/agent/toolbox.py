@@ -31,6 +31,7 @@ MAX_RESULT = 256 * 1024
 MAX_PARALLEL = 8
 MAX_MESSAGE = 500
 
+OnStart: TypeAlias = Callable[[ToolCall], None]
 OnResult: TypeAlias = Callable[[ToolCall, ToolResponse], None]
 
 
@@ -93,11 +94,14 @@ class Toolbox:
             # One of the edges where everything is caught: a tool is anybody's code, and its failure is an answer.
             return failure(call, _worded(error))
 
-    async def run_all(self, calls: Sequence[ToolCall], on_result: OnResult | None = None) -> list[ToolResponse]:
+    async def run_all(
+        self, calls: Sequence[ToolCall], on_result: OnResult | None = None, on_start: OnStart | None = None
+    ) -> list[ToolResponse]:
         """The results of the calls of one turn, in their order.
 
-        `on_result` gets each as soon as it is there. On cancellation it gets one for every call that has none yet, before
-        CancelledError is raised, so whoever collects there always ends up with a result for each call.
+        `on_start` hears of each call when its turn comes, `on_result` of its result as soon as it is there. On cancellation
+        it gets one for every call that has none yet, before CancelledError is raised, so whoever collects there always ends
+        up with a result for each call.
         """
         results: list[ToolResponse | None] = [None] * len(calls)
 
@@ -107,9 +111,15 @@ class Toolbox:
                 on_result(calls[index], response)
 
         started: set[int] = set()
+
+        def start(index: int) -> None:
+            started.add(index)
+            if on_start is not None:
+                on_start(calls[index])
+
         try:
             for group in self._groups(calls):
-                await self._run_group(calls, group, started, settle)
+                await self._run_group(calls, group, start, settle)
         finally:
             for index, call in enumerate(calls):
                 if results[index] is None:
@@ -120,14 +130,14 @@ class Toolbox:
         self,
         calls: Sequence[ToolCall],
         group: list[int],
-        started: set[int],
+        start: Callable[[int], None],
         settle: Callable[[int, ToolResponse], None],
     ) -> None:
         room = asyncio.Semaphore(MAX_PARALLEL)
 
         async def one(index: int) -> None:
             async with room:
-                started.add(index)
+                start(index)
                 settle(index, await self.run(calls[index]))
 
         tasks = [asyncio.ensure_future(one(index)) for index in group]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
-from ..core.errors import Overloaded
+from ..core.errors import MidstreamError, Overloaded, ProviderError, RateLimited, TransportError
 
 FAILURES = 5
 REST = 30.0
@@ -36,6 +37,16 @@ class Breaker:
             )
         self._opened[host] = self._clock()  # one trial; the others still wait
 
+    def judge(self, host: str, error: MidstreamError) -> None:
+        """Tell it how a call failed: no answer and a broken host count, a refusal shows a host that works.
+
+        Too many requests says nothing of the host's health; waiting is what Retry-After is for.
+        """
+        if isinstance(error, (Overloaded, TransportError)):
+            self.failed(host)
+        elif isinstance(error, ProviderError) and not isinstance(error, RateLimited):
+            self.succeeded(host)
+
     def succeeded(self, host: str) -> None:
         self._failures.pop(host, None)
         self._opened.pop(host, None)
@@ -45,3 +56,8 @@ class Breaker:
         self._failures[host] = count
         if count >= self._limit:
             self._opened[host] = self._clock()
+
+
+def host_of(base_url: str) -> str:
+    """Host and port of an address: its paths and wires share a fate."""
+    return urlsplit(base_url).netloc.rpartition("@")[2].lower()

@@ -14,18 +14,19 @@ from msgspec.structs import replace
 from ..codec import mint_turn_key
 from ..core.blocks import Conversation, Media, Text, Turn, Usage, Value, human
 from ..core.dialect import MissingReasoning, Options
-from ..core.errors import LocalError, UnknownModel
-from ..core.events import Done, ErrorEvent, Event
+from ..core.errors import LocalError, StoreError, UnknownModel
+from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.handoff import SwitchReport, switch_report
 from ..core.ids import ToolFormat, valid_tool_format
-from ..core.reduce import reduce
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..store.protocol import Store
 from ..wires.request import Request
 from .estimate import estimate_conversation, estimate_text
-from .reply import Reply
+from .reply import Reply, aborted
 from .turn import Client
+from .turnstile import Turnstile
+from .unbroken import unbroken
 
 
 class TurnCost(Value, frozen=True):
@@ -56,8 +57,9 @@ class Session:
         self.tools = tuple(tools)
         self.options = options or Options()
         self.conversation = conversation if conversation is not None else Conversation(system=system)
-        self._models: tuple[str, ...] = ()
-        self._set_models(model)
+        self._models = self._checked(model)
+        self._turnstile = Turnstile("the session is answering already: read that reply to its end, or close it, first")
+        self._adding = asyncio.Lock()
 
     @property
     def model(self) -> str:
@@ -83,33 +85,42 @@ class Session:
         await self.aclose()
 
     async def aclose(self) -> None:
+        await self._turnstile.clear()
         if self._owns_client:
             await self._client.aclose()
 
     def send(self, *content: str | Text | Media) -> Reply:
-        """Say something and stream the answer. With nothing to say, the model goes on from where the conversation is."""
-        return Reply(self._turn(content))
+        """Say something and stream the answer. With nothing to say, the model goes on from where the conversation is.
+
+        One answer at a time: whatever came of an earlier reply that was left in the middle is kept first.
+        """
+        return Reply(self._turnstile.through(self._turn(content)))
 
     async def add(self, turn: Turn) -> None:
-        """Keep a turn: in the store first, if there is one, then here."""
+        """Keep a turn: in the store first, if there is one, then here. A cancellation leaves the two agreeing."""
         turn = turn if turn.key else replace(turn, key=mint_turn_key())
-        if self._store is not None:
+        if self._store is None:
+            self.conversation = self.conversation.add(turn)
+        else:
+            await unbroken(self._append(self._store, turn))
+
+    async def _append(self, store: Store, turn: Turn) -> None:
+        async with self._adding:
             if not self.conversation.id:
-                self.conversation = replace(
-                    self.conversation, id=await asyncio.to_thread(self._store.create, self.conversation)
-                )
-            await asyncio.to_thread(self._store.append, self.conversation.id, turn, len(self.conversation.turns))
-        self.conversation = self.conversation.add(turn)
+                created = await asyncio.to_thread(store.create, self.conversation)
+                self.conversation = replace(self.conversation, id=created)
+            await asyncio.to_thread(store.append, self.conversation.id, turn, len(self.conversation.turns))
+            self.conversation = self.conversation.add(turn)
 
     def use(self, model: str | Sequence[str]) -> SwitchReport:
-        """Change the model. The report says what it will see of the conversation; nothing is sent."""
-        before = self._models
-        self._set_models(model)
-        try:
-            return self.preview()
-        except Exception:  # an unusable model must leave the session with the one it had
-            self._models = before
-            raise
+        """Change the model. The report says what it will see of the conversation; nothing is sent.
+
+        A model that cannot be used leaves the session with the one it had.
+        """
+        models = self._checked(model)
+        report = self.preview(models[0])
+        self._models = models
+        return report
 
     def preview(self, model: str | None = None) -> SwitchReport:
         """What `model` (or the current one) would see if asked now."""
@@ -142,10 +153,10 @@ class Session:
     def set_missing_reasoning(self, policy: MissingReasoning) -> None:
         self.options = replace(self.options, missing_reasoning=policy)
 
-    def costs(self) -> list[TurnCost]:
-        """Usage and cost of every answer so far, each at the model that made it."""
+    def costs(self, since: int = 0) -> list[TurnCost]:
+        """Usage and cost of every answer from the turn `since` on, each at the model that made it."""
         costs: list[TurnCost] = []
-        for turn in self.conversation.turns:
+        for turn in self.conversation.turns[since:]:
             if turn.usage is None or turn.origin is None:
                 continue
             name = f"{turn.origin.provider}/{turn.origin.model}"
@@ -164,13 +175,13 @@ class Session:
             return None
         return None if price is None else price.cost(usage)
 
-    def _set_models(self, model: str | Sequence[str]) -> None:
+    def _checked(self, model: str | Sequence[str]) -> tuple[str, ...]:
         models = (model,) if isinstance(model, str) else tuple(model)
         if not models:
             raise LocalError("a session needs at least one model")
         for name in models:
             self._client.catalog.resolve(name)
-        self._models = models
+        return models
 
     async def _turn(self, content: Sequence[str | Text | Media]) -> AsyncGenerator[list[Event], None]:
         if content:
@@ -182,12 +193,23 @@ class Session:
         try:
             async for batch in batches:
                 last = batch[-1]
-                seen += batch
                 if isinstance(last, (Done, ErrorEvent)):
                     seen.clear()
-                    await self.add(last.turn)
+                    batch[-1] = await self._kept(last)
+                else:
+                    seen += batch
                 yield batch
         finally:
             await batches.aclose()
-            if seen:  # the caller left in the middle: what came is kept, marked, and never replayed
-                await asyncio.shield(self.add(replace(reduce(seen), failure="aborted")))
+            if seen:
+                await self.add(aborted(seen))
+
+    async def _kept(self, last: Done | ErrorEvent) -> Done | ErrorEvent:
+        """The terminal event, once its turn is stored. A reply that has started never raises: a store that fails then is
+        told by the event, with the turn, which this session goes on without."""
+        try:
+            await self.add(last.turn)
+        except StoreError as error:
+            info = ErrorInfo("store", f"the answer could not be stored: {error}", retryable=error.retryable)
+            return ErrorEvent(info, replace(last.turn, failure="store"))
+        return last

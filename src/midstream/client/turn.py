@@ -1,8 +1,8 @@
 """One turn with a model: encode, send, decode.
 
 `stream` gives events; a failure before `start` is an exception, after it an `error` event. A chain of models is tried in
-order, and only before the first byte: an answer that has begun is never spliced with another model's. `complete` is the
-same for whoever wants the Turn.
+order, on failures that a retry may mend and only before the first byte: an answer that has begun is never spliced with
+another model's. `complete` is the same for whoever wants the Turn.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from types import TracebackType
 
+import msgspec
 from msgspec.structs import replace
 
 from ..codec import encode_request, make_decoder, mint_turn_key
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
-from ..core.errors import ConnectFailed, MidstreamError, RetriesExhausted
+from ..core.errors import LocalError, MidstreamError, RetriesExhausted
 from ..core.events import Done, ErrorEvent, Event
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
@@ -25,8 +26,9 @@ from ..transport import Answer, Transport, TransportOptions, stream_events
 from ..wires.outgoing import HistoryCache
 from ..wires.request import Request
 from ..wires.wire import decode_whole
-from .breaker import Breaker
+from .breaker import Breaker, host_of
 from .catalog import Catalog
+from .explain import explain
 from .reply import Reply
 
 
@@ -90,25 +92,23 @@ class Client:
         turn_key: str | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """As `stream`, in the batches the network brought: for whoever counts microseconds."""
-        names = [model] if isinstance(model, str) else list(model)
-        failures: list[MidstreamError] = []
-        for number, name in enumerate(names):
-            target = self._target(name)
-            try:
-                answer_batches = self._one(
-                    target, conversation, tools, options or Options(), turn_key or mint_turn_key()
-                )
-                first = await anext(answer_batches)
-            except MidstreamError as error:
-                failures.append(error)
-                if not error.retryable or number == len(names) - 1:
-                    raise _verdict(names, failures) from error
-                continue
-            async with aclosing(answer_batches):
-                yield first
-                async for batch in answer_batches:
-                    yield batch
-            return
+        options = options or Options()
+        turn_key = turn_key or mint_turn_key()
+        asked, answer, began = await self._begin(model, conversation, tools, options)
+        decoder = make_decoder(
+            dialect=asked.request.dialect,
+            turn_key=turn_key,
+            model=asked.target.model,
+            tool_names=asked.request.tool_names,
+            tools=tools,
+        )
+        async with aclosing(stream_events(answer, decoder)) as batches:
+            async for batch in batches:
+                last = batch[-1]
+                if isinstance(last, (Done, ErrorEvent)):
+                    turn = replace(last.turn, latency_ms=(time.monotonic() - began) * 1000)
+                    batch[-1] = replace(last, turn=turn)
+                yield batch
 
     async def complete(
         self,
@@ -119,80 +119,71 @@ class Client:
         options: Options | None = None,
         turn_key: str | None = None,
     ) -> Turn:
-        """The next answer, whole. What `stream` would tell with an `error` event is raised."""
-        names = [model] if isinstance(model, str) else list(model)
-        asked = replace(options or Options(), stream=False)
-        failures: list[MidstreamError] = []
-        for number, name in enumerate(names):
-            try:
-                return await self._whole(self._target(name), conversation, tools, asked, turn_key or mint_turn_key())
-            except MidstreamError as error:
-                failures.append(error)
-                if not error.retryable or number == len(names) - 1:
-                    raise _verdict(names, failures) from error
-        raise _verdict(names, failures)
+        """The next answer, whole. An error the provider sent is raised; an empty or cut answer has `failure` set."""
+        whole = replace(options or Options(), stream=False)
+        asked, answer, began = await self._begin(model, conversation, tools, whole)
+        async with answer:
+            body = await answer.read()
+        decoder = make_decoder(
+            dialect=asked.request.dialect,
+            turn_key=turn_key or mint_turn_key(),
+            model=asked.target.model,
+            tool_names=asked.request.tool_names,
+            tools=tools,
+        )
+        turn = decode_whole(decoder, body, provider=asked.target.provider)
+        return replace(turn, latency_ms=(time.monotonic() - began) * 1000)
 
     def _target(self, model: str | Resolved) -> Resolved:
         return self.catalog.resolve(model) if isinstance(model, str) else model
 
-    async def _one(
-        self, target: Resolved, conversation: Conversation, tools: Sequence[ToolSpec], options: Options, turn_key: str
-    ) -> AsyncGenerator[list[Event], None]:
-        began = time.monotonic()
-        request = self.encode(target, conversation, tools, options)
-        decoder = make_decoder(
-            dialect=request.dialect,
-            turn_key=turn_key,
-            model=target.model,
-            tool_names=request.tool_names,
-            tools=tools,
-        )
-        answer = await self._open(request, target)
-        async with aclosing(stream_events(answer, decoder)) as batches:
-            async for batch in batches:
-                last = batch[-1]
-                if isinstance(last, (Done, ErrorEvent)):
-                    turn = replace(last.turn, latency_ms=(time.monotonic() - began) * 1000)
-                    batch[-1] = replace(last, turn=turn)
-                yield batch
-
-    async def _whole(
-        self, target: Resolved, conversation: Conversation, tools: Sequence[ToolSpec], options: Options, turn_key: str
-    ) -> Turn:
-        began = time.monotonic()
-        request = self.encode(target, conversation, tools, options)
-        answer = await self._open(request, target)
-        async with answer:
-            body = await answer.read()
-        decoder = make_decoder(
-            dialect=request.dialect,
-            turn_key=turn_key,
-            model=target.model,
-            tool_names=request.tool_names,
-            tools=tools,
-        )
-        turn = decode_whole(decoder, body, provider=target.provider)
-        return replace(turn, latency_ms=(time.monotonic() - began) * 1000)
+    async def _begin(
+        self, model: str | Sequence[str], conversation: Conversation, tools: Sequence[ToolSpec], options: Options
+    ) -> tuple[_Asked, Answer, float]:
+        """The first model of the chain that begins to answer, its answer, and when it was asked."""
+        names = [model] if isinstance(model, str) else list(model)
+        if not names:
+            raise LocalError("no model was given")
+        failures: list[MidstreamError] = []
+        for name in names:
+            target = self._target(name)
+            asked = _Asked(target, self.encode(target, conversation, tools, options))
+            began = time.monotonic()
+            try:
+                return asked, await self._open(asked.request, target), began
+            except MidstreamError as error:
+                failures.append(error)
+                if not error.retryable:
+                    break
+        if len(failures) == 1:
+            raise failures[0]
+        raise _verdict(names, failures)
 
     async def _open(self, request: Request, target: Resolved) -> Answer:
         """Send it, with the host's headers and key, unless its breaker is open."""
-        host = target.endpoint.base_url
-        self._breaker.check(host)
+        base = target.endpoint.base_url
         headers = {**(target.endpoint.headers or {}), **self.catalog.auth_headers(target, self._api_key)}
+        host = host_of(base)
+        self._breaker.check(host)
         try:
-            answer = await self._transport.open(request, host, headers)
+            answer = await self._transport.open(request, base, headers)
         except MidstreamError as error:
-            if error.retryable:
-                self._breaker.failed(host)
+            self._breaker.judge(host, error)
+            explain(error, target)
             raise
         self._breaker.succeeded(host)
         return answer
 
 
-def _verdict(names: Sequence[str], failures: list[MidstreamError]) -> MidstreamError:
-    if len(names) == 1 and failures:
-        return failures[0]
-    if not failures:
-        return ConnectFailed("no model was given")
+class _Asked(msgspec.Struct, frozen=True):
+    target: Resolved
+    request: Request
+
+
+def _verdict(names: Sequence[str], failures: Sequence[MidstreamError]) -> MidstreamError:
+    """The error of a chain. One that no other model could mend is raised as it is, after those before it were tried."""
+    last = failures[-1]
+    if not last.retryable:
+        return last
     told = "; ".join(f"{name}: {error}" for name, error in zip(names, failures, strict=False))
     return RetriesExhausted(f"no model of the chain could answer: {told}", failures)

@@ -1,0 +1,140 @@
+"""The loop: stream a turn, run the tools it asked for, append their results, and again, until text, a limit or the user.
+
+Every call gets a result, whatever happens: a call of an answer that failed or ran into its token limit is not run, for its
+arguments may be cut; a call that a limit or an interruption caught gets a result that says so. So the stored conversation
+is lawful after every step, any model can go on from it, and an interruption (cancelling the task, or `aclose` of the
+iterator) at any moment loses nothing that was finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from ..client.reply import ABORTED, Reply
+from ..client.session import Session
+from ..client.turnstile import Turnstile
+from ..client.unbroken import unbroken
+from ..core.blocks import Media, Text, ToolResponse, Turn
+from .limits import Limits, Spent
+from .progress import AgentEvent, Stopped, ToolFinished
+from .round import Round
+from .toolbox import Toolbox, failure, interrupted
+
+_RETRIED = ("empty", "truncated")
+_CUT = ("max_tokens", "refusal")
+
+
+class Agent:
+    """A session that runs its model's tools. One run at a time; between two runs the session may change its model."""
+
+    def __init__(self, session: Session, toolbox: Toolbox, limits: Limits = Limits()) -> None:  # noqa: B008  (frozen)
+        self.session = session
+        self.toolbox = toolbox
+        self.limits = limits
+        self._turnstile = Turnstile("the agent is working already: read that run to its end, or close it, first")
+
+    def run(self, *content: str | Text | Media) -> AsyncGenerator[AgentEvent, None]:
+        """Say something and work until the model has answered. With nothing to say, go on from where the conversation is.
+
+        Leave early with `aclose` (or `contextlib.aclosing`); a run that was merely dropped is ended before the next.
+        """
+        return self._turnstile.through(self._run(content))
+
+    async def _run(self, content: Sequence[str | Text | Media]) -> AsyncGenerator[AgentEvent, None]:
+        await self._pair_open_calls()  # of a program that was killed
+        ours = self.toolbox.specs()
+        self.session.tools = (*[spec for spec in self.session.tools if spec.name not in self.toolbox], *ours)
+        spent = Spent(self.limits, self.session)
+        try:
+            async with aclosing(self._rounds(content, spent)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await self._pair_open_calls()
+
+    async def _rounds(self, content: Sequence[str | Text | Media], spent: Spent) -> AsyncGenerator[AgentEvent, None]:
+        retries = self.limits.retries
+        while True:
+            reply = self.session.send(*content)
+            content = ()
+            async with reply, aclosing(spent.timed(aiter(reply))) as events:
+                async for event in events:
+                    yield event
+            turn = reply.turn
+            if turn is None:  # time was up before the answer began
+                yield Stopped("time", spent.time_is_up)
+                return
+            stop = self._verdict(turn, reply, spent, retries)
+            if turn.tool_calls and (why := _unfit(turn, stop)):
+                for refused in await self._refuse(turn, why):
+                    yield refused
+            elif turn.tool_calls:
+                async with aclosing(self._work(turn, spent)) as steps:
+                    async for step in steps:
+                        yield step
+                if spent.time_is_up:
+                    stop = Stopped("time", spent.time_is_up)
+            if stop is not None:
+                yield stop
+                return
+            retries = retries - 1 if turn.failure else self.limits.retries
+
+    def _verdict(self, turn: Turn, reply: Reply, spent: Spent, retries: int) -> Stopped | None:
+        """Whether this answer is the last."""
+        if turn.failure:
+            if turn.failure == ABORTED:  # the caller's own interruption does not come here
+                return Stopped("time", spent.time_is_up)
+            if turn.failure in _RETRIED and retries > 0 and not spent.time_is_up:
+                return None
+            return Stopped("failed", reply.error.message if reply.error is not None else turn.failure)
+        spent.rounds += 1
+        if not turn.tool_calls:
+            return Stopped(turn.stop_reason if turn.stop_reason in _CUT else "text")
+        limit = spent.reached()
+        return None if limit is None else Stopped(*limit)
+
+    async def _work(self, turn: Turn, spent: Spent) -> AsyncGenerator[AgentEvent, None]:
+        """Run the calls of a turn and keep their results, all of them, however this ends."""
+        # A host's own tool is answered with its arguments, and run by the host when it reads them (facts/kimi.md §4).
+        echoed = {spec.name for spec in self.session.tools if spec.builtin and spec.name not in self.toolbox}
+        work = Round(self.toolbox, turn.tool_calls, echoed)
+        try:
+            async with aclosing(work.steps()) as steps, aclosing(spent.timed(steps)) as timed:
+                async for step in timed:
+                    yield step
+            if spent.time_is_up:
+                work.stop(spent.time_is_up)
+        finally:
+            results = await unbroken(self._keep(work))
+        for late in work.untold(results):
+            yield late
+
+    async def _keep(self, work: Round) -> tuple[ToolResponse, ...]:
+        results = await work.end()
+        await self.session.add(Turn("tool", results))
+        return results
+
+    async def _refuse(self, turn: Turn, why: str) -> list[ToolFinished]:
+        """Answer the calls of a turn without running them."""
+        results = tuple([failure(call, f"not run: {why}") for call in turn.tool_calls])
+        await self.session.add(Turn("tool", results))
+        return [ToolFinished(result) for result in results]
+
+    async def _pair_open_calls(self) -> None:
+        """Calls at the end of the conversation that nothing answered were interrupted."""
+        turns = self.session.conversation.turns
+        if turns and turns[-1].speaker == "ai" and turns[-1].tool_calls:
+            results = tuple([interrupted(call, started=False) for call in turns[-1].tool_calls])
+            await self.session.add(Turn("tool", results))
+
+
+def _unfit(turn: Turn, stop: Stopped | None) -> str:
+    """Why the calls of this turn may not be run, if they may not."""
+    if turn.failure and turn.failure != ABORTED:
+        return f"the answer that asked for it failed ({turn.failure}), and its arguments may be cut"
+    if turn.stop_reason == "max_tokens":
+        return "the answer ran into its token limit, and the arguments may be cut; ask again with less in one call"
+    if turn.stop_reason in _CUT:
+        return f"the answer was ended by the host ({turn.stop_reason}), and the arguments may be cut"
+    return stop.detail if stop is not None else ""

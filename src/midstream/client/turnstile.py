@@ -1,0 +1,54 @@
+"""One generator at a time: the next to enter first closes the one that was left standing.
+
+A caller who breaks out of `async for` leaves a generator suspended, with what it has not yet stored. It is closed when its
+turn comes or when it is collected, whichever is first, and in both cases before the next one begins. One that another task
+is reading is not ours to close: entering then is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, TypeVar
+
+from ..core.errors import LocalError
+
+T = TypeVar("T")
+
+
+class Turnstile:
+    """`busy` is what to say to whoever comes while another is inside."""
+
+    def __init__(self, busy: str) -> None:
+        self._busy = busy
+        self._inside: AsyncGenerator[Any, None] | None = None
+        self._left: asyncio.Event | None = None
+
+    async def through(self, inner: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+        """The same items, once this generator may enter."""
+        await self.clear()
+        self._inside = inner
+        try:
+            async for item in inner:
+                yield item
+        finally:
+            left = asyncio.Event()
+            if self._inside is inner:
+                self._left = left
+            await inner.aclose()
+            if self._inside is inner:
+                self._inside = self._left = None
+            left.set()
+
+    async def clear(self) -> None:
+        """Close the one inside, or wait for it where it is closing already."""
+        while (inner := self._inside) is not None:
+            if self._left is not None:
+                await self._left.wait()
+                continue
+            try:
+                await inner.aclose()
+            except RuntimeError:  # it is running: somebody reads it
+                raise LocalError(self._busy) from None
+            if self._inside is inner:
+                self._inside = None

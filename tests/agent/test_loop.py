@@ -1,0 +1,465 @@
+"""The agent's loop against a scripted host: what it runs, when it stops, and what an interruption leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import pytest
+
+from midstream.agent.functions import Tool
+from midstream.agent.limits import Limits
+from midstream.agent.loop import Agent
+from midstream.agent.progress import AgentEvent, Stopped, ToolFinished, ToolStarted
+from midstream.agent.toolbox import Toolbox
+from midstream.client.session import Session
+from midstream.client.turn import Client
+from midstream.codec import encode_request
+from midstream.core.blocks import Conversation, ToolCall, ToolResponse, Turn, human
+from midstream.core.errors import LocalError, Overloaded
+from midstream.core.events import Done, ErrorEvent, Start, TextDelta
+from midstream.core.history import repair
+from midstream.core.tools import ToolSpec
+from midstream.sim.answer import Answer, Call
+from midstream.store import MemoryStore
+from tests.client.scripted import Cut, Host, Item, Refusal, Stall, play
+
+T = TypeVar("T")
+MODEL = "a/m"
+
+
+def look(path: str) -> str:
+    """Look at a file."""
+    return f"{path} holds 3 lines"
+
+
+def fail() -> str:
+    """Never works."""
+    raise ValueError("it is broken")
+
+
+def tools(*more: Tool | Callable[..., Any]) -> Toolbox:
+    return Toolbox([look, fail, *more])
+
+
+def calls(*named: str, **said: Any) -> Answer:
+    return Answer(calls=tuple([Call(name, {"path": "a.txt"} if name == "look" else {}) for name in named]), **said)
+
+
+def work(
+    items: Sequence[Item],
+    act: Callable[[Agent], Coroutine[Any, Any, T]],
+    *,
+    toolbox: Toolbox | None = None,
+    limits: Limits | None = None,
+    session: dict[str, Any] | None = None,
+) -> tuple[T, Session, Host]:
+    async def main(host: Host, client: Client) -> tuple[T, Session, Host]:
+        kept = Session(MODEL, client=client, store=MemoryStore(), **(session or {}))
+        agent = Agent(kept, toolbox or tools(), limits or Limits())
+        result = await act(agent)
+        assert kept._store is not None
+        assert kept._store.load(kept.conversation.id) == kept.conversation
+        return result, kept, host
+
+    return play(items, main)
+
+
+async def go(agent: Agent) -> list[AgentEvent]:
+    return [event async for event in agent.run("do it")]
+
+
+def responses(conversation: Conversation) -> list[ToolResponse]:
+    return [response for turn in conversation.turns for response in turn.tool_responses]
+
+
+def speakers(conversation: Conversation) -> list[str]:
+    return [turn.speaker for turn in conversation.turns]
+
+
+def check_lawful(conversation: Conversation) -> None:
+    """Every call has its one result behind it; repair drops nothing but failed turns, with their results."""
+    for turn, after in zip(conversation.turns, (*conversation.turns[1:], None), strict=True):
+        wanted = [call.id for call in turn.tool_calls]
+        if wanted:
+            assert after is not None
+            assert [response.call_id for response in after.tool_responses] == wanted
+    for note in repair(conversation.turns).notes:
+        assert note.action == "dropped"
+        assert note.what == "turn" or note.why == "its call failed and is not replayed", str(note)
+        assert note.turn is not None
+        assert conversation.turns[note.turn].failure or conversation.turns[note.turn - 1].failure
+
+
+WIRES = ("moonshot/kimi-k2.5", "openai/gpt-5.1", "openai-responses/gpt-5.1", "anthropic/claude-sonnet-4-5",
+         "gemini/gemini-2.5-flash", "ollama/qwen3", "mistral/mistral-large-latest")  # fmt: skip
+
+
+def check_encodes_everywhere(conversation: Conversation, toolbox: Toolbox) -> None:
+    for name in WIRES:
+        request = encode_request(conversation.add(human("and now?")), name, tools=toolbox.specs())
+        assert request.body, name
+
+
+def test_tools_run_and_their_results_go_back_until_text_comes() -> None:
+    events, session, host = work([calls("look"), calls("look", "look"), Answer("all done")], go)
+    assert speakers(session.conversation) == ["human", "ai", "tool", "ai", "tool", "ai"]
+    assert [r.text for r in responses(session.conversation)] == ["a.txt holds 3 lines"] * 3
+    assert events[-1] == Stopped("text")
+    assert sum(isinstance(event, ToolStarted) for event in events) == 3
+    assert [e.response for e in events if isinstance(e, ToolFinished)] == responses(session.conversation)
+    assert [body["messages"][-1]["role"] for body in host.bodies] == ["user", "tool", "tool"]
+    assert {tool["function"]["name"] for tool in host.bodies[0]["tools"]} == {"look", "fail"}
+    check_lawful(session.conversation)
+
+
+def test_a_failing_an_unknown_and_an_ill_called_tool_leave_results_and_the_run_goes_on() -> None:
+    said = Answer(calls=(Call("fail"), Call("nothing_like_it"), Call("look", {"wrong": 1})))
+    events, session, _ = work([said, Answer("I see")], go)
+    broken, unknown, ill = responses(session.conversation)
+    assert broken.is_error and "it is broken" in broken.text
+    assert unknown.is_error and "there is no tool" in unknown.text
+    assert ill.is_error and "'wrong'" in ill.text
+    assert events[-1] == Stopped("text")
+
+
+def test_arguments_that_are_no_json_are_told_and_nothing_runs() -> None:
+    ran: list[str] = []
+
+    def touch(path: str = "") -> str:
+        ran.append(path)
+        return "touched"
+
+    async def act(agent: Agent) -> None:
+        await agent.session.add(human("go"))
+        bad = ToolCall("hist_tool_" + "a" * 24, "touch", '{"path": ')
+        turn = Turn("ai", (bad,), key="k", stop_reason="tool_use")
+        await agent.session.add(turn)
+        assert [step async for step in agent._work(turn, _spent(agent))]
+
+    _, session, _ = work([Answer("x")], act, toolbox=tools(touch))
+    (response,) = responses(session.conversation)
+    assert response.is_error and "_parse_error" in response.text
+    assert ran == []
+
+
+def _spent(agent: Agent) -> Any:
+    from midstream.agent.limits import Spent
+
+    return Spent(agent.limits, agent.session)
+
+
+def test_safe_calls_run_beside_each_other() -> None:
+    meeting = asyncio.Barrier(2)
+
+    async def meet() -> str:
+        """Waits for the other."""
+        async with asyncio.timeout(20):
+            await meeting.wait()
+        return "met"
+
+    events, session, _ = work([calls("meet", "meet"), Answer("ok")], go, toolbox=tools(meet))
+    assert [r.text for r in responses(session.conversation)] == ["met", "met"]
+    steps = [type(e).__name__ for e in events if isinstance(e, ToolStarted | ToolFinished)]
+    assert steps == ["ToolStarted", "ToolStarted", "ToolFinished", "ToolFinished"]
+
+
+def test_a_call_of_an_answer_cut_by_its_token_limit_is_never_run_and_the_model_hears_why() -> None:
+    events, session, host = work([calls("look", length_stop=True), Answer("shorter then")], go)
+    (response,) = responses(session.conversation)
+    assert response.is_error and "token limit" in response.text
+    assert not any(isinstance(event, ToolStarted) for event in events)
+    assert "token limit" in host.bodies[1]["messages"][-1]["content"]
+    assert events[-1] == Stopped("text")
+
+
+def test_a_text_that_was_cut_says_so() -> None:
+    events, _, _ = work([Answer("and then", length_stop=True)], go)
+    assert events[-1] == Stopped("max_tokens")
+
+
+def test_a_call_of_a_failed_answer_is_never_run_and_has_a_result() -> None:
+    events, session, _ = work([Cut(calls("look"), 3), Answer("here")], go)
+    assert [turn.failure for turn in session.conversation.turns] == ["", "truncated", "", ""]
+    (response,) = responses(session.conversation)
+    assert response.is_error and "failed (truncated)" in response.text
+    assert not any(isinstance(event, ToolStarted) for event in events)
+    check_lawful(session.conversation)
+
+
+def test_an_empty_or_cut_answer_is_asked_for_again_once() -> None:
+    events, session, host = work([Answer(thinking="hm"), Answer("now")], go)
+    assert events[-1] == Stopped("text")
+    assert len(host.bodies) == 2
+    assert host.bodies[0]["messages"] == host.bodies[1]["messages"]  # the failed answer is not replayed
+    assert session.conversation.turns[1].failure == "empty"
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+def test_retries_are_counted(retries: int) -> None:
+    events, session, host = work([Cut(Answer("one two three"), 3)], go, limits=Limits(retries=retries))
+    assert isinstance(events[-1], Stopped) and events[-1].reason == "failed"
+    assert len(host.bodies) == retries + 1
+    check_lawful(session.conversation)
+
+
+def test_a_good_answer_gives_the_retries_back() -> None:
+    script = [Answer(thinking="hm"), calls("look"), Answer(thinking="hm"), Answer("done")]
+    events, _, host = work(script, go)
+    assert events[-1] == Stopped("text") and len(host.bodies) == 4
+
+
+def test_what_keeps_an_answer_from_starting_is_raised_and_the_conversation_goes_on() -> None:
+    async def act(agent: Agent) -> list[AgentEvent]:
+        with pytest.raises(Overloaded):
+            await go(agent)
+        check_lawful(agent.session.conversation)
+        return [event async for event in agent.run()]
+
+    events, session, _ = work([calls("look"), Refusal(500), Answer("back")], act)
+    assert events[-1] == Stopped("text")
+    assert speakers(session.conversation) == ["human", "ai", "tool", "ai"]
+
+
+def test_rounds_are_limited_and_open_calls_answered() -> None:
+    events, session, host = work([calls("look")], go, limits=Limits(rounds=2))
+    assert events[-1] == Stopped("rounds", "the limit of 2 rounds was reached")
+    assert len(host.bodies) == 2
+    first, second = responses(session.conversation)
+    assert not first.is_error
+    assert second.is_error and second.text == "not run: the limit of 2 rounds was reached"
+    check_lawful(session.conversation)
+
+
+def test_an_answer_in_words_is_no_limit() -> None:
+    events, _, _ = work([Answer("hi")], go, limits=Limits(rounds=1, tokens=1))
+    assert events[-1] == Stopped("text")
+
+
+def test_tokens_are_limited_over_the_rounds_of_this_run_only() -> None:
+    async def act(agent: Agent) -> tuple[list[AgentEvent], list[AgentEvent]]:
+        return await go(agent), await go(agent)
+
+    said = calls("look", input_tokens=100)
+    (first, second), session, host = work([said], act, limits=Limits(tokens=250))
+    assert first[-1] == second[-1] == Stopped("tokens", "the limit of 250 tokens was reached")
+    assert len(host.bodies) == 6
+    check_lawful(session.conversation)
+
+
+def test_a_cost_limit_counts_at_known_prices_and_stops_at_unknown_ones() -> None:
+    from midstream.client.config import Config, ModelConfig
+
+    async def priced(agent: Agent) -> list[AgentEvent]:
+        config = agent.session.client.catalog.config
+        models = {MODEL: ModelConfig(input_price=1_000_000.0, output_price=0.0)}
+        agent.session.client.catalog.config = Config(providers=config.providers, models=models)
+        return await go(agent)
+
+    events, _, host = work([calls("look", input_tokens=2)], priced, limits=Limits(cost=5.0))
+    assert events[-1] == Stopped("cost", "the limit of $5 was reached") and len(host.bodies) == 3
+    events, session, host = work([calls("look")], go, limits=Limits(cost=5.0))
+    assert events[-1] == Stopped("cost", "no price is known for a/m, so the limit of $5 cannot be kept")
+    assert len(host.bodies) == 1
+    check_lawful(session.conversation)
+
+
+async def forever() -> str:
+    """Never returns."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+def test_time_ends_a_tool_and_keeps_what_was_finished() -> None:
+    events, session, _ = work(
+        [calls("look", "forever"), Answer("x")], go, toolbox=tools(forever), limits=Limits(seconds=0.3)
+    )
+    assert events[-1] == Stopped("time", "the limit of 0.3 s was reached")
+    done, late = responses(session.conversation)
+    assert not done.is_error
+    assert late.is_error and "cut short" in late.text and "0.3 s" in late.text
+    assert [e.response for e in events if isinstance(e, ToolFinished)] == [done, late]
+    check_lawful(session.conversation)
+
+
+def test_time_ends_an_answer_that_does_not_come_to_its_end() -> None:
+    events, session, _ = work([Stall(calls("look", "look"), 6)], go, limits=Limits(seconds=0.3))
+    assert events[-1] == Stopped("time", "the limit of 0.3 s was reached")
+    assert session.conversation.turns[1].failure == "aborted"
+    assert responses(session.conversation)
+    check_lawful(session.conversation)
+
+
+def test_time_may_be_up_before_an_answer_begins() -> None:
+    events, session, _ = work([Stall(Answer("x"), 0)], go, limits=Limits(seconds=0.1))
+    assert events == [Stopped("time", "the limit of 0.1 s was reached")]
+    assert speakers(session.conversation) == ["human"]
+
+
+def test_a_hosts_own_tool_is_answered_with_its_arguments() -> None:
+    web = ToolSpec("$web_search", builtin="$web_search")
+    said = Answer(calls=(Call("$web_search", {"query": "kimi"}), Call("look", {"path": "b"})))
+    _, session, _ = work([said, Answer("found")], go, session={"tools": (web,)})
+    echoed, looked = responses(session.conversation)
+    assert echoed.text == '{"query":"kimi"}' and not echoed.is_error
+    assert looked.text == "b holds 3 lines"
+    assert [tool.name for tool in session.tools] == ["$web_search", "look", "fail"]
+
+
+def test_calls_left_open_by_a_killed_program_are_answered_first() -> None:
+    async def act(agent: Agent) -> list[AgentEvent]:
+        await agent.session.add(human("before"))
+        await agent.session.add(Turn("ai", (ToolCall("hist_tool_" + "b" * 24, "look"),), key="k1"))
+        return await go(agent)
+
+    _, session, _ = work([Answer("hi")], act)
+    assert speakers(session.conversation) == ["human", "ai", "tool", "human", "ai"]
+    check_lawful(session.conversation)
+
+
+def test_one_run_at_a_time() -> None:
+    async def act(agent: Agent) -> None:
+        async def other() -> None:
+            with pytest.raises(LocalError, match="working already"):
+                await go(agent)
+
+        started = asyncio.Event()
+
+        async def first() -> None:
+            async for event in agent.run("one"):
+                if isinstance(event, ToolStarted):
+                    started.set()
+
+        task = asyncio.ensure_future(first())
+        await started.wait()
+        await other()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    _, session, _ = work([calls("forever")], act, toolbox=tools(forever))
+    check_lawful(session.conversation)
+    assert "interrupted by the user" in responses(session.conversation)[0].text
+
+
+def test_a_run_that_was_dropped_is_ended_before_the_next() -> None:
+    async def act(agent: Agent) -> list[AgentEvent]:
+        left = agent.run("one")
+        async for event in left:
+            if isinstance(event, ToolStarted):
+                break
+        return [event async for event in agent.run("two")]
+
+    events, session, _ = work([calls("forever"), Answer("fine")], act, toolbox=tools(forever))
+    assert events[-1] == Stopped("text")
+    assert speakers(session.conversation) == ["human", "ai", "tool", "human", "ai"]
+    check_lawful(session.conversation)
+
+
+SCRIPT = [
+    Answer("Let me look.", "thinking first", (Call("look", {"path": "a"}), Call("fail"), Call("slow"))),
+    calls("look", "slow", "look", thinking="more"),
+    Answer("That is all.", "at last"),
+]
+
+
+async def slow() -> str:
+    """Takes a few turns of the loop."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return "slept"
+
+
+def _length() -> int:
+    events, session, _ = work(SCRIPT, go, toolbox=tools(slow))
+    assert events[-1] == Stopped("text")
+    check_lawful(session.conversation)
+    return len(events)
+
+
+@pytest.mark.parametrize("how", ["close", "cancel"])
+def test_an_interruption_after_any_event_leaves_a_conversation_that_goes_on(how: str) -> None:
+    """After the k-th event, for every k: by `aclose`, and by cancelling the task that reads."""
+    interrupt = _closed_after if how == "close" else _cancelled_after
+    for k in range(1, _length()):
+
+        async def act(agent: Agent, k: int = k) -> list[AgentEvent]:
+            seen = await interrupt(agent, k)
+            check_lawful(agent.session.conversation)
+            _nothing_finished_is_lost(seen, agent.session.conversation)
+            check_encodes_everywhere(agent.session.conversation, agent.toolbox)
+            return [event async for event in agent.run("go on")]
+
+        events, session, _ = work([*SCRIPT, Answer("after all")], act, toolbox=tools(slow))
+        assert events[-1] == Stopped("text"), f"after event {k}"
+        check_lawful(session.conversation)
+        # No call ran twice, and none was left running.
+        assert len({response.call_id for response in responses(session.conversation)}) == len(
+            responses(session.conversation)
+        )
+
+
+def test_a_cancellation_at_any_step_of_the_event_loop_leaves_a_conversation_that_goes_on() -> None:
+    """Not only between events: while it connects, while it stores, while tools run and while they end."""
+    for steps in range(0, 120, 4):
+
+        async def act(agent: Agent, steps: int = steps) -> list[AgentEvent]:
+            task = asyncio.ensure_future(go(agent))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait((task,))
+            check_lawful(agent.session.conversation)
+            return [event async for event in agent.run("go on")]
+
+        events, session, _ = work([*SCRIPT, Answer("after all")], act, toolbox=tools(slow))
+        assert events[-1] == Stopped("text"), f"after {steps} steps"
+        check_lawful(session.conversation)
+
+
+async def _closed_after(agent: Agent, k: int) -> list[AgentEvent]:
+    seen: list[AgentEvent] = []
+    async with aclosing(agent.run("do it")) as events:
+        async for event in events:
+            seen.append(event)
+            if len(seen) == k:
+                break
+    return seen
+
+
+async def _cancelled_after(agent: Agent, k: int) -> list[AgentEvent]:
+    seen: list[AgentEvent] = []
+    reached = asyncio.Event()
+
+    async def read() -> None:
+        async for event in agent.run("do it"):
+            seen.append(event)
+            if len(seen) == k:
+                reached.set()
+
+    task = asyncio.ensure_future(read())
+    waiter = asyncio.ensure_future(reached.wait())
+    await asyncio.wait((task, waiter), return_when=asyncio.FIRST_COMPLETED)
+    waiter.cancel()
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        assert isinstance(seen[-1], Stopped)  # it had ended before the cancellation came
+    return seen
+
+
+def _nothing_finished_is_lost(seen: list[AgentEvent], conversation: Conversation) -> None:
+    """Every answer and every result the caller has seen is in the conversation; of a begun answer, what came of it."""
+    kept = responses(conversation)
+    keys = [turn.key for turn in conversation.turns]
+    for event in seen:
+        if isinstance(event, ToolFinished):
+            assert event.response in kept
+        elif isinstance(event, Done | ErrorEvent):
+            assert event.turn in conversation.turns
+        elif isinstance(event, Start):
+            assert event.turn_key in keys
+    said = "".join(event.delta for event in seen if isinstance(event, TextDelta))
+    assert "".join(turn.text for turn in conversation.turns if turn.speaker == "ai").startswith(said)

@@ -27,7 +27,7 @@ TOOL_FORMATS: tuple[ToolFormat, ...] = get_args(ToolFormat)
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _OURS = re.compile(r"(?:hist_tool_|call_|toolu_)([A-Za-z0-9_-]{24})\Z")
-_SUFFIX = re.compile(r"[A-Za-z0-9_-]{1,34}\Z")
+_SUFFIX = re.compile(r"(?:hist_tool_|call_|toolu_)?+([A-Za-z0-9_-]{1,34})\Z")
 _NINE = re.compile(r"[A-Za-z0-9]{9}\Z")
 
 
@@ -137,13 +137,9 @@ class ToolIdStrategy:
 def _prefixed(prefix: str) -> Callable[[str, str, int, int], str]:
     def mint(canonical: str, name: str, count: int, salt: int) -> str:
         if not salt:
-            suffix = canonical
-            for own in (PREFIX, "call_", "toolu_"):
-                if canonical.startswith(own):
-                    suffix = canonical[len(own) :]
-                    break
-            if _SUFFIX.match(suffix):
-                return prefix + suffix
+            plain = _SUFFIX.match(canonical)
+            if plain is not None:
+                return prefix + plain[1]
         digest = sha256(f"{canonical}|{salt}".encode("utf-8", "surrogatepass")).digest()
         return prefix + urlsafe_b64encode(digest[:18]).decode()
 

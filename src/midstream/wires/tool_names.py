@@ -32,13 +32,13 @@ class ToolNames:
         self._back: dict[str, str] = {}
 
     def wire(self, name: str) -> str:
-        if self._pattern.fullmatch(name):
-            return name
         known = self._forth.get(name)
         if known is None:
-            known = self._rewrite(name)
+            known = name
+            if not self._pattern.fullmatch(name):
+                known = self._rewrite(name)
+                self._back[known] = name
             self._forth[name] = known
-            self._back[known] = name
         return known
 
     @property

@@ -58,14 +58,13 @@ class _ChatRequest:
         self.thinking = thinking_on(dialect, options)
 
     def build(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Request:
-        fields: list[bytes] = [b'"model":' + json_text(self.model)]
         messages = self._messages(conversation)
         if self.writer.lacks_reasoning and self.options.missing_reasoning == "disable-thinking":
             self._disable_thinking("a turn of the history lacks the reasoning it demands")
         choice, tools = self._choice(tools)
-        fields.append(b'"messages":[' + b",".join(messages) + b"]")
+        tail = [b"]"]
         if tools:
-            fields.append(b'"tools":' + encode_tools(tools, self.dialect, self.writer.names, self.notes))
+            tail.append(b'"tools":' + encode_tools(tools, self.dialect, self.writer.names, self.notes))
         body = {**choice, **self._sampling(), **self._control()}
         if self.options.stream:
             body["stream"] = True
@@ -74,12 +73,15 @@ class _ChatRequest:
         merge_body(body, self.dialect.extra_body)
         merge_body(body, self.options.extra_body)
         if body:
-            fields.append(json_value(body)[1:-1])
+            tail.append(json_value(body)[1:-1])
+        # One join for the whole body: fields and messages are both separated by commas.
+        messages[0] = b'{"model":%b,"messages":[%b' % (json_text(self.model), messages[0])
+        messages[-1] += b",".join(tail) + b"}"
         return Request(
             "POST",
             self.dialect.path or "/chat/completions",
             {"content-type": "application/json", **(self.dialect.headers or {})},
-            b"{" + b",".join(fields) + b"}",
+            b",".join(messages),
             notes=tuple(self.writer.notes) + tuple(self.notes),
             tool_names=self.writer.names.changed,
             stream=self.options.stream,

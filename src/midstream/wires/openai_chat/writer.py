@@ -54,18 +54,22 @@ class ChatWriter:
         return twin
 
     def write(self, turns: Sequence[Turn], offset: int) -> None:
-        add = self._add
         for number, turn in enumerate(turns, offset):
             self._turn = number
             blocks = turn.blocks
+            only = blocks[0] if len(blocks) == 1 else None
             if turn.speaker == "human":
                 role = turn.role or "user"
-                if len(blocks) == 1 and type(blocks[0]) is Text and blocks[0].extra is None:
-                    add(b'{"role":"%b","content":%b}' % (role.encode(), json_text(blocks[0].text)))
+                if type(only) is Text and only.extra is None:
+                    self._add(b'{"role":"%b","content":%b}' % (role.encode(), json_text(only.text)))
                 else:
                     self._human(role, blocks)
             elif turn.speaker == "ai":
-                self._assistant(turn)
+                # The everyday answer: with one text and nothing of its host's, it is the same for every reader.
+                if type(only) is Text and turn.extra is None and only.text and not only.text.isspace():
+                    self._add(b'{"role":"assistant","content":%b}' % json_text(only.text))
+                else:
+                    self._assistant(turn)
             else:
                 self._results(blocks)
 
@@ -165,7 +169,9 @@ class ChatWriter:
                     self._note("dropped", "tool_response", "it cannot stand in an assistant message")
                 case _:
                     assert_never(block)
-        text = self._foreign_as_text(foreign) + "".join(texts)
+        text = "".join(texts)
+        if foreign:
+            text = self._foreign_as_text(foreign) + text
         reasoning = self._reasoning(turn, own, foreign, bool(calls))
         blank = not text or text.isspace()
         if blank and not calls:
@@ -187,8 +193,6 @@ class ChatWriter:
         self._add(b"".join(pieces))
 
     def _foreign_as_text(self, foreign: list[Thinking]) -> str:
-        if not foreign:
-            return ""
         policy = self._options.foreign_thinking
         texts = [block.text for block in foreign if block.text]
         if policy == "text" and texts:
@@ -241,17 +245,12 @@ class ChatWriter:
             arguments = json_value({"_raw": call.arguments}).decode()
         encoded = arguments.encode() if self._dialect.arguments_object else json_text(arguments)
         extra = b',"extra_content":' + json_value(call.extra) if own and same_wire else b""
-        return b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}%b}' % (
-            json_text(self._ids.resolve_tool_call_id(self._named(call))),
-            json_text(self.names.wire(call.name)),
-            encoded,
-            extra,
-        )
-
-    def _named(self, call: ToolCall) -> ToolCall:
-        """The call under its wire name, for the schemes that spell the name in the id."""
         name = self.names.wire(call.name)
-        return call if name == call.name else ToolCall(call.id, name)
+        # Some schemes spell the name in the id: it must be the one the reader knows.
+        call_id = self._ids.resolve_tool_call_id(call if name == call.name else ToolCall(call.id, name))
+        return b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}%b}' % (
+            json_text(call_id), json_text(name), encoded, extra,
+        )  # fmt: skip
 
     def _results(self, blocks: Sequence[Block]) -> None:
         media: list[dict[str, Any]] = []

@@ -101,9 +101,9 @@ class Sim:
         app.router.add_get("/", self._hello)
         app.router.add_get("/{provider}/{path:.*}", self._hello)
         app.router.add_post("/{provider}/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, shutdown_timeout=1.0)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
         self.port = self._runner.addresses[0][1]
         self._registry = Registry(self.providers())

@@ -1,0 +1,201 @@
+"""The doubles over HTTP: bad days on order, and what the client makes of them; unknown addresses; what was seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from midstream.client.catalog import Catalog
+from midstream.client.config import Config
+from midstream.client.reply import Reply
+from midstream.client.session import Session
+from midstream.client.turn import Client
+from midstream.core.blocks import Text, Thinking, ToolResponse, Turn
+from midstream.core.errors import LocalError, Overloaded, ProviderError, RateLimited, RetriesExhausted
+from midstream.sim.cast import cast
+from midstream.sim.matrix import TOOLS
+from midstream.sim.server import Sim
+from midstream.transport import TransportOptions
+from midstream.transport.options import RetryPolicy
+
+QUICK = TransportOptions(retry=RetryPolicy(max_retries=2, initial=0.001, max_backoff=0.001))
+CHAT = "openai/gpt-4o"
+ONE_EACH_WIRE = (
+    CHAT, "moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5", "openai-responses/gpt-5.2", "gemini/gemini-3-pro-preview",
+    "ollama/qwen3:4b",
+)  # fmt: skip
+
+
+def on_stage(play: Callable[[Sim, Client], Awaitable[Any]], transport: TransportOptions = QUICK, **options: Any) -> Any:
+    async def run() -> Any:
+        async with Sim(**options) as sim:
+            catalog = Catalog(Config(), environ={}, providers=sim.providers())
+            async with Client(catalog, transport=transport) as client:
+                return await play(sim, client)
+
+    return asyncio.run(run())
+
+
+async def ask(client: Client, model: str, words: str = "List the files and read a.txt") -> tuple[Session, Reply, Turn]:
+    session = Session(model, tools=TOOLS[:2], client=client)
+    reply = session.send(words)
+    return session, reply, await reply
+
+
+async def carry_on(session: Session, turn: Turn) -> Turn:
+    responses = [ToolResponse(call.id, call.name, (Text(f"seen {call.arguments}"),)) for call in turn.tool_calls]
+    await session.add(Turn("tool", tuple(responses)))
+    return await session.send()
+
+
+@pytest.mark.parametrize("model", ONE_EACH_WIRE)
+@pytest.mark.parametrize("fault", ["429", "500"])
+def test_a_failure_before_the_answer_is_tried_again(fault: str, model: str) -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        sim.inject(fault)
+        _, reply, turn = await ask(client, model)
+        assert reply.error is None and len(turn.tool_calls) == 2
+        assert [seen.status for seen in sim.seen] == [int(fault), 200]
+
+    on_stage(play)
+
+
+@pytest.mark.parametrize(("fault", "kind"), [("429", RateLimited), ("500", Overloaded)])
+def test_a_host_that_keeps_failing_is_an_exception(fault: str, kind: type[ProviderError]) -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        sim.inject(fault, times=3)
+        with pytest.raises(RetriesExhausted) as caught:
+            await ask(client, "moonshot/kimi-k2.5")
+        last = caught.value.attempts[-1]
+        assert isinstance(last, kind) and last.status == int(fault)
+        assert sim.requests == 3
+
+    on_stage(play)
+
+
+@pytest.mark.parametrize("model", ONE_EACH_WIRE)
+def test_a_cut_stream_keeps_what_came_and_is_not_replayed(model: str) -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        sim.inject("cut")
+        session, reply, turn = await ask(client, model)
+        assert reply.error is not None and reply.error.kind == "truncated", reply.error
+        assert turn.failure == reply.error.kind and turn.blocks
+        assert session.conversation.turns[-1] is turn
+        again = await session.send("Hello again")
+        assert not again.failure
+        assert sim.refused == []
+
+    on_stage(play)
+
+
+@pytest.mark.parametrize("model", ONE_EACH_WIRE)
+def test_a_silent_stream_is_given_up(model: str) -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        sim.inject("stall")
+        _, reply, turn = await ask(client, model)
+        assert reply.error is not None and turn.failure == reply.error.kind == "transport"
+        assert "0.2" in reply.error.message, reply.error.message
+
+    on_stage(play, TransportOptions(idle=0.2))
+
+
+LEAKY = sorted(
+    player.target.name
+    for player in cast().values()
+    if (player.target.dialect.leaks, player.target.dialect.wire) == ("kimi", "openai-chat")
+)
+
+
+@pytest.mark.parametrize("model", LEAKY)
+def test_leaked_markers_become_calls_where_the_dialect_reads_them(model: str) -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        sim.inject("leak")
+        session, reply, turn = await ask(client, model)
+        assert reply.error is None and turn.stop_reason == "tool_use"
+        assert "<|" not in turn.text and "functions." not in turn.text
+        assert [call.name for call in turn.tool_calls] == ["list_files", "read_file"]
+        assert "seen" in (await carry_on(session, turn)).text
+        assert sim.refused == []
+
+    on_stage(play)
+
+
+@pytest.mark.parametrize("model", [CHAT, "moonshot/kimi-k2.5", "mistral/mistral-large-latest"])
+@pytest.mark.parametrize("fault", ["repeat-ids", "restart-index"])
+def test_hosts_that_label_calls_badly_still_get_two_calls(fault: str, model: str) -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        sim.inject(fault)
+        session, reply, turn = await ask(client, model)
+        assert reply.error is None
+        assert [(call.name, call.arguments) for call in turn.tool_calls] == [
+            ("list_files", '{"path":"."}'),
+            ("read_file", '{"path":"a.txt"}'),
+        ]
+        assert len({call.id for call in turn.tool_calls}) == 2
+        answer = await carry_on(session, turn)
+        assert 'seen {"path":"."}' in answer.text and 'seen {"path":"a.txt"}' in answer.text
+        assert sim.refused == []
+
+    on_stage(play)
+
+
+def test_an_unknown_fault_is_refused_at_once() -> None:
+    with pytest.raises(LocalError, match="choose one of 429"):
+        Sim(faults=("flood",))
+
+
+def test_the_next_requests_take_the_faults_in_order() -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        await ask(client, CHAT)
+        assert [seen.status for seen in sim.seen] == [429, 500, 200]
+
+    on_stage(play, faults=("429", "500"))
+
+
+def test_what_is_not_served_is_said() -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        async with aiohttp.ClientSession() as http:
+            for path, body, status, words in (
+                ("/moonshot/nothing", {"model": "kimi-k2.5"}, 404, "no double answers"),
+                ("/nobody/chat/completions", {"model": "x"}, 404, "no provider 'nobody'"),
+                ("/anthropic/chat/completions", {"model": "claude-sonnet-5"}, 404, "is not served on"),
+                ("/openai/chat/completions", [], 400, "could not parse the JSON body"),
+            ):
+                async with http.post(sim.url + path, json=body) as answer:
+                    assert answer.status == status, path
+                    assert words in (await answer.json())["error"]["message"]
+            async with http.get(sim.url + "/sim/models") as answer:
+                assert "kimi-k2.5" in [model["id"] for model in (await answer.json())["data"]]
+
+    on_stage(play)
+
+
+def test_a_lenient_double_takes_anything() -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        body = {"model": "mistral-large-latest", "messages": [{"role": "tool", "tool_call_id": "x", "content": "?"}]}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(f"{sim.url}/mistral/chat/completions", json=body) as answer,
+        ):
+            assert answer.status == 200
+
+    on_stage(play, strict=False)
+
+
+def test_thinking_can_be_turned_off_and_on() -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        for model in ("moonshot/kimi-k2.5", "ollama/qwen3:4b", "anthropic/claude-sonnet-4-5"):
+            for mode in ("on", "off"):
+                session = Session(model, tools=TOOLS[:2], client=client)
+                session.options = type(session.options)(thinking=mode)
+                turn = await session.send("Read a.txt")
+                thought = any(isinstance(block, Thinking) for block in turn.blocks)
+                assert thought is (mode == "on"), (model, mode)
+                assert "seen" in (await carry_on(session, turn)).text
+        assert sim.refused == []
+
+    on_stage(play)

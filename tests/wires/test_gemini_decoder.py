@@ -176,6 +176,22 @@ def test_no_finish_reason_is_truncated(unsaid: Any) -> None:
     assert isinstance(end, ErrorEvent) and end.error.kind == "truncated" and end.turn.text == "a"
 
 
+def test_a_finish_reason_on_every_chunk_ends_nothing_early() -> None:
+    assert turn(chunk({"text": "a"}, finish="STOP"), chunk({"text": "b"}, finish="STOP")).text == "ab"
+
+
+@pytest.mark.parametrize("raw", [sse(chunk({"text": "a"}, finish="STOP")) + b"data: [DONE]\n\n", b"[]"])
+def test_an_end_that_is_said_is_not_waited_for(raw: bytes) -> None:
+    open_decoder = decoder()
+    check(open_decoder.feed(raw))
+    assert open_decoder.ended
+
+
+def test_many_unknown_parts_are_read_in_one_go() -> None:
+    parts = [{"novelty": number} for number in range(3000)]
+    assert turn(chunk(*parts, finish="STOP")).blocks[-1].data == {"novelty": 2999}
+
+
 def test_thoughts_alone_are_an_empty_answer() -> None:
     end = last(chunk({"text": "hm", "thought": True}, finish="STOP"))
     assert isinstance(end, ErrorEvent) and end.error.kind == "empty"
@@ -207,6 +223,11 @@ def test_usage_is_merged_and_output_holds_the_thoughts() -> None:
     )
     usage = got.usage
     assert (usage.input, usage.output, usage.reasoning, usage.cache_read) == (9, 8, 3, 4)
+
+
+@pytest.mark.parametrize("count", ["9", -1, True, 1e300, None])
+def test_a_count_that_is_none_is_nothing(count: Any) -> None:
+    assert turn(chunk({"text": "a"}, finish="STOP", usageMetadata={"promptTokenCount": count, "x": 1})).usage.input == 0
 
 
 def test_usage_of_a_long_stream_is_the_last() -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from ..core.errors import LimitExceeded, MalformedStream
 
 DEFAULT_LIMIT = 16 * 1024 * 1024
@@ -20,6 +22,16 @@ _TAIL = re.compile(_SKIP, re.S)
 _IN_STRING = re.compile(rb'["\\]')
 _BETWEEN = b" \t\r\n,"
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
+
+_skip_value = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        _skip_value(data)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return False
+    return True
 
 
 class JSONArrayParser:
@@ -36,6 +48,11 @@ class JSONArrayParser:
         self.closed = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        if self._depth == 1:
+            whole = data.strip(_BETWEEN)
+            if whole[:1] == b"{" and _is_json(whole):  # one read, one element: the live stream's case
+                yield self._take(whole)
+                return
         at = start = 0
         end = len(data)
         while at < end and not self.closed:

@@ -23,7 +23,7 @@ from ..provider_errors import error_info, provider_error
 from ..sse import DEFAULT_LIMIT, SSEParser
 from .partial_args import PartialArguments
 from .shapes import Candidate, Chunk, FunctionCall, Part, decode_chunk, read_chunk
-from .usage import UsageTally
+from .usage import LARGE, UsageTally
 
 SIGNATURE = "thoughtSignature"
 
@@ -118,7 +118,10 @@ class GeminiDecoder:
             for payload in [event.data for event in self._sse.feed(data)] if small else self._payloads(data):
                 if payload[:1] != b"{":
                     payload = payload.strip()
-                    if not payload or payload == b"[DONE]":
+                    if payload == b"[DONE]":  # proxies say it
+                        self._end()
+                        break
+                    if not payload:
                         continue
                 self.progress += 1
                 try:
@@ -128,6 +131,8 @@ class GeminiDecoder:
                 self._chunk(chunk, payload)
                 if self.ended:
                     break
+            if self._array is not None and self._array.closed and not self.ended:
+                self._end()
         except (MalformedStream, LimitExceeded) as error:
             self._fail(error)
         return builder.take()
@@ -210,7 +215,9 @@ class GeminiDecoder:
             self._seen = True
             self._builder.start(chunk.modelVersion or "", chunk.responseId)
         if chunk.usageMetadata:
-            self._usage.add(chunk.usageMetadata)
+            if len(data) > LARGE:
+                self._hold(len(bytes(chunk.usageMetadata)))
+            self._usage.add(chunk.usageMetadata, len(data))
         if chunk.promptFeedback is not None:
             self._feedback(chunk.promptFeedback)
         if chunk.candidates:
@@ -227,11 +234,15 @@ class GeminiDecoder:
     def _candidate(self, candidate: Candidate, place: int, data: bytes) -> None:
         content = candidate.content
         if content is not None and content.parts:
+            raw_parts: list[Any] | None = None
             for number, part in enumerate(content.parts):
                 if part.text and not part.thought and part.thoughtSignature is None and part.functionCall is None:
                     self._builder.text(part.text)  # the everyday case
+                elif _is_known(part):
+                    self._part(part)
                 else:
-                    self._part(part, place, number, data)
+                    raw_parts = raw_parts if raw_parts is not None else _raw_parts(data, place)
+                    self._other(part, raw_parts[number])
         if candidate.finishReason is not None and candidate.finishReason not in _UNSAID:
             self._finish = candidate.finishReason
             self._finish_message = candidate.finishMessage
@@ -247,18 +258,16 @@ class GeminiDecoder:
                 if isinstance(value, dict) and value:
                     self._extra[name] = {**self._extra.get(name, {}), **value}
 
-    def _part(self, part: Part, place: int, number: int, data: bytes) -> None:
+    def _part(self, part: Part) -> None:
         signature = part.thoughtSignature
         if signature:
             self._hold(len(signature))
         if part.functionCall is not None:
             self._call(part.functionCall, signature)
-        elif part.inlineData is not None or part.fileData is not None:
-            self._media(part)
         elif part.text is not None:
             self._text(part.text, bool(part.thought), signature)
         else:
-            self._other(part, _raw_part(data, place, number))
+            self._media(part)
 
     def _text(self, text: str, thought: bool, signature: str | None) -> None:
         builder = self._builder
@@ -288,10 +297,11 @@ class GeminiDecoder:
         self._hold(len(media.data or media.url or ""))
         self._builder.whole(media)
 
-    def _other(self, part: Part, raw: dict[str, Any]) -> None:
-        kind = next((name for name in raw if name not in ("thought", SIGNATURE) and raw[name] is not None), "")
+    def _other(self, part: Part, raw: Any) -> None:
+        self._hold(len(str(raw)))
+        known = ("thought", SIGNATURE)
+        kind = next((k for k in raw if k not in known and raw[k] is not None), "") if isinstance(raw, dict) else ""
         if kind:
-            self._hold(len(str(raw)))
             self._builder.whole(Opaque(kind, raw, self._builder.origin))
         else:
             self._text("", bool(part.thought), part.thoughtSignature)
@@ -373,9 +383,17 @@ def _arguments(raw: msgspec.Raw) -> str:
         return data.decode("utf-8", "replace")
 
 
-def _raw_part(data: bytes, place: int, number: int) -> dict[str, Any]:
-    """A part as it came, with the keys our shapes do not know."""
-    chunk = decode_leniently(data)
-    candidates = [each for each in chunk["candidates"] if isinstance(each, dict)]
-    part = candidates[place]["content"]["parts"][number]
-    return part if isinstance(part, dict) else {}
+def _is_known(part: Part) -> bool:
+    return (
+        part.text is not None
+        or part.functionCall is not None
+        or part.inlineData is not None
+        or part.fileData is not None
+    )
+
+
+def _raw_parts(data: bytes, place: int) -> list[Any]:
+    """The parts of a candidate as they came, with the keys our shapes do not know."""
+    candidates = [each for each in decode_leniently(data)["candidates"] if isinstance(each, dict)]
+    parts: list[Any] = candidates[place]["content"]["parts"]
+    return parts

@@ -17,6 +17,9 @@ _COUNTS = (
     "toolUsePromptTokenCount", "totalTokenCount",
 )  # fmt: skip
 _KEEP = 64
+MAX_COUNT = 1 << 53
+LARGE = 4096
+"""A chunk of more bytes is let go at once: what is kept raw holds on to its chunk."""
 
 
 class UsageTally:
@@ -28,9 +31,9 @@ class UsageTally:
         self._merged: dict[str, Any] = {}
         self._pending: list[msgspec.Raw] = []
 
-    def add(self, raw: msgspec.Raw) -> None:
+    def add(self, raw: msgspec.Raw, chunk_size: int = 0) -> None:
         self._pending.append(raw)
-        if len(self._pending) >= _KEEP:
+        if len(self._pending) >= _KEEP or chunk_size > LARGE:
             self._fold()
 
     def read(self) -> Usage | None:
@@ -69,5 +72,5 @@ def _read(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def _count(raw: dict[str, Any], name: str) -> int:
-    value = raw.get(name)
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else 0
+    value: Any = raw.get(name)
+    return int(value) if type(value) in (int, float) and 0 < value < MAX_COUNT else 0

@@ -93,13 +93,12 @@ class OllamaDecoder:
             if len(body) > self._limit:
                 raise LimitExceeded(f"the body is longer than {self._limit} bytes")
             line = decode_line(body)
+            self.progress += 1
+            self._line(line)
+        except (MalformedStream, LimitExceeded) as error:
+            self._fail(error)
         except (msgspec.DecodeError, RecursionError, ValueError):
             return self.feed(body) + self.close()
-        except LimitExceeded as error:
-            self._fail(error)
-            return self._builder.take()
-        self.progress += 1
-        self._line(line)
         return self._builder.take() + self.close()
 
     def fail(self, error: ErrorInfo) -> list[Event]:

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from midstream import decode_response
+from midstream.core.blocks import Conversation, human
 from midstream.core.errors import InvalidHistory
 from midstream.core.schemas import PASSES
 from midstream.dialects.registry import resolve
 from midstream.wires.gemini import encode_gemini, read_gemini_request
+from midstream.wires.gemini.plain import BYPASS
 from tests.wires.gemini_exceptions import REQUESTS
 from tests.wires.recordings import recordings
 
@@ -145,3 +148,27 @@ def test_reading_twice_gives_the_same_conversation() -> None:
 def test_what_is_no_request_is_said_so(body: bytes) -> None:
     with pytest.raises(InvalidHistory):
         read_gemini_request(body)
+
+
+def test_an_answer_goes_back_as_it_came() -> None:
+    """Every recorded answer, decoded and replayed to its own model: the same parts, signatures and opaque ones included."""
+    for case in recordings("gemini"):
+        body = case["response"]["body"]
+        if case["response"]["status"] >= 400 or not isinstance(body, dict):
+            continue
+        model = str(body.get("modelVersion") or "gemini-2.5-flash")
+        dialect = resolve(f"gemini/{model}").dialect
+        raw = json.dumps(body).encode()
+        turn = decode_response(raw, dialect=dialect, model=model, turn_key="t")
+        wanted = [part for part in body["candidates"][0]["content"].get("parts", []) if part != {"text": ""}]
+        if turn.failure or not wanted:
+            continue
+        written = encode_gemini(Conversation((human("hi", key="h"), turn)), dialect, model)
+        got = json.loads(written.body)["contents"][1]["parts"]
+        for part in [*got, *wanted]:
+            part.get("functionCall", {}).pop("id", None)
+            if "functionCall" in part:
+                part["functionCall"].setdefault("args", {})
+                if part.get("thoughtSignature") == BYPASS:
+                    del part["thoughtSignature"]
+        assert got == wanted, case["id"]

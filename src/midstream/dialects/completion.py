@@ -34,15 +34,18 @@ class Family(msgspec.Struct, frozen=True):
     tool_format: ToolFormat
     ids: str = "standard"
     reasoning: Reasoning = _PLAIN
+    ends: tuple[str, ...] = ()
+    """What ends an answer beside the texts the template names."""
 
 
+_EOT = ("[EOT]",)  # engines stop on it, but the documented stop list has no word of it (facts/kimi.md §1.1, §5)
 KIMI_FAMILIES = (
     Family(K3, "kimi-k3", "kimi-k3", "kimi", "kimi-k3", _ALWAYS),
-    Family(K27_CODE, "kimi-k2.7-code", "kimi", "kimi", "kimi", _ALWAYS),
-    Family(K26, "kimi-k2.6", "kimi", "kimi", "kimi", _THINKS),
-    Family(K25, "kimi-k2.5", "kimi", "kimi", "kimi", _THINKS),
-    Family(K2_THINKING, "kimi-k2-thinking", "kimi", "kimi", "kimi", _ALWAYS),
-    Family(K2, "kimi-k2", "kimi", "kimi", "kimi"),
+    Family(K27_CODE, "kimi-k2.7-code", "kimi", "kimi", "kimi", _ALWAYS, _EOT),
+    Family(K26, "kimi-k2.6", "kimi", "kimi", "kimi", _THINKS, _EOT),
+    Family(K25, "kimi-k2.5", "kimi", "kimi", "kimi", _THINKS, _EOT),
+    Family(K2_THINKING, "kimi-k2-thinking", "kimi", "kimi", "kimi", _ALWAYS, _EOT),
+    Family(K2, "kimi-k2", "kimi", "kimi", "kimi", ends=_EOT),
 )
 _FAMILIES = (
     *KIMI_FAMILIES,
@@ -65,7 +68,7 @@ def raw(provider: str, family: Family, **host: Any) -> Dialect:
     thinks = family.reasoning.default_on
     prompt = get_template(family.template).render(Conversation(), thinking=thinks)
     reasoning = _replace(family.reasoning, starts_inside=prompt.starts_inside_thinking)
-    return _replace(dialect, reasoning=reasoning, stop=prompt.stop)
+    return _replace(dialect, reasoning=reasoning, stop=(*prompt.stop, *family.ends))
 
 
 def with_native(chat: tuple[tuple[str, Dialect], ...], **host: Any) -> tuple[tuple[str, Dialect], ...]:

@@ -111,7 +111,9 @@ def read_body(data: bytes) -> Portion:
 def _error(said: _Chunk | _Body) -> Any:
     if said.error_type is not None or said.error_message is not None:
         return {"type": said.error_type, "message": said.error_message}
-    return said.error if said.error is not None else said.detail
+    if said.error is None and said.detail is not None:
+        return {"detail": said.detail}
+    return said.error
 
 
 def _id(value: Any) -> str | None:

@@ -88,12 +88,13 @@ class _CompletionRequest:
 
     def _reader(self, prompt: Prompt) -> Dialect:
         """The dialect for the answer to this prompt."""
-        reasoning = self.dialect.reasoning
-        if reasoning.starts_inside != prompt.starts_inside_thinking:
-            reasoning = replace(reasoning, starts_inside=prompt.starts_inside_thinking)
-        elif self.dialect.stop == prompt.stop:
-            return self.dialect
-        return replace(self.dialect, reasoning=reasoning, stop=prompt.stop)
+        dialect = self.dialect
+        if dialect.reasoning.starts_inside != prompt.starts_inside_thinking:
+            reasoning = replace(dialect.reasoning, starts_inside=prompt.starts_inside_thinking)
+            dialect = replace(dialect, reasoning=reasoning)
+        if not set(prompt.stop) <= set(dialect.stop):
+            dialect = replace(dialect, stop=tuple(dict.fromkeys((*dialect.stop, *prompt.stop))))
+        return dialect
 
     def _prompt(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Prompt:
         prompt = self._rendered(conversation, tools, thinking_on(self.dialect, self.options))

@@ -38,7 +38,7 @@ def read_chunk(data: bytes) -> Portion:
     if chunk.error is not None:
         return Portion(error=chunk.error)
     if chunk.choices is None and (chunk.detail is not None or chunk.object == "error"):
-        return Portion(error=chunk.detail if chunk.detail is not None else {"message": chunk.message})
+        return Portion(error={"message": chunk.message, "detail": chunk.detail})
     portion = Portion(
         model=chunk.model if isinstance(chunk.model, str) else "",
         response_id=chunk.id if isinstance(chunk.id, str) and chunk.id else None,

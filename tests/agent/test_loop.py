@@ -81,7 +81,7 @@ def speakers(conversation: Conversation) -> list[str]:
 
 def check_lawful(conversation: Conversation) -> None:
     """Every call has its one result behind it; repair drops nothing but failed turns, with their results."""
-    for turn, after in zip(conversation.turns, (*conversation.turns[1:], None), strict=True):
+    for turn, after in zip(conversation.turns, (*conversation.turns[1:], None), strict=False):
         wanted = [call.id for call in turn.tool_calls]
         if wanted:
             assert after is not None

@@ -139,7 +139,7 @@ PROVIDERS = (
         (("", MISTRAL),),
         models=("mistral-large-latest", "mistral-medium-latest", "mistral-small-latest", "codestral-latest",
                 "devstral-medium-latest", "magistral-medium-latest", "ministral-8b-latest", "pixtral-large-latest"),
-        family=r"stral|mixtral|mistral|voxtral",
+        family=r"stral|mixtral|pixtral|voxtral",
     ),
     Provider(
         "deepseek",

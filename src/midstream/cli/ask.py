@@ -1,0 +1,209 @@
+"""`midstream ask`: one question, one answer on standard output; everything else goes to standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import aclosing
+from typing import Any
+
+import click
+import msgspec
+
+from ..agent.approval import Answer, Request
+from ..agent.progress import AgentEvent, Stopped
+from ..core.blocks import Turn
+from ..core.errors import MidstreamError
+from ..core.events import ErrorEvent, ErrorInfo
+from ..core.visible import terminal_safe
+from .exit_codes import FAILED, OK, RETRY, code_for
+from .lines import LineInput
+from .options import Settings, color_choice, conversation_options
+from .plain import PlainView
+from .running import run
+from .status import Status, summary, total_cost
+from .terminal import Paint, is_terminal, wants_color
+from .workspace import Workspace
+
+_MAX_STDIN = 64 * 1024 * 1024
+_GOOD_ENDS = ("text", "max_tokens")
+_EPILOG = """\b
+Examples:
+  midstream ask "Name three rivers" -m moonshot/kimi-k2.5
+  cat notes.txt | midstream ask "Summarise this"
+  midstream ask "List the files, then read README.md" -T glob -T read_file -m sim/kimi-k2.5
+  midstream ask "And the next one?" --continue -m anthropic/claude-sonnet-4-5
+  midstream ask "Ping" --json | jq -r .text
+
+\b
+What is piped in stands before the question. With no question, it is the question.
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 75 try again later, 130 interrupted."""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("question", nargs=-1)
+@click.option(
+    "-T",
+    "--tool",
+    "tools",
+    multiple=True,
+    metavar="NAME",
+    help="A tool it may use: bash, read_file, write_file, edit_file, glob, grep; or all.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output, when the answer is whole.")
+@click.option("--no-stream", is_flag=True, help="Print the answer when it is whole.")
+@click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show thinking on standard error.")
+@conversation_options
+def ask(
+    question: tuple[str, ...],
+    tools: tuple[str, ...],
+    as_json: bool,
+    no_stream: bool,
+    hide_reasoning: bool,
+    **given: Any,
+) -> int:
+    """Ask a model once.
+
+    The answer goes to standard output; thinking, tool calls and their results to standard error. Tools that write or run
+    ask on the terminal first, and are refused where nobody can be asked (see --allow and --yolo).
+    """
+    text = _question(question)
+    settings = Settings(tools=all_tools(tools), **given)
+    return run(_ask(text, settings, as_json=as_json, whole=no_stream or as_json, thinking=not hide_reasoning))
+
+
+def all_tools(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of tools, `all` spelt out."""
+    from ..agent.toolbox import BUILTIN
+
+    return BUILTIN if "all" in names else tuple(dict.fromkeys(names))
+
+
+def _question(words: tuple[str, ...]) -> str:
+    parts = [" ".join(words).strip()]
+    if not is_terminal(sys.stdin):
+        piped = sys.stdin.read(_MAX_STDIN + 1)
+        if len(piped) > _MAX_STDIN:
+            raise click.UsageError(f"more than {_MAX_STDIN >> 20} MiB on standard input: no model reads that much")
+        parts.insert(0, piped.strip("\n"))
+    text = "\n\n".join([part for part in parts if part.strip()])
+    if not text:
+        raise click.UsageError('nothing to ask: midstream ask "your question", or pipe it in')
+    return text
+
+
+async def _ask(text: str, settings: Settings, *, as_json: bool, whole: bool, thinking: bool) -> int:
+    out, err = sys.stdout, sys.stderr
+    view = PlainView(
+        out, err, Paint(wants_color(color_choice(), err)), thinking=thinking and not as_json, quiet_answer=whole
+    )
+    human = _Human(view)
+    outcome = _Outcome()
+    async with Workspace(settings, ask=human.approve if human.present else None) as workspace:
+        session = workspace.session
+        first = len(session.conversation.turns)
+        status = Status(session.model)
+        view.begin(status)
+        try:
+            async with aclosing(workspace.agent.run(text)) as events:
+                async for event in events:
+                    outcome.note(event)
+                    view.show(event)
+        except MidstreamError as error:
+            if not as_json:
+                raise
+            outcome.error = ErrorInfo("request", str(error), retryable=error.retryable)
+            outcome.code = code_for(error)
+        finally:
+            view.end()
+            workspace.keep_settings()
+        turns = session.conversation.turns[first:]
+        if as_json:
+            found = _as_json(turns, session.conversation.id, session.model, outcome, total_cost(session.costs(first)))
+            # A terminal gets ASCII only: JSON leaves C1 controls as they are.
+            out.write(json.dumps(found, ensure_ascii=is_terminal(out)) + "\n")
+        elif whole:
+            answer = _text(turns)
+            out.write((terminal_safe(answer) if is_terminal(out) else answer).rstrip("\n") + "\n")
+        if is_terminal(err) and not as_json:
+            view.notice(summary(session, first, status.seconds))
+    return outcome.code
+
+
+class _Outcome:
+    """How the run ended, as an exit code and an error."""
+
+    def __init__(self) -> None:
+        self.code = OK
+        self.reason = ""
+        self.error: ErrorInfo | None = None
+
+    def note(self, event: AgentEvent) -> None:
+        if isinstance(event, ErrorEvent):
+            self.error = event.error
+        elif isinstance(event, Stopped):
+            self.reason = event.reason
+            if event.reason == "failed":
+                self.code = RETRY if self.error is not None and self.error.retryable else FAILED
+            else:
+                self.error = None  # an answer that failed and was asked for again
+                self.code = OK if event.reason in _GOOD_ENDS else FAILED
+
+
+class _Human:
+    """Whoever sits at the terminal, even where standard input is a pipe."""
+
+    def __init__(self, view: PlainView) -> None:
+        self._view = view
+        self._lines: LineInput | None = None
+        if is_terminal(sys.stderr):
+            try:
+                self._lines = LineInput(os.open("/dev/tty", os.O_RDONLY), interactive=True, echo=_to_stderr)
+            except OSError:
+                self._lines = None
+
+    @property
+    def present(self) -> bool:
+        return self._lines is not None
+
+    async def approve(self, request: Request) -> Answer:
+        assert self._lines is not None
+        self._view.pause()
+        try:
+            return await self._lines.approve(request)
+        finally:
+            self._view.resume()
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def _text(turns: tuple[Turn, ...]) -> str:
+    return "\n".join([turn.text for turn in turns if turn.speaker == "ai" and turn.text])
+
+
+def _as_json(
+    turns: tuple[Turn, ...], session: str, model: str, outcome: _Outcome, cost: float | None
+) -> dict[str, Any]:
+    answers = [turn for turn in turns if turn.speaker == "ai"]
+    usage = [turn.usage for turn in answers if turn.usage is not None]
+    found: dict[str, Any] = {
+        "text": answers[-1].text if answers else "",
+        "model": model,
+        "session": session or None,
+        "stopped": outcome.reason or "failed",
+        "stop_reason": answers[-1].stop_reason if answers else "",
+        "usage": {"input": sum(each.read for each in usage), "output": sum(each.output for each in usage)},
+        "cost": cost,
+        "turns": msgspec.to_builtins(turns),
+    }
+    if outcome.error is not None:
+        found["error"] = {
+            "kind": outcome.error.kind,
+            "message": outcome.error.message,
+            "retryable": outcome.error.retryable,
+        }
+    return found

@@ -1,0 +1,262 @@
+"""`midstream chat`: read, answer, again, until the human leaves. Stopping an answer loses nothing that came.
+
+At a terminal with a cursor this is a live view and a prompt (render.py, prompt.py); everywhere else lines come in and plain
+text goes out, so that a chat can be scripted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, aclosing
+from typing import Any, Protocol
+
+import click
+
+from midstream import __version__
+
+from ..agent.approval import Answer, Request
+from ..client.session import Session
+from ..core.errors import ConfigError, MidstreamError
+from ..store.places import data_dir
+from .ask import all_tools
+from .commands import complete, dispatch, is_command
+from .exit_codes import OK, code_for
+from .lines import LineInput
+from .options import Settings, color_choice, conversation_options
+from .plain import PlainView
+from .running import interrupts, run
+from .status import Status, money, summary, total_cost
+from .terminal import Paint, has_cursor, is_terminal, wants_color
+from .view import View
+from .workspace import Workspace
+
+HISTORY_TURNS = 40
+_EPILOG = """\b
+Examples:
+  midstream chat -m sim/kimi-k2.5              without a key: a scripted model inside
+  midstream chat -m moonshot/kimi-k2.5 -T all
+  midstream chat --continue                    the last conversation, its model and settings
+  midstream chat --allow 'bash:git status*'    these need no question
+
+\b
+In the chat: /help lists the commands, /model changes the model in the middle, Esc stops an answer,
+Ctrl-C twice quits. Tools that write or run ask first."""
+
+
+class Human(Protocol):
+    """Who types."""
+
+    interactive: bool
+
+    async def read(self) -> str: ...
+
+    async def approve(self, request: Request) -> Answer: ...
+
+    def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> AbstractContextManager[None]: ...
+
+    def toolbar(self, text: Callable[[], str]) -> None: ...
+
+
+@click.command(epilog=_EPILOG)
+@click.option(
+    "-T", "--tool", "tools", multiple=True, default=("all",), metavar="NAME", help="Only these tools (default: all)."
+)
+@click.option("--no-tools", is_flag=True, help="No tools at all.")
+@conversation_options
+def chat(tools: tuple[str, ...], no_tools: bool, **given: Any) -> int:
+    """Chat with a model, with tools, and change the model whenever you like."""
+    return run(_chat(Settings(tools=() if no_tools else all_tools(tools), **given)))
+
+
+async def _chat(settings: Settings) -> int:
+    chatting = Chat()
+    human, view = _terminal(chatting) if has_cursor(sys.stdout) and has_cursor(sys.stdin) else _pipe()
+    ask = chatting.approve if human.interactive else None
+    async with Workspace(settings, ask=ask) as workspace:
+        chatting.open(workspace, human, view)
+        return await chatting.run()
+
+
+def _terminal(chatting: Chat) -> tuple[Human, View]:
+    try:
+        from rich.console import Console
+
+        from .prompt import TerminalInput
+        from .render import LiveView
+    except ImportError as error:
+        raise ConfigError(f"the chat needs {error.name}: pip install 'midstream[chat]'") from None
+    color = wants_color(color_choice(), sys.stdout)
+    console = Console(
+        force_terminal=True, no_color=not color, highlight=False, markup=False, emoji=False, legacy_windows=False
+    )
+    human = TerminalInput(
+        complete=lambda line: complete(chatting, line),
+        toggle=chatting.toggle,
+        color=color,
+        history=data_dir() / "history" if os.environ.get("MIDSTREAM_NO_HISTORY") is None else None,
+    )
+    return human, LiveView(console)
+
+
+def _pipe() -> tuple[Human, View]:
+    view = PlainView(sys.stdout, sys.stderr, Paint(wants_color(color_choice(), sys.stderr)))
+    return LineInput(sys.stdin.fileno(), interactive=is_terminal(sys.stdin), echo=_echo), view
+
+
+def _echo(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+class Chat:
+    """One sitting. Made before the workspace, for the prompt and the approvals refer to it."""
+
+    workspace: Workspace
+    view: View
+
+    def __init__(self) -> None:
+        self._answering: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._armed = False
+        self._left = False
+        self._code = OK
+
+    def open(self, workspace: Workspace, human: Human, view: View) -> None:
+        self.workspace = workspace
+        self.view = view
+        self._human = human
+        human.toolbar(self._toolbar)
+
+    @property
+    def session(self) -> Session:
+        return self.workspace.session
+
+    async def run(self) -> int:
+        self._greet()
+        while not self._left:
+            try:
+                text = await self._read()
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                if self._armed:
+                    break
+                self._armed = True
+                self.view.notice("(Ctrl-C again quits, or /exit)")
+                continue
+            self._armed = False
+            if text.strip():
+                await self._attend(text)
+        return self._code
+
+    def leave(self) -> None:
+        self._left = True
+
+    def stop(self) -> None:
+        """End the answer that is coming; what came is kept. A second time means: and quit."""
+        if self._stopped:
+            self._left = True
+        if self._answering is not None and not self._stopped:
+            self._stopped = True
+            self._answering.cancel()
+
+    def toggle(self) -> None:
+        """Fold or unfold thinking; at the prompt, unfolding shows the last of it."""
+        self.view.unfolded = not self.view.unfolded
+        if self._answering is None:
+            thought = next((turn.thinking for turn in reversed(self.session.conversation.turns) if turn.thinking), "")
+            self.view.notice(f"thinking is {'shown whole' if self.view.unfolded else 'folded'}")
+            if self.view.unfolded and thought:
+                self.view.notice(*[f"  {line}" for line in thought.strip().split("\n")])
+
+    async def approve(self, request: Request) -> Answer:
+        """Ask the human, with the view out of the way."""
+        self.view.pause()
+        try:
+            return await self._human.approve(request)
+        finally:
+            self.view.resume()
+
+    def show_history(self) -> None:
+        turns = self.session.conversation.turns
+        if len(turns) > HISTORY_TURNS:
+            self.view.notice(f"({len(turns) - HISTORY_TURNS} earlier turns; /export writes all)")
+        self.view.replay(turns[-HISTORY_TURNS:])
+
+    async def _read(self) -> str:
+        if not isinstance(self._human, LineInput):
+            return await self._human.read()
+        reading = asyncio.ensure_future(self._human.read())
+        with interrupts(reading.cancel):
+            try:
+                return await reading
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                raise KeyboardInterrupt from None
+
+    async def _attend(self, text: str) -> None:
+        """One line of the human. Whatever goes wrong with it, the chat goes on."""
+        try:
+            if is_command(text.strip()):
+                await dispatch(self, text.strip())
+            else:
+                await self._answer(text)
+        except MidstreamError as error:
+            self._code = code_for(error) if not self._human.interactive else OK
+            self.view.failure(str(error))
+        except Exception as error:
+            # The loop of the chat is an edge: a defect must cost one answer, not the conversation.
+            if os.environ.get("MIDSTREAM_DEBUG"):
+                raise
+            self.view.failure(f"unexpected {type(error).__name__}: {error} (MIDSTREAM_DEBUG=1 shows where)")
+
+    async def _answer(self, text: str) -> None:
+        session = self.session
+        first = len(session.conversation.turns)
+        status = Status(session.model, total_cost(session.costs()))
+        self._stopped = False
+        self.view.begin(status)
+        self._answering = asyncio.ensure_future(self._stream(text))
+        try:
+            with self._human.watching(self._stop_key, self.toggle), interrupts(self._stop_key):
+                await self._answering
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._stopped or (task is not None and task.cancelling()):
+                raise
+        finally:
+            self._answering = None
+            self.view.end()
+            self.workspace.keep_settings()
+        self.view.notice(
+            "(stopped; what came is kept)" if self._stopped else f"({summary(session, first, status.seconds)})"
+        )
+
+    def _stop_key(self) -> None:
+        self._armed = True
+        self.stop()
+
+    async def _stream(self, text: str) -> None:
+        async with aclosing(self.workspace.agent.run(text)) as events:
+            async for event in events:
+                self.view.show(event)
+
+    def _greet(self) -> None:
+        session = self.session
+        format, automatic = session.tool_format
+        if self._human.interactive:
+            how = " (automatic)" if automatic else ""
+            self.view.notice(f"midstream {__version__} · {session.model} · tool format {format}{how} · /help")
+        if session.conversation.turns:
+            self.show_history()
+
+    def _toolbar(self) -> str:
+        session = self.session
+        cost = total_cost(session.costs())
+        parts = [session.model, session.conversation.id[:8] or "new", f"{len(session.conversation.turns)} turns"]
+        return " · ".join([*parts, money(cost)] if cost is not None else parts)

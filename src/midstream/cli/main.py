@@ -1,0 +1,128 @@
+"""The command `midstream`: a group whose commands are imported when they are asked for.
+
+`midstream --version` and `--help` import none of them. Every error ends as one line that says what to do and as an exit
+code (see exit_codes.py), never as a traceback; MIDSTREAM_DEBUG=1 shows that too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from midstream import __version__
+
+from ..core.errors import MidstreamError
+from ..core.visible import visible
+from .exit_codes import FAILED, INTERRUPTED, OK, code_for
+from .options import color_option
+
+# name -> where the command is, and its line in the help
+COMMANDS = {
+    "chat": ("midstream.cli.chat:chat", "Talk with a model; change it in the middle with /model."),
+    "ask": ("midstream.cli.ask:ask", "Ask once; the answer goes to standard output."),
+    "models": ("midstream.cli.models:models", "The models that can be named, and whether their keys are set."),
+    "sessions": ("midstream.cli.sessions:sessions", "List, search, show, export, import stored conversations."),
+    "config": ("midstream.cli.config:config", "Show the settings and where each comes from."),
+    "doctor": ("midstream.cli.doctor:doctor", "Check the set-up and say what to mend."),
+    "demo": ("midstream.cli.demo:demo", "See one conversation travel through many models, without a key."),
+    "sim": ("midstream.cli.sim:sim", "Run the provider doubles on loopback."),
+    "completion": ("midstream.cli.completion:completion", "Print the completion script for bash, zsh or fish."),
+}
+
+_EPILOG = """\b
+Examples:
+  midstream ask "What is a monad?" -m moonshot/kimi-k2.5
+  git diff | midstream ask "Write a commit message" -m anthropic/claude-sonnet-4-5
+  midstream chat -m sim/kimi-k2.5            no key needed: a scripted model inside
+  midstream chat --continue                  go on where you left
+
+\b
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 75 try again later, 130 interrupted.
+MIDSTREAM_DEBUG=1 shows tracebacks."""
+
+
+class LazyGroup(click.Group):
+    """Imports a command when it is used; one that is not installed is not offered."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, (place, _) in COMMANDS.items() if _is_installed(place)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS or not _is_installed(COMMANDS[cmd_name][0]):
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        """Run, and turn whatever happens into an exit code and at most one line."""
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(args=args, prog_name=prog_name, **extra)
+            _flush()
+            sys.exit(code if isinstance(code, int) else OK)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except (KeyboardInterrupt, click.Abort):
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:  # the reader of our output left: nothing more to say, and nobody to say it to
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(FAILED)
+        except MidstreamError as error:
+            _tell(str(error))
+            _debug()
+            sys.exit(code_for(error))
+        except Exception as error:
+            # The edge of the program: a defect of ours must not spill a traceback over the user's terminal.
+            _tell(f"unexpected {type(error).__name__}: {error} (MIDSTREAM_DEBUG=1 shows where; please report it)")
+            _debug()
+            sys.exit(FAILED)
+
+
+def _is_installed(place: str) -> bool:
+    return importlib.util.find_spec(place.partition(":")[0]) is not None
+
+
+def _tell(message: str) -> None:
+    click.echo(f"midstream: {' '.join(visible(message).split())}", err=True)
+
+
+def _debug() -> None:
+    if os.environ.get("MIDSTREAM_DEBUG"):
+        import traceback
+
+        traceback.print_exc()
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+@click.group(
+    cls=LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(__version__, prog_name="midstream")
+@color_option
+def main() -> None:
+    """One conversation, any order of models, never a 400.
+
+    Ask or chat with models of many providers, and change the model in the middle: tool calls, results and reasoning
+    are brought into the form each one wants.
+    """
+
+
+if __name__ == "__main__":
+    main()

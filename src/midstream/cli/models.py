@@ -1,0 +1,69 @@
+"""`midstream models`: what can be named, on which wire it is spoken to, and whether its key is set."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from ..client.catalog import Catalog
+from ..client.config import load_config
+from ..core.errors import UnknownModel
+from ..sim.rows import MODELS, sim_rows
+from .keys import key_state
+from .options import color_choice, color_option
+from .terminal import Paint, wants_color
+from .workspace import SIM
+
+_EPILOG = """\b
+Examples:
+  midstream models               all of them
+  midstream models kimi          those whose names hold "kimi"
+  midstream models --json | jq -r 'select(.key) | .name'
+
+Hosts of other people's models take any name: openrouter/vendor/model works without being listed."""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("words", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@color_option
+def models(words: tuple[str, ...], as_json: bool) -> None:
+    """The models worth naming. Every host takes others too."""
+    loaded = load_config()
+    doubles = [row for row in sim_rows("http://127.0.0.1") if row.name == SIM]
+    catalog = Catalog(loaded, providers=doubles)
+    names = [name for name in catalog.names() if all(word.lower() in name.lower() for word in words)]
+    rows = [_row(catalog, name) for name in dict.fromkeys(names)]
+    paint = Paint(wants_color(color_choice(), sys.stdout))
+    for row in rows:
+        click.echo(msgspec.json.encode(row).decode() if as_json else _line(row, paint), color=paint.on)
+    if not rows:
+        raise UnknownModel(
+            f"no model's name holds {' and '.join(words)!r}: `midstream models` lists all {len(MODELS)}+"
+        )
+
+
+def _row(catalog: Catalog, name: str) -> dict[str, Any]:
+    target = catalog.resolve(name)
+    price = catalog.price(target)
+    return {
+        "name": name,
+        "model": target.name,
+        "wire": target.dialect.wire,
+        "tool_format": target.dialect.tool_format,
+        "context": catalog.context_window(target),
+        "input_price": price.input if price else None,
+        "output_price": price.output if price else None,
+        "key": catalog.key_variable(target),
+        "key_state": key_state(catalog, catalog.registry.providers[target.provider]),
+    }
+
+
+def _line(row: dict[str, Any], paint: Paint) -> str:
+    key = paint(row["key_state"], "dim" if row["key_state"].startswith("set ") else "green")
+    price = "" if row["input_price"] is None else f"${row['input_price']:g}/{row['output_price']:g}"
+    shown = row["name"] if row["name"] == row["model"] else f"{row['name']} = {row['model']}"
+    return f"{shown:<46} {row['wire']:<17} {row['tool_format']:<10} {price:<11} {key}".rstrip()

@@ -1,0 +1,172 @@
+"""The plain view: words of the answer to one stream, everything else to the other. No cursor tricks but a spinner.
+
+The answer goes out as it came where it is data (a pipe, a file), and safe where it is a terminal. The spinner is there only
+while nothing has been said, and only where its stream is a terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import IO
+
+from ..agent.progress import AgentEvent, Stopped, ToolFinished, ToolStarted
+from ..core.blocks import Text, ToolCall, ToolResponse, Turn
+from ..core.events import (
+    BlockEvent,
+    ErrorEvent,
+    Start,
+    TextDelta,
+    TextEnd,
+    ThinkingDelta,
+    ThinkingEnd,
+    ToolCallEnd,
+)
+from ..core.visible import terminal_safe, visible
+from .status import Status
+from .terminal import Paint, has_cursor, is_terminal
+from .view import call_line, result_lines
+
+_TICK = 0.1
+_CLEAR = "\r\x1b[K"
+
+
+class PlainView:
+    """`quiet_answer` keeps the words back, for whoever prints them whole at the end."""
+
+    def __init__(
+        self,
+        out: IO[str],
+        err: IO[str],
+        paint: Paint,
+        *,
+        thinking: bool = True,
+        quiet_answer: bool = False,
+    ) -> None:
+        self._out = out
+        self._err = err
+        self._paint = paint
+        self.unfolded = thinking
+        self._quiet = quiet_answer
+        self._safe = is_terminal(out)
+        self._spins = has_cursor(err)
+        self._spinner: asyncio.Task[None] | None = None
+        self._status: Status | None = None
+        self._open_line: IO[str] | None = None
+
+    def begin(self, status: Status) -> None:
+        self._status = status
+        self.resume()
+
+    def end(self) -> None:
+        self.pause()
+        self._end_line()
+        self._status = None
+
+    def pause(self) -> None:
+        if self._spinner is not None:
+            self._spinner.cancel()
+            self._spinner = None
+            self._write(self._err, _CLEAR)
+
+    def resume(self) -> None:
+        if self._spins and self._status is not None and self._spinner is None:
+            self._spinner = asyncio.get_running_loop().create_task(self._spin(self._status))
+
+    def show(self, event: AgentEvent) -> None:
+        match event:
+            case TextDelta():
+                self._say(event.delta)
+            case TextEnd():
+                self._end_line()
+            case ThinkingDelta() if self.unfolded:
+                self.pause()
+                self._aside(self._paint(terminal_safe(event.delta), "dim"))
+            case ThinkingEnd() if self.unfolded:
+                self._end_line()
+            case ToolCallEnd():
+                self._line(self._paint("⚙ ", "cyan") + call_line(event.block))
+            case BlockEvent():
+                self._line(f"({visible(event.block.kind)})")
+            case ToolStarted():
+                if self._status is not None:
+                    self._status.doing = f"running {visible(event.call.name)}"
+                self.resume()
+            case ToolFinished():
+                self._result(event.response)
+            case Start():
+                if self._status is not None:
+                    self._status.doing = ""
+                self.resume()
+            case ErrorEvent():
+                self._end_line()
+            case Stopped():
+                self._end_line()
+                if event.detail:
+                    self.failure(event.detail)
+            case _:
+                pass
+
+    def replay(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            if turn.speaker == "human":
+                self._line(self._paint("› ", "cyan") + terminal_safe(turn.text))
+            for block in turn.blocks if turn.speaker != "human" else ():
+                if isinstance(block, Text):
+                    self._say(block.text)
+                    self._end_line()
+                elif isinstance(block, ToolCall):
+                    self._line(self._paint("⚙ ", "cyan") + call_line(block))
+                elif isinstance(block, ToolResponse):
+                    self._result(block)
+
+    def notice(self, *lines: str) -> None:
+        for line in lines:
+            self._line(visible(line))
+
+    def failure(self, message: str) -> None:
+        self._line(self._paint("midstream: ", "red") + " ".join(visible(message).split()))
+
+    def _say(self, text: str) -> None:
+        if self._quiet or not text:
+            return
+        self.pause()
+        if self._open_line is self._err:
+            self._end_line()
+        self._write(self._out, terminal_safe(text) if self._safe else text)
+        self._open_line = None if text.endswith("\n") else self._out
+
+    def _aside(self, text: str) -> None:
+        if self._open_line is self._out:
+            self._end_line()
+        self._write(self._err, text)
+        self._open_line = self._err
+
+    def _line(self, text: str) -> None:
+        spinning = self._spinner is not None
+        self.pause()
+        self._end_line()
+        self._write(self._err, text + "\n")
+        if spinning:
+            self.resume()
+
+    def _result(self, response: ToolResponse) -> None:
+        mark = self._paint("✗", "red") if response.is_error else self._paint("✓", "green")
+        first, *rest = result_lines(response)
+        self._line(f"{mark} {self._paint(first, 'dim')}")
+        for line in rest:
+            self._line("  " + self._paint(line, "dim"))
+
+    def _end_line(self) -> None:
+        if self._open_line is not None:
+            self._write(self._open_line, "\n")
+            self._open_line = None
+
+    async def _spin(self, status: Status) -> None:
+        while True:
+            self._write(self._err, _CLEAR + self._paint(visible(status.line()), "dim"))
+            await asyncio.sleep(_TICK)
+
+    def _write(self, stream: IO[str], text: str) -> None:
+        stream.write(text)
+        stream.flush()

@@ -1,0 +1,196 @@
+"""The human at a terminal: a prompt with history, completion and several lines, keys heard while an answer streams.
+
+Enter sends, Alt-Enter or Ctrl-J makes a new line. While an answer streams, Esc and Ctrl-C stop it, Ctrl-T folds and unfolds
+thinking; what else is typed waits for the next prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import create_input
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.styles import Style
+
+from ..agent.approval import NO, Answer, Request
+from ..core.visible import visible
+from ..store.places import make_private_file
+from .lines import APPROVAL_QUESTION, answer_of
+
+Complete = Callable[[str], Iterable[tuple[str, str]]]
+"""The words that may stand where the line before the cursor ends: each with its meaning."""
+
+_ESCAPE_WAIT = 0.08  # an Esc that begins a key sequence is followed by the rest at once
+_STYLE = Style.from_dict({"prompt": "bold ansicyan", "bottom-toolbar": "noreverse ansibrightblack"})
+
+
+class TerminalInput:
+    """A View's counterpart: reads what the human types."""
+
+    interactive = True
+
+    def __init__(
+        self, *, complete: Complete, toggle: Callable[[], None], color: bool, history: Path | None = None
+    ) -> None:
+        self._input = create_input()
+        self._toggle = toggle
+        self._depth = None if color else ColorDepth.DEPTH_1_BIT
+        self._toolbar: Callable[[], str] = lambda: ""
+        self._watch: Watch | None = None
+        self._stop: Callable[[], None] = lambda: None
+        self._session: PromptSession[str] = PromptSession(
+            input=self._input,
+            history=_history(history),
+            completer=_Words(complete),
+            complete_while_typing=True,
+            multiline=True,
+            key_bindings=self._bindings(),
+            prompt_continuation="… ",
+            style=_STYLE,
+            color_depth=self._depth,
+            enable_history_search=False,
+        )
+
+    def toolbar(self, text: Callable[[], str]) -> None:
+        """What stands below the prompt."""
+        self._toolbar = text
+
+    async def read(self) -> str:
+        """What was typed; EOFError for Ctrl-D, KeyboardInterrupt for Ctrl-C."""
+        return await self._session.prompt_async(
+            FormattedText([("class:prompt", "› ")]), bottom_toolbar=lambda: visible(self._toolbar())
+        )
+
+    async def approve(self, request: Request) -> Answer:
+        """Ask with all of the call in sight. Ctrl-C and Esc stop the whole answer."""
+        asking: PromptSession[str] = PromptSession(
+            input=self._input, style=_STYLE, color_depth=self._depth, key_bindings=_approval_keys()
+        )
+        if self._watch is not None:
+            self._watch.pause()
+        try:
+            text = await asking.prompt_async(
+                FormattedText([("", request.shown() + "\n"), ("class:prompt", APPROVAL_QUESTION)])
+            )
+            return answer_of(text)
+        except (EOFError, KeyboardInterrupt):
+            self._stop()
+            return NO
+        finally:
+            if self._watch is not None:
+                self._watch.resume()
+
+    @contextmanager
+    def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> Iterator[None]:
+        """Hear the keys that stop and unfold, while something else uses the screen."""
+        self._stop = stop
+        actions = {Keys.Escape: stop, Keys.ControlC: stop, Keys.ControlT: toggle}
+        self._watch = Watch(self, actions)
+        self._watch.resume()
+        try:
+            yield
+        finally:
+            self._watch.pause()
+            self._watch = None
+
+    def _bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.document.text_before_cursor.endswith("\\"):
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+            else:
+                buffer.validate_and_handle()
+
+        @keys.add("escape", "enter")
+        @keys.add("c-j")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-t")
+        def _(event: KeyPressEvent) -> None:
+            run_in_terminal(self._toggle)
+
+        return keys
+
+
+class Watch:
+    """Keys heard outside a prompt."""
+
+    def __init__(self, owner: TerminalInput, actions: dict[Keys, Callable[[], None]]) -> None:
+        self._input = owner._input
+        self._actions = actions
+        self._open: ExitStack | None = None
+
+    def resume(self) -> None:
+        if self._open is None:
+            with ExitStack() as stack:
+                stack.enter_context(self._input.raw_mode())
+                stack.enter_context(self._input.attach(self._ready))
+                self._open = stack.pop_all()
+
+    def pause(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _ready(self) -> None:
+        self._hear(self._input.read_keys())
+        asyncio.get_running_loop().call_later(_ESCAPE_WAIT, self._flush)
+
+    def _flush(self) -> None:
+        if self._open is not None:
+            self._hear(self._input.flush_keys())
+
+    def _hear(self, presses: list[KeyPress]) -> None:
+        for press in presses:
+            action = self._actions.get(press.key) if isinstance(press.key, Keys) else None
+            if action is not None:
+                action()
+            else:
+                store_typeahead(self._input, [press])
+
+
+class _Words(Completer):
+    def __init__(self, complete: Complete) -> None:
+        self._complete = complete
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        line = document.text_before_cursor
+        if not line.startswith("/") or "\n" in line:
+            return
+        word = line.rpartition(" ")[2]
+        for text, meaning in self._complete(line):
+            yield Completion(text, start_position=-len(word), display_meta=meaning)
+
+
+def _approval_keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("escape", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(exception=KeyboardInterrupt())
+
+    return keys
+
+
+def _history(path: Path | None) -> History:
+    if path is None:
+        return InMemoryHistory()
+    make_private_file(path)
+    return FileHistory(str(path))

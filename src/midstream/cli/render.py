@@ -1,0 +1,257 @@
+"""The live view: what is finished goes into the scrollback for good, the rest is repainted below it a few times a second.
+
+Text is Markdown, thinking is dim and folds to one line when it ends (Ctrl-T unfolds), a call shows its arguments as they
+come. Nothing a model or a tool says reaches the terminal but through `Safe`, which looks at the very segments that are
+written: Markdown may turn `&#13;` or `&rlm;` into what the source did not show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.text import Text as Line
+
+from ..agent.progress import AgentEvent, Stopped, ToolFinished, ToolStarted
+from ..core.blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
+from ..core.events import (
+    BlockEvent,
+    Done,
+    ErrorEvent,
+    Start,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from ..core.visible import terminal_safe, visible
+from .markdown import MarkdownFeed
+from .status import Status
+from .view import call_line, one_line, result_lines, shortened
+
+_TICK = 1 / 12
+_THINKING_LINES = 6
+_THINKING_CHARS = 2000
+_SPARE_LINES = 4
+
+
+class Safe:
+    """A renderable whose written text has no control but the newline."""
+
+    def __init__(self, inner: RenderableType) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._inner, options):
+            if not segment.control:
+                yield Segment(terminal_safe(segment.text), segment.style)
+
+
+class Bottom:
+    """The last lines of a renderable, so that what is repainted always fits on the screen."""
+
+    def __init__(self, inner: RenderableType, lines: int) -> None:
+        self._inner = inner
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._inner, options, pad=False)
+        for line in lines[-self._lines :]:
+            yield from line
+            yield Segment.line()
+
+
+class LiveView:
+    """A View for a terminal with a cursor. `unfolded` may be changed at any time."""
+
+    def __init__(self, console: Console) -> None:
+        self.unfolded = False
+        self._console = console
+        self._status: Status | None = None
+        self._live: Live | None = None
+        self._ticker: asyncio.Task[None] | None = None
+        self._feed = MarkdownFeed()
+        self._thinking: list[str] = []
+        self._thought_from = 0.0
+        self._call: tuple[str, list[str]] | None = None
+
+    def begin(self, status: Status) -> None:
+        self._status = status
+        self.resume()
+
+    def end(self) -> None:
+        self._settle()
+        self.pause()
+        self._status = None
+
+    def resume(self) -> None:
+        if self._live is None and self._status is not None:
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                vertical_overflow="crop",
+            )
+            self._live.start()
+            self._ticker = asyncio.get_running_loop().create_task(self._tick())
+
+    def pause(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        if self._live is not None:
+            self._live.update(Line(""))
+            self._live.stop()
+            self._live = None
+
+    def show(self, event: AgentEvent) -> None:
+        match event:
+            case Start():
+                self._doing("")
+            case TextStart():
+                self._feed = MarkdownFeed()
+            case TextDelta():
+                self._count(event.delta)
+                self._markdown(self._feed.feed(terminal_safe(event.delta)))
+            case TextEnd():
+                self._markdown(self._feed.close())
+            case ThinkingStart():
+                self._thinking = []
+                self._thought_from = self._status.seconds if self._status is not None else 0.0
+            case ThinkingDelta():
+                self._count(event.delta)
+                self._thinking.append(terminal_safe(event.delta))
+            case ThinkingEnd():
+                self._end_thinking()
+            case ToolCallStart():
+                self._call = (visible(event.name), [])
+            case ToolCallDelta():
+                self._count(event.delta)
+                if self._call is not None:
+                    self._call[1].append(one_line(event.delta))
+            case ToolCallEnd():
+                self._call = None
+                self._print_call(event.block)
+            case BlockEvent():
+                self._print(Line(f"({visible(event.block.kind)})", "dim"))
+            case ToolStarted():
+                self._doing(f"running {visible(event.call.name)}")
+            case ToolFinished():
+                self._doing("")
+                self._print_result(event.response)
+            case ErrorEvent() | Done():
+                self._settle()
+            case Stopped():
+                if event.detail:
+                    self.failure(event.detail)
+
+    def replay(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            if turn.speaker == "human":
+                self._print(Line.assemble(("› ", "bold cyan"), terminal_safe(turn.text)))
+                continue
+            for block in turn.blocks:
+                match block:
+                    case Text():
+                        self._markdown(block.text)
+                    case Thinking():
+                        if self.unfolded and block.text.strip():
+                            self._print(Line(terminal_safe(block.text).strip(), "dim italic"))
+                    case ToolCall():
+                        self._print_call(block)
+                    case ToolResponse():
+                        self._print_result(block)
+                    case Media() | Opaque():
+                        self._print(Line(f"({visible(block.kind)})", "dim"))
+            if turn.failure:
+                self._print(Line(f"(this answer did not end well: {visible(turn.failure)})", "dim"))
+
+    def notice(self, *lines: str) -> None:
+        for line in lines:
+            self._print(Line(visible(line)))
+
+    def failure(self, message: str) -> None:
+        self._print(Line.assemble(("✗ ", "bold red"), " ".join(visible(message).split())))
+
+    def _settle(self) -> None:
+        """Put what is still open into the scrollback: an answer that was cut off keeps what came."""
+        if self._thinking:
+            self._end_thinking()
+        self._markdown(self._feed.close())
+        if self._call is not None:
+            name, parts = self._call
+            self._call = None
+            self._print(Line(f"⚙ {name}({''.join(parts)} …", "dim"))
+
+    def _end_thinking(self) -> None:
+        text = "".join(self._thinking).strip()
+        self._thinking = []
+        seconds = (self._status.seconds if self._status is not None else 0.0) - self._thought_from
+        if not text:
+            return
+        if self.unfolded:
+            self._print(Line(text, "dim italic"))
+        else:
+            words = len(text.split())
+            self._print(Line(f"▸ thought for {seconds:.1f} s, {words} words (Ctrl-T unfolds)", "dim"))
+
+    def _markdown(self, text: str) -> None:
+        if text.strip():
+            self._print(Markdown(text, hyperlinks=False))
+
+    def _print_call(self, call: ToolCall) -> None:
+        self._print(Line.assemble(("⚙ ", "bold cyan"), call_line(call)))
+
+    def _print_result(self, response: ToolResponse) -> None:
+        first, *rest = result_lines(response)
+        mark = ("✗ ", "bold red") if response.is_error else ("✓ ", "bold green")
+        self._print(Line.assemble(mark, (first, "dim")))
+        if rest:
+            self._print(Padding(Line("\n".join(rest), "dim"), (0, 0, 0, 2)))
+
+    def _print(self, renderable: RenderableType) -> None:
+        self._console.print(Safe(renderable))
+
+    def _doing(self, what: str) -> None:
+        if self._status is not None:
+            self._status.doing = what
+
+    def _count(self, text: str) -> None:
+        if self._status is not None:
+            self._status.add(text)
+
+    async def _tick(self) -> None:
+        while self._live is not None:
+            self._live.update(self._frame(), refresh=True)
+            await asyncio.sleep(_TICK)
+
+    def _frame(self) -> RenderableType:
+        height = max(3, self._console.height - _SPARE_LINES)
+        parts: list[RenderableType] = []
+        if self._thinking:
+            text = "".join(self._thinking)[-_THINKING_CHARS:].strip()
+            room = height if self.unfolded else min(height, _THINKING_LINES)
+            parts.append(Bottom(Safe(Line(text, "dim italic")), room))
+        tail = self._feed.tail(height)
+        if tail.strip():
+            parts.append(Bottom(Safe(Markdown(tail, hyperlinks=False)), height))
+        if self._call is not None:
+            name, pieces = self._call
+            written = "".join(pieces)
+            parts.append(Safe(Line(f"⚙ {name}({shortened(written[-400:], 400)}", "cyan")))
+        if self._status is not None:
+            line = Line(visible(self._status.line()) + " · Esc stops", "dim", no_wrap=True, overflow="ellipsis")
+            parts.append(Safe(line))
+        return Bottom(Group(*parts), height + 2)

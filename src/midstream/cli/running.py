@@ -1,0 +1,50 @@
+"""Running a coroutine as the program: SIGTERM and a closed terminal end it as an interruption does, with nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from .exit_codes import TERMINATED
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """The result of the coroutine; KeyboardInterrupt after a SIGINT, once everything is closed."""
+    told: list[signal.Signals] = []
+
+    async def watched() -> T:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(each, _end, task, told, each)
+        return await main
+
+    try:
+        return asyncio.run(watched())
+    except asyncio.CancelledError:
+        sys.exit(TERMINATED if told else 1)
+
+
+def _end(task: asyncio.Task[Any], told: list[signal.Signals], which: signal.Signals) -> None:
+    told.append(which)
+    task.cancel()
+
+
+@contextmanager
+def interrupts(act: Callable[[], object]) -> Iterator[None]:
+    """SIGINT does this instead, for a while."""
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, act)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)

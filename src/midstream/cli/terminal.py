@@ -1,0 +1,52 @@
+"""What a terminal may be sent: colour, and tricks with the cursor.
+
+Colour, in this order: `--color always|never`, NO_COLOR, FORCE_COLOR, TERM=dumb, whether the stream is a terminal. Cursor
+tricks (a spinner, a live view) only where the stream is a terminal that is not dumb; colour forced into a pipe brings none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import IO, Literal, TypeAlias
+
+ColorChoice: TypeAlias = Literal["auto", "always", "never"]
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def is_terminal(stream: IO[str]) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def has_cursor(stream: IO[str], environ: Mapping[str, str] | None = None) -> bool:
+    """Whether lines that were written may be written over."""
+    environ = os.environ if environ is None else environ
+    return is_terminal(stream) and environ.get("TERM", "") not in ("", "dumb")
+
+
+def wants_color(choice: ColorChoice, stream: IO[str], environ: Mapping[str, str] | None = None) -> bool:
+    environ = os.environ if environ is None else environ
+    if choice != "auto":
+        return choice == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR", "") not in ("", "0", "false"):
+        return True
+    return has_cursor(stream, environ)
+
+
+class Paint:
+    """Styles for plain text; does nothing where there is no colour."""
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+
+    def __call__(self, text: str, *styles: str) -> str:
+        if not self.on or not text:
+            return text
+        codes = ";".join([_STYLES[style] for style in styles])
+        return f"\x1b[{codes}m{text}\x1b[0m"

@@ -1,0 +1,86 @@
+"""What shows a conversation: the port that the chat and one-shot questions speak to, and how tool calls read.
+
+A view gets the agent's events in order between `begin` and `end`; `pause` clears the way for a question to the human.
+Whatever comes from a model, a tool or a file is made safe for the terminal before it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from ..agent.progress import AgentEvent
+from ..core.blocks import ToolCall, ToolResponse, Turn
+from ..core.visible import terminal_safe, visible
+from .status import Status
+
+RESULT_LINES = 12
+LINE_LENGTH = 400
+ARGUMENT_LENGTH = 1200
+
+
+class View(Protocol):
+    """Somewhere to show a conversation. `unfolded`: thinking is shown whole."""
+
+    unfolded: bool
+
+    def begin(self, status: Status) -> None: ...
+
+    def show(self, event: AgentEvent) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def replay(self, turns: Sequence[Turn]) -> None:
+        """Show turns of the past."""
+        ...
+
+    def notice(self, *lines: str) -> None:
+        """Something for the user to know."""
+        ...
+
+    def failure(self, message: str) -> None: ...
+
+
+def call_line(call: ToolCall) -> str:
+    """A call in one line: its name and arguments."""
+    return f"{visible(call.name)}({shortened(_arguments(call.arguments), ARGUMENT_LENGTH)})"
+
+
+def _arguments(raw: str) -> str:
+    try:
+        values = msgspec.json.decode(raw or "{}")
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return one_line(raw)
+    if not isinstance(values, dict):
+        return one_line(raw)
+    return ", ".join(
+        [f"{one_line(name)}={one_line(msgspec.json.encode(value).decode())}" for name, value in values.items()]
+    )
+
+
+def result_lines(response: ToolResponse, most: int = RESULT_LINES) -> list[str]:
+    """The beginning of a result, each line safe and of bounded length, and how much is left out."""
+    lines = terminal_safe(response.text).split("\n") if response.text else []
+    while lines and not lines[-1].strip():
+        lines.pop()
+    others = [part for part in response.content if not hasattr(part, "text")]
+    shown = [shortened(line.expandtabs(4), LINE_LENGTH) for line in lines[:most]]
+    if len(lines) > most:
+        shown.append(f"… {len(lines) - most} more lines")
+    if others:
+        shown.append(f"({len(others)} attachment{'s' if len(others) > 1 else ''})")
+    return shown or ["(no output)"]
+
+
+def one_line(text: str) -> str:
+    return visible(text).replace("\n", "⏎").replace("\t", " ")
+
+
+def shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -19,13 +19,16 @@ from ..json_border import json_text, json_value, object_text
 from ..reasoning import is_own, same_origin, thinking_on
 from ..tool_names import ToolNames
 
+_LOOSE = 1024
+"""So many messages are joined into one piece: the body of a long history is then joined of few."""
 _MEDIA_FOLLOWS = "Attached media from the tool results:"
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
 """Media types whose name is not the wire's word for the format."""
 
 
 class ChatWriter:
-    """`messages` are finished JSON objects; `lacks_reasoning` says that a stand-in had to be used."""
+    """`messages` are finished JSON objects, of long histories many in one piece with commas between them; the first and the
+    last stand alone. `lacks_reasoning` says that a stand-in had to be used."""
 
     def __init__(self, dialect: Dialect, options: Options, model: str) -> None:
         self.notes: list[Note] = []
@@ -39,6 +42,7 @@ class ChatWriter:
         scheme = get_tool_id_strategy(options.tool_format) if options.tool_format else STRATEGIES[dialect.ids]
         self._ids: ToolIdMapper = scheme.create_mapper()
         self._size = 0
+        self._loose = 1  # where the messages begin that stand alone
         self._turn = 0
 
     @property
@@ -54,28 +58,30 @@ class ChatWriter:
         return twin
 
     def write(self, turns: Sequence[Turn], offset: int) -> None:
+        messages = self.messages
+        before = len(messages)
         for number, turn in enumerate(turns, offset):
             self._turn = number
             blocks = turn.blocks
             only = blocks[0] if len(blocks) == 1 else None
             if turn.speaker == "human":
-                role = turn.role or "user"
                 if type(only) is Text and only.extra is None:
-                    self._add(b'{"role":"%b","content":%b}' % (role.encode(), json_text(only.text)))
+                    role = turn.role.encode() if turn.role else b"user"
+                    messages.append(b'{"role":"%b","content":%b}' % (role, json_text(only.text)))
                 else:
-                    self._human(role, blocks)
+                    self._human(turn.role or "user", blocks)
             elif turn.speaker == "ai":
                 # The everyday answer: with one text and nothing of its host's, it is the same for every reader.
                 if type(only) is Text and turn.extra is None and only.text and not only.text.isspace():
-                    self._add(b'{"role":"assistant","content":%b}' % json_text(only.text))
+                    messages.append(b'{"role":"assistant","content":%b}' % json_text(only.text))
                 else:
                     self._assistant(turn)
             else:
                 self._results(blocks)
-
-    def _add(self, message: bytes) -> None:
-        self.messages.append(message)
-        self._size += len(message)
+        self._size += sum(map(len, messages[before:]))
+        if len(messages) - self._loose > _LOOSE:
+            messages[self._loose : -1] = [b",".join(messages[self._loose : -1])]
+            self._loose += 1
 
     def _note(self, action: str, what: str, why: str) -> None:
         self.notes.append(Note(action, what, why, self._turn))  # type: ignore[arg-type]
@@ -89,7 +95,7 @@ class ChatWriter:
         message: dict[str, Any] = {"role": role, "content": self._compact(parts)}
         if name:
             message["name"] = name
-        self._add(json_value(message))
+        self.messages.append(json_value(message))
 
     @staticmethod
     def _compact(parts: list[dict[str, Any]]) -> Any:
@@ -190,7 +196,7 @@ class ChatWriter:
             same_wire = turn.origin is None or turn.origin.wire == self._dialect.wire
             pieces.append(b',"tool_calls":[' + b",".join([self._call(call, same_wire) for call in calls]) + b"]")
         pieces.append(b"}")
-        self._add(b"".join(pieces))
+        self.messages.append(b"".join(pieces))
 
     def _foreign_as_text(self, foreign: list[Thinking]) -> str:
         policy = self._options.foreign_thinking
@@ -260,12 +266,14 @@ class ChatWriter:
             name = b""
             if self._dialect.tool_result_name and response.name:
                 name = b',"name":' + json_text(self.names.wire(response.name))
-            self._add(
+            self.messages.append(
                 b'{"role":"tool","tool_call_id":%b%b,"content":%b}'
                 % (json_text(self._ids.resolve_tool_response_id(response)), name, content)
             )
         if media:
-            self._add(json_value({"role": "user", "content": [{"type": "text", "text": _MEDIA_FOLLOWS}, *media]}))
+            self.messages.append(
+                json_value({"role": "user", "content": [{"type": "text", "text": _MEDIA_FOLLOWS}, *media]})
+            )
 
     def _result_content(self, response: ToolResponse, media: list[dict[str, Any]]) -> bytes:
         content = response.content

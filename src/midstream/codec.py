@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from uuid import uuid4
 
 from msgspec.structs import replace
 
 from .core.blocks import Conversation, Turn
-from .core.dialect import Dialect, Options
+from .core.dialect import Dialect, Options, TextCalls
 from .core.events import Event
 from .core.tools import ToolSpec
 from .dialects.registry import REGISTRY, Resolved, resolve
@@ -23,7 +23,7 @@ _HISTORY = HistoryCache()
 
 def mint_turn_key() -> str:
     """A fresh turn key: minted once, when a turn opens."""
-    return uuid4().hex
+    return os.urandom(16).hex()
 
 
 def encode_request(
@@ -55,6 +55,7 @@ def make_decoder(
     model: str = "",
     tool_names: dict[str, str] | None = None,
     tools: Sequence[ToolSpec] = (),
+    text_calls: TextCalls = "execute",
 ) -> Decoder:
     """A decoder for one answer: feed it bytes, get events."""
     if isinstance(dialect, str):
@@ -66,6 +67,7 @@ def make_decoder(
         model=model,
         tool_names=tool_names,
         tools=tools,
+        text_calls=text_calls,
     )
 
 
@@ -78,10 +80,17 @@ def decode_stream(
     model: str = "",
     tool_names: dict[str, str] | None = None,
     tools: Sequence[ToolSpec] = (),
+    text_calls: TextCalls = "execute",
 ) -> Iterator[Event]:
     """The events of a streamed answer, cut into chunks anyhow."""
     decoder = make_decoder(
-        wire=wire, dialect=dialect, turn_key=turn_key, model=model, tool_names=tool_names, tools=tools
+        wire=wire,
+        dialect=dialect,
+        turn_key=turn_key,
+        model=model,
+        tool_names=tool_names,
+        tools=tools,
+        text_calls=text_calls,
     )
     return decode_chunks(decoder, chunks)
 
@@ -96,9 +105,16 @@ def decode_response(
     model: str = "",
     tool_names: dict[str, str] | None = None,
     tools: Sequence[ToolSpec] = (),
+    text_calls: TextCalls = "execute",
 ) -> Turn:
     """A whole answer as a Turn; ProviderError for an error the provider sent."""
     decoder = make_decoder(
-        wire=wire, dialect=dialect, turn_key=turn_key, model=model, tool_names=tool_names, tools=tools
+        wire=wire,
+        dialect=dialect,
+        turn_key=turn_key,
+        model=model,
+        tool_names=tool_names,
+        tools=tools,
+        text_calls=text_calls,
     )
     return decode_whole(decoder, body, status=status)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from midstream.core.dialect import TextCalls
 from midstream.toolformats.registry import leak_filter
-from midstream.toolformats.safety import Safety
 
 from .feeding import feed, outcome, splits, tool
 
@@ -21,7 +21,7 @@ TEXT = 'Hm. <tool_call>{{"name": "{}", "arguments": {{"path": "/x"}}}}</tool_cal
         ("read", "show", False, "shown"),
     ],
 )
-def test_policy(name: str, safety: Safety, runs: bool, why: str) -> None:
+def test_policy(name: str, safety: TextCalls, runs: bool, why: str) -> None:
     for portions in splits(TEXT.format(name)):
         found = outcome(feed(leak_filter("hermes", TOOLS, safety=safety), portions))
         assert found.text == "Hm. "  # in every case the leaked call stays out of what later requests replay

@@ -28,7 +28,8 @@ from midstream.core.dialect import Options
 from midstream.core.errors import InvalidHistory, MissingReasoning
 from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import resolve
-from midstream.wires.anthropic import encode_messages, read_messages_request
+from midstream.wires.anthropic.encoder import encode_messages
+from midstream.wires.anthropic.reader import read_messages_request
 from midstream.wires.outgoing import HistoryCache
 from midstream.wires.request import Request
 from tests.wires.anthropic_requests import normal

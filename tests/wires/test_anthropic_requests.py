@@ -7,7 +7,8 @@ from typing import Any
 
 from midstream.core.errors import InvalidHistory
 from midstream.dialects.registry import resolve
-from midstream.wires.anthropic import encode_messages, read_messages_request
+from midstream.wires.anthropic.encoder import encode_messages
+from midstream.wires.anthropic.reader import read_messages_request
 from tests.wires.anthropic_exceptions import REQUESTS
 from tests.wires.anthropic_requests import differences
 from tests.wires.recordings import recordings

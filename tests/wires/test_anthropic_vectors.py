@@ -17,7 +17,8 @@ from midstream.core.events import ErrorEvent
 from midstream.core.history import INTERRUPTED
 from midstream.core.tools import ToolSpec
 from midstream.dialects.anthropic import CLAUDE
-from midstream.wires.anthropic import encode_messages, read_messages_request
+from midstream.wires.anthropic.encoder import encode_messages
+from midstream.wires.anthropic.reader import read_messages_request
 from midstream.wires.anthropic.writer import FIRST_WORDS
 from tests.shared_data import vectors
 from tests.wires.anthropic_exceptions import VECTORS

@@ -13,7 +13,7 @@ from midstream.core.schemas import PASSES
 from midstream.core.tools import ToolSpec
 from midstream.dialects.gemini import GEMINI_25_FLASH
 from midstream.wires.gemini import PLAIN, encode_gemini, read_gemini_request
-from midstream.wires.openai_chat import read_messages
+from midstream.wires.openai_chat.reader import read_messages
 from tests.shared_data import vectors
 from tests.wires.gemini_exceptions import VECTORS
 

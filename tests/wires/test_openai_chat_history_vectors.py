@@ -17,7 +17,7 @@ from midstream.core.blocks import Block, Origin, Text, Thinking, ToolCall, ToolR
 from midstream.core.errors import InvalidHistory, MidstreamError
 from midstream.core.history import INTERRUPTED, canonicalize
 from midstream.core.tools import parse_arguments
-from midstream.wires.openai_chat import read_messages
+from midstream.wires.openai_chat.reader import read_messages
 from tests.shared_data import vectors
 from tests.wires.openai_chat_vector_exceptions import ELSEWHERE, HISTORY
 from tests.wires.test_openai_chat_vectors import answer

@@ -11,7 +11,8 @@ import pytest
 from midstream.core.blocks import Origin
 from midstream.core.dialect import Dialect, Limits, Reasoning
 from midstream.core.errors import InvalidHistory
-from midstream.wires.openai_chat import encode_chat, read_chat_request, read_messages
+from midstream.wires.openai_chat.encoder import encode_chat
+from midstream.wires.openai_chat.reader import read_chat_request, read_messages
 from tests.wires.recordings import recordings
 
 # A host that takes everything, so that what is lost was lost by the reader or the writer.

@@ -21,7 +21,8 @@ from midstream import (
 from midstream.core.dialect import Dialect
 from midstream.core.events import Done, ErrorEvent, Event
 from midstream.dialects.openai_responses import GENERIC
-from midstream.wires.openai_responses import encode_responses, read_responses_request
+from midstream.wires.openai_responses.encoder import encode_responses
+from midstream.wires.openai_responses.reader import read_responses_request
 from midstream.wires.request import Request
 from midstream.wires.wire import decode_whole
 from tests.wires.feeding import at_random, by_byte, by_lengths, events_of

@@ -30,7 +30,8 @@ from midstream import (
 )
 from midstream.core.blocks import Origin
 from midstream.core.errors import InvalidHistory, LocalError
-from midstream.wires.openai_responses import encode_responses, read_responses_request
+from midstream.wires.openai_responses.encoder import encode_responses
+from midstream.wires.openai_responses.reader import read_responses_request
 from midstream.wires.openai_responses.writer import ResponsesWriter
 from midstream.wires.outgoing import HistoryCache, write_history
 from tests.wires.openai_responses_requests import normal

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from midstream import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, ToolSpec, Turn
 from midstream.core.blocks import Block, Origin
 from midstream.dialects.openai_responses import GENERIC
-from midstream.wires.openai_responses import encode_responses
+from midstream.wires.openai_responses.encoder import encode_responses
 from tests.shared_data import vectors
 from tests.wires.openai_responses_exceptions import KOSONG, REPAIR
 from tests.wires.openai_responses_requests import normal

@@ -12,6 +12,7 @@ from .ids import ToolFormat
 
 ThinkingMode: TypeAlias = Literal["on", "off"]
 MissingReasoning: TypeAlias = Literal["placeholder", "disable-thinking", "fail"]
+TextCalls: TypeAlias = Literal["execute", "reask", "show"]
 ForeignThinking: TypeAlias = Literal["drop", "text", "keep"]
 
 
@@ -157,7 +158,7 @@ class Options(Value, frozen=True):
     """Mark cache breakpoints where the wire has them."""
     prefill: str | None = None
     """Let the answer begin with this (partial mode), where the wire can."""
-    text_calls: Literal["execute", "reask", "show"] = "execute"
+    text_calls: TextCalls = "execute"
     """What a call that a host leaked as text may do: run if the tool is declared, or only be reported."""
     user: str | None = None
     previous_response_id: str | None = None

@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 
+from midstream.core.dialect import Dialect, TextCalls
 from midstream.core.errors import UnknownToolFormat
 from midstream.core.tools import ToolSpec
 
-from .deepseek import DEEPSEEK
 from .findings import TextFilter
 from .format import TextFormat
-from .gemma import GEMMA
-from .glm import GLM
-from .hermes import HERMES, QWEN
-from .kimi import KIMI
-from .kimi_k3 import KIMI_K3
-from .llama import LLAMA
-from .mistral import MISTRAL
 from .prose import Tags
-from .qwen3_coder import QWEN3_CODER
-from .safety import Guard, Safety
+from .safety import Guard
 from .script import ScriptFilter
 from .think import think_filter
-from .xml import XML
 
-__all__ = ["FORMATS", "get_filter", "leak_filter", "text_format", "think_filter"]
+__all__ = ["FORMATS", "get_filter", "leak_filter", "text_filter", "text_format", "think_filter"]
 
-_FORMATS: tuple[TextFormat, ...] = (
-    KIMI, KIMI_K3, HERMES, QWEN, QWEN3_CODER, GLM, XML, LLAMA, GEMMA, DEEPSEEK, MISTRAL,
-)  # fmt: skip
+# format -> where it is; a format is loaded when it is first read or written
+_PLACES = {
+    "kimi": ("kimi", "KIMI"),
+    "kimi-k3": ("kimi_k3", "KIMI_K3"),
+    "hermes": ("hermes", "HERMES"),
+    "qwen": ("hermes", "QWEN"),
+    "qwen3-coder": ("qwen3_coder", "QWEN3_CODER"),
+    "glm": ("glm", "GLM"),
+    "xml": ("xml", "XML"),
+    "llama": ("llama", "LLAMA"),
+    "gemma": ("gemma", "GEMMA"),
+    "deepseek": ("deepseek", "DEEPSEEK"),
+    "mistral": ("mistral", "MISTRAL"),
+}
+FORMATS = tuple(_PLACES)
+"""The names of all text formats."""
 
-FORMATS: dict[str, TextFormat] = {format.name: format for format in _FORMATS}
+_loaded: dict[str, TextFormat] = {}
 
 
 def text_format(name: str) -> TextFormat:
     """The text format of this name. `openai` and `anthropic` have none: their calls never travel as text."""
-    try:
-        return FORMATS[name]
-    except KeyError:
-        raise UnknownToolFormat(f"no text tool format {name!r}: choose one of {', '.join(sorted(FORMATS))}") from None
+    found = _loaded.get(name)
+    if found is None:
+        place = _PLACES.get(name)
+        if place is None:
+            raise UnknownToolFormat(f"no text tool format {name!r}: choose one of {', '.join(sorted(FORMATS))}")
+        found = _loaded[name] = getattr(import_module(f"{__package__}.{place[0]}"), place[1])
+    return found
 
 
 def get_filter(
@@ -56,7 +64,7 @@ def leak_filter(
     *,
     tags: Tags | None = None,
     starts_inside: bool = False,
-    safety: Safety = "execute",
+    safety: TextCalls = "execute",
 ) -> TextFilter:
     """`get_filter` under a safety policy: by default only calls of declared tools come through.
 
@@ -64,3 +72,11 @@ def leak_filter(
     tag inside a call's arguments is data, and only one pass over both can tell.
     """
     return Guard(get_filter(name, tools, tags=tags, starts_inside=starts_inside), tools, safety)
+
+
+def text_filter(dialect: Dialect, tools: Sequence[ToolSpec], safety: TextCalls = "execute") -> TextFilter | None:
+    """What a host of structured answers needs read out of its text all the same: leaked calls, thinking in tags."""
+    rules = dialect.reasoning
+    if dialect.leaks is not None:
+        return leak_filter(dialect.leaks, tools, tags=rules.tags, starts_inside=rules.starts_inside, safety=safety)
+    return think_filter(rules.tags, rules.starts_inside) if rules.tags is not None else None

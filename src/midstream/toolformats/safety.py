@@ -8,14 +8,12 @@ not let through is a ProblemFound with the whole call: kept out of the text in e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
 
+from midstream.core.dialect import TextCalls
 from midstream.core.tools import ToolSpec
 
 from .findings import ArgumentsFound, CallEnded, CallFound, Finding, ProblemFound, TextFilter
 from .script import Collected
-
-Safety: TypeAlias = Literal["execute", "reask", "show"]
 
 _WHY = {
     "reask": "a call was written as text; ask again for a real one",
@@ -28,7 +26,7 @@ class Guard:
 
     __slots__ = ("_filter", "_held", "_names", "_safety", "_why")
 
-    def __init__(self, filter: TextFilter, tools: Sequence[ToolSpec], safety: Safety = "execute") -> None:
+    def __init__(self, filter: TextFilter, tools: Sequence[ToolSpec], safety: TextCalls = "execute") -> None:
         self._filter = filter
         self._names = frozenset([tool.name for tool in tools])
         self._safety = safety

@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from ..core.blocks import Conversation, Turn
-from ..core.dialect import Dialect, Options
+from ..core.dialect import Dialect, Options, TextCalls
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.tools import ToolSpec
 from .outgoing import HistoryCache
@@ -62,7 +62,31 @@ class MakeDecoder(Protocol):
         model: str = "",
         tool_names: dict[str, str] | None = None,
         tools: Sequence[ToolSpec] = (),
+        text_calls: TextCalls = "execute",
     ) -> Decoder: ...
+
+
+class MakePlainDecoder(Protocol):
+    def __call__(
+        self, dialect: Dialect, *, turn_key: str, model: str = "", tool_names: dict[str, str] | None = None
+    ) -> Decoder: ...
+
+
+def without_text(make: MakePlainDecoder) -> MakeDecoder:
+    """The decoder of a wire on which calls never travel as text, so that the declared tools do not matter to it."""
+
+    def decoder(
+        dialect: Dialect,
+        *,
+        turn_key: str,
+        model: str = "",
+        tool_names: dict[str, str] | None = None,
+        tools: Sequence[ToolSpec] = (),
+        text_calls: TextCalls = "execute",
+    ) -> Decoder:
+        return make(dialect, turn_key=turn_key, model=model, tool_names=tool_names)
+
+    return decoder
 
 
 class ReadRequest(Protocol):

@@ -47,7 +47,7 @@ class ContentsWriter:
         self._model = model
         scheme = get_tool_id_strategy(options.tool_format) if options.tool_format else STRATEGIES[dialect.ids]
         self._ids: ToolIdMapper = scheme.create_mapper()
-        self._called: dict[str, str] = {}  # the names of the last turn's calls, for results that lack theirs
+        self._called: dict[str, str] = {}  # the names of the last turn's calls, for their results
         self._size = 0
         self._turn = 0
 
@@ -234,7 +234,7 @@ class ContentsWriter:
         self._say("user", parts + moved)
 
     def _result(self, response: ToolResponse, moved: list[bytes]) -> bytes:
-        name = response.name or self._called.get(response.call_id, "")
+        name = self._called.get(response.call_id) or response.name  # the two names must match, or it is a 400
         inside: list[bytes] = []
         texts: list[str] = []
         for part in response.content:

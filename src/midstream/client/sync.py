@@ -1,0 +1,163 @@
+"""`stream` and `complete` without async, for scripts and notebooks.
+
+Each runs an event loop in a thread of its own, so it works where a loop is already running, and ends it with the answer:
+nothing is left behind. Ctrl-C reaches the caller and cancels the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Sequence
+from typing import Any, TypeVar
+
+from ..core.blocks import Conversation, Turn
+from ..core.dialect import Options
+from ..core.errors import LocalError
+from ..core.events import Done, ErrorEvent, ErrorInfo, Event, TextDelta
+from ..core.tools import ToolSpec
+from . import calls
+from .catalog import Catalog
+from .reply import ABORTED, aborted
+
+T = TypeVar("T")
+
+
+def complete_sync(
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    options: Options | None = None,
+    api_key: str | None = None,
+    catalog: Catalog | None = None,
+) -> Turn:
+    """The next answer, whole."""
+    background = Background()
+    try:
+        return background.run(
+            calls.complete(model, conversation, tools=tools, options=options, api_key=api_key, catalog=catalog)
+        )
+    finally:
+        background.close()
+
+
+def stream_sync(
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    options: Options | None = None,
+    api_key: str | None = None,
+    catalog: Catalog | None = None,
+) -> SyncReply:
+    """The events of the next answer, in a plain `for`."""
+    return SyncReply(calls.batches(model, conversation, tools=tools, options=options, api_key=api_key, catalog=catalog))
+
+
+class SyncReply:
+    """`for event in reply` streams; `reply.result()` gives the Turn, whole or as far as it came (see `error`).
+
+    As with `Reply`, only what keeps an answer from starting is raised. Leave early with `close`, or use `with`.
+    """
+
+    def __init__(self, batches: AsyncGenerator[list[Event], None]) -> None:
+        self._batches = batches
+        self._events = self._run()
+        self._seen: list[Event] = []
+        self._turn: Turn | None = None
+        self.error: ErrorInfo | None = None
+
+    @property
+    def turn(self) -> Turn | None:
+        """The turn: whole after the end, before it what has come so far (its `failure` set), None before the start."""
+        if self._turn is None and self._seen:
+            return aborted(self._seen)
+        return self._turn
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._events
+
+    def __enter__(self) -> SyncReply:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def result(self) -> Turn:
+        """The Turn at the end; a failed one has `failure` set and `error` says why."""
+        for _ in self._events:
+            pass
+        turn = self.turn
+        if turn is None:
+            raise LocalError("the reply was closed before it started: there is no turn")
+        return turn
+
+    def text(self) -> Iterator[str]:
+        """Only the words, as they come."""
+        for event in self._events:
+            if isinstance(event, TextDelta):
+                yield event.delta
+
+    def close(self) -> None:
+        """Stop here: the connection is closed at once, and the thread ends."""
+        self._events.close()
+
+    def _run(self) -> Generator[Event, None, None]:
+        background = Background()
+        try:
+            while (batch := background.run(_next(self._batches))) is not None:
+                last = batch[-1]
+                if isinstance(last, (Done, ErrorEvent)):
+                    self._turn = last.turn
+                    self.error = last.error if isinstance(last, ErrorEvent) else None
+                    self._seen.clear()
+                else:
+                    self._seen += batch
+                yield from batch
+        finally:
+            try:
+                background.run(self._batches.aclose())
+            finally:
+                background.close()
+            if self._turn is None and self._seen:
+                self.error = ErrorInfo(ABORTED, "the reply was closed before its end")
+
+
+class Background:
+    """An event loop in a thread. The thread is a daemon: a program that ends in the middle ends."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        self._thread = threading.Thread(target=self._main, name="midstream-loop", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, done in the loop; an interruption of the caller cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            if not future.done():
+                future.cancel()
+
+    def close(self) -> None:
+        """End the loop and wait for its thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            if self._thread is not threading.current_thread():
+                self._thread.join()
+
+    def _main(self) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            self._stop = asyncio.Event()
+            self._ready.set()
+            runner.run(self._stop.wait())
+
+
+async def _next(batches: AsyncGenerator[list[Event], None]) -> list[Event] | None:
+    return await anext(batches, None)

@@ -174,6 +174,7 @@ def test_a_blocked_prompt_is_a_refusal() -> None:
 def test_no_finish_reason_is_truncated(unsaid: Any) -> None:
     end = last(chunk({"text": "a"}, finish=unsaid))
     assert isinstance(end, ErrorEvent) and end.error.kind == "truncated" and end.turn.text == "a"
+    assert end.error.retryable
 
 
 def test_a_finish_reason_on_every_chunk_ends_nothing_early() -> None:
@@ -281,6 +282,29 @@ def test_what_is_too_long_is_refused(raw: bytes) -> None:
     for chunks in ([raw], by_byte(raw)):
         end = events_of(decoder(limit=100), chunks)[-1]
         assert isinstance(end, ErrorEvent) and end.error.kind == "limit"
+
+
+def test_signatures_and_media_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midstream.wires.gemini.decoder.MAX_TURN_CHARS", 100)
+    for part in ({"text": "", "thoughtSignature": "x" * 30}, {"inlineData": {"data": "x" * 30}}, {"novelty": "x" * 30}):
+        end = last(*[chunk(part)] * 4)
+        assert isinstance(end, ErrorEvent) and end.error.kind == "limit"
+        assert isinstance(last(chunk(part), chunk({"text": "a"}, finish="STOP")), Done)
+
+
+def test_surprising_types_cost_only_their_field() -> None:
+    got = turn(
+        {"candidates": [7, {"content": {"parts": [7, {"text": "a", "thought": "no"}]}, "index": 0}], "modelVersion": 3},
+        chunk({"functionCall": {"name": "f", "id": 7, "partialArgs": [7, {"jsonPath": "$.a", "numberValue": 1}]}}),
+        chunk({"text": 7}, {"inlineData": {"mimeType": 7, "data": "QUJD"}}),
+        {
+            "candidates": [{"content": "no", "finishReason": "STOP", "index": "0"}],
+            "usageMetadata": [],
+            "responseId": {},
+        },
+    )
+    assert (got.text, got.tool_calls[0].arguments, got.tool_calls[0].raw_id) == ("a", '{"a":1}', None)
+    assert got.blocks[-1] == Media("", data="QUJD")
 
 
 def test_a_lost_connection_keeps_what_came() -> None:

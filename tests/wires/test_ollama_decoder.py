@@ -102,7 +102,7 @@ def test_thinking_alone_is_an_empty_answer() -> None:
 @pytest.mark.parametrize("lines", [(), (line("a"),), (line("a"), {"done": False})])
 def test_without_done_it_is_truncated(lines: Any) -> None:
     end = last(*lines)
-    assert isinstance(end, ErrorEvent) and end.error.kind == "truncated"
+    assert isinstance(end, ErrorEvent) and end.error.kind == "truncated" and end.error.retryable
     assert end.turn.text == ("a" if lines else "")
 
 
@@ -154,6 +154,20 @@ def test_what_is_too_long_is_refused() -> None:
         end = events_of(decoder(limit=200), chunks)[-1]
         assert isinstance(end, ErrorEvent) and end.error.kind == "limit" and end.turn.text == "a"
     assert decoder(limit=10).read_body(raw)[-1].error.kind == "limit"
+
+
+def test_surprising_types_cost_only_their_field() -> None:
+    got = turn(
+        {
+            "message": {"content": "a", "thinking": 7, "tool_calls": [7, {"id": 7, "function": {"name": "f"}}]},
+            "model": 7,
+        },
+        {"message": {"content": ["no"], "images": [7, "QUJD"]}},
+        {"message": 7, "done": True, "done_reason": 7, "eval_count": 3.0, "prompt_eval_count": "x"},
+    )
+    assert (got.text, got.tool_calls[0].name, got.tool_calls[0].raw_id, got.raw_stop) == ("a", "f", None, None)
+    assert got.blocks[-1] == Media("image/*", data="QUJD")
+    assert (got.usage.input, got.usage.output) == (0, 3)
 
 
 def test_a_lost_connection_keeps_what_came() -> None:

@@ -67,7 +67,7 @@ def test_results_stand_in_call_order_whatever_the_history_says() -> None:
 def test_foreign_thinking_is_dropped_kept_or_told() -> None:
     story = Story().says("x").answers("a", thinking="hm").says("y").done()
     assert body(story)["messages"][1] == {"role": "assistant", "content": "a"}
-    assert [note.what for note in encode(story).notes] == ["thinking"]
+    assert [str(note) for note in encode(story).notes] == ["dropped thinking (turn 1): it was model-x's own"]
     assert body(story, options=Options(foreign_thinking="text"))["messages"][1]["content"] == "hm\n\na"
     assert body(story, options=Options(foreign_thinking="keep"))["messages"][1]["thinking"] == "hm"
 
@@ -164,7 +164,10 @@ def test_tools_and_choices() -> None:
         {"type": "function", "function": {"name": "my_tool", "description": "Does.", "parameters": parameters}}
     ]
     assert request.tool_names == {"my_tool": "my tool"}
-    assert any("tool choice" in str(note) for note in request.notes)
+    told = [note.why.split()[0] for note in request.notes]
+    assert told == ["a", "my", "$s"]  # the choice, the new name, the stranger's built-in
+    asked = encode(Conversation((human("hi"),)), tools=tools[:1], options=Options(parallel_tool_calls=True))
+    assert any("parallel_tool_calls" in note.why for note in asked.notes)
     assert "tools" not in hello(tools=tools, options=Options(tool_choice="none"))
 
 

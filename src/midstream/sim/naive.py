@@ -1,7 +1,7 @@
-"""A history sent as it stands, the way a program without midstream would: no repair, no id of the reader's own, nothing left out.
+"""A history sent as it stands, the way a program without midstream would: no repair, no id of the reader's own.
 
-Calls and results go under the ids they came with, thinking goes wherever the wire has a place for it. What the doubles say
-to such a request is what a provider says to a hand-off nobody translated.
+Calls and results go under the ids they have (`as_it_came` gives them those of their maker back), thinking goes wherever the
+wire has a place for it. What a double says to such a request is what a provider says to a hand-off nobody translated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ Json: TypeAlias = dict[str, Any]
 
 def naive_body(conversation: Conversation, wire: str, model: str = "model") -> Json | None:
     """The body of a request on one of the three wires with ids in their messages; None for any other wire."""
-    conversation = _as_it_came(conversation)
     match wire:
         case "openai-chat":
             return {"model": model, "messages": [*_system(conversation), *_each(conversation, _chat)]}
@@ -30,7 +29,7 @@ def naive_body(conversation: Conversation, wire: str, model: str = "model") -> J
     return None
 
 
-def _as_it_came(conversation: Conversation) -> Conversation:
+def as_it_came(conversation: Conversation) -> Conversation:
     """With the ids the calls came with, on results too; what came with none keeps the one it has."""
     given: dict[str, str] = {}
     turns: list[Turn] = []

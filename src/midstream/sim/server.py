@@ -164,7 +164,10 @@ class Sim:
     async def _answer(self, request: Any, scene: _Scene, fault: str | None) -> Any:
         from aiohttp import web
 
-        answer, voice = scene.answer(self._script, self.requests)
+        try:
+            answer, voice = scene.answer(self._script, self.requests)
+        except MidstreamError as error:  # a script that has nothing to say to this says so
+            return self._refuse(Problem("script", str(error)), scene.host)
         if fault == "leak":
             answer = leaked(answer, voice.first_call)
         if not scene.stream:

@@ -55,8 +55,8 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[Problem]:
         for wire_id in found:
             if not isinstance(wire_id, str) or not wire_id:
                 yield Problem("ids fit", f"tool_call_id  is not found (messages[{index}])")
-            elif len(wire_id) > 40 and not traits.id_pattern:
-                words = f"string too long. Expected a string with maximum length 40, but got a string with length {len(wire_id)}"
+            elif traits.id_max is not None and len(wire_id) > traits.id_max and not traits.id_pattern:
+                words = f"string too long. Expected a string with maximum length {traits.id_max}, but got a string with length {len(wire_id)}"
                 yield Problem("ids fit", f"Invalid 'messages[{index}].tool_calls[0].id': {words} instead.")
             elif traits.id_pattern and not re.fullmatch(traits.id_pattern, wire_id):
                 yield Problem("ids fit", traits.id_message.format(id=wire_id), code=traits.id_code)

@@ -34,7 +34,7 @@ def _chat(name: str, *more: Rule, **traits: Any) -> Host:
 
 def _moonshot(name: str, *more: Rule, **traits: Any) -> Host:
     fields: dict[str, Any] = {
-        "blank_content": False, "moonshot_schema": True, "max_tools": 128, "name_pattern": _KIMI_NAME, **traits,
+        "id_max": None, "blank_content": False, "moonshot_schema": True, "max_tools": 128, "name_pattern": _KIMI_NAME, **traits,
     }  # fmt: skip
     return _chat(name, chat.UNIQUE_IDS, chat.REASONING, chat.THINKING, *more, **fields)
 
@@ -49,7 +49,8 @@ _ALL = (
     _moonshot("moonshot-k2.5", forced_choice_thinking=(), fixed_sampling=True, **_THINKS),
     _moonshot("moonshot-k2.7-code", forced_choice_thinking=(), fixed_sampling=True, **_THINKS),
     _moonshot("moonshot-k3", forced_choice_thinking=("required",), fixed_sampling=True, **_THINKS),
-    _chat("kimi-weights", chat.UNIQUE_IDS, chat.OWN_IDS, name_pattern=_KIMI_NAME),
+    _chat("kimi-weights", chat.UNIQUE_IDS, chat.OWN_IDS, id_max=None, name_pattern=_KIMI_NAME),
+    _chat("kimi-k3-weights", chat.UNIQUE_IDS, id_max=None, name_pattern=_KIMI_NAME),
     _chat(
         "mistral",
         chat.UNIQUE_IDS,
@@ -130,8 +131,9 @@ _BY_DIALECT = (
     ("gemini-2", "gemini-2"),
     ("vertex-2", "gemini-2"),
     ("openai-responses", "openai-responses"),
-    ("openai-compatible", "compatible"),
 )
+
+_WEIGHTS = {"kimi": "kimi-weights", "kimi-k3": "kimi-k3-weights"}  # scheme of ids -> hosts of these models' weights
 
 
 def host_for(dialect_name: str, wire: str, provider: str, ids: str = "standard") -> Host:
@@ -146,8 +148,8 @@ def _double(dialect_name: str, wire: str, provider: str, ids: str) -> Host:
     for beginning, name in _BY_DIALECT:
         if dialect_name.startswith(beginning):
             return HOSTS[name]
-    if ids == "kimi" and wire == "openai-chat":
-        return HOSTS["kimi-weights"]
+    if wire == "openai-chat" and ids in _WEIGHTS:
+        return HOSTS[_WEIGHTS[ids]]
     for name in (dialect_name, provider):
         if name in HOSTS and HOSTS[name].traits.wire == wire:
             return HOSTS[name]

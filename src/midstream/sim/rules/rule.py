@@ -25,6 +25,8 @@ class Traits(msgspec.Struct, frozen=True):
 
     name: str
     wire: str
+    id_max: int | None = 40
+    """How long a call's id may be. OpenAI's figure; Kimi's ids hold the tool's name and are as long as it makes them."""
     id_pattern: str = ""
     id_message: str = ""
     id_code: str | None = None

@@ -14,7 +14,7 @@ from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolR
 from ...core.dialect import Dialect, Options
 from ...core.errors import MissingReasoning
 from ...core.handoff import Action, Note
-from ...core.ids import STRATEGIES, ToolIdMapper, get_tool_id_strategy
+from ...core.ids import ToolIdMapper, scheme_for
 from ..json_border import json_text, json_value, object_text
 from ..reasoning import is_own, same_origin
 from ..tool_names import ToolNames
@@ -45,7 +45,7 @@ class ContentsWriter:
         self._dialect = dialect
         self._options = options
         self._model = model
-        scheme = get_tool_id_strategy(options.tool_format) if options.tool_format else STRATEGIES[dialect.ids]
+        scheme = scheme_for(dialect.ids, options.tool_format)
         self._ids: ToolIdMapper = scheme.create_mapper()
         self._called: dict[str, str] = {}  # the names of the last turn's calls, for their results
         self._size = 0

@@ -1,0 +1,142 @@
+"""`midstream doctor`: name what is broken in a history, say who would refuse it, write a copy nobody refuses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from ..codec import encode_request
+from ..core.blocks import Conversation
+from ..core.errors import MidstreamError, StoreError
+from ..core.visible import terminal_safe
+from ..sim.doctor import Diagnosis, examine, refusals
+from ..store.export import to_jsonl
+from ..store.importing import FORMATS, read_file
+from ..store.places import database_path
+from ..store.protocol import Entry
+from ..store.sqlite import SqliteStore
+
+
+@click.command()
+@click.argument("target", metavar="FILE|ID")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="The file's format, where it cannot be told.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where the healed copy goes.")
+@click.option("--for", "model", metavar="MODEL", help="Write the copy as the request this model would get.")
+@click.option("--look", is_flag=True, help="Only look; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
+def doctor(target: str, format_: str | None, output: Path | None, model: str | None, look: bool, as_json: bool) -> None:
+    """Name what is broken in a history, who would refuse it, and write a healed copy.
+
+    FILE holds midstream's JSONL or Conversation JSON, OpenAI chat messages, Anthropic messages or Responses items; ID is a
+    stored conversation's. Ends with status 1 if something was broken.
+    """
+    try:
+        entries = _entries(target, format_)
+        diagnoses = [examine(entry.conversation, entry.original) for entry in entries]
+        wrong = {number: found for number, each in enumerate(diagnoses) if (found := refusals(each.healed))}
+        broken = any(diagnosis.broken for diagnosis in diagnoses)
+        wanted = not look and (broken or output is not None or model is not None)
+        place = _write(target, entries, diagnoses, output, model) if wanted else None
+    except MidstreamError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        shown = [
+            {"findings": each.findings, "cautions": each.cautions, "verdicts": each.verdicts} for each in diagnoses
+        ]
+        click.echo(msgspec.json.encode({"conversations": shown, "healed": place and str(place)}))
+    else:
+        for number, diagnosis in enumerate(diagnoses):
+            if len(diagnoses) > 1:
+                click.secho(f"conversation {number + 1}", bold=True)
+            _show(diagnosis, healthy=number not in wrong)
+        if place is not None:
+            click.echo(f"The healed copy is {place}.")
+    if broken or wrong:
+        sys.exit(1)
+
+
+def _entries(target: str, format_: str | None) -> list[Entry]:
+    """What is to be examined. Of our own, the conversation is what stands, not the original it was once imported from."""
+    path = Path(target)
+    if path.is_file():
+        own = _conversation_json(path) if format_ is None else None
+        entries = own if own is not None else list(read_file(path, format_))
+        return [_as_ours(entry) if format_ == "midstream" or entry.conversation.id else entry for entry in entries]
+    database = database_path()
+    if not database.exists():
+        raise StoreError(f"{target!r} is no file, and no conversations are stored yet")
+    store = SqliteStore(database)
+    try:
+        return [_as_ours(store.entry(target))]
+    finally:
+        store.close()
+
+
+def _as_ours(entry: Entry) -> Entry:
+    return replace(entry, original=None)
+
+
+def _conversation_json(path: Path) -> list[Entry] | None:
+    """A Conversation as one JSON value, which only we write; None for anything else."""
+    try:
+        value = msgspec.json.decode(path.read_bytes())
+        return [Entry(msgspec.convert(value, Conversation))] if isinstance(value, dict) and "turns" in value else None
+    except (msgspec.MsgspecError, ValueError, RecursionError, OSError):
+        return None  # the importer says what is wrong with the file
+
+
+def _write(
+    target: str, entries: list[Entry], diagnoses: list[Diagnosis], output: Path | None, model: str | None
+) -> Path:
+    suffix = ".healed.json" if model else ".healed.jsonl"
+    path = output or Path(Path(target).name + suffix)
+    if model:
+        bodies = [encode_request(each.healed, model, cache=None).body for each in diagnoses]
+        data = b"\n".join([msgspec.json.format(body) if len(bodies) == 1 else body for body in bodies]) + b"\n"
+    else:
+        healed = [
+            replace(entry, conversation=diagnosis.healed, original=None)
+            for entry, diagnosis in zip(entries, diagnoses, strict=True)
+        ]
+        data = b"".join(to_jsonl(healed))
+    try:
+        with path.open("wb" if output else "xb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise StoreError(f"{path} is there already: say where the copy goes with --output") from None
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error}") from None
+    return path
+
+
+def _show(diagnosis: Diagnosis, healthy: bool) -> None:
+    if diagnosis.broken:
+        click.secho(f"{len(diagnosis.findings)} broken:", fg="red", bold=True)
+        for finding in diagnosis.findings:
+            click.echo(f"  {terminal_safe(str(finding))}")
+    else:
+        click.secho("Nothing is broken.", fg="green", bold=True)
+    for caution in diagnosis.cautions:
+        click.secho(f"  to mind: {terminal_safe(str(caution))}", fg="yellow")
+    click.echo("As it stands:")
+    width = max(len(verdict.host) for verdict in diagnosis.verdicts)
+    for verdict in diagnosis.verdicts:
+        click.echo(f"  {verdict.host:{width}}  ", nl=False)
+        if verdict.problems:
+            first = verdict.problems[0]
+            more = f" (and {len(verdict.problems) - 1} more)" if len(verdict.problems) > 1 else ""
+            click.secho(f"{first.status} {terminal_safe(first.message)}{more}", fg="red")
+        else:
+            click.secho("takes it", fg="green")
+    if healthy:
+        click.secho("Healed and sent by midstream: every double takes it.", fg="green")
+    else:
+        click.secho("Healed, it is still refused: please report this history.", fg="red", bold=True)
+
+
+if __name__ == "__main__":
+    doctor()

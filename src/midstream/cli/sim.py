@@ -1,0 +1,88 @@
+"""`midstream sim`: the strict doubles as a server, and the hand-off matrix they judge."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from ..core.errors import MidstreamError
+from ..sim.cast import cast
+from ..sim.fault import FAULTS
+from ..sim.matrix import SCENES, cells, report
+from ..sim.rows import MODELS
+from ..sim.server import Sim
+
+_SHOWN = (
+    ("OpenAI SDK, Kimi", "OPENAI_BASE_URL", "moonshot"),
+    ("OpenAI SDK, GPT", "OPENAI_BASE_URL", "openai"),
+    ("OpenAI SDK, Mistral", "OPENAI_BASE_URL", "mistral"),
+    ("Anthropic SDK", "ANTHROPIC_BASE_URL", "anthropic"),
+    ("Gemini", "GEMINI_BASE_URL", "gemini"),
+    ("Ollama", "OLLAMA_HOST", "ollama"),
+    ("any of them, by model", "OPENAI_BASE_URL", "sim"),
+)
+_CORE = (
+    "moonshot-k2", "moonshot-k2-thinking", "moonshot-k2.5", "moonshot-k3", "vllm-kimi-k2.5", "deepinfra-kimi-k2.5",
+    "openai", "mistral", "deepseek-reasoner", "claude", "openai-responses-5", "gemini-3-pro", "ollama",
+)  # fmt: skip
+
+
+@click.group()
+def sim() -> None:
+    """Provider doubles on loopback: they refuse what the real ones refuse."""
+
+
+@sim.command()
+@click.option("--port", default=8765, show_default=True, help="0 for any free port.")
+@click.option("--delay", default=0.02, show_default=True, help="Seconds before each streamed piece.")
+@click.option("--fault", "faults", multiple=True, type=click.Choice(FAULTS), help="For the next request; repeatable.")
+@click.option("--lenient", is_flag=True, help="Refuse nothing.")
+def serve(port: int, delay: float, faults: tuple[str, ...], lenient: bool) -> None:
+    """Run the doubles until Ctrl-C."""
+    try:
+        asyncio.run(_serve(Sim(port=port, delay=delay, faults=faults, strict=not lenient)))
+    except KeyboardInterrupt:
+        pass
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on 127.0.0.1:{port}: {error.strerror or error}") from None
+
+
+async def _serve(server: Sim) -> None:
+    async with server:
+        click.echo(f"The doubles are at {server.url}; any key will do.")
+        width = max(len(who) for who, _, _ in _SHOWN)
+        for who, variable, provider in _SHOWN:
+            click.echo(f"  {who:{width}}  {variable}={server.url}/{provider}")
+        click.echo(f"Models under /sim: {', '.join(MODELS)}")
+        click.echo("Ctrl-C ends it.")
+        told = 0
+        while True:
+            await asyncio.sleep(0.5)
+            for problem in server.refused[told:]:
+                click.secho(f"refused {problem.status}: {problem.message}", fg="red")
+            told = len(server.refused)
+
+
+@sim.command()
+@click.option("--all", "everything", is_flag=True, help="Every dialect of the registry, not only the best known.")
+def matrix(everything: bool) -> None:
+    """Every dialect's histories, encoded for every other and judged by its rules."""
+    players = cast()
+    chosen = players if everything else {name: players[name] for name in _CORE if name in players}
+    try:
+        found = list(cells(chosen))
+    except MidstreamError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(report(found))
+    bad = [cell for cell in found if cell.problems]
+    for cell in bad[:20]:
+        click.secho(f"{cell.maker} -> {cell.reader}, {cell.scene}: {cell.problems[0].message}", fg="red")
+    click.echo(f"Each pair hands over {len(SCENES)} histories: {', '.join(SCENES)}.")
+    if bad:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    sim()

@@ -1,0 +1,228 @@
+"""Does a host keep to its wire? A few real requests against it, each with what it proves.
+
+    report = check_host("http://127.0.0.1:8000/v1", "my-model")
+    print(report)
+
+The checks ask little of the model: to answer, to call the one tool it is told to call, to repeat a word. What they hold the
+host to is the wire: an end that is said, calls that are whole, histories of other models read without a 400.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import msgspec
+
+from ..client.catalog import Catalog
+from ..client.config import Config, ProviderConfig
+from ..client.turn import Client
+from ..core.blocks import Conversation, Turn, human, tool_result
+from ..core.dialect import Options
+from ..core.errors import MidstreamError, ProviderError
+from ..core.events import Done, TextDelta
+from ..core.tools import ToolSpec, parse_arguments
+from ..sim.answer import Answer, Call
+from ..sim.cast import cast
+from ..sim.matrix import TOOLS, Scene
+
+WORD = "marmalade"
+READ = ToolSpec(
+    "read_note",
+    "Read a note by its name.",
+    {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+)
+_ASKED = human("Read the note named 'breakfast' with the read_note tool and tell me what it says.", key="ask")
+
+
+class Broken(AssertionError):
+    """The host did something else than the check expected."""
+
+
+class Host(msgspec.Struct, frozen=True):
+    """The model under test, and how to reach it."""
+
+    model: str
+    client: Client
+    options: Options
+
+    async def turn(self, *turns: Turn, tools: tuple[ToolSpec, ...] = (), system: str = "") -> Turn:
+        reply = self.client.stream(self.model, Conversation(turns, system), tools=tools, options=self.options)
+        turn = await reply
+        if reply.error is not None:
+            raise Broken(f"the stream ended in {reply.error.kind}: {reply.error.message}")
+        return turn
+
+
+Probe: TypeAlias = Callable[[Host], Awaitable[None]]
+
+
+class Check(msgspec.Struct, frozen=True):
+    name: str
+    proves: str
+    probe: Probe
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    check: str
+    proves: str
+    problem: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.problem
+
+
+class Report(msgspec.Struct, frozen=True):
+    model: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(outcome.passed for outcome in self.outcomes)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'ok  ' if outcome.passed else 'FAIL'} {outcome.check}: {outcome.problem or outcome.proves}"
+            for outcome in self.outcomes
+        ]
+        good = sum(outcome.passed for outcome in self.outcomes)
+        return "\n".join([*lines, f"{self.model}: {good} of {len(self.outcomes)} checks passed"])
+
+
+async def _streams(host: Host) -> None:
+    reply = host.client.stream(host.model, Conversation((human("Say hello."),)), options=host.options)
+    events = [event async for event in reply]
+    _expect(isinstance(events[-1], Done), f"the stream ended in {reply.error}")
+    _expect(any(isinstance(event, TextDelta) for event in events), "no text came")
+
+
+async def _ends(host: Host) -> None:
+    turn = await host.turn(human("Say hello."))
+    _expect(turn.stop_reason == "end_turn", f"the stop reason was {turn.raw_stop or turn.stop_reason!r}")
+
+
+async def _counts(host: Host) -> None:
+    turn = await host.turn(human("Say hello."))
+    _expect(turn.usage is not None and turn.usage.output > 0, "no usage was told")
+
+
+async def _answers_whole(host: Host) -> None:
+    turn = await host.client.complete(host.model, Conversation((human("Say hello."),)), options=host.options)
+    _expect(bool(turn.text.strip()), "an answer without a stream brought no text")
+
+
+async def _listens_to_system(host: Host) -> None:
+    turn = await host.turn(human("Say hello."), system="You are a polite assistant.")
+    _expect(bool(turn.text.strip()), "no text came")
+
+
+async def _calls(host: Host) -> None:
+    await _called(host)
+
+
+async def _called(host: Host) -> Turn:
+    turn = await host.turn(_ASKED, tools=(READ,))
+    _expect(bool(turn.tool_calls), f"no tool was called; it said {turn.text[:80]!r}")
+    call = turn.tool_calls[0]
+    _expect(call.name == READ.name, f"it called {call.name!r}")
+    _expect("_parse_error" not in parse_arguments(call), f"the arguments were no JSON object: {call.arguments[:80]!r}")
+    _expect(turn.stop_reason == "tool_use", f"the stop reason beside a call was {turn.raw_stop!r}")
+    return turn
+
+
+async def _takes_results(host: Host) -> None:
+    turn = await _called(host)
+    results = Turn("tool", tuple([tool_result(call, f"It says: {WORD}.") for call in turn.tool_calls]), key="results")
+    answer = await host.turn(_ASKED, turn, results, tools=(READ,))
+    _expect(WORD in answer.text.lower(), f"the result did not reach the answer: {answer.text[:80]!r}")
+
+
+async def _takes_errors(host: Host) -> None:
+    turn = await _called(host)
+    failed = Turn(
+        "tool", tuple([tool_result(c, "no such note", is_error=True) for c in turn.tool_calls]), key="results"
+    )
+    await host.turn(_ASKED, turn, failed, tools=(READ,))
+
+
+async def _reads_others(host: Host) -> None:
+    """A history made by Kimi, Claude and GPT in turn, with parallel calls, thinking and repeated ids."""
+    players = cast()
+    calls = (Call("list_files", {"path": "."}), Call("read_file", {"path": "a.txt"}))
+    scene = Scene()
+    for name in ("moonshot-k2.5", "claude", "openai-responses-5"):
+        scene.answer(players[name], Answer("", "Both at once.", calls)).results("a.txt", "milk")
+    scene.asks("Say hello.")
+    await host.turn(*scene.done().turns, tools=TOOLS[:2])
+
+
+async def _reads_interrupted(host: Host) -> None:
+    scene = Scene().answer(cast()["moonshot-k2.5"], Answer("", "", (Call("list_files", {"path": "."}),)))
+    await host.turn(*scene.asks("Never mind. Say hello.").done().turns, tools=TOOLS[:2])
+
+
+async def _refuses_properly(host: Host) -> None:
+    """A request nobody can serve must fail as an error of the wire."""
+    broken = Options(extra_body={"messages": []}, stream=False)
+    try:
+        await host.client.complete(host.model, Conversation((human("Say hello."),)), options=broken)
+    except ProviderError as error:
+        _expect(error.status is not None and 400 <= error.status < 500, f"the status was {error.status}")
+        return
+    raise Broken("a request without messages was answered as if it were one")
+
+
+CHECKS = (
+    Check("streams", "text arrives in events and ends once", _streams),
+    Check("ends", "the finish reason of an answer is said", _ends),
+    Check("counts", "tokens are told", _counts),
+    Check("whole", "an answer without a stream", _answers_whole),
+    Check("system", "a system prompt is taken", _listens_to_system),
+    Check("calls", "a tool call is whole: name, JSON arguments, finish reason", _calls),
+    Check("results", "a result is matched to its call and read", _takes_results),
+    Check("errors", "a failed tool's result is taken", _takes_errors),
+    Check("others", "a history made by three other providers is taken", _reads_others),
+    Check("interrupted", "a history with a call that never came back is taken", _reads_interrupted),
+    Check("refuses", "a bad request is refused with a 4xx and an error body", _refuses_properly),
+)
+
+
+async def conformance(
+    model: str, client: Client, *, options: Options | None = None, checks: tuple[Check, ...] = CHECKS
+) -> Report:
+    """Run the checks, one after the other, against a model the client can reach."""
+    host = Host(model, client, options or Options())
+    outcomes = []
+    for check in checks:
+        problem = ""
+        try:
+            await check.probe(host)
+        except (MidstreamError, Broken) as error:
+            problem = f"{type(error).__name__}: {error}"
+        outcomes.append(Outcome(check.name, check.proves, problem))
+    return Report(model, tuple(outcomes))
+
+
+def check_host(
+    base_url: str,
+    model: str,
+    *,
+    like: str = "openai-compatible",
+    api_key: str | None = None,
+    options: Options | None = None,
+) -> Report:
+    """The checks against a host of your own; `like` names the known provider whose dialect it speaks."""
+
+    async def run() -> Report:
+        catalog = Catalog(Config(providers={"host": ProviderConfig(like=like, base_url=base_url)}))
+        async with Client(catalog, api_key=api_key) as client:
+            return await conformance(f"host/{model}", client, options=options)
+
+    return asyncio.run(run())
+
+
+def _expect(kept: bool, otherwise: str) -> None:
+    if not kept:
+        raise Broken(otherwise)

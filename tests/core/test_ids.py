@@ -27,6 +27,7 @@ from midstream.core.ids import (
     kimi_k3_strategy,
     kimi_strategy,
     mistral_strategy,
+    scheme_for,
     standard_strategy,
 )
 from shared_data import vector_params, vectors
@@ -365,3 +366,12 @@ def test_detection_vectors(vector: dict[str, Any]) -> None:
             detect_tool_format(model, override)
         return
     assert (detect_tool_format(model, override) == vector["expected_format"]) is not listed
+
+
+@pytest.mark.parametrize("format", TOOL_FORMATS)
+def test_a_chosen_tool_format_brings_its_ids_only_where_the_host_takes_them(format: str) -> None:
+    assert scheme_for("standard", format) is get_tool_id_strategy(format)
+    assert scheme_for("kimi", format) is get_tool_id_strategy(format)
+    assert scheme_for("anthropic", format) is anthropic_strategy
+    assert scheme_for("mistral", format) is mistral_strategy
+    assert scheme_for("kimi", None) is kimi_strategy

@@ -192,6 +192,15 @@ def get_tool_id_strategy(format: str) -> ToolIdStrategy:
     return STRATEGIES.get(valid_tool_format(format), standard_strategy)
 
 
+# Hosts that refuse ids of any other form: Anthropic by a pattern, Mistral by nine letters and digits.
+_PINNED = frozenset({"anthropic", "mistral"})
+
+
+def scheme_for(ids: str, tool_format: str | None) -> ToolIdStrategy:
+    """The id scheme of one request: a tool format chosen by hand brings its own, unless the host takes only `ids`."""
+    return get_tool_id_strategy(tool_format) if tool_format and ids not in _PINNED else STRATEGIES[ids]
+
+
 _KIMI = re.compile(r"kimi|(?:^|[^a-z0-9])k[23](?![a-z0-9])")
 _MISTRAL = re.compile(r"(?:mi|mini|magi|dev|code|math)stral|(?:mix|pix|vox)tral")
 

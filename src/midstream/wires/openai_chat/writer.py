@@ -14,7 +14,7 @@ from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolR
 from ...core.dialect import Dialect, Options
 from ...core.errors import MissingReasoning
 from ...core.handoff import Note
-from ...core.ids import STRATEGIES, ToolIdMapper, get_tool_id_strategy
+from ...core.ids import ToolIdMapper, scheme_for
 from ..json_border import json_text, json_value, object_text
 from ..reasoning import is_own, same_origin, thinking_on
 from ..tool_names import ToolNames
@@ -39,7 +39,7 @@ class ChatWriter:
         self._options = options
         self._model = model
         self._thinking = thinking_on(dialect, options)
-        scheme = get_tool_id_strategy(options.tool_format) if options.tool_format else STRATEGIES[dialect.ids]
+        scheme = scheme_for(dialect.ids, options.tool_format)
         self._ids: ToolIdMapper = scheme.create_mapper()
         self._size = 0
         self._loose = 1  # where the messages begin that stand alone

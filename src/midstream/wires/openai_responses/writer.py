@@ -14,7 +14,7 @@ from typing import Any, assert_never
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import Dialect, Options
 from ...core.handoff import Note
-from ...core.ids import STRATEGIES, ToolIdMapper, get_tool_id_strategy
+from ...core.ids import ToolIdMapper, scheme_for
 from ..json_border import json_text, json_value, object_text
 from ..reasoning import same_origin
 from ..tool_names import ToolNames
@@ -48,7 +48,7 @@ class ResponsesWriter:
         self.bound_model = model if dialect.reasoning.signed else None
         self.stored = stored
         self._raw_ids = raw_ids or {}
-        scheme = get_tool_id_strategy(options.tool_format) if options.tool_format else STRATEGIES[dialect.ids]
+        scheme = scheme_for(dialect.ids, options.tool_format)
         self.ids: ToolIdMapper = scheme.create_mapper()
         self.custom: set[str] = set()  # calls whose results are custom_tool_call_output
         self._size = 0

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from ..core.errors import ConfigError, MissingKey
+from ..core.errors import ConfigError, MissingKey, UnknownModel
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
-from .config import Config, LoadedConfig, load_config
+from .config import Config, LoadedConfig, ModelConfig, load_config
+from .loopback import is_loopback
 from .prices import Price, price_of
+from .windows import window_of
 
 
 class Catalog:
@@ -31,16 +33,20 @@ class Catalog:
         loaded = config if config is not None else load_config(environ=environ)
         self.config = loaded.config if isinstance(loaded, LoadedConfig) else loaded
         self._environ = os.environ if environ is None else environ
-        own = [self._configured(name) for name in self.config.providers]
-        self.registry: Registry = REGISTRY.with_providers([*own, *providers]) if own or providers else REGISTRY
+        rows = [*REGISTRY.providers.values(), *[self._configured(name) for name in self.config.providers], *providers]
+        self.registry = Registry([_with_both_spellings(row) for row in rows])
 
     def resolve(self, name: str) -> Resolved:
         """The model behind a name or alias, at the address the environment gives."""
         target = self.registry.resolve(self.config.aliases.get(name, name))
-        for variable in target.endpoint.base_env:
-            if self._environ.get(variable):
-                return replace(target, endpoint=replace(target.endpoint, base_url=self._environ[variable].rstrip("/")))
-        return target
+        variable = self.base_variable(target)
+        if variable is None:
+            return target
+        return replace(target, endpoint=replace(target.endpoint, base_url=self._environ[variable].rstrip("/")))
+
+    def base_variable(self, target: Resolved) -> str | None:
+        """The environment variable that gives this provider's address, if one is set."""
+        return next((name for name in target.endpoint.base_env if self._environ.get(name)), None)
 
     def names(self) -> list[str]:
         """Names to offer: aliases first."""
@@ -59,7 +65,7 @@ class Catalog:
         variable = self.key_variable(target) if api_key is None else None
         key = api_key if api_key is not None else self._environ.get(variable or "", "")
         if not key:
-            if _is_loopback(endpoint.base_url):
+            if is_loopback(endpoint.base_url):
                 return {}
             raise MissingKey(_no_key(target))
         if endpoint.auth == "bearer" or variable in endpoint.bearer_env:
@@ -68,7 +74,7 @@ class Catalog:
 
     def price(self, target: Resolved) -> Price | None:
         """What a token costs there, by the user's figures or the dated table; None if nobody knows."""
-        own = self.config.models.get(target.name)
+        own = self._settled(target)
         if own is not None and own.input_price is not None and own.output_price is not None:
             read = own.input_price if own.cache_read_price is None else own.cache_read_price
             write = own.input_price if own.cache_write_price is None else own.cache_write_price
@@ -76,27 +82,60 @@ class Catalog:
         return price_of(target.provider, target.model)
 
     def context_window(self, target: Resolved) -> int | None:
-        own = self.config.models.get(target.name)
+        """How much the model can read, by the user's figure, the dialect or the dated table; None if nobody knows."""
+        own = self._settled(target)
         if own is not None and own.context is not None:
             return own.context
-        return target.dialect.limits.context
+        return target.dialect.limits.context or window_of(target.model)
+
+    def _settled(self, target: Resolved) -> ModelConfig | None:
+        """What the user settled for a model, under any of the names that lead to it."""
+        exact = self.config.models.get(target.name)
+        if exact is not None:
+            return exact
+        for name, settled in self.config.models.items():
+            try:
+                same = self.registry.resolve(self.config.aliases.get(name, name)).name == target.name
+            except UnknownModel:
+                continue  # it may belong to a provider of another program
+            if same:
+                return settled
+        return None
 
     def _configured(self, name: str) -> Provider:
+        """A provider of the user's. One that is not in the registry has variables of its own: the key of the host it is
+        like is not sent to another address."""
         settings = self.config.providers[name]
-        model = REGISTRY.providers.get(name) or REGISTRY.providers.get(settings.like)
+        known = REGISTRY.providers.get(name)
+        model = known or REGISTRY.providers.get(settings.like)
         if model is None:
             raise ConfigError(f"providers.{name}.like: no provider {settings.like!r} to be like")
         endpoint = model.endpoint
+        if known is None:
+            stem = name.upper().replace("-", "_")
+            endpoint = replace(endpoint, key_env=(f"{stem}_API_KEY",), bearer_env=(), base_env=(f"{stem}_BASE_URL",))
         if settings.base_url:
-            endpoint = replace(endpoint, base_url=settings.base_url.rstrip("/"), base_env=())
+            endpoint = replace(endpoint, base_url=settings.base_url.rstrip("/"))
         if settings.api_key_env is not None:
-            endpoint = replace(endpoint, key_env=(settings.api_key_env,))
+            endpoint = replace(endpoint, key_env=(settings.api_key_env,), bearer_env=())
         if settings.headers:
             endpoint = replace(endpoint, headers={**(endpoint.headers or {}), **settings.headers})
-        dialects = model.dialects
-        if name != model.name:  # reasoning made at another address belongs there
-            dialects = tuple([(pattern, replace(dialect, provider=name)) for pattern, dialect in dialects])
+        if known is not None:
+            return replace(known, endpoint=endpoint)
+        # reasoning made at another address belongs there
+        dialects = tuple([(pattern, replace(dialect, provider=name)) for pattern, dialect in model.dialects])
         return Provider(name, endpoint, dialects, models=model.models)
+
+
+def _with_both_spellings(provider: Provider) -> Provider:
+    """The SDKs say X_BASE_URL and litellm's family X_API_BASE: users have set either (facts/conventions.md)."""
+    names = list(provider.endpoint.base_env)
+    for name in provider.endpoint.base_env:
+        if name.endswith("_BASE_URL"):
+            names.append(name.removesuffix("_BASE_URL") + "_API_BASE")
+        elif name.endswith("_API_BASE"):
+            names.append(name.removesuffix("_API_BASE") + "_BASE_URL")
+    return replace(provider, endpoint=replace(provider.endpoint, base_env=tuple(dict.fromkeys(names))))
 
 
 def _no_key(target: Resolved) -> str:
@@ -105,8 +144,3 @@ def _no_key(target: Resolved) -> str:
         return f"no key for {target.provider}: pass api_key="
     others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
     return f"no key for {target.provider}: set {names[0]}{others}, or pass api_key="
-
-
-def _is_loopback(url: str) -> bool:
-    host = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
-    return host.startswith(("127.", "localhost", "[::1]"))

@@ -15,20 +15,22 @@
     input_price = 0.6                     # dollars a million tokens
     output_price = 3.0
 
-Every value remembers the file it came from. A file that cannot be read says what is wrong and where.
+Every value remembers the file it came from. A file that cannot be read says what is wrong and where. A project's file may
+come with somebody else's code: it may send keys to other hosts only if the user's own file lists it in `trusted_projects`.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ..core.errors import ConfigError
+from .loopback import is_loopback
 
 PROJECT_FILE = ".midstream.toml"
 
@@ -53,6 +55,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     providers: dict[str, ProviderConfig] = {}
     aliases: dict[str, str] = {}
     models: dict[str, ModelConfig] = {}
+    trusted_projects: tuple[str, ...] = ()
+    """Folders whose project file may name hosts and key variables; only the user's own file may say so."""
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
@@ -86,7 +90,9 @@ def load_config(directory: Path | None = None, environ: Mapping[str, str] | None
         if not path.is_file():
             continue
         values = _read(path)
-        _check(values, path)
+        checked = _check(values, path)
+        if path == project:
+            _check_trust(checked, path, merged.get("trusted_projects", ()))
         _merge(merged, values, str(path), origins, "")
         found.append(str(path))
     return LoadedConfig(msgspec.convert(merged, Config), origins, tuple(found))
@@ -99,11 +105,29 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _check(values: dict[str, Any], path: Path) -> None:
+def _check(values: dict[str, Any], path: Path) -> Config:
     try:
-        msgspec.convert(values, Config)
+        return msgspec.convert(values, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}. Known settings: {', '.join(Config.__struct_fields__)}") from None
+
+
+def _check_trust(config: Config, path: Path, trusted: Sequence[str]) -> None:
+    """A project that is not trusted may not lead a key away: to another host, or out of another variable."""
+    folder = path.parent
+    if config.trusted_projects:
+        raise ConfigError(f"{path}: trusted_projects belongs into your own file, not into a project's")
+    if any(Path(each).expanduser().resolve() == folder for each in trusted):
+        return
+    for name, provider in config.providers.items():
+        if provider.base_url and is_loopback(provider.base_url):
+            continue
+        for setting in ("base_url", "api_key_env"):
+            if getattr(provider, setting):
+                raise ConfigError(
+                    f"{path}: providers.{name}.{setting} decides where a key is sent, and this project is not trusted: "
+                    f'move it to your own config.toml, or put trusted_projects = ["{folder}"] there'
+                )
 
 
 def _merge(into: dict[str, Any], values: Mapping[str, Any], origin: str, origins: dict[str, str], prefix: str) -> None:

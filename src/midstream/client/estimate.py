@@ -23,6 +23,8 @@ def estimate_conversation(conversation: Conversation) -> int:
     """What a model would read of this conversation, thinking left out (other models' thinking is not sent)."""
     total = estimate_text(conversation.system_text)
     for turn in conversation.turns:
+        if turn.failure:
+            continue  # never replayed
         total += _TURN_OVERHEAD
         for block in turn.blocks:
             if isinstance(block, Text):

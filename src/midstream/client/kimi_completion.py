@@ -241,9 +241,10 @@ def _tool_use(call: ToolCall) -> dict[str, Any]:
 async def _send(method: str, url: str, headers: Mapping[str, str], body: bytes) -> KimiResponse:
     """Over the library's own transport, once: the retries are counted here."""
     request = _Outgoing(method, headers, body)
+    secret = {name: value for name, value in headers.items() if name not in request.headers}
     async with Transport(TransportOptions(retry=RetryPolicy(max_retries=0))) as transport:
         try:
-            async with await transport.open(request, url.removesuffix(request.path), headers) as answer:
+            async with await transport.open(request, url.removesuffix(request.path), secret) as answer:
                 return KimiResponse(answer.status, await answer.read())
         except ProviderError as error:
             told = {"error": {"message": error.message, "type": error.type, "code": error.code}}

@@ -23,6 +23,7 @@ from ..dialects.registry import Resolved
 from ..store.protocol import Store
 from ..wires.request import Request
 from .estimate import estimate_conversation, estimate_text
+from .prices import Price
 from .reply import Reply, aborted
 from .turn import Client
 from .turnstile import Turnstile
@@ -30,11 +31,13 @@ from .unbroken import unbroken
 
 
 class TurnCost(Value, frozen=True):
-    """What one answer used, at the model that made it. `cost` is in dollars, None where no price is known."""
+    """What one answer used, at the model that made it. `cost` is in dollars, None where no price is known; `source` says
+    whose figure it is."""
 
     model: str
     usage: Usage
     cost: float | None = None
+    source: str = "no price is known"
 
 
 class Session:
@@ -160,20 +163,21 @@ class Session:
             if turn.usage is None or turn.origin is None:
                 continue
             name = f"{turn.origin.provider}/{turn.origin.model}"
-            costs.append(TurnCost(name, turn.usage, self._cost(turn, name)))
+            price = self._price(name)
+            if turn.usage.cost is not None:
+                costs.append(TurnCost(name, turn.usage, turn.usage.cost, "told by the host"))
+            elif price is not None:
+                costs.append(TurnCost(name, turn.usage, price.cost(turn.usage), price.source))
+            else:
+                costs.append(TurnCost(name, turn.usage))
         return costs
 
-    def _cost(self, turn: Turn, name: str) -> float | None:
-        usage = turn.usage
-        assert usage is not None
-        if usage.cost is not None:
-            return usage.cost
+    def _price(self, name: str) -> Price | None:
         catalog = self._client.catalog
         try:
-            price = catalog.price(catalog.resolve(name))
+            return catalog.price(catalog.resolve(name))
         except UnknownModel:
             return None
-        return None if price is None else price.cost(usage)
 
     def _checked(self, model: str | Sequence[str]) -> tuple[str, ...]:
         models = (model,) if isinstance(model, str) else tuple(model)

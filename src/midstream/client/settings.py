@@ -1,0 +1,64 @@
+"""Every setting in force, with where it comes from: a file, a variable, or the default. Keys are named, never shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ..core.blocks import Value
+from .catalog import Catalog
+from .config import LoadedConfig, load_config
+
+MODEL_VARIABLE = "MIDSTREAM_MODEL"
+HIDDEN = "(hidden)"
+IS_SET = "(set)"
+
+
+class Setting(Value, frozen=True):
+    """`origin` is the path of a file, `$VARIABLE`, or `default`."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+def list_settings(loaded: LoadedConfig | None = None, environ: Mapping[str, str] | None = None) -> list[Setting]:
+    """What is settled, in the order flag, environment, project file, user file, default (flags are the caller's)."""
+    environ = os.environ if environ is None else environ
+    loaded = load_config(environ=environ) if loaded is None else loaded
+    settings = {setting.name: setting for setting in _settled(loaded)}
+    settings.setdefault("default_model", Setting("default_model", "", "default"))
+    for setting in _from_environment(Catalog(loaded, environ=environ), environ):
+        settings[setting.name] = setting  # the environment wins over the files
+    return sorted(settings.values(), key=lambda setting: setting.name)
+
+
+def _settled(loaded: LoadedConfig) -> Iterator[Setting]:
+    values = msgspec.to_builtins(loaded.config)
+    for name, origin in loaded.origins.items():
+        # A header may carry a secret.
+        yield Setting(name, HIDDEN if ".headers." in name else _value(values, name), origin)
+
+
+def _from_environment(catalog: Catalog, environ: Mapping[str, str]) -> Iterator[Setting]:
+    if environ.get(MODEL_VARIABLE):
+        yield Setting("default_model", environ[MODEL_VARIABLE], f"${MODEL_VARIABLE}")
+    for provider in catalog.registry.providers.values():
+        endpoint = provider.endpoint
+        key = next((name for name in (*endpoint.key_env, *endpoint.bearer_env) if environ.get(name)), None)
+        if key is not None:
+            yield Setting(f"providers.{provider.name}.api_key", IS_SET, f"${key}")
+        base = next((name for name in endpoint.base_env if environ.get(name)), None)
+        if base is not None:
+            yield Setting(f"providers.{provider.name}.base_url", environ[base], f"${base}")
+
+
+def _value(node: Any, dotted: str) -> Any:
+    """The value a dotted name leads to; names may hold dots themselves (`models.work/kimi-k2.5.context`)."""
+    while dotted:
+        key = max((key for key in node if f"{dotted}.".startswith(f"{key}.")), key=len)
+        node, dotted = node[key], dotted[len(key) + 1 :]
+    return node

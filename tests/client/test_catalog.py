@@ -1,0 +1,160 @@
+"""Names, keys and addresses: the caller's, then the environment's, then the configuration's, then the registry's."""
+
+from __future__ import annotations
+
+import pytest
+
+from midstream.client.catalog import Catalog
+from midstream.client.config import Config, ModelConfig, ProviderConfig
+from midstream.core.errors import ConfigError, MissingKey, UnknownModel
+from midstream.dialects.registry import REGISTRY
+
+WORK = Config(
+    providers={
+        "work": ProviderConfig(base_url="https://models.example/v1/"),
+        "openai": ProviderConfig(base_url="https://proxy.example/v1"),
+        "far": ProviderConfig(like="anthropic", base_url="https://far.example", api_key_env="FAR_TOKEN"),
+        "labelled": ProviderConfig(like="groq", headers={"x-team": "blue"}),
+    },
+    aliases={"fast": "groq/some-model", "w": "work/kimi-k2.5"},
+    models={
+        "w": ModelConfig(context=1234, input_price=1.0, output_price=2.0),
+        "openai:gpt-4o": ModelConfig(input_price=5.0, output_price=6.0, cache_read_price=0.5),
+        "nowhere/x": ModelConfig(context=1),
+    },
+)
+
+
+def base(name: str, **environ: str) -> str:
+    return Catalog(WORK, environ=environ).resolve(name).endpoint.base_url
+
+
+def headers(name: str, **environ: str) -> dict[str, str]:
+    catalog = Catalog(WORK, environ=environ)
+    return catalog.auth_headers(catalog.resolve(name))
+
+
+def test_an_address_comes_from_the_environment_the_configuration_or_the_registry() -> None:
+    assert base("mistral/mistral-large-latest") == "https://api.mistral.ai/v1"
+    assert base("openai/gpt-4o") == "https://proxy.example/v1"
+    assert base("openai/gpt-4o", OPENAI_BASE_URL="https://env.example/v1/") == "https://env.example/v1"
+    assert base("work/x") == "https://models.example/v1"
+    assert base("work/x", WORK_BASE_URL="https://env.example/v1") == "https://env.example/v1"
+
+
+@pytest.mark.parametrize("name", [name for name, row in REGISTRY.providers.items() if row.endpoint.base_env])
+def test_both_spellings_of_the_address_are_read_for_every_provider(name: str) -> None:
+    row = Catalog(Config(), environ={}).registry.providers[name]
+    for variable in row.endpoint.base_env:
+        stem = variable.removesuffix("_BASE_URL").removesuffix("_API_BASE")
+        if stem != variable:
+            assert {f"{stem}_BASE_URL", f"{stem}_API_BASE"} <= set(row.endpoint.base_env)
+
+
+@pytest.mark.parametrize(
+    "model, variable",
+    [
+        ("moonshot/kimi-k2.5", "MOONSHOT_API_KEY"),
+        ("moonshot/kimi-k2.5", "MOONSHOTAI_API_KEY"),
+        ("moonshot/kimi-k2.5", "KIMI_API_KEY"),
+        ("openai/gpt-4o", "OPENAI_API_KEY"),
+        ("deepinfra/moonshotai/Kimi-K2.5", "DEEPINFRA_API_KEY"),
+        ("deepinfra/moonshotai/Kimi-K2.5", "DEEPINFRA_TOKEN"),
+        ("mistral/mistral-large-latest", "MISTRAL_API_KEY"),
+        ("groq/x", "GROQ_API_KEY"),
+        ("openrouter/x/y", "OPENROUTER_API_KEY"),
+        ("deepseek/deepseek-chat", "DEEPSEEK_API_KEY"),
+        ("minimax/MiniMax-M2", "MINIMAX_API_KEY"),
+        ("zai/glm-5", "ZAI_API_KEY"),
+        ("fireworks/x", "FIREWORKS_API_KEY"),
+        ("fireworks/x", "FIREWORKS_AI_API_KEY"),
+        ("together/x", "TOGETHER_API_KEY"),
+        ("together/x", "TOGETHERAI_API_KEY"),
+        ("anthropic/claude-sonnet-4-5", "ANTHROPIC_AUTH_TOKEN"),
+    ],
+)
+def test_every_usual_name_of_a_key_is_read_and_said(model: str, variable: str) -> None:
+    assert headers(model, **{variable: "sk-canary"}) == {"authorization": "Bearer sk-canary"}
+    catalog = Catalog(Config(), environ={variable: "sk-canary"})
+    assert catalog.key_variable(catalog.resolve(model)) == variable
+
+
+def test_keys_go_where_the_provider_wants_them() -> None:
+    assert headers("anthropic/claude-sonnet-4-5", ANTHROPIC_API_KEY="k1") == {"x-api-key": "k1"}
+    assert headers("gemini/gemini-2.5-flash", GEMINI_API_KEY="k1") == {"x-goog-api-key": "k1"}
+    assert headers("gemini/gemini-2.5-flash", GOOGLE_API_KEY="k1") == {"x-goog-api-key": "k1"}
+    catalog = Catalog(WORK, environ={"OPENAI_API_KEY": "theirs"})
+    assert catalog.auth_headers(catalog.resolve("openai/gpt-4o"), "mine") == {"authorization": "Bearer mine"}
+
+
+def test_the_first_name_of_a_key_wins_and_an_empty_one_is_none() -> None:
+    both = {"MOONSHOT_API_KEY": "one", "KIMI_API_KEY": "two"}
+    assert headers("moonshot/kimi-k2.5", **both) == {"authorization": "Bearer one"}
+    assert headers("moonshot/kimi-k2.5", **{**both, "MOONSHOT_API_KEY": ""}) == {"authorization": "Bearer two"}
+
+
+def test_a_missing_key_names_the_variables_to_set_and_this_machine_needs_none() -> None:
+    with pytest.raises(MissingKey, match=r"set MOONSHOT_API_KEY \(or MOONSHOTAI_API_KEY, KIMI_API_KEY\)"):
+        headers("moonshot/kimi-k2.5")
+    with pytest.raises(MissingKey, match="set WORK_API_KEY"):
+        headers("work/x")
+    assert headers("work/x", WORK_BASE_URL="http://127.0.0.1:1/v1") == {}
+    with pytest.raises(MissingKey):
+        headers("work/x", WORK_BASE_URL="http://127.evil.example/v1")
+
+
+def test_the_key_of_the_host_a_provider_is_like_never_goes_to_it() -> None:
+    likes = {
+        "ANTHROPIC_API_KEY": "k",
+        "ANTHROPIC_AUTH_TOKEN": "k",
+        "OPENAI_COMPATIBLE_API_KEY": "k",
+        "GROQ_API_KEY": "k",
+    }
+    for name in ("far/claude-sonnet-4-5", "work/x", "labelled/x"):
+        with pytest.raises(MissingKey):
+            headers(name, **likes)
+    assert headers("far/claude-sonnet-4-5", FAR_TOKEN="mine") == {"x-api-key": "mine"}
+
+
+def test_the_environment_is_read_at_the_call_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOONSHOT_API_KEY", raising=False)
+    monkeypatch.delenv("MOONSHOT_BASE_URL", raising=False)
+    catalog = Catalog(Config())
+    monkeypatch.setenv("MOONSHOT_API_KEY", "late")
+    monkeypatch.setenv("MOONSHOT_BASE_URL", "https://late.example/v1")
+    target = catalog.resolve("moonshot/kimi-k2.5")
+    assert catalog.auth_headers(target) == {"authorization": "Bearer late"}
+    assert target.endpoint.base_url == "https://late.example/v1"
+
+
+def test_a_provider_of_ones_own_speaks_like_its_model_and_owns_its_reasoning() -> None:
+    catalog = Catalog(WORK, environ={})
+    kimi = catalog.resolve("work/kimi-k2.5")
+    assert kimi.dialect.ids == "kimi" and kimi.dialect.provider == "work"
+    assert catalog.resolve("far/claude-sonnet-4-5").dialect.wire == "anthropic"
+    assert catalog.resolve("labelled/x").endpoint.headers == {"x-team": "blue"}
+    known = catalog.resolve("openai/gpt-4o")
+    assert known.dialect == REGISTRY.resolve("openai/gpt-4o").dialect
+    with pytest.raises(UnknownModel):
+        catalog.resolve("openai/kimi-k2.5")  # a known provider still knows its family
+    with pytest.raises(ConfigError, match=r"providers\.x\.like"):
+        Catalog(Config(providers={"x": ProviderConfig(like="nobody")}), environ={})
+
+
+def test_aliases_resolve_and_are_offered_first() -> None:
+    catalog = Catalog(WORK, environ={})
+    assert catalog.resolve("fast").name == "groq/some-model"
+    assert catalog.names()[:2] == ["fast", "w"]
+
+
+def test_figures_of_the_user_win_under_any_name_of_the_model() -> None:
+    catalog = Catalog(WORK, environ={})
+    work = catalog.resolve("work/kimi-k2.5")
+    assert catalog.context_window(work) == 1234
+    price = catalog.price(work)
+    assert price is not None and (price.input, price.output, price.source) == (1.0, 2.0, "configuration")
+    own = catalog.price(catalog.resolve("openai/gpt-4o"))
+    assert own is not None and (own.input, own.cache_read, own.cache_write) == (5.0, 0.5, 5.0)
+    assert catalog.price(catalog.resolve("openrouter/x/y")) is None
+    assert catalog.context_window(catalog.resolve("openrouter/x/y")) is None
+    assert catalog.context_window(catalog.resolve("moonshot/kimi-k2.5")) == 262_144

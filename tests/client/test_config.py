@@ -1,0 +1,165 @@
+"""Configuration files: the project's over the user's, each value with its origin; a stranger's project leads no key away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from midstream.client.config import Config, ModelConfig, ProviderConfig, config_home, load_config
+from midstream.client.loopback import is_loopback
+from midstream.client.settings import list_settings
+from midstream.core.errors import ConfigError
+
+
+class Places:
+    """A user's folder and a project's."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home"
+        self.project = root / "project"
+        self.home.mkdir()
+        self.project.mkdir()
+        self.environ = {"MIDSTREAM_HOME": str(self.home)}
+
+    def user(self, text: str) -> str:
+        path = self.home / "config.toml"
+        path.write_text(text, "utf-8")
+        return str(path)
+
+    def own(self, text: str) -> str:
+        path = self.project / ".midstream.toml"
+        path.write_text(text, "utf-8")
+        return str(path)
+
+    def load(self, below: str = ""):  # type: ignore[no-untyped-def]
+        folder = self.project / below
+        folder.mkdir(parents=True, exist_ok=True)
+        return load_config(folder, self.environ)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+def test_neither_file_has_to_be_there(places: Places) -> None:
+    loaded = places.load()
+    assert loaded.config == Config() and loaded.origins == {} and loaded.files == ()
+
+
+def test_the_project_wins_value_by_value_and_every_value_knows_its_file(places: Places) -> None:
+    user = places.user(
+        'default_model = "openai/gpt-4o"\n[aliases]\nfast = "groq/x"\nslow = "openai/o3"\n'
+        '[models."work/kimi-k2.5"]\ncontext = 1000\ninput_price = 1.0\n'
+        '[providers.work]\nbase_url = "https://models.example/v1"\napi_key_env = "WORK_KEY"\n'
+    )
+    own = places.own(
+        'default_model = "moonshot/kimi-k2.5"\n[aliases]\nfast = "groq/y"\n[models."work/kimi-k2.5"]\ncontext = 7\n'
+    )
+    loaded = places.load("deep/er")
+    assert loaded.config == Config(
+        default_model="moonshot/kimi-k2.5",
+        providers={"work": ProviderConfig(base_url="https://models.example/v1", api_key_env="WORK_KEY")},
+        aliases={"fast": "groq/y", "slow": "openai/o3"},
+        models={"work/kimi-k2.5": ModelConfig(context=7, input_price=1.0)},
+    )
+    assert loaded.files == (user, own)
+    assert loaded.origins["default_model"] == loaded.origins["aliases.fast"] == own
+    assert loaded.origins["aliases.slow"] == loaded.origins["models.work/kimi-k2.5.input_price"] == user
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("default_model = ", "config.toml"),
+        ("default_model = 5", "default_model"),
+        ("nonsense = 1", "nonsense"),
+        ('[providers.x]\napi_key = "sk-1"', "api_key"),
+        ('[models."a/b"]\ncontext = "many"', "context"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_what_and_where(places: Places, text: str, told: str) -> None:
+    path = places.user(text)
+    with pytest.raises(ConfigError, match=told) as caught:
+        places.load()
+    assert path in str(caught.value)
+
+
+def test_the_users_folder_can_be_moved() -> None:
+    assert config_home({"MIDSTREAM_HOME": "/m"}) == Path("/m")
+    assert config_home({"XDG_CONFIG_HOME": "/x"}) == Path("/x/midstream")
+    assert config_home({}) == Path.home() / ".config" / "midstream"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[providers.openai]\nbase_url = "https://evil.example/v1"',
+        '[providers.x]\nbase_url = "https://evil.example/v1"\napi_key_env = "OPENAI_API_KEY"',
+        '[providers.moonshot]\napi_key_env = "AWS_SECRET_ACCESS_KEY"',
+        '[providers.x]\nbase_url = "http://127.0.0.1.evil.example/v1"',
+        '[providers.x]\nbase_url = "http://127.evil.example/v1"',
+        '[providers.x]\nbase_url = "http://localhost@evil.example/v1"',
+    ],
+)
+def test_a_project_that_is_not_trusted_may_not_say_where_keys_go(places: Places, text: str) -> None:
+    places.own(text)
+    with pytest.raises(ConfigError, match="not trusted"):
+        places.load()
+    places.user(f'trusted_projects = ["{places.project}"]')
+    assert places.load().config.providers
+
+
+def test_a_project_cannot_trust_itself(places: Places) -> None:
+    places.own(f'trusted_projects = ["{places.project}"]\n[providers.openai]\nbase_url = "https://evil.example/v1"')
+    with pytest.raises(ConfigError, match="your own file"):
+        places.load()
+
+
+def test_any_project_may_name_this_machine(places: Places) -> None:
+    places.own('[providers.local1]\nbase_url = "http://127.0.0.1:8080/v1"\napi_key_env = "LOCAL_KEY"')
+    assert places.load().config.providers["local1"].api_key_env == "LOCAL_KEY"
+
+
+@pytest.mark.parametrize(
+    "url, yes",
+    [
+        ("http://127.0.0.1:1/v1", True),
+        ("http://127.8.9.1/v1", True),
+        ("http://[::1]:1/v1", True),
+        ("http://localhost/v1", True),
+        ("http://localhost.evil.example/", False),
+        ("http://127.evil.example/", False),
+        ("http://0.0.0.0/", False),
+        ("http://10.0.0.1/", False),
+        ("http://127.0.0.1@evil.example/", False),
+        ("http://[::1/", False),
+        ("", False),
+    ],
+)
+def test_loopback_is_this_machine_only(url: str, yes: bool) -> None:
+    assert is_loopback(url) is yes
+
+
+def test_every_setting_is_listed_with_its_origin_and_no_secret(places: Places) -> None:
+    user = places.user(
+        'default_model = "openai/gpt-4o"\n[providers.work]\nbase_url = "https://models.example/v1"\n'
+        'headers = {x-team = "s3cret"}\n[models."work/kimi-k2.5"]\ncontext = 7\n'
+    )
+    environ = {
+        "MIDSTREAM_MODEL": "moonshot/kimi-k2.5",
+        "KIMI_API_KEY": "sk-canary",
+        "OPENAI_API_BASE": "http://127.0.0.1:1/v1",
+        "WORK_BASE_URL": "https://other.example/v1",
+    }
+    listed = {each.name: (each.value, each.origin) for each in list_settings(places.load(), environ)}
+    assert listed["default_model"] == ("moonshot/kimi-k2.5", "$MIDSTREAM_MODEL")
+    assert listed["providers.moonshot.api_key"] == ("(set)", "$KIMI_API_KEY")
+    assert listed["providers.openai.base_url"] == ("http://127.0.0.1:1/v1", "$OPENAI_API_BASE")
+    assert listed["providers.work.base_url"] == ("https://other.example/v1", "$WORK_BASE_URL")
+    assert listed["providers.work.headers.x-team"] == ("(hidden)", user)
+    assert listed["models.work/kimi-k2.5.context"] == (7, user)
+    assert "sk-canary" not in str(listed) and "s3cret" not in str(listed)
+    plain = {each.name: each for each in list_settings(load_config(places.project, {"MIDSTREAM_HOME": "/nowhere"}), {})}
+    assert plain["default_model"].origin == "default"

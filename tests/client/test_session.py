@@ -1,0 +1,377 @@
+"""A session: what it keeps, what it tells before a switch, what it costs, and what is left of a reply nobody read out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from midstream.client.catalog import Catalog
+from midstream.client.config import Config, ModelConfig, ProviderConfig
+from midstream.client.session import Session
+from midstream.client.turn import Client
+from midstream.core.blocks import Conversation, Origin, Text, Thinking, ToolCall, Turn, Usage, human, tool_result
+from midstream.core.errors import LocalError, MissingReasoning, Overloaded, UnknownModel, UnknownToolFormat
+from midstream.core.events import Done, ErrorEvent, TextDelta
+from midstream.core.tools import ToolSpec
+from midstream.sim.answer import Answer, Call
+from midstream.store import MemoryStore
+from midstream.store.errors import LengthConflict
+from tests.client.scripted import Cut, Host, Item, Refusal, Stall, play
+
+Act = Callable[[Session, Host], Coroutine[Any, Any, Any]]
+
+
+def chat(items: list[Item], act: Act, **options: Any) -> Any:
+    async def main(host: Host, client: Client) -> Any:
+        async with Session("a/m", client=client, **options) as session:
+            return await act(session, host)
+
+    return play(items, main)
+
+
+def offline(**options: Any) -> Session:
+    model = options.pop("model", "moonshot/kimi-k2.5")
+    return Session(model, client=Client(Catalog(options.pop("config", Config()), environ={})), **options)
+
+
+def test_what_is_said_and_answered_is_kept_in_order_and_in_the_store() -> None:
+    store = MemoryStore()
+
+    async def act(session: Session, host: Host) -> None:
+        assert (await session.send("one")).text == "first"
+        assert "".join([part async for part in session.send("two").text()]) == "second"
+        assert [turn.text for turn in session.conversation.turns] == ["one", "first", "two", "second"]
+        assert store.load(session.conversation.id) == session.conversation
+        assert [m["content"] for m in host.bodies[1]["messages"]] == ["Be brief.", "one", "first", "two"]
+
+    chat([Answer("first"), Answer("second")], act, store=store, system="Be brief.")
+
+
+def test_with_nothing_to_say_the_model_goes_on() -> None:
+    async def act(session: Session, host: Host) -> None:
+        await session.add(human("hello"))
+        await session.send()
+        assert [turn.speaker for turn in session.conversation.turns] == ["human", "ai"]
+
+    chat([Answer("hi")], act)
+
+
+def test_a_stored_conversation_is_taken_up_again() -> None:
+    store = MemoryStore()
+
+    async def first(session: Session, host: Host) -> None:
+        await session.send("one")
+
+    async def second(session: Session, host: Host) -> None:
+        await session.send("two")
+        assert len(store.load(kept.id).turns) == 4
+
+    chat([Answer("x")], first, store=store)
+    kept = store.load(store.list()[0].id)
+    chat([Answer("y")], second, store=store, conversation=kept)
+
+
+def test_a_failure_before_the_start_is_raised_and_the_next_turn_works() -> None:
+    async def act(session: Session, host: Host) -> None:
+        with pytest.raises(Overloaded):
+            await session.send("one")
+        await session.send("two")
+        assert [turn.speaker for turn in session.conversation.turns] == ["human", "human", "ai"]
+
+    chat([Refusal(503), Answer("x")], act)
+
+
+def test_a_failed_answer_is_kept_and_not_replayed() -> None:
+    async def act(session: Session, host: Host) -> None:
+        reply = session.send("one")
+        turn = await reply
+        assert turn.failure == "truncated" and reply.error is not None and reply.error.kind == "truncated"
+        await session.send("two")
+        assert [turn.failure for turn in session.conversation.turns] == ["", "truncated", "", ""]
+        assert "one two" not in str(host.bodies[1])
+
+    chat([Cut(Answer("one two three"), 3), Answer("x")], act)
+
+
+@pytest.mark.parametrize("how", ["aclose", "cancel", "drop", "drop and collect"])
+def test_a_reply_left_in_the_middle_is_kept_marked_and_the_next_turn_works(how: str) -> None:
+    store = MemoryStore()
+
+    async def act(session: Session, host: Host) -> None:
+        reply = session.send("one")
+        if how == "cancel":
+            task, started = _reading(reply)
+            await started.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            async for event in reply:
+                if isinstance(event, TextDelta):
+                    break
+        if how == "aclose":
+            await reply.aclose()
+            assert reply.turn is not None and reply.turn.failure == "aborted"
+            assert reply.error is not None and reply.error.kind == "aborted"
+            assert (await reply).failure == "aborted"
+        if how == "drop and collect":
+            del reply, event
+        assert (await session.send("two")).text == "fine"
+        assert [turn.failure for turn in session.conversation.turns] == ["", "aborted", "", ""]
+        assert session.conversation.turns[1].text.startswith("one")
+        assert store.load(session.conversation.id) == session.conversation
+
+    chat([Stall(Answer("one two three"), 3), Answer("fine")], act, store=store)
+
+
+def _reading(reply: Any) -> tuple[asyncio.Task[None], asyncio.Event]:
+    """A task that reads a reply, and the moment its first words came."""
+    started = asyncio.Event()
+
+    async def read() -> None:
+        async for event in reply:
+            if isinstance(event, TextDelta):
+                started.set()
+
+    return asyncio.ensure_future(read()), started
+
+
+def test_one_reply_at_a_time() -> None:
+    async def act(session: Session, host: Host) -> None:
+        reply = session.send("one")
+        task, started = _reading(reply)
+        await started.wait()
+        with pytest.raises(LocalError, match="answering already"):
+            await session.send("two")
+        assert [turn.text for turn in session.conversation.turns] == ["one"]
+        task.cancel()
+        await asyncio.wait((task,))
+
+    chat([Stall(Answer("one two three"), 3)], act)
+
+
+def test_a_reply_closed_before_it_started_has_no_turn_and_said_nothing() -> None:
+    async def act(session: Session, host: Host) -> None:
+        reply = session.send("one")
+        await reply.aclose()
+        with pytest.raises(LocalError, match="before it started"):
+            await reply
+        assert session.conversation.turns == () and host.bodies == []
+
+    chat([Answer("x")], act)
+
+
+class FullStore(MemoryStore):
+    """Takes `room` turns and then no more."""
+
+    room = 1
+
+    def append(self, conversation_id: str, turn: Turn, expected_length: int) -> int:
+        if expected_length >= self.room:
+            raise LengthConflict(conversation_id, expected_length, 99)
+        return super().append(conversation_id, turn, expected_length)
+
+
+def test_a_store_that_fails_after_the_start_is_told_by_an_event_with_the_turn() -> None:
+    store = FullStore()
+
+    async def act(session: Session, host: Host) -> None:
+        reply = session.send("one")
+        last = [event async for event in reply][-1]
+        assert isinstance(last, ErrorEvent) and last.error.kind == "store"
+        assert last.turn.text == "answer" and reply.error == last.error
+        assert store.load(session.conversation.id) == session.conversation
+        with pytest.raises(
+            LengthConflict
+        ):  # what the human says cannot be kept either: before the start, so it is raised
+            await session.send("two")
+
+    chat([Answer("answer")], act, store=store)
+
+
+class SlowStore(MemoryStore):
+    """Appends when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Event()
+        self.let = threading.Event()
+
+    def append(self, conversation_id: str, turn: Turn, expected_length: int) -> int:
+        self.entered.set()
+        self.let.wait(20)
+        return super().append(conversation_id, turn, expected_length)
+
+
+def test_a_cancellation_while_storing_leaves_store_and_session_agreeing() -> None:
+    store = SlowStore()
+
+    async def act(session: Session, host: Host) -> None:
+        task = asyncio.ensure_future(session.add(human("one")))
+        await asyncio.to_thread(store.entered.wait, 20)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        store.let.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(session.conversation.turns) == 1
+        assert store.load(session.conversation.id) == session.conversation
+
+    chat([Answer("x")], act, store=store)
+
+
+def test_turns_added_at_once_are_all_kept() -> None:
+    store = MemoryStore()
+
+    async def act(session: Session, host: Host) -> None:
+        await asyncio.gather(*[session.add(human(str(number))) for number in range(8)])
+        assert len(session.conversation.turns) == 8
+        assert store.load(session.conversation.id) == session.conversation
+
+    chat([Answer("x")], act, store=store)
+
+
+KIMI = Origin("moonshot", "openai-chat", "kimi-k2.5")
+CALL = ToolCall("hist_tool_" + "a" * 24, "look", "{}", raw_id="look:0", provider="moonshot")
+HISTORY = Conversation(
+    (
+        human("look", key="t0"),
+        Turn("ai", (Thinking("hm", "reasoning_content", origin=KIMI), CALL), key="t1", origin=KIMI),
+        Turn("tool", (tool_result(CALL, "three lines"),), key="t2"),
+        Turn("ai", (Text("three"),), key="t3", origin=KIMI),
+    )
+)
+
+
+def test_a_switch_is_reported_before_anything_is_sent() -> None:
+    async def act(session: Session, host: Host) -> None:
+        report = session.use("anthropic/claude-sonnet-4-5")
+        assert session.model == "anthropic/claude-sonnet-4-5" == report.model
+        assert [note.what for note in report.dropped] == ["thinking"]
+        assert report.kept == {"text": 2, "tool_call": 1, "tool_response": 1}
+        assert report.tokens and report.context == 200_000 and report.fits is True
+        assert host.bodies == []
+
+    chat([Answer("x")], act, conversation=HISTORY)
+
+
+def test_a_switch_says_when_the_conversation_does_not_fit() -> None:
+    config = Config(models={"openai/gpt-4o": ModelConfig(context=5)})
+    report = offline(conversation=HISTORY, config=config).use("openai/gpt-4o")
+    assert report.context == 5 and report.fits is False
+    assert any("will not fit" in line for line in report.lines())
+    unknown = offline(conversation=HISTORY).use("openrouter/some/new-model")
+    assert unknown.context is None and unknown.fits is None
+
+
+def test_tools_count_to_what_is_read() -> None:
+    spec = ToolSpec("look", "x" * 4000, {"type": "object"})
+    bare, armed = offline(conversation=HISTORY), offline(conversation=HISTORY, tools=[spec])
+    assert (armed.preview().tokens or 0) > (bare.preview().tokens or 0) + 900
+
+
+def test_an_unusable_model_leaves_the_session_with_the_one_it_had() -> None:
+    session = offline(conversation=HISTORY)
+    with pytest.raises(UnknownModel):
+        session.use("nowhere/x")
+    with pytest.raises(UnknownModel):
+        session.use(["openai/gpt-4o", "nowhere/x"])
+    with pytest.raises(LocalError):
+        session.use([])
+    assert session.models == ("moonshot/kimi-k2.5",)
+
+
+def test_the_policy_for_missing_reasoning_is_in_force() -> None:
+    silent = Conversation((HISTORY.turns[0], Turn("ai", (CALL,), key="t1"), *HISTORY.turns[2:]))
+    session = offline(conversation=silent)
+    assert b'"reasoning_content":" "' in session.request().body
+    session.set_missing_reasoning("disable-thinking")
+    assert b'"thinking":{"type":"disabled"}' in session.request().body
+    session.set_missing_reasoning("fail")
+    with pytest.raises(MissingReasoning):
+        session.request()
+
+
+def test_the_tool_format_can_be_chosen_by_hand() -> None:
+    session = offline(tools=[ToolSpec("look")])
+    assert session.tool_format == ("kimi", True)
+    assert session.set_tool_format("hermes") == "hermes"
+    assert session.tool_format == ("hermes", False)
+    with pytest.raises(UnknownToolFormat):
+        session.set_tool_format("nonsense")
+    assert session.set_tool_format("auto") == "kimi"
+
+
+def test_a_switch_back_and_forth_over_two_hosts_keeps_one_conversation() -> None:
+    async def main() -> None:
+        said = Answer(calls=(Call("look"),), thinking="hm")
+        async with Host([said, Answer("back")]) as one, Host([Answer("from b")]) as two:
+            providers = {"a": ProviderConfig(base_url=one.base), "moonshot": ProviderConfig(base_url=two.base)}
+            client = Client(Catalog(Config(providers=providers), environ={}))
+            async with client, Session("a/m", client=client) as session:
+                turn = await session.send("go")
+                await session.add(Turn("tool", (tool_result(turn.tool_calls[0], "ok"),)))
+                session.use("moonshot/kimi-k2.5")
+                assert (await session.send()).text == "from b"
+                session.use("a/m")
+                assert (await session.send("and?")).text == "back"
+            (call,) = two.bodies[0]["messages"][1]["tool_calls"]
+            assert call["id"] == two.bodies[0]["messages"][2]["tool_call_id"] == "functions.look:0"
+            assert [turn.origin.provider for turn in session.conversation.turns if turn.origin] == [
+                "a",
+                "moonshot",
+                "a",
+            ]
+
+    asyncio.run(main())
+
+
+def test_each_turn_costs_what_its_own_model_takes() -> None:
+    def answered(provider: str, model: str, usage: Usage | None) -> Turn:
+        return Turn("ai", (Text("x"),), key=model, origin=Origin(provider, "openai-chat", model), usage=usage)
+
+    used = Usage(input=1_000_000, output=1_000_000)
+    turns = (
+        answered("moonshot", "kimi-k2.5", used),
+        answered("openai", "gpt-4o", used),
+        answered("openrouter", "some/model", Usage(input=1, output=1, cost=0.25)),
+        answered("openrouter", "some/model", used),
+        answered("nowhere", "x", used),
+        answered("openai", "gpt-4o", None),
+    )
+    config = Config(models={"openai/gpt-4o": ModelConfig(input_price=1.0, output_price=2.0)})
+    costs = offline(conversation=Conversation(turns), config=config).costs()
+    assert [(each.model, each.cost) for each in costs] == [
+        ("moonshot/kimi-k2.5", pytest.approx(3.6)),
+        ("openai/gpt-4o", 3.0),
+        ("openrouter/some/model", 0.25),
+        ("openrouter/some/model", None),
+        ("nowhere/x", None),
+    ]
+    assert costs[1].source == "configuration" and costs[2].source == "told by the host"
+    assert costs[0].source.startswith("table of ") and costs[3].source == "no price is known"
+    assert len(offline(conversation=Conversation(turns)).costs(since=4)) == 1
+
+
+def test_the_fallback_chain_of_a_session_answers_with_the_next() -> None:
+    async def main() -> None:
+        async with Host([Refusal(503)]) as bad, Host([Answer("from b")]) as good:
+            providers = {"a": ProviderConfig(base_url=bad.base), "b": ProviderConfig(base_url=good.base)}
+            client = Client(Catalog(Config(providers=providers), environ={}))
+            client._transport._sleep = _no_wait
+            async with client, Session(["a/m", "b/m"], client=client) as session:
+                last = [event async for event in session.send("x")][-1]
+            assert isinstance(last, Done) and last.turn.origin is not None and last.turn.origin.provider == "b"
+
+    asyncio.run(main())
+
+
+async def _no_wait(_: float) -> None:
+    return None

@@ -1,0 +1,207 @@
+"""One turn over the network: whole or streamed, by the first model of a chain that begins to answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from midstream.client import calls
+from midstream.client.breaker import Breaker
+from midstream.client.explain import explain
+from midstream.client.turn import Client
+from midstream.core.blocks import Conversation, human
+from midstream.core.dialect import Options
+from midstream.core.errors import (
+    BadRequest,
+    LocalError,
+    MissingKey,
+    Overloaded,
+    RetriesExhausted,
+    TruncatedStream,
+    Unauthorized,
+    UnknownModel,
+)
+from midstream.core.events import Done, ErrorEvent, TextDelta
+from midstream.core.lifecycle import check
+from midstream.core.tools import ToolSpec
+from midstream.dialects.registry import resolve
+from midstream.sim.answer import Answer, Call
+from tests.client import scripted
+from tests.client.scripted import Cut, Host, Item, Refusal, play
+
+ASKED = Conversation((human("hi", key="t0"),))
+
+
+def test_a_stream_is_lawful_and_its_turn_has_a_latency() -> None:
+    async def act(host: Host, client: Client) -> None:
+        reply = client.stream("a/m", ASKED, turn_key="k")
+        events = [event async for event in reply]
+        check(events)
+        assert isinstance(events[-1], Done) and reply.turn == events[-1].turn
+        assert reply.turn.key == "k" and (reply.turn.latency_ms or 0) > 0
+        assert await reply == reply.turn  # once more: nothing is sent again
+        assert len(host.bodies) == 1
+
+    play([Answer("hello you", "hm")], act)
+
+
+def test_complete_asks_for_no_stream_and_gives_the_same_turn() -> None:
+    async def act(host: Host, client: Client) -> None:
+        tools = [ToolSpec("look")]
+        streamed = await client.stream("a/m", ASKED, tools=tools, turn_key="k")
+        whole = await client.complete("a/m", ASKED, tools=tools, turn_key="k", options=Options(max_tokens=5))
+        assert whole.text == streamed.text == "let me"
+        for turn in (whole, streamed):
+            assert [(call.name, call.arguments) for call in turn.tool_calls] == [("look", '{"path":"x"}')]
+        assert not host.bodies[1].get("stream") and host.bodies[1]["max_tokens"] == 5
+
+    play([Answer("let me", "", (Call("look", {"path": "x"}),))], act)
+
+
+def test_an_error_event_after_the_start_is_no_exception() -> None:
+    async def act(host: Host, client: Client) -> None:
+        events = [event async for event in client.stream("a/m", ASKED)]
+        check(events)
+        last = events[-1]
+        assert isinstance(last, ErrorEvent) and last.error.kind == "truncated"
+        assert isinstance(last.to_exception(), TruncatedStream)
+
+    play([Cut(Answer("one two three"), 3)], act)
+
+
+def _chain(scripts: Sequence[Sequence[Item]], *, whole: bool = False, breaker: Breaker | None = None) -> Any:
+    """Ask hosts a, b, … in order; what came, and how often each was asked."""
+
+    async def main() -> Any:
+        hosts = [Host(script) for script in scripts]
+        for host in hosts:
+            await host.__aenter__()
+        names = "abcdef"[: len(hosts)]
+        client = scripted.client(breaker, **{name: host.base for name, host in zip(names, hosts, strict=True)})
+        models = [f"{name}/m" for name in names]
+        try:
+            got: Any = await (client.complete(models, ASKED) if whole else client.stream(models, ASKED).result())
+        except Exception as error:
+            got = error
+        await client.aclose()
+        for host in hosts:
+            await host.__aexit__()
+        return got, [len(host.bodies) for host in hosts]
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("status", [429, 500, 503, 529])
+def test_the_next_model_answers_where_one_cannot_begin_to(status: int, whole: bool) -> None:
+    turn, asked = _chain([[Refusal(status)], [Refusal(status)], [Answer("from c")]], whole=whole)
+    assert turn.text == "from c" and turn.origin.provider == "c"
+    assert asked == [1, 1, 1]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("status", [400, 401, 404, 422])
+def test_what_another_try_cannot_mend_stops_the_chain(status: int, whole: bool) -> None:
+    error, asked = _chain([[Refusal(status)], [Answer("x")]], whole=whole)
+    assert error.status == status and error.provider == "a"
+    assert asked == [1, 0]
+
+
+def test_a_begun_answer_is_never_spliced() -> None:
+    turn, asked = _chain([[Cut(Answer("one two three"), 3)], [Answer("x")]])
+    assert turn.failure == "truncated" and turn.text.startswith("one")
+    assert asked == [1, 0]
+
+
+def test_a_chain_that_fails_tells_of_every_model() -> None:
+    error, asked = _chain([[Refusal(500, "alpha")], [Refusal(503, "beta")]])
+    assert isinstance(error, RetriesExhausted) and len(error.attempts) == 2
+    assert "a/m" in str(error) and "alpha" in str(error) and "b/m" in str(error) and "beta" in str(error)
+    assert asked == [1, 1]
+
+
+def test_the_error_that_ends_a_chain_for_good_is_raised_as_it_is() -> None:
+    error, _ = _chain([[Refusal(500)], [Refusal(400)]])
+    assert isinstance(error, BadRequest)
+
+
+def test_one_model_alone_raises_its_own_error() -> None:
+    error, _ = _chain([[Refusal(500, "alpha")]])
+    assert isinstance(error, Overloaded) and str(error) == "a 500: alpha"
+
+
+def test_a_host_that_keeps_failing_is_left_alone() -> None:
+    async def act(host: Host, client: Client) -> None:
+        for _ in range(2):
+            with pytest.raises(Overloaded):
+                await client.complete("a/m", ASKED)
+        with pytest.raises(Overloaded, match="left alone"):
+            await client.complete("a/m", ASKED)
+        assert len(host.bodies) == 2
+
+    async def main() -> None:
+        async with Host([Refusal(500)]) as host, scripted.client(Breaker(failures=2), a=host.base) as client:
+            await act(host, client)
+
+    asyncio.run(main())
+
+
+def test_no_model_and_an_unknown_one_are_said_before_anything_is_sent() -> None:
+    async def act(host: Host, client: Client) -> None:
+        with pytest.raises(LocalError, match="no model"):
+            await client.complete([], ASKED)
+        with pytest.raises(UnknownModel):
+            await client.stream("nowhere/x", ASKED)
+        with pytest.raises(MissingKey, match="MOONSHOT_API_KEY"):
+            await client.stream("moonshot/kimi-k2.5", ASKED)
+        assert host.bodies == []
+
+    play([Answer("x")], act)
+
+
+@pytest.mark.parametrize(
+    "name, other",
+    [
+        ("moonshot/kimi-k2.5", "api.moonshot.cn"),
+        ("moonshot-cn/kimi-k2.5", "api.moonshot.ai"),
+        ("kimi-coding/kimi-for-coding", "api.moonshot.ai"),
+    ],
+)
+def test_a_refused_key_of_moonshot_suggests_the_other_host(name: str, other: str) -> None:
+    error = Unauthorized("Invalid Authentication", status=401)
+    explain(error, resolve(name))
+    assert other in str(error) and "not interchangeable" in str(error)
+    assert error.provider == resolve(name).provider
+
+
+def test_other_hosts_and_other_errors_get_no_such_hint() -> None:
+    refused, limited = Unauthorized("no", status=401), Overloaded("busy", status=503)
+    explain(refused, resolve("openai/gpt-4o"))
+    explain(limited, resolve("moonshot/kimi-k2.5"))
+    assert str(refused) == "openai 401: no" and str(limited) == "moonshot 503: busy"
+
+
+def test_closing_a_reply_closes_the_connection() -> None:
+    async def act(host: Host, client: Client) -> None:
+        async with client.stream("a/m", ASKED) as reply:
+            async for event in reply:
+                if isinstance(event, TextDelta):
+                    break
+        async with asyncio.timeout(20):
+            await host.server.all_closed()
+
+    play([scripted.Stall(Answer("one two three"), 3)], act)
+
+
+def test_the_functions_of_the_module_make_and_close_a_client() -> None:
+    async def main() -> None:
+        async with Host([Answer("hello")]) as host:
+            catalog = scripted.catalog(a=host.base)
+            assert (await calls.stream("a/m", "hi", catalog=catalog)).text == "hello"
+            assert (await calls.complete("a/m", ASKED, catalog=catalog)).text == "hello"
+            assert [body["messages"][0]["content"] for body in host.bodies] == ["hi", "hi"]
+
+    asyncio.run(main())

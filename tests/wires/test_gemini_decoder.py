@@ -114,6 +114,11 @@ def test_signatures_of_thoughts_calls_and_media_are_kept() -> None:
     assert got.blocks[2] == Media("image/png", data="QUJD", extra={"thoughtSignature": "S3"})
 
 
+def test_a_file_is_kept_by_its_address() -> None:
+    got = turn(chunk({"fileData": {"mimeType": "video/mp4", "fileUri": "files/1"}}, finish="STOP"))
+    assert got.blocks == (Media("video/mp4", url="files/1"),)
+
+
 def test_what_the_core_has_no_word_for_is_kept_whole() -> None:
     code = {"executableCode": {"language": "PYTHON", "code": "print(1)"}, "thoughtSignature": "S"}
     result = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}

@@ -27,6 +27,7 @@ from midstream.dialects.gemini import GEMINI_2, GEMINI_3, GEMINI_3_PRO, GEMINI_2
 from midstream.sim.rules.hosts import judge
 from midstream.wires.gemini import PLAIN, encode_gemini
 from midstream.wires.gemini.plain import BYPASS
+from midstream.wires.gemini.writer import ContentsWriter
 from midstream.wires.outgoing import HistoryCache
 from tests.conversations import ORIGIN, PIXEL, Story, weather_story
 
@@ -341,3 +342,20 @@ def test_a_cached_history_is_written_as_a_fresh_one() -> None:
         part = replace(whole, turns=whole.turns[:length])
         cached, fresh = encode(part, cache=cache), encode(part)
         assert (cached.body, cached.notes) == (fresh.body, fresh.notes), length
+
+
+def test_a_result_is_named_after_its_call() -> None:
+    calls = (ToolCall("hist_tool_1", "f"),)
+    for name in ("", "renamed"):
+        result = ToolResponse("hist_tool_1", name, (Text("1"),), extra={"scheduling": "SILENT", "other": 1})
+        turns = (human("x", key="a"), Turn("ai", calls, key="b"), Turn("tool", (result,), key="c"))
+        written = body(Conversation(turns))["contents"][-1]["parts"][0]["functionResponse"]
+        assert (written["name"], written["scheduling"]) == ("f", "SILENT") and "other" not in written
+
+
+def test_a_writer_says_how_much_it_holds() -> None:
+    """Or the cache would keep more than it may."""
+    turns = weather_story().done().turns
+    writer = ContentsWriter(PLAIN, Options(), MODEL)
+    writer.write(turns, 0)
+    assert writer.size > sum(map(len, writer.closed)) * 0.8

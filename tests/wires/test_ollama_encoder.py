@@ -15,6 +15,7 @@ from midstream.core.tools import ToolSpec
 from midstream.dialects.ollama import OLLAMA, OLLAMA_LEVELS
 from midstream.sim.rules.hosts import judge
 from midstream.wires.ollama import encode_ollama
+from midstream.wires.ollama.writer import OllamaWriter
 from midstream.wires.outgoing import HistoryCache
 from tests.conversations import PIXEL, Story, weather_story
 
@@ -183,3 +184,15 @@ def test_a_cached_history_is_written_as_a_fresh_one() -> None:
         part = replace(whole, turns=whole.turns[:length])
         cached, fresh = encode(part, cache=cache), encode(part)
         assert (cached.body, cached.notes) == (fresh.body, fresh.notes), length
+
+
+def test_an_answer_that_says_nothing_here_is_left_out() -> None:
+    story = Story().says("x").answers("", thinking="hm").says("y")
+    assert [message["content"] for message in body(story.done())["messages"]] == ["x", "y"]
+
+
+def test_a_writer_says_how_much_it_holds() -> None:
+    """Or the cache would keep more than it may."""
+    writer = OllamaWriter(OLLAMA, Options(), "m")
+    writer.write(weather_story().done().turns, 0)
+    assert writer.size == sum(map(len, writer.messages))

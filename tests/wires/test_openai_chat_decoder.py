@@ -114,6 +114,18 @@ def test_a_name_a_host_repeats_in_every_piece_is_one_call_and_a_second_whole_cal
     assert calls(call(0, None, "f", "{}"), call(0, None, "f", "{}")) == [(None, "f", "{}"), (None, "f", "{}")]
 
 
+@pytest.mark.parametrize("index", [{}, {"index": 0}])
+def test_in_a_whole_body_a_repeated_id_is_another_call(index: dict[str, int]) -> None:
+    """As llama.cpp answers when the model numbers two calls alike."""
+    twice = [
+        {**index, "id": "functions.f:2", "function": {"name": "f", "arguments": f'{{"a":{number}}}'}}
+        for number in range(2)
+    ]
+    body = {"choices": [{"message": {"tool_calls": twice}, "finish_reason": "tool_calls"}]}
+    found = decode_response(json.dumps(body).encode(), turn_key="t").tool_calls
+    assert [call.arguments for call in found] == ['{"a":0}', '{"a":1}'] and len({call.id for call in found}) == 2
+
+
 def test_a_late_name_and_a_late_id_are_waited_for() -> None:
     raw = sse(
         delta(tool_calls=[call(0, None, None, '{"x"')]),

@@ -266,7 +266,9 @@ class ChatDecoder:
             self._builder.text(message.refusal, {"refusal": True})
         if message.tool_calls:
             self._end_reasoning()
-            for call in message.tool_calls:
+            for number, call in enumerate(message.tool_calls):
+                if self._body is not None:
+                    call.index = number  # whole, each is a call of its own, whatever ids the model repeated
                 self._call(call)
         if message.function_call is not None and message.function_call.name != "":
             self._call(Call(index=0, function=message.function_call))

@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ENGINE := $(VENV)/.installed-e2e
 
-.PHONY: help install demo check format test clean
+.PHONY: help install demo check format test test-e2e clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
 	@echo "make demo      one conversation handed through five models, no key needed (sets up first)"
 	@echo "make test      run the tests (sets up first)"
+	@echo "make test-e2e  run the tests against a real llama.cpp server (installs it; no download of a model)"
 	@echo "make check     formatting, lint, types, import direction"
 	@echo "make format    reformat the code"
 	@echo "make clean     remove $(VENV) and caches"
@@ -35,6 +37,15 @@ format: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/pytest -q
+
+$(ENGINE): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group e2e || { \
+	    echo "make test-e2e: the engine could not be installed (group e2e of pyproject.toml); NO end-to-end test was run" >&2; \
+	    exit 1; }
+	@touch $(ENGINE)
+
+test-e2e: $(ENGINE)
+	$(BIN)/pytest -q tests/e2e
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -115,9 +115,10 @@ LLAMACPP = Provider(
         base_env=("LLAMACPP_BASE_URL", "LLAMACPP_HOST"),
     ),
     (
-        # The server prints no control token unless it is told which to keep.
+        # The server prints no control token unless it is told which to keep. Its chat leaves a marker that stands where
+        # none belongs in the text.
         *with_native(
-            kimi_on("llamacpp", path="/v1/chat/completions"),
+            kimi_on("llamacpp", path="/v1/chat/completions", leaks="kimi"),
             completion="llamacpp",
             extra_body={"preserved_tokens": _KIMI_MARKERS},
         ),

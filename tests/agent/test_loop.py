@@ -18,11 +18,13 @@ from midstream.client.session import Session
 from midstream.client.turn import Client
 from midstream.codec import encode_request
 from midstream.core.blocks import Conversation, ToolCall, ToolResponse, Turn, human
-from midstream.core.errors import LocalError, Overloaded
+from midstream.core.errors import LocalError, Overloaded, StoreError
 from midstream.core.events import Done, ErrorEvent, Start, TextDelta
 from midstream.core.history import repair
 from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call
+from midstream.sim.cast import cast
+from midstream.sim.rules.hosts import judge
 from midstream.store import MemoryStore
 from tests.client.scripted import Cut, Host, Item, Refusal, Stall, play
 
@@ -57,7 +59,7 @@ def work(
     session: dict[str, Any] | None = None,
 ) -> tuple[T, Session, Host]:
     async def main(host: Host, client: Client) -> tuple[T, Session, Host]:
-        kept = Session(MODEL, client=client, store=MemoryStore(), **(session or {}))
+        kept = Session(MODEL, client=client, **{"store": MemoryStore(), **(session or {})})
         agent = Agent(kept, toolbox or tools(), limits or Limits())
         result = await act(agent)
         assert kept._store is not None
@@ -93,14 +95,17 @@ def check_lawful(conversation: Conversation) -> None:
         assert conversation.turns[note.turn].failure or conversation.turns[note.turn - 1].failure
 
 
-WIRES = ("moonshot/kimi-k2.5", "openai/gpt-5.1", "openai-responses/gpt-5.1", "anthropic/claude-sonnet-4-5",
-         "gemini/gemini-2.5-flash", "ollama/qwen3", "mistral/mistral-large-latest")  # fmt: skip
+READERS = list({player.target.dialect.wire: player for player in cast().values()}.values()) + [
+    player for name, player in cast().items() if name in ("moonshot-k2.5", "mistral", "deepseek-reasoner")
+]
 
 
 def check_encodes_everywhere(conversation: Conversation, toolbox: Toolbox) -> None:
-    for name in WIRES:
-        request = encode_request(conversation.add(human("and now?")), name, tools=toolbox.specs())
-        assert request.body, name
+    """A reader on every wire takes it, by the rules of its strict double."""
+    for reader in READERS:
+        asked = conversation.add(human("and now?", key="next"))
+        request = encode_request(asked, reader.target, tools=toolbox.specs(), cache=None)
+        assert judge(request.body, reader.host) == [], reader.name
 
 
 def test_tools_run_and_their_results_go_back_until_text_comes() -> None:
@@ -317,6 +322,22 @@ def test_calls_left_open_by_a_killed_program_are_answered_first() -> None:
     _, session, _ = work([Answer("hi")], act)
     assert speakers(session.conversation) == ["human", "ai", "tool", "human", "ai"]
     check_lawful(session.conversation)
+
+
+class ForgetfulStore(MemoryStore):
+    """Refuses the answers of a model."""
+
+    def append(self, conversation_id: str, turn: Turn, expected_length: int) -> int:
+        if turn.speaker == "ai":
+            raise StoreError("the disk is full")
+        return super().append(conversation_id, turn, expected_length)
+
+
+def test_an_answer_that_cannot_be_stored_ends_the_run_and_nothing_of_it_is_run() -> None:
+    events, session, _ = work([calls("look")], go, session={"store": ForgetfulStore()})
+    assert events[-1] == Stopped("failed", "the answer could not be stored: the disk is full")
+    assert not any(isinstance(event, ToolStarted | ToolFinished) for event in events)
+    assert speakers(session.conversation) == ["human"]
 
 
 def test_one_run_at_a_time() -> None:

@@ -123,6 +123,7 @@ def test_a_reply_left_in_the_middle_is_kept_marked_and_the_next_turn_works(how: 
         assert (await session.send("two")).text == "fine"
         assert [turn.failure for turn in session.conversation.turns] == ["", "aborted", "", ""]
         assert session.conversation.turns[1].text.startswith("one")
+        assert session.conversation.turns[1].origin == Origin("a", "openai-chat", "m")
         assert store.load(session.conversation.id) == session.conversation
 
     chat([Stall(Answer("one two three"), 3), Answer("fine")], act, store=store)

@@ -66,10 +66,11 @@ class Agent:
                 yield Stopped("time", spent.time_is_up)
                 return
             stop = self._verdict(turn, reply, spent, retries)
-            if turn.tool_calls and (why := _unfit(turn, stop)):
+            calls = turn.tool_calls if self._is_kept(turn) else ()
+            if calls and (why := _unfit(turn, stop)):
                 for refused in await self._refuse(turn, why):
                     yield refused
-            elif turn.tool_calls:
+            elif calls:
                 async with aclosing(self._work(turn, spent)) as steps:
                     async for step in steps:
                         yield step
@@ -79,6 +80,11 @@ class Agent:
                 yield stop
                 return
             retries = retries - 1 if turn.failure else self.limits.retries
+
+    def _is_kept(self, turn: Turn) -> bool:
+        """Whether the conversation ends with this turn; one that could not be stored is no part of it."""
+        turns = self.session.conversation.turns
+        return bool(turns) and turns[-1].key == turn.key
 
     def _verdict(self, turn: Turn, reply: Reply, spent: Spent, retries: int) -> Stopped | None:
         """Whether this answer is the last."""

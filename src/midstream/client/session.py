@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 from msgspec.structs import replace
 
 from ..codec import mint_turn_key
-from ..core.blocks import Conversation, Media, Text, Turn, Usage, Value, human
+from ..core.blocks import Conversation, Media, Origin, Text, Turn, Usage, Value, human
 from ..core.dialect import MissingReasoning, Options
 from ..core.errors import LocalError, StoreError, UnknownModel
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event
@@ -193,6 +193,7 @@ class Session:
         batches = self._client.batches(
             self._models, self.conversation, tools=self.tools, options=self.options, turn_key=mint_turn_key()
         )
+        origin = self._origin()
         seen: list[Event] = []
         try:
             async for batch in batches:
@@ -206,7 +207,14 @@ class Session:
         finally:
             await batches.aclose()
             if seen:
-                await self.add(aborted(seen))
+                await self.add(replace(aborted(seen), origin=origin))
+
+    def _origin(self) -> Origin | None:
+        """Who is about to answer, where there is only one who can: an answer that is left does not come to say."""
+        if len(self._models) > 1:
+            return None
+        target = self.target
+        return Origin(target.dialect.provider, target.dialect.wire, target.model)
 
     async def _kept(self, last: Done | ErrorEvent) -> Done | ErrorEvent:
         """The terminal event, once its turn is stored. A reply that has started never raises: a store that fails then is

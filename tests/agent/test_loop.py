@@ -14,6 +14,8 @@ from midstream.agent.limits import Limits
 from midstream.agent.loop import Agent
 from midstream.agent.progress import AgentEvent, Stopped, ToolFinished, ToolStarted
 from midstream.agent.toolbox import Toolbox
+from midstream.client.catalog import Catalog
+from midstream.client.config import Config
 from midstream.client.session import Session
 from midstream.client.turn import Client
 from midstream.codec import encode_request
@@ -25,6 +27,7 @@ from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call
 from midstream.sim.cast import cast
 from midstream.sim.rules.hosts import judge
+from midstream.sim.server import Sim
 from midstream.store import MemoryStore
 from tests.client.scripted import Cut, Host, Item, Refusal, Stall, play
 
@@ -484,3 +487,28 @@ def _nothing_finished_is_lost(seen: list[AgentEvent], conversation: Conversation
             assert event.turn_key in keys
     said = "".join(event.delta for event in seen if isinstance(event, TextDelta))
     assert "".join(turn.text for turn in conversation.turns if turn.speaker == "ai").startswith(said)
+
+
+MODELS = ("moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5", "openai/gpt-4.1", "gemini/gemini-2.5-flash",
+          "mistral/mistral-large-latest", "openai-responses/gpt-5.1", "deepseek/deepseek-reasoner", "moonshot/kimi-k3")  # fmt: skip
+
+
+def test_one_conversation_through_strict_doubles_of_many_models_with_an_interruption_at_each() -> None:
+    async def main() -> None:
+        async with Sim() as sim:
+            catalog = Catalog(Config(), environ={}, providers=sim.providers())
+            async with Client(catalog, api_key="sk-canary") as client:
+                session = Session(MODELS[0], client=client, store=MemoryStore())
+                agent = Agent(session, tools(slow))
+                for number, model in enumerate(MODELS):
+                    session.use(model)
+                    await _closed_after(agent, 3 + 4 * number)
+                    check_lawful(session.conversation)
+                    events = [event async for event in agent.run("Please look at a.txt and slow, then fail")]
+                    assert events[-1] == Stopped("text"), model
+                    assert sum(isinstance(event, ToolFinished) for event in events) == 3, model
+                assert sim.refused == []
+                check_lawful(session.conversation)
+                check_encodes_everywhere(session.conversation, agent.toolbox)
+
+    asyncio.run(main())

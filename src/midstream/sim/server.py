@@ -216,19 +216,23 @@ class _Scene:
     def answer(self, script: Script, number: int) -> tuple[Answer, Voice]:
         parsed = self._parsed()
         reasoning = self.target.dialect.reasoning
-        thinks = (
-            self.wire == "completion"
-            or (reasoning.default_on and not _thinking_off(self.body))
-            or _thinking_on(self.body)
-        )
+        opened = self._prompt.endswith("<think>")
+        thinks = opened
+        if self.wire != "completion":
+            thinks = (reasoning.default_on and not _thinking_off(self.body)) or _thinking_on(self.body)
         said = script(parsed.conversation, parsed.tools, model=self.target.model, thinks=thinks)
         calls = sum(len(turn.tool_calls) for turn in parsed.conversation.turns)
         voice = Player(self.target, self.host).voice(number=number, first_call=calls)
-        return said, voice
+        return said, msgspec.structs.replace(voice, starts_inside=opened)
+
+    @property
+    def _prompt(self) -> str:
+        """What a raw completion is to go on with; the model thinks where the prompt opened its thinking."""
+        return str(self.body.get("input") or self.body.get("prompt") or "")
 
     def _parsed(self) -> ParsedRequest:
         if self.wire == "completion":
-            return read_prompt(str(self.body.get("input") or self.body.get("prompt") or ""))
+            return read_prompt(self._prompt)
         reader = get_wire(self.wire).read_request
         assert reader is not None
         return reader(self._raw, provider=self.target.dialect.provider)

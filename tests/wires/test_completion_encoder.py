@@ -289,3 +289,20 @@ def test_what_cannot_be_utf_8_is_still_a_request() -> None:
 )
 def test_other_families_have_their_own_templates(model: str, opening: str) -> None:
     assert prompt(model=f"completions/{model}").endswith(opening)
+
+
+@pytest.mark.parametrize(
+    ("variable", "address", "model", "base"),
+    [
+        ("DEEPINFRA_BASE_URL", "https://api.deepinfra.com/v1/openai/", K25, "https://api.deepinfra.com/v1"),
+        ("DEEPINFRA_BASE_URL", "https://api.deepinfra.com/v1/inference", K25, "https://api.deepinfra.com/v1"),
+        ("DEEPINFRA_BASE_URL", "http://127.0.0.1:1/v1", K25, "http://127.0.0.1:1/v1"),
+        ("LLAMACPP_BASE_URL", "http://127.0.0.1:8081/v1", "llamacpp/kimi-k2", "http://127.0.0.1:8081"),
+        ("COMPLETIONS_BASE_URL", "http://127.0.0.1:8081/v1", "completions/kimi-k2", "http://127.0.0.1:8081/v1"),
+    ],
+)
+def test_an_address_people_know_reaches_both_paths(variable: str, address: str, model: str, base: str) -> None:
+    assert Catalog(Config(), environ={variable: address}).resolve(model).endpoint.base_url == base
+    provider = model.partition("/")[0]
+    configured = Config(providers={provider: ProviderConfig(base_url=address)})
+    assert Catalog(configured, environ={}).resolve(model).endpoint.base_url == base

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from ..core.dialect import Endpoint
 from ..core.errors import ConfigError, MissingKey, UnknownModel
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
@@ -42,7 +43,7 @@ class Catalog:
         variable = self.base_variable(target)
         if variable is None:
             return target
-        return replace(target, endpoint=replace(target.endpoint, base_url=self._environ[variable].rstrip("/")))
+        return replace(target, endpoint=_at(self._environ[variable], target.endpoint))
 
     def base_variable(self, target: Resolved) -> str | None:
         """The environment variable that gives this provider's address, if one is set."""
@@ -115,7 +116,7 @@ class Catalog:
             stem = name.upper().replace("-", "_")
             endpoint = replace(endpoint, key_env=(f"{stem}_API_KEY",), bearer_env=(), base_env=(f"{stem}_BASE_URL",))
         if settings.base_url:
-            endpoint = replace(endpoint, base_url=settings.base_url.rstrip("/"))
+            endpoint = _at(settings.base_url, endpoint)
         if settings.api_key_env is not None:
             endpoint = replace(endpoint, key_env=(settings.api_key_env,), bearer_env=())
         if settings.headers:
@@ -136,6 +137,13 @@ def _with_both_spellings(provider: Provider) -> Provider:
         elif name.endswith("_API_BASE"):
             names.append(name.removesuffix("_API_BASE") + "_BASE_URL")
     return replace(provider, endpoint=replace(provider.endpoint, base_env=tuple(dict.fromkeys(names))))
+
+
+def _at(address: str, endpoint: Endpoint) -> Endpoint:
+    """The endpoint at another address, which may be written out further than our base is."""
+    base = address.rstrip("/")
+    tail = next((tail for tail in endpoint.base_tails if base.endswith(tail)), "")
+    return replace(endpoint, base_url=base.removesuffix(tail))
 
 
 def _no_key(target: Resolved) -> str:

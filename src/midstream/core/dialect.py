@@ -177,3 +177,5 @@ class Endpoint(Value, frozen=True):
     headers: dict[str, str] | None = None
     bearer_env: tuple[str, ...] = ()
     """Variables whose key goes as a bearer token whatever `auth` says."""
+    base_tails: tuple[str, ...] = ()
+    """What the addresses people know end with, where our base is shorter because the host has more than one path."""

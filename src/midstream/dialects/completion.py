@@ -113,6 +113,7 @@ LLAMACPP = Provider(
         "http://127.0.0.1:8080",
         key_env=("LLAMACPP_API_KEY", "LLAMA_API_KEY"),
         base_env=("LLAMACPP_BASE_URL", "LLAMACPP_HOST"),
+        base_tails=("/v1",),
     ),
     (
         # The server prints no control token unless it is told which to keep. Its chat leaves a marker that stands where

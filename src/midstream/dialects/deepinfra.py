@@ -29,6 +29,7 @@ DEEPINFRA = Provider(
         "https://api.deepinfra.com/v1",
         key_env=("DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"),
         base_env=("DEEPINFRA_BASE_URL", "DEEPINFRA_API_BASE"),
+        base_tails=("/openai", "/inference"),
     ),
     (*with_native(_KIMI, completion="deepinfra"), ("", _OTHER)),
     models=("moonshotai/Kimi-K2.5", "moonshotai/Kimi-K2-Thinking", "moonshotai/Kimi-K2-Instruct-0905"),

@@ -32,7 +32,7 @@ from midstream.sim.answer import Answer, Call
 from midstream.sim.cast import Player
 from midstream.sim.speech import speak, speak_whole
 from midstream.toolformats.registry import think_filter
-from midstream.wires.completion import CompletionDecoder
+from midstream.wires.completion.decoder import CompletionDecoder
 from midstream.wires.wire import decode_chunks, decode_whole
 from tests.wires.completion_answers import (
     CHAT,

@@ -15,7 +15,7 @@ from midstream.core.blocks import Conversation, Media, Origin, Text, Thinking, T
 from midstream.core.dialect import Dialect, Options
 from midstream.core.errors import ConfigError, InvalidHistory
 from midstream.core.tools import ToolSpec
-from midstream.wires.completion import encode_completion
+from midstream.wires.completion.encoder import encode_completion
 from midstream.wires.path import choose_dialect
 from midstream.wires.request import Request
 from tests.conversations import PIXEL, Story, weather_story

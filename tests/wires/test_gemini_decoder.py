@@ -13,7 +13,8 @@ from midstream import MidstreamError, decode_response, make_decoder
 from midstream.core.blocks import Media, Opaque, Text, Thinking, ToolCall
 from midstream.core.events import Done, ErrorEvent, ErrorInfo
 from midstream.core.lifecycle import check
-from midstream.wires.gemini import PLAIN, GeminiDecoder
+from midstream.wires.gemini.decoder import GeminiDecoder
+from midstream.wires.gemini.plain import PLAIN
 from tests.wires.feeding import by_byte, events_of
 
 

@@ -25,8 +25,8 @@ from midstream.core.errors import InvalidHistory, MissingReasoning
 from midstream.core.tools import ToolSpec
 from midstream.dialects.gemini import GEMINI_2, GEMINI_3, GEMINI_3_PRO, GEMINI_25_FLASH, GEMINI_25_LITE, GEMINI_25_PRO
 from midstream.sim.rules.hosts import judge
-from midstream.wires.gemini import PLAIN, encode_gemini
-from midstream.wires.gemini.plain import BYPASS
+from midstream.wires.gemini.encoder import encode_gemini
+from midstream.wires.gemini.plain import BYPASS, PLAIN
 from midstream.wires.gemini.writer import ContentsWriter
 from midstream.wires.outgoing import HistoryCache
 from tests.conversations import ORIGIN, PIXEL, Story, weather_story

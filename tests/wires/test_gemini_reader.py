@@ -10,7 +10,7 @@ import pytest
 from midstream.core.blocks import Media, Opaque, Origin, Text, Thinking, ToolCall
 from midstream.core.dialect import Options
 from midstream.core.tools import ToolSpec
-from midstream.wires.gemini import read_gemini_request
+from midstream.wires.gemini.reader import read_gemini_request
 
 HI = {"role": "user", "parts": [{"text": "hi"}]}
 

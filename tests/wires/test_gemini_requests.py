@@ -13,8 +13,9 @@ from midstream.core.blocks import Conversation, human
 from midstream.core.errors import InvalidHistory
 from midstream.core.schemas import PASSES
 from midstream.dialects.registry import resolve
-from midstream.wires.gemini import encode_gemini, read_gemini_request
+from midstream.wires.gemini.encoder import encode_gemini
 from midstream.wires.gemini.plain import BYPASS
+from midstream.wires.gemini.reader import read_gemini_request
 from tests.wires.gemini_exceptions import REQUESTS
 from tests.wires.recordings import recordings
 

@@ -12,7 +12,9 @@ from midstream.core.blocks import Conversation, Origin, ToolCall
 from midstream.core.schemas import PASSES
 from midstream.core.tools import ToolSpec
 from midstream.dialects.gemini import GEMINI_25_FLASH
-from midstream.wires.gemini import PLAIN, encode_gemini, read_gemini_request
+from midstream.wires.gemini.encoder import encode_gemini
+from midstream.wires.gemini.plain import PLAIN
+from midstream.wires.gemini.reader import read_gemini_request
 from midstream.wires.openai_chat.reader import read_messages
 from tests.shared_data import vectors
 from tests.wires.gemini_exceptions import VECTORS

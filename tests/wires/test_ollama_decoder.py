@@ -14,7 +14,8 @@ from midstream import MidstreamError, decode_response, make_decoder
 from midstream.core.blocks import Media, Text, Thinking, ToolCall
 from midstream.core.events import Done, ErrorEvent, ErrorInfo
 from midstream.core.lifecycle import check
-from midstream.wires.ollama import PLAIN, OllamaDecoder
+from midstream.wires.ollama.decoder import OllamaDecoder
+from midstream.wires.ollama.plain import PLAIN
 from tests.wires.feeding import by_byte, events_of
 
 

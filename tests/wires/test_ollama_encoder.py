@@ -14,7 +14,7 @@ from midstream.core.errors import InvalidHistory
 from midstream.core.tools import ToolSpec
 from midstream.dialects.ollama import OLLAMA, OLLAMA_LEVELS
 from midstream.sim.rules.hosts import judge
-from midstream.wires.ollama import encode_ollama
+from midstream.wires.ollama.encoder import encode_ollama
 from midstream.wires.ollama.writer import OllamaWriter
 from midstream.wires.outgoing import HistoryCache
 from tests.conversations import PIXEL, Story, weather_story

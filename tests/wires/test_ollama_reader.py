@@ -9,7 +9,7 @@ import pytest
 
 from midstream.core.blocks import Media, Origin, Text, Thinking
 from midstream.core.tools import ToolSpec
-from midstream.wires.ollama import read_ollama_request
+from midstream.wires.ollama.reader import read_ollama_request
 
 HI = {"role": "user", "content": "hi"}
 

@@ -9,7 +9,8 @@ import pytest
 
 from midstream.core.errors import InvalidHistory
 from midstream.dialects.registry import resolve
-from midstream.wires.ollama import encode_ollama, read_ollama_request
+from midstream.wires.ollama.encoder import encode_ollama
+from midstream.wires.ollama.reader import read_ollama_request
 from tests.wires.recordings import recordings
 
 CASES = {case["id"]: case for case in recordings("ollama-chat")}

@@ -131,6 +131,14 @@ class SSEParser:
 
     def _feed_events(self, data: bytes) -> list[ServerSentEvent]:
         """The everyday case: no event is half read, so whole events can be cut out at their blank lines."""
+        end = data.rfind(b"\n\n")
+        if data[:6] == b"data: " and end > 0 and self._retry is None and len(data) <= self._limit:
+            payloads = data[6:end].split(b"\n\ndata: ")
+            if data.count(b"\n") == 2 * len(
+                payloads
+            ):  # each event is one line of data, and no line has begun behind them
+                self._hold(data[end + 2 :])
+                return [ServerSentEvent(payload, "message", self._id) for payload in payloads]
         out: list[ServerSentEvent] = []
         blocks = data.split(b"\n\n")
         rest = blocks.pop()

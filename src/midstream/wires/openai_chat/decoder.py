@@ -7,7 +7,7 @@ What is no event stream at all (a JSON body, an HTML page) is read as what it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -115,18 +115,9 @@ class ChatDecoder:
             if self._body is not None:
                 self._hold_body(data)
                 return []
-            events = self._sse.feed(data) if len(data) <= _SLICE else self._sse_events(data)
-            for event in events:
-                payload = event.data
-                if payload[:1] == b"{" and event.event == "message":
-                    self.progress += 1
-                    try:
-                        chunk = _decode_chunk(payload)
-                    except (msgspec.DecodeError, RecursionError, ValueError):
-                        chunk = read_chunk(payload)
-                    self._chunk(chunk)
-                else:
-                    self._event(payload, event.event)
+            # A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
+            for at in range(0, len(data), _SLICE):
+                self._read(self._sse.feed(data[at : at + _SLICE]))
                 if self.ended:
                     break
         except (MalformedStream, LimitExceeded) as error:
@@ -165,10 +156,21 @@ class ChatDecoder:
         self._builder.fail(error)
         return self._builder.take()
 
-    def _sse_events(self, data: bytes) -> Iterator[ServerSentEvent]:
-        """A large burst in slices: what is parsed stays in the processor's cache, and the cost a byte stays the same."""
-        for at in range(0, len(data), _SLICE):
-            yield from self._sse.feed(data[at : at + _SLICE])
+    def _read(self, events: list[ServerSentEvent]) -> None:
+        builder = self._builder
+        for event in events:
+            payload = event.data
+            if payload[:1] == b"{" and event.event == "message":
+                self.progress += 1
+                try:
+                    chunk = _decode_chunk(payload)
+                except (msgspec.DecodeError, RecursionError, ValueError):
+                    chunk = read_chunk(payload)
+                self._chunk(chunk)
+            else:
+                self._event(payload, event.event)
+            if builder.ended:
+                return
 
     def _sniff(self, data: bytes) -> bytes:
         """Look at the first visible byte: an event stream starts with a field or a comment, never with `{`, `[` or `<`."""
@@ -274,9 +276,10 @@ class ChatDecoder:
             self._call(Call(index=0, function=message.function_call))
         if message.audio and any(message.audio.values()):
             self._opaque("audio", message.audio)
-        for kind, items in (("annotations", message.annotations), ("images", message.images)):
-            if items:
-                self._opaque(kind, items)
+        if message.annotations:
+            self._opaque("annotations", message.annotations)
+        if message.images:
+            self._opaque("images", message.images)
 
     def _reasoning(self, message: Message) -> None:
         builder = self._builder

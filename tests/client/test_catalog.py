@@ -14,6 +14,7 @@ WORK = Config(
         "work": ProviderConfig(base_url="https://models.example/v1/"),
         "openai": ProviderConfig(base_url="https://proxy.example/v1"),
         "far": ProviderConfig(like="anthropic", base_url="https://far.example", api_key_env="FAR_TOKEN"),
+        "near": ProviderConfig(like="anthropic", base_url="https://near.example"),
         "labelled": ProviderConfig(like="groq", headers={"x-team": "blue"}),
     },
     aliases={"fast": "groq/some-model", "w": "work/kimi-k2.5"},
@@ -110,7 +111,7 @@ def test_the_key_of_the_host_a_provider_is_like_never_goes_to_it() -> None:
         "OPENAI_COMPATIBLE_API_KEY": "k",
         "GROQ_API_KEY": "k",
     }
-    for name in ("far/claude-sonnet-4-5", "work/x", "labelled/x"):
+    for name in ("far/claude-sonnet-4-5", "near/claude-sonnet-4-5", "work/x", "labelled/x"):
         with pytest.raises(MissingKey):
             headers(name, **likes)
     assert headers("far/claude-sonnet-4-5", FAR_TOKEN="mine") == {"x-api-key": "mine"}

@@ -287,6 +287,12 @@ def test_an_unusable_model_leaves_the_session_with_the_one_it_had() -> None:
     with pytest.raises(LocalError):
         session.use([])
     assert session.models == ("moonshot/kimi-k2.5",)
+    silent = Conversation((HISTORY.turns[0], Turn("ai", (CALL,), key="t1"), *HISTORY.turns[2:]))
+    strict = offline(model="openai/gpt-4o", conversation=silent)
+    strict.set_missing_reasoning("fail")
+    with pytest.raises(MissingReasoning):
+        strict.use("moonshot/kimi-k2.5")
+    assert strict.model == "openai/gpt-4o"
 
 
 def test_the_policy_for_missing_reasoning_is_in_force() -> None:

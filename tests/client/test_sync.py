@@ -78,6 +78,25 @@ def test_a_failure_before_the_start_is_raised_after_it_told() -> None:
         assert reply.error is not None and reply.error.kind == "truncated"
 
 
+def test_an_interrupted_caller_cancels_the_work_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes while the caller waits for the next events."""
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    def interrupted(self: Any, timeout: float | None = None) -> None:
+        raise KeyboardInterrupt
+
+    before = set(threading.enumerate())
+    background = Background()
+    with monkeypatch.context() as patched:
+        patched.setattr("concurrent.futures.Future.result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            background.run(wait())
+    background.close()
+    assert set(threading.enumerate()) == before
+
+
 def test_a_reply_nobody_reads_starts_no_thread() -> None:
     before = set(threading.enumerate())
     reply = stream_sync("a/m", "hi", catalog=scripted.catalog(a="http://127.0.0.1:9/v1"))

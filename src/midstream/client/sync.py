@@ -116,10 +116,7 @@ class SyncReply:
                     self._seen += batch
                 yield from batch
         finally:
-            try:
-                background.run(self._batches.aclose())
-            finally:
-                background.close()
+            background.close()  # and with it the answer: a loop that ends cancels its tasks and closes its generators
             if self._turn is None and self._seen:
                 self.error = ErrorInfo(ABORTED, "the reply was closed before its end")
 

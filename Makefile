@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ENGINE := $(VENV)/.installed-e2e
+BENCH := .venv-bench
 
-.PHONY: help install demo check format test test-e2e clean
+.PHONY: help install demo check format test test-e2e bench bench-codec clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
@@ -14,6 +15,8 @@ help:
 	@echo "make test-e2e  run the tests against a real llama.cpp server (installs it; no download of a model)"
 	@echo "make check     formatting, lint, types, import direction"
 	@echo "make format    reformat the code"
+	@echo "make bench-codec  what encoding and decoding cost, in memory"
+	@echo "make bench     midstream beside other clients, over loopback (installs them into $(BENCH); about 5 minutes)"
 	@echo "make clean     remove $(VENV) and caches"
 
 install: $(STAMP)
@@ -47,5 +50,15 @@ $(ENGINE): $(STAMP)
 test-e2e: $(ENGINE)
 	$(BIN)/pytest -q tests/e2e
 
+bench-codec: $(STAMP)
+	@$(BIN)/python -m benchmarks.codec
+
+$(BENCH)/.installed: pyproject.toml benchmarks/peers.txt scripts/install-bench
+	@PYTHON="$(PYTHON)" VENV="$(BENCH)" sh scripts/install-bench
+	@touch $(BENCH)/.installed
+
+bench: $(BENCH)/.installed
+	@$(BENCH)/bin/python -m benchmarks.peers
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

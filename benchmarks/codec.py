@@ -1,0 +1,176 @@
+"""What reading and writing the wires costs, in memory: no network, no peers.
+
+Run `make bench-codec`, or `python -m benchmarks.codec`. Decoding is read at once (burst) and event by event (live).
+Every figure is the fastest of its runs; the median stands beside it and tells how busy the machine was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tracemalloc
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from midstream import Conversation, encode_request, human, make_decoder
+from midstream.wires.openai_chat.shapes import Chunk
+from midstream.wires.outgoing import HistoryCache
+
+from .measure import Row, Timing, misses, table, take_turns
+from .payloads import CHUNKS, WIRES, agent_history, anthropic_tools, chat_text, chat_tools, plain_history
+
+CHAT, ANTHROPIC = "openai/gpt-4o", "anthropic/claude-sonnet-4-5"
+_ROOM = 1 << 30
+_decode_chunk = msgspec.json.Decoder(Chunk).decode
+
+
+def decode(wire: str, feeds: Sequence[bytes]) -> None:
+    decoder = make_decoder(wire=wire, turn_key="turn")
+    for data in feeds:
+        decoder.feed(data)
+    decoder.close()
+
+
+def decoding(rounds: int) -> list[Row]:
+    streams = {name: (name, make()) for name, make in WIRES.items()}
+    streams |= {
+        "openai-chat, tools": ("openai-chat", chat_tools()),
+        "anthropic, tools": ("anthropic", anthropic_tools()),
+    }
+    payloads = [event[6:-2] for event in streams["openai-chat"][1][:-1]]
+    runs: dict[str, Callable[[], object]] = {"typed": lambda: [_decode_chunk(payload) for payload in payloads]}
+    counts = {"typed": len(payloads)}
+    for name, (wire, events) in streams.items():
+        for mode, feeds in (("burst", [b"".join(events)]), ("live", events)):
+            runs[f"{name}, {mode}"] = lambda wire=wire, feeds=feeds: decode(wire, feeds)  # type: ignore[misc]
+            counts[f"{name}, {mode}"] = len(events)
+    found = take_turns(runs, rounds)
+    costs = {name: (time.best / counts[name] * 1e6, time.median / counts[name] * 1e6) for name, time in found.items()}
+    rows = [Row("msgspec's typed decode alone", costs["typed"][0], "µs a chunk")]
+    for name in runs:
+        if name == "typed":
+            continue
+        best, median = costs[name]
+        goal = 4.0 if name.startswith("openai-chat, ") and "tools" not in name else None
+        rows.append(Row(f"decode {name}", best, "µs a chunk", goal, aside=f"median {median:.2f}"))
+    for name in WIRES:
+        if name != "openai-chat":
+            for mode in ("burst", "live"):
+                ratio = costs[f"{name}, {mode}"][0] / costs[f"openai-chat, {mode}"][0]
+                rows.append(Row(f"{name} beside chat, {mode}", ratio, "×", 1.5))
+    return rows
+
+
+def growth(rounds: int) -> list[Row]:
+    """Ten times the bytes: what it costs beside once."""
+    rows = []
+    once, tenfold = chat_text(CHUNKS), chat_text(10 * CHUNKS)
+    for mode in ("burst", "live"):
+        feeds = ([b"".join(once)], [b"".join(tenfold)]) if mode == "burst" else (once, tenfold)
+        found = take_turns(
+            {"once": lambda: decode("openai-chat", feeds[0]), "tenfold": lambda: decode("openai-chat", feeds[1])},  # noqa: B023
+            rounds,
+        )
+        share = sum(map(len, tenfold)) / sum(map(len, once)) / 10
+        ratio = found["tenfold"].best / found["once"].best / share
+        rows.append(Row(f"decode 10× the bytes, {mode}", ratio, "×", 11))
+    return rows
+
+
+def first_encode(conversation: Conversation, model: str) -> None:
+    encode_request(conversation, model, cache=HistoryCache(max_bytes=_ROOM))
+
+
+class NextTurns:
+    """A conversation that was encoded, and grows by a turn at each run."""
+
+    def __init__(self, conversation: Conversation, model: str, runs: int) -> None:
+        self._cache = HistoryCache(max_bytes=_ROOM)
+        self._model = model
+        encode_request(conversation, model, cache=self._cache)
+        grown = []
+        for number in range(runs):
+            conversation = conversation.add(human(f"and what of number {number}?"))
+            grown.append(conversation)
+        self._grown = iter(grown)
+
+    def __call__(self) -> None:
+        encode_request(next(self._grown), self._model, cache=self._cache)
+
+
+def encoding(rounds: int) -> list[Row]:
+    histories = {"questions and answers": plain_history, "an agent's": agent_history}
+    models = {"chat": (CHAT, 1.0), "anthropic": (ANTHROPIC, 2.0)}
+    firsts: dict[str, Callable[[], object]] = {}
+    nexts: dict[str, Callable[[], object]] = {}
+    goals: dict[str, float] = {}
+    for kind, make in histories.items():
+        conversation = make(1_000)
+        for wire, (model, goal) in models.items():
+            name = f"1,000 messages, {kind}, {wire}"
+            firsts[name] = lambda conversation=conversation, model=model: first_encode(conversation, model)  # type: ignore[misc]
+            nexts[name] = NextTurns(conversation, model, rounds)
+            goals[name] = goal
+    rows = [
+        Row(f"{name}: first encode", time.best * 1e3, "ms", goals[name], aside=_median(time))
+        for name, time in take_turns(firsts, rounds).items()
+    ]
+    rows += [
+        Row(f"{name}: next turn", time.best * 1e3, "ms", 0.1, aside=_median(time))
+        for name, time in take_turns(nexts, rounds).items()
+    ]
+    return rows + long_histories(max(5, rounds // 3))
+
+
+def long_histories(rounds: int) -> list[Row]:
+    """Turn after turn, as a conversation goes: a first encode between them would take their memory away."""
+    rows = []
+    for kind, make in {"questions and answers": plain_history, "an agent's": agent_history}.items():
+        conversation = make(10_000)
+        for wire, model in {"chat": CHAT, "anthropic": ANTHROPIC}.items():
+            first = take_turns({"": lambda: first_encode(conversation, model)}, rounds)[""].best  # noqa: B023
+            then = take_turns({"": NextTurns(conversation, model, 3 * rounds)}, 3 * rounds)[""].best
+            share = then / first * 100
+            aside = f"{then * 1e3:.2f} of {first * 1e3:.1f} ms"
+            rows.append(Row(f"10,000 messages, {kind}, {wire}: next turn", share, "% of the first", 3, aside=aside))
+    return rows
+
+
+def memory() -> list[Row]:
+    """The most that was held at once, beside the bytes that were read or written."""
+    body = b"".join(chat_text())
+    conversation = plain_history(1_000)
+    size = len(encode_request(conversation, CHAT, cache=None).body)
+    peaks = {
+        "decode 2,000 chunks, burst": (lambda: decode("openai-chat", [body]), len(body)),
+        "encode 1,000 messages, chat": (lambda: first_encode(conversation, CHAT), size),
+    }
+    rows = []
+    for name, (run, size) in peaks.items():
+        run()
+        tracemalloc.start()
+        run()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        rows.append(Row(f"peak memory: {name}", peak / 1e6, "MB", aside=f"{peak / size:.1f}× the {size / 1e6:.2f} MB"))
+    return rows
+
+
+def _median(time: Timing) -> str:
+    return f"median {time.median * 1e3:.2f}"
+
+
+def measured(rounds: int = 30) -> list[Row]:
+    return [*decoding(rounds), *growth(max(5, rounds // 3)), *encoding(rounds), *memory()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30)
+    rows = measured(parser.parse_args().rounds)
+    print(table(rows))
+    print(f"\nmissed: {'; '.join(misses(rows)) or 'nothing'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""What importing a client costs: time and peak memory of a fresh process."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+
+import msgspec
+
+_PROGRAM = """
+import time
+start = time.perf_counter()
+{statement}
+taken = time.perf_counter() - start
+# VmHWM is this program's own peak; ru_maxrss would begin with that of whoever started it.
+try:
+    peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+except (OSError, StopIteration):
+    import resource
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(taken, peak)
+"""
+
+# midstream's root imports a name when it is first asked for, so the bare import says little; the codec is the honest row.
+STATEMENTS = {
+    "python alone": "pass",
+    "midstream": "import midstream",
+    "midstream's codec, every wire": "from midstream import decode_stream, encode_request",
+    "midstream's Client, with aiohttp": "from midstream import Client; import aiohttp",
+    "openai": "import openai; openai.AsyncOpenAI",
+    "anthropic": "import anthropic; anthropic.AsyncAnthropic",
+    "litellm": "import os; os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'; import litellm",
+    "pydantic-ai": "import pydantic_ai.models.openai",
+}
+
+
+class ImportCost(msgspec.Struct, frozen=True):
+    milliseconds: float
+    megabytes: float
+
+
+def import_costs(rounds: int = 5) -> dict[str, ImportCost | None]:
+    """Medians of fresh processes that take turns; None for what cannot be imported. The first round only warms the disk."""
+    taken: dict[str, list[ImportCost]] = {name: [] for name in STATEMENTS}
+    broken: set[str] = set()
+    for number in range(rounds + 1):
+        for name, statement in STATEMENTS.items():
+            if name in broken:
+                continue
+            program = _PROGRAM.format(statement=statement)
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
+            if done.returncode != 0:
+                broken.add(name)
+            elif number:
+                seconds, kilobytes = done.stdout.split()[-2:]
+                taken[name].append(ImportCost(float(seconds) * 1e3, int(kilobytes) / 1024))
+    return {name: _median(costs) if costs else None for name, costs in taken.items()}
+
+
+def _median(costs: list[ImportCost]) -> ImportCost:
+    return ImportCost(
+        statistics.median([cost.milliseconds for cost in costs]), statistics.median([cost.megabytes for cost in costs])
+    )

@@ -1,0 +1,125 @@
+"""The processes of a benchmark: the upstream, and one process a client, each bounded in time and ended by its own handle."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_HERE = Path(__file__).parent
+_PATIENCE = 90.0
+"""Seconds that one order may take; after it the process is given up."""
+
+
+class Failed(Exception):
+    """A process did not do what it was asked; the message is its last line."""
+
+
+class _Process:
+    """Lines in, lines out; a line that does not come in time ends it."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._noise = tempfile.TemporaryFile()  # noqa: SIM115
+        self._inner = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._noise, text=True
+        )
+
+    def say(self, line: str) -> None:
+        assert self._inner.stdin is not None
+        try:
+            self._inner.stdin.write(line + "\n")
+            self._inner.stdin.flush()
+        except OSError:
+            pass  # it is gone, and `hear` says why
+
+    def hear(self) -> str:
+        assert self._inner.stdout is not None
+        watchdog = threading.Timer(_PATIENCE, self._inner.kill)
+        watchdog.start()
+        line = self._inner.stdout.readline()
+        watchdog.cancel()
+        if not line:
+            raise Failed(self._last_words())
+        return line
+
+    def end(self) -> None:
+        assert self._inner.stdin is not None
+        try:
+            self._inner.stdin.close()
+        except OSError:
+            pass  # it is gone
+        try:
+            self._inner.wait(5)
+        except subprocess.TimeoutExpired:
+            self._inner.kill()
+            self._inner.wait()
+
+    def _last_words(self) -> str:
+        if self._inner.poll() is None:
+            self._inner.kill()
+        self._inner.wait()
+        self._noise.seek(0)
+        lines = self._noise.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1][:200] if lines else "it ended without a word"
+
+
+class Upstream:
+    """Serves answers on loopback: compiled where there is a Rust compiler, in Python otherwise."""
+
+    def __init__(self, answers: dict[str, list[bytes]]) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        folder = Path(self._folder.name)
+        for name, events in answers.items():
+            (folder / f"{name}.sse").write_bytes(b"".join(events))
+        program = _compiled(folder)
+        self.kind = "Rust" if program else "Python"
+        command = [str(program)] if program else [sys.executable, "-m", "benchmarks.upstream.plain"]
+        self._process = _Process([*command, str(folder)])
+        self.port = int(self._process.hear())
+
+    def __enter__(self) -> Upstream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.end()
+        self._folder.cleanup()
+
+
+def _compiled(folder: Path) -> Path | None:
+    compiler = shutil.which("rustc")
+    if compiler is None:
+        return None
+    program = folder / "upstream"
+    source = str(_HERE / "upstream" / "main.rs")
+    done = subprocess.run([compiler, "-O", "-o", str(program), source], capture_output=True, timeout=120, check=False)
+    return program if done.returncode == 0 else None
+
+
+class Contender:
+    """A client in its own process."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name = name
+        self._process = _Process([sys.executable, "-m", "benchmarks.contender", name, str(port)])
+
+    def ready(self) -> None:
+        self._process.hear()
+
+    def read(self, payload: str, mode: str, times: int) -> float:
+        """Processor seconds of reading this answer so many times."""
+        self._process.say(json.dumps({"payload": payload, "mode": mode, "times": times}))
+        answer: dict[str, Any] = json.loads(self._process.hear())
+        if not answer["seen"]:
+            raise Failed("it read nothing")
+        return float(answer["cpu"])
+
+    def end(self) -> None:
+        self._process.end()

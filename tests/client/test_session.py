@@ -14,7 +14,7 @@ from midstream.client.config import Config, ModelConfig, ProviderConfig
 from midstream.client.session import Session
 from midstream.client.turn import Client
 from midstream.core.blocks import Conversation, Origin, Text, Thinking, ToolCall, Turn, Usage, human, tool_result
-from midstream.core.errors import LocalError, MissingReasoning, Overloaded, UnknownModel, UnknownToolFormat
+from midstream.core.errors import LocalError, MissingReasoning, Overloaded, StoreError, UnknownModel, UnknownToolFormat
 from midstream.core.events import Done, ErrorEvent, TextDelta
 from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call
@@ -184,6 +184,7 @@ def test_a_store_that_fails_after_the_start_is_told_by_an_event_with_the_turn() 
         reply = session.send("one")
         last = [event async for event in reply][-1]
         assert isinstance(last, ErrorEvent) and last.error.kind == "store"
+        assert isinstance(last.to_exception(), StoreError)
         assert last.turn.text == "answer" and reply.error == last.error
         assert store.load(session.conversation.id) == session.conversation
         with pytest.raises(

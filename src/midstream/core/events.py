@@ -22,6 +22,7 @@ from .errors import (
     Overloaded,
     ProviderError,
     RateLimited,
+    StoreError,
     TimedOut,
     TransportError,
     TruncatedStream,
@@ -98,7 +99,7 @@ class Done(_Event, frozen=True, tag="done"):
 
 
 class ErrorInfo(_Event, frozen=True):
-    """What went wrong, as a value. `kind`: truncated, empty, malformed, limit, provider, transport, aborted."""
+    """What went wrong, as a value. `kind`: truncated, empty, malformed, limit, provider, transport, store, aborted."""
 
     kind: str
     message: str
@@ -126,6 +127,7 @@ class ErrorEvent(_Event, frozen=True, tag="error"):
             "malformed": MalformedStream,
             "limit": LimitExceeded,
             "transport": TransportError,
+            "store": StoreError,
         }.get(info.kind)
         if plain is not None:
             return plain(info.message)

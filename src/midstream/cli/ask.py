@@ -82,7 +82,7 @@ def all_tools(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _question(words: tuple[str, ...]) -> str:
     parts = [" ".join(words).strip()]
-    if not is_terminal(sys.stdin):
+    if sys.stdin is not None and not is_terminal(sys.stdin):
         piped = sys.stdin.read(_MAX_STDIN + 1)
         if len(piped) > _MAX_STDIN:
             raise click.UsageError(f"more than {_MAX_STDIN >> 20} MiB on standard input: no model reads that much")

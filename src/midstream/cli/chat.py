@@ -73,14 +73,14 @@ def chat(tools: tuple[str, ...], no_tools: bool, **given: Any) -> int:
 
 async def _chat(settings: Settings) -> int:
     chatting = Chat()
-    human, view = _terminal(chatting) if has_cursor(sys.stdout) and has_cursor(sys.stdin) else _pipe()
+    human, view = _terminal(chatting, settings) if has_cursor(sys.stdout) and has_cursor(sys.stdin) else _pipe()
     ask = chatting.approve if human.interactive else None
     async with Workspace(settings, ask=ask) as workspace:
         chatting.open(workspace, human, view)
         return await chatting.run()
 
 
-def _terminal(chatting: Chat) -> tuple[Human, View]:
+def _terminal(chatting: Chat, settings: Settings) -> tuple[Human, View]:
     try:
         from rich.console import Console
 
@@ -96,14 +96,14 @@ def _terminal(chatting: Chat) -> tuple[Human, View]:
         complete=lambda line: complete(chatting, line),
         toggle=chatting.toggle,
         color=color,
-        history=data_dir() / "history" if os.environ.get("MIDSTREAM_NO_HISTORY") is None else None,
+        history=data_dir() / "history" if settings.store else None,
     )
     return human, LiveView(console)
 
 
 def _pipe() -> tuple[Human, View]:
     view = PlainView(sys.stdout, sys.stderr, Paint(wants_color(color_choice(), sys.stderr)))
-    return LineInput(sys.stdin.fileno(), interactive=is_terminal(sys.stdin), echo=_echo), view
+    return LineInput(0, interactive=is_terminal(sys.stdin), echo=_echo), view
 
 
 def _echo(text: str) -> None:

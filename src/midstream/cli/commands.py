@@ -268,7 +268,7 @@ async def _help(chat: Chat, _: str) -> None:
     width = max(len(each.usage) for each in COMMANDS)
     chat.view.notice(
         *[f"  {each.usage:<{width}}  {each.help}" for each in COMMANDS],
-        "Enter sends, Alt-Enter or Ctrl-J makes a new line. Esc stops an answer, Ctrl-T unfolds thinking.",
+        "Enter sends; Alt-Enter, or a backslash before Enter, makes a new line. Esc stops an answer, Ctrl-T unfolds thinking.",
         "Ctrl-C twice or Ctrl-D quits.",
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -68,6 +69,7 @@ class LazyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run, and turn whatever happens into an exit code and at most one line."""
         extra["standalone_mode"] = False
+        _lenient_output()
         try:
             code = super().main(args=args, prog_name=prog_name, **extra)
             _flush()
@@ -104,6 +106,13 @@ def _debug() -> None:
         import traceback
 
         traceback.print_exc()
+
+
+def _lenient_output() -> None:
+    """A terminal that cannot show a character gets a question mark for it, and no exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _flush() -> None:

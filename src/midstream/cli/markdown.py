@@ -22,14 +22,16 @@ class MarkdownFeed:
 
     def feed(self, text: str) -> str:
         head, newline, last = text.rpartition("\n")
-        if not newline:
-            self._rest.append(text)
-            return ""
-        lines = ("".join(self._rest) + head).split("\n")
-        self._rest = [last]
         finished: list[str] = []
-        for line in lines:
-            self._take(line, finished)
+        if newline:
+            lines = ("".join(self._rest) + head).split("\n")
+            self._rest = []
+            for line in lines:
+                self._take(line, finished)
+        if last:
+            if not self._rest and self._after_blank and not self._fence and not last[0].isspace():
+                self._finish(finished)
+            self._rest.append(last)
         return "\n".join(finished)
 
     def close(self) -> str:

@@ -1,6 +1,6 @@
 """The human at a terminal: a prompt with history, completion and several lines, keys heard while an answer streams.
 
-Enter sends, Alt-Enter or Ctrl-J makes a new line. While an answer streams, Esc and Ctrl-C stop it, Ctrl-T folds and unfolds
+Enter sends; Alt-Enter, or a backslash before Enter, makes a new line. While an answer streams, Esc and Ctrl-C stop it, Ctrl-T folds and unfolds
 thinking; what else is typed waits for the next prompt.
 """
 
@@ -117,8 +117,8 @@ class TerminalInput:
             else:
                 buffer.validate_and_handle()
 
+        # Not Ctrl-J: what is typed before the prompt is up ends in one, for the terminal still turns Enter into it.
         @keys.add("escape", "enter")
-        @keys.add("c-j")
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 

@@ -222,6 +222,8 @@ class LiveView:
             self._print(Padding(Line("\n".join(rest), "dim"), (0, 0, 0, 2)))
 
     def _print(self, renderable: RenderableType) -> None:
+        if self._live is not None:
+            self._live.update(self._frame())  # what is printed for good must not stand below as well
         self._console.print(Safe(renderable))
 
     def _doing(self, what: str) -> None:

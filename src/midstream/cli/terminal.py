@@ -15,14 +15,15 @@ ColorChoice: TypeAlias = Literal["auto", "always", "never"]
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-def is_terminal(stream: IO[str]) -> bool:
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Whether a human is at the other end; a stream that was closed before we began is None."""
     try:
-        return stream.isatty()
+        return stream is not None and stream.isatty()
     except ValueError:  # closed
         return False
 
 
-def has_cursor(stream: IO[str], environ: Mapping[str, str] | None = None) -> bool:
+def has_cursor(stream: IO[str] | None, environ: Mapping[str, str] | None = None) -> bool:
     """Whether lines that were written may be written over."""
     environ = os.environ if environ is None else environ
     return is_terminal(stream) and environ.get("TERM", "") not in ("", "dumb")

@@ -26,7 +26,7 @@ from ..client.session import Session
 from ..client.turn import Client
 from ..core.blocks import Conversation
 from ..core.dialect import MissingReasoning, Options
-from ..core.errors import LocalError, MissingKey
+from ..core.errors import ConfigError, LocalError, MissingKey
 from ..core.handoff import SwitchReport
 from ..core.ids import valid_tool_format
 from ..dialects.registry import Resolved
@@ -34,7 +34,8 @@ from ..store import SqliteStore, Store
 from .options import Settings
 
 SIM = "sim"
-SIM_DELAY = 0.02  # seconds before each piece: one sees the tokens arrive
+SIM_DELAY = "0.02"  # seconds before each piece: one sees the tokens arrive
+SIM_DELAY_VARIABLE = "MIDSTREAM_SIM_DELAY"
 FALLBACK_MODEL = "moonshot/kimi-k2.5"
 MODEL_VARIABLE = "MIDSTREAM_MODEL"
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
@@ -49,10 +50,9 @@ class Workspace:
 
     agent: Agent
 
-    def __init__(self, settings: Settings, *, ask: Ask | None = None, sim_delay: float = SIM_DELAY) -> None:
+    def __init__(self, settings: Settings, *, ask: Ask | None = None) -> None:
         self.settings = settings
         self._ask = ask
-        self._sim_delay = sim_delay
         self._stack = AsyncExitStack()
         self._loaded = load_config()
         self._client = Client(Catalog(self._loaded))
@@ -165,7 +165,7 @@ class Workspace:
     async def _start_sim(self) -> None:
         from ..sim.server import Sim  # the doubles bring a web server: paid for when one is wanted
 
-        sim = await self._stack.enter_async_context(Sim(delay=self._sim_delay))
+        sim = await self._stack.enter_async_context(Sim(delay=_sim_delay()))
         # Only `sim` itself: the user's other names keep leading to the real hosts.
         rows = [row for row in sim.providers() if row.name == SIM]
         self._client.catalog = Catalog(self._loaded, providers=rows)
@@ -235,6 +235,14 @@ def _tools(names: Sequence[str]) -> tuple[Tool, ...]:
 
 def _is_sim(name: str) -> bool:
     return name.strip().lower().startswith((f"{SIM}/", f"{SIM}:"))
+
+
+def _sim_delay() -> float:
+    given = os.environ.get(SIM_DELAY_VARIABLE) or SIM_DELAY
+    try:
+        return max(0.0, float(given))
+    except ValueError:
+        raise ConfigError(f"{SIM_DELAY_VARIABLE}={given!r}: expected seconds, such as {SIM_DELAY}") from None
 
 
 def _asked(settings: Settings) -> dict[str, str]:

@@ -1,0 +1,77 @@
+"""A real terminal for the program: a pty, and the screen that its bytes paint."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pexpect
+import pyte
+
+
+class Terminal:
+    """`midstream` in a terminal. `raw` is every byte that reached it; `screen` what a human sees, scrollback included."""
+
+    def __init__(
+        self, *args: str, environ: dict[str, str], cwd: Path | None = None, columns: int = 100, rows: int = 40
+    ) -> None:
+        self._screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
+        self._stream = pyte.ByteStream(self._screen)
+        self.raw = b""
+        self.process = pexpect.spawn(
+            sys.executable,
+            ["-m", "midstream.cli.main", *args],
+            env=environ,
+            cwd=str(cwd) if cwd else None,
+            dimensions=(rows, columns),
+            timeout=30,
+        )
+        self.process.delaybeforesend = None
+        # Terminals answer when they are asked where the cursor is; so does this one.
+        self._screen.write_process_input = self.process.send
+
+    @property
+    def screen(self) -> str:
+        above = [
+            "".join(row[column].data for column in range(self._screen.columns)) for row in self._screen.history.top
+        ]
+        return "\n".join([line.rstrip() for line in (*above, *self._screen.display)]).rstrip()
+
+    def type(self, text: str) -> None:
+        self.process.send(text.encode())
+
+    def enter(self, text: str) -> None:
+        self.type(text + "\r")
+
+    def wait_for(self, text: str, *, count: int = 1, seconds: float = 8.0) -> str:
+        """The screen, as soon as it holds the text (so many times)."""
+        end = time.monotonic() + seconds
+        while self.screen.count(text) < count:
+            if not self._pump() or time.monotonic() > end:
+                raise AssertionError(
+                    f"no {text!r} (x{count}) on the screen:\n{self.screen}\n\nraw: {self.raw[-2000:]!r}"
+                )
+        return self.screen
+
+    def wait_for_end(self, seconds: float = 20.0) -> int:
+        """The exit code, when the program is over."""
+        end = time.monotonic() + seconds
+        while self._pump():
+            assert time.monotonic() < end, f"it does not end:\n{self.screen}"
+        self.process.close()
+        return self.process.exitstatus if self.process.exitstatus is not None else -self.process.signalstatus
+
+    def close(self) -> None:
+        self.process.close(force=True)
+
+    def _pump(self) -> bool:
+        try:
+            data = self.process.read_nonblocking(65536, timeout=0.05)
+        except pexpect.TIMEOUT:
+            return True
+        except pexpect.EOF:
+            return False
+        self.raw += data
+        self._stream.feed(data)
+        return True

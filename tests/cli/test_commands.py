@@ -1,0 +1,193 @@
+"""The slash commands, in a chat whose lines come from a pipe."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from midstream.cli.commands import COMMANDS, complete, is_command
+from midstream.core.ids import TOOL_FORMATS
+from midstream.sim.server import Sim
+from midstream.store import SqliteStore, read_jsonl
+
+
+class Script:
+    """Runs a chat with these lines and gives what it wrote."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        self._environ = environ
+        self.code = 0
+
+    def __call__(self, *lines: str, args: tuple[str, ...] = ("-m", "sim/kimi-k2.5")) -> tuple[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "midstream.cli.main", "chat", *args],
+            input="".join([line + "\n" for line in lines]),
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        self.code = done.returncode
+        return done.stdout, done.stderr
+
+
+@pytest.fixture
+def script(environ: dict[str, str]) -> Script:
+    return Script(environ)
+
+
+def test_settings_are_shown_changed_and_kept(script: Script) -> None:
+    _, err = script(
+        "Hello",
+        "/toolformat",
+        "/toolformat kimi",
+        "/toolformat bogus",
+        "/thinking low",
+        "/thinking sideways",
+        "/reasoning",
+        "/reasoning fail",
+        "/reasoning never",
+        "/model",
+        "/frok",
+        "/t",
+    )
+    assert "tool format: kimi (automatic, for sim/kimi-k2.5)" in err
+    assert "tool format: kimi (chosen by hand" in err
+    assert "no tool format 'bogus': choose one of " + ", ".join(TOOL_FORMATS) in err
+    assert "thinking: on, effort low" in err
+    assert "no thinking 'sideways'" in err
+    assert "missing reasoning: placeholder" in err and "missing reasoning: fail" in err
+    assert "no policy 'never'" in err and "disable-thinking" in err
+    assert "model: sim/kimi-k2.5 (" in err
+    assert "did you mean /fork?" in err
+    assert "/t may be /toolformat or" in err
+    assert script.code == 1
+
+    _, again = script("/toolformat", "/thinking", "/reasoning", "/toolformat auto", args=("--continue",))
+    assert "tool format: kimi (chosen by hand" in again
+    assert "thinking: on, effort low" in again
+    assert "missing reasoning: fail" in again
+    assert "tool format: kimi (automatic" in again
+    assert script.code == 0
+
+
+def test_a_switch_tells_what_the_next_model_sees_and_wire_shows_it(script: Script) -> None:
+    out, err = script(
+        'Glob "*.txt"', "/model sim/claude-sonnet-4-5", "/wire What now?", "/model moonshot/kimi-k2.5", "Hi"
+    )
+    assert "kept: 3 text, 1 tool_call, 1 tool_response" in err
+    assert "dropped: thinking" in err
+    assert "POST http://127.0.0.1:" in err and "/v1/messages" in err
+    assert '"toolu_' in err and "What now?" in err
+    assert "MOONSHOT_API_KEY" in err and "-m sim/kimi-k2.5" in err
+    assert out.endswith("This is claude-sonnet-4-5. You said: Hi\n")
+
+
+def test_wire_shows_no_secret(script: Script, doubles: Sim, environ: dict[str, str]) -> None:
+    environ["MOONSHOT_API_BASE"] = f"{doubles.url}/moonshot"
+    environ["MOONSHOT_API_KEY"] = "sk-canary-1234567890"
+    out, err = script("Hello", "/wire", "/provider", args=("-m", "moonshot/kimi-k2.5"))
+    assert "authorization: ‹Bearer MOONSHOT_API_KEY›" in err
+    assert "(your next message)" in err
+    assert "* moonshot: MOONSHOT_API_KEY is set" in err
+    assert "canary" not in out + err
+
+
+def test_undo_and_fork_remove_nothing(script: Script) -> None:
+    _, err = script("First", "Second", "/undo", "Third", "/fork", "/undo", "/undo", "/undo", "/sessions", "/usage")
+    assert "undone: Second; all of it is still in" in err
+    assert "this is now a copy" in err
+    assert "nothing to undo" in err
+    assert "total:" in err
+    store = SqliteStore()
+    said = [[turn.text for turn in store.load(info.id).turns if turn.speaker == "human"] for info in store.list()]
+    store.close()
+    assert ["First", "Second"] in said
+    assert said.count(["First", "Third"]) == 2
+
+
+def test_sessions_can_be_searched_resumed_and_exported(script: Script) -> None:
+    script("Of rivers")
+    store = SqliteStore()
+    river = store.list(1)[0].id
+    store.close()
+    out, err = script(
+        "Of hills",
+        "/sessions rivers",
+        f"/resume {river[:6]}",
+        "And lakes",
+        "/export md",
+        "/export md",
+        "/export jsonl all.jsonl",
+        "/new",
+        "Afresh",
+    )
+    assert river[:8] in err
+    assert "You said: Of rivers" in out  # the transcript of what is resumed
+    exported = Path(f"midstream-{river[:8]}.md").read_text()
+    assert "Of rivers" in exported and "And lakes" in exported and "Of hills" not in exported
+    assert "is there already" in err
+    entries = list(read_jsonl(Path("all.jsonl").read_bytes().split(b"\n")))
+    assert [turn.speaker for turn in entries[0].conversation.turns] == ["human", "ai", "human", "ai"]
+
+
+def test_without_a_store_it_still_works(script: Script, home: Path) -> None:
+    out, err = script(
+        "First", "/undo", "/sessions", "Second", "/export jsonl x.jsonl", args=("-m", "sim/gpt-4o", "--no-store")
+    )
+    assert "undone: First" in err and "--no-store" in err
+    assert out.endswith("You said: Second\n")
+    assert not home.exists()
+
+
+def test_a_provider_changes_and_the_model_stays(script: Script, environ: dict[str, str]) -> None:
+    environ["DEEPINFRA_API_KEY"] = environ["MOONSHOT_API_KEY"] = "k"
+    _, err = script(
+        "/provider deepinfra", "/provider moonshot", "/provider nonesuch", args=("-m", "moonshot/kimi-k2.5")
+    )
+    assert "model: deepinfra/moonshotai/Kimi-K2.5" in err
+    assert "model: moonshot/kimi-k2.5" in err
+    assert "no provider 'nonesuch'" in err
+
+
+def test_help_tells_of_every_command_and_exit_leaves(script: Script) -> None:
+    out, err = script("/help", "/tools", "/exit", "never said")
+    assert all(command.usage in err for command in COMMANDS)
+    assert "bash (asks first)" in err and "glob (free)" in err
+    assert "never said" not in out
+    assert script.code == 0
+
+
+def test_what_writes_is_refused_where_nobody_can_be_asked(script: Script) -> None:
+    _, err = script('Run bash "touch made"')
+    assert "nobody can be asked" in err and not Path("made").exists()
+    script('Run bash "touch made"', args=("-m", "sim/kimi-k2.5", "--yolo"))
+    assert Path("made").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("/model", True),
+        ("/model x/y", True),
+        ("/nonsense", True),
+        ("/etc/hosts is what?", False),
+        ("/", False),
+        ("hi", False),
+    ],
+)
+def test_what_is_a_command(line: str, expected: bool) -> None:
+    assert is_command(line) is expected
+
+
+def test_completion_of_names_and_words() -> None:
+    nobody: object = None
+    assert ("/model", "change the model; shows what it will see") in complete(nobody, "/mo")  # type: ignore[arg-type]
+    assert [word for word, _ in complete(nobody, "/toolformat ki")] == ["kimi"]  # type: ignore[arg-type]
+    assert [word for word, _ in complete(nobody, "/reasoning dis")] == ["disable-thinking"]  # type: ignore[arg-type]
+    assert list(complete(nobody, "/nothing x")) == []  # type: ignore[arg-type]

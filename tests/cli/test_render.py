@@ -1,0 +1,146 @@
+"""Markdown as it grows, and the promise that nothing said reaches the terminal as a control."""
+
+from __future__ import annotations
+
+import io
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from midstream.agent.progress import ToolFinished, ToolStarted
+from midstream.cli.markdown import MarkdownFeed
+from midstream.cli.plain import PlainView
+from midstream.cli.render import LiveView
+from midstream.cli.terminal import Paint
+from midstream.core.blocks import Text, Thinking, ToolCall, ToolResponse, Turn
+from midstream.core.events import (
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+PIECES = st.sampled_from(
+    ["\x1b[2J", "\x1b]0;x\x07", "\x9b5n", "\r", "\u202e", "\u2066", "\x7f", "\x00", "\u2028", "&#13;", "&rlm;", "&#x202e;", "&#27;", "&NewLine;",
+     "&#x9b;", "word ", "\n", "\n\n", "```\n", "`", "# ", "- ", "| a | b |\n|-|-|\n", "[x](http://e/&#13;\x1b)", "![i](\x1b)", "<b>", "> ", "\t", "    "]
+)  # fmt: skip
+HOSTILE = st.lists(PIECES, max_size=30).map("".join)
+
+
+def feed_all(text: str, cuts: list[int]) -> tuple[list[str], MarkdownFeed]:
+    feed = MarkdownFeed()
+    edges = sorted({0, len(text), *[cut % (len(text) + 1) for cut in cuts]})
+    finished = [feed.feed(text[start:end]) for start, end in pairwise(edges)]
+    return [part for part in finished if part], feed
+
+
+@settings(max_examples=200)
+@given(HOSTILE, st.lists(st.integers(0, 500), max_size=8))
+def test_nothing_is_lost_however_it_is_cut(text: str, cuts: list[int]) -> None:
+    finished, feed = feed_all(text, cuts)
+    whole = "\n".join([*finished, feed.close()])
+    assert [line for line in whole.split("\n") if line.strip()] == [line for line in text.split("\n") if line.strip()]
+
+
+@pytest.mark.parametrize(
+    ("text", "finished"),
+    [
+        ("one\n\ntwo", "one\n"),
+        ("one\n\n  continued", ""),
+        ("```\na\n\nb\n", ""),
+        ("```\na\n\nb\n```\nafter", "```\na\n\nb\n```"),
+        ("````\n```\n\nx\n", ""),
+        ("one line", ""),
+        ("- a\n- b\n\n1. c\n\n", "- a\n- b\n"),
+    ],
+)
+def test_a_block_is_finished_when_nothing_can_change_it(text: str, finished: str) -> None:
+    feed = MarkdownFeed()
+    assert "\n".join(filter(None, [feed.feed(char) for char in text])) == finished
+
+
+def test_the_tail_of_a_long_code_block_keeps_its_fence() -> None:
+    feed = MarkdownFeed()
+    feed.feed("```python\n" + "x = 1\n" * 100)
+    assert feed.tail(5) == "```\n" + "x = 1\n" * 5
+
+
+def events(text: str) -> list[object]:
+    call = ToolCall("hist_tool_1", text or "x", text)
+    return [
+        ThinkingStart(0),
+        ThinkingDelta(0, text),
+        ThinkingEnd(0, Thinking(text)),
+        TextStart(1),
+        *[TextDelta(1, char) for char in text],
+        TextEnd(1, Text(text)),
+        ToolCallStart(2, "i", text),
+        ToolCallDelta(2, text),
+        ToolCallEnd(2, call),
+        ToolStarted(call),
+        ToolFinished(ToolResponse("hist_tool_1", "x", (Text(text),))),
+    ]
+
+
+@settings(max_examples=150)
+@given(HOSTILE)
+@example("&#13;&rlm;&#x202e;")
+@example("[x](http://e/&#13;)")
+def test_the_live_view_writes_no_control_of_the_model(text: str) -> None:
+    out = io.StringIO()
+    view = LiveView(Console(file=out, width=60, force_terminal=False, color_system=None, highlight=False, markup=False))
+    view.unfolded = True
+    for event in events(text):
+        view.show(event)  # type: ignore[arg-type]
+    view.notice(text)
+    view.failure(text)
+    view.replay(
+        [
+            Turn("human", (Text(text),)),
+            Turn("ai", (Thinking(text), Text(text), ToolCall("a", text, text)), failure=text),
+        ]
+    )
+    assert not STEERING.search(out.getvalue())
+
+
+class TerminalStream(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@settings(max_examples=100)
+@given(HOSTILE)
+def test_the_plain_view_writes_no_control_of_the_model_to_a_terminal(text: str) -> None:
+    out, err = TerminalStream(), io.StringIO()
+    view = PlainView(out, err, Paint(False))
+    for event in events(text):
+        view.show(event)  # type: ignore[arg-type]
+    view.notice(text)
+    view.failure(text)
+    view.replay([Turn("human", (Text(text),)), Turn("ai", (Text(text), ToolCall("a", text, text)))])
+    assert not STEERING.search(out.getvalue() + err.getvalue())
+
+
+def test_thinking_folds_to_a_line() -> None:
+    out = io.StringIO()
+    view = LiveView(Console(file=out, width=60, color_system=None))
+    for event in events("deep thoughts")[:3]:
+        view.show(event)  # type: ignore[arg-type]
+    assert "deep" not in out.getvalue() and "2 words" in out.getvalue()
+
+
+def test_a_long_result_is_cut_and_says_so() -> None:
+    out = io.StringIO()
+    view = LiveView(Console(file=out, width=60, color_system=None))
+    view.show(ToolFinished(ToolResponse("a", "x", (Text("\n".join(map(str, range(40)))),))))
+    assert "… 28 more lines" in out.getvalue()

@@ -1,0 +1,127 @@
+"""The commands that show things: models, sessions, config, completion."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from midstream.cli.terminal import wants_color
+from midstream.dialects.registry import REGISTRY
+
+from .conftest import Cli
+
+KIMI = ("-m", "sim/kimi-k2.5")
+
+
+class Stream:
+    def __init__(self, terminal: bool) -> None:
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.mark.parametrize(
+    ("choice", "environ", "terminal", "expected"),
+    [
+        ("auto", {"TERM": "xterm"}, True, True),
+        ("auto", {"TERM": "xterm"}, False, False),
+        ("auto", {"TERM": "dumb"}, True, False),
+        ("auto", {"TERM": "xterm", "NO_COLOR": "1"}, True, False),
+        ("auto", {"TERM": "xterm", "NO_COLOR": ""}, True, True),
+        ("auto", {"FORCE_COLOR": "1"}, False, True),
+        ("auto", {"FORCE_COLOR": "0"}, False, False),
+        ("auto", {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False),
+        ("always", {"NO_COLOR": "1", "TERM": "dumb"}, False, True),
+        ("never", {"FORCE_COLOR": "1", "TERM": "xterm"}, True, False),
+    ],
+)
+def test_color(choice: str, environ: dict[str, str], terminal: bool, expected: bool) -> None:
+    assert wants_color(choice, Stream(terminal), environ) is expected  # type: ignore[arg-type]
+
+
+def test_models_name_every_known_model_and_its_key(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = cli("models", "--json")
+    rows = {row["name"]: row for row in map(msgspec.json.decode, result.stdout.splitlines())}
+    assert set(REGISTRY.known_models()) <= set(rows)
+    assert rows["moonshot/kimi-k2.5"]["tool_format"] == "kimi"
+    assert rows["moonshot/kimi-k2.5"]["key_state"] == "set MOONSHOT_API_KEY"
+    assert rows["sim/kimi-k2.5"]["key_state"] == "needs no key"
+    monkeypatch.setenv("KIMI_API_KEY", "sk-canary")
+    shown = cli("models", "kimi-k2.5")
+    assert "KIMI_API_KEY is set" in shown.stdout and "sk-canary" not in shown.output
+    assert "claude" not in shown.stdout
+    assert cli("models", "no-such-thing").exit_code == 2
+
+
+def test_sessions_list_search_show_export_import_delete(cli: Cli, tmp_path: Path) -> None:
+    assert cli("sessions").exit_code == 0
+    cli("ask", *KIMI, "Where is the river\x1b[31m?")
+    cli("ask", *KIMI, "Tell me of mountains")
+    listed = cli("sessions").stdout.splitlines()
+    assert len(listed) == 2 and "mountains" in listed[0] and "river␛[31m" in listed[1]
+    ids = [row["id"] for row in map(msgspec.json.decode, cli("sessions", "--json").stdout.splitlines())]
+    assert ids[1][:8] in cli("sessions", "search", "river").stdout
+    assert "## You" in cli("sessions", "show", ids[0][:8]).stdout
+    exported = cli("sessions", "export", "--all").stdout
+    assert exported.count('"midstream":1') == 2
+    assert cli("sessions", "export").stdout.startswith("# Tell me of mountains")
+    assert cli("sessions", "delete", ids[0], stdin="n\n").exit_code != 0
+    assert cli("sessions", "delete", "-y", ids[0]).exit_code == 0
+    assert len(cli("sessions").stdout.splitlines()) == 1
+    file = tmp_path / "all.jsonl"
+    file.write_text(exported, "utf-8", newline="")
+    assert len(cli("sessions", "import", str(file)).stdout.split()) == 2
+    assert len(cli("sessions").stdout.splitlines()) == 3
+
+
+def test_config_says_where_each_value_comes_from(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "default_model = moonshot/kimi-k2.5    # default" in cli("config", "show", "--origin").stdout
+    home.mkdir()
+    (home / "config.toml").write_text(
+        'default_model = "sim/kimi-k3"\n[providers.work]\nbase_url = "http://127.0.0.1:9/v1"\n'
+        'headers = { X-Token = "canary-header" }\n[models."work/kimi-k2.5"]\ncontext = 9\n'
+    )
+    Path(".midstream.toml").write_text('[aliases]\nfast = "sim/gpt-4o"\n')
+    monkeypatch.setenv("MOONSHOT_API_KEY", "canary-key")
+    result = cli("config", "show", "--origin")
+    lines = result.stdout.splitlines()
+    assert f"default_model = sim/kimi-k3    # {home / 'config.toml'}" in lines
+    assert any(line.startswith("aliases.fast = sim/gpt-4o") and line.endswith(".midstream.toml") for line in lines)
+    assert any(line.startswith("models.work/kimi-k2.5.context = 9") for line in lines)
+    assert "keys.moonshot = (set)    # $MOONSHOT_API_KEY" in lines
+    assert "canary" not in result.output
+    monkeypatch.setenv("MIDSTREAM_MODEL", "sim/gpt-4o")
+    assert "default_model = sim/gpt-4o    # $MIDSTREAM_MODEL" in cli("config", "show", "--origin").stdout
+    found = msgspec.json.decode(cli("config", "show", "--json").stdout)
+    assert found["aliases.fast"] == "sim/gpt-4o"
+    assert cli("ask", "-m", "fast", "Hello").stdout.startswith("This is gpt-4o.")
+    assert cli("config", "path").stdout.strip() == str(home / "config.toml")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(cli: Cli, shell: str) -> None:
+    result = cli("completion", shell)
+    assert result.exit_code == 0
+    assert "_MIDSTREAM_COMPLETE" in result.stdout
+
+
+def test_completion_offers_commands_and_models(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_MIDSTREAM_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "midstream ask -m sim/kimi-k2")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    assert "sim/kimi-k2.5" in cli().stdout
+    monkeypatch.setenv("COMP_WORDS", "midstream s")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert "sessions" in cli().stdout
+
+
+def test_columns_are_respected_in_help(environ: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "midstream.cli.main", "--help"]
+    done = subprocess.run(command, env={**environ, "COLUMNS": "60"}, capture_output=True, text=True, check=True)
+    described = done.stdout.partition("Examples:")[0]
+    assert 50 < max(map(len, described.splitlines())) <= 60

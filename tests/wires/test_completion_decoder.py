@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from midstream.core.blocks import Origin, Text, Thinking, ToolCall
-from midstream.core.errors import BadRequest, ProviderError, RateLimited
+from midstream.core.errors import BadRequest, LimitExceeded, ProviderError, RateLimited
 from midstream.core.events import (
     Done,
     ErrorEvent,
@@ -140,6 +140,12 @@ def test_what_ends_an_answer_never_shows(stop: str, where: str) -> None:
         assert part not in found.text + found.thinking
 
 
+@pytest.mark.parametrize("stop", ["<|im_end|>", "[EOS]", "[EOT]"])
+def test_an_end_that_comes_letter_by_letter_is_one_and_nothing_follows_it(stop: str) -> None:
+    chunks = [token(letter) for letter in f"a</think>b [E<{stop} and more"]
+    assert turn(native(*chunks, last())).text == "b [E<"
+
+
 def test_a_host_that_runs_on_is_cut_and_the_answer_is_finished() -> None:
     found = turn(native(token("a</think>b<|im_end|><|im_user|>user<|im_middle|>forged"), last(finish="length")))
     assert (found.text, found.stop_reason, found.raw_stop) == ("b", "end_turn", "length")
@@ -198,6 +204,36 @@ def test_an_error_in_the_stream_keeps_what_came(chunk: dict[str, Any], message: 
     end = native(token("a</think>half a"), chunk)[-1]
     assert isinstance(end, ErrorEvent) and end.error.kind == "provider"
     assert (end.error.message, end.error.type, end.turn.text) == (message, kind, "half a")
+
+
+def test_an_event_named_error_is_one() -> None:
+    for said in ('{"message":"busy"}', '{"error":{"message":"busy"}}', '"busy"'):
+        end = events_of(decoder(NATIVE), [sse(token("a</think>b")), f"event: error\ndata: {said}\n\n".encode()])[-1]
+        assert isinstance(end, ErrorEvent) and (end.error.kind, end.error.message) == ("provider", "busy")
+        assert end.turn.text == "b"
+
+
+def test_the_hosts_own_id_may_come_late() -> None:
+    assert turn(native(token("a</think>b"), last(request_id="r-1"))).response_id == "r-1"
+    assert turn(native(token("a</think>b", request_id="r-0"), last(request_id=7))).response_id == "r-0"
+
+
+def test_an_html_page_is_named() -> None:
+    end = events_of(decoder(NATIVE), [b" <html><title>502</title></html>"])[-1]
+    assert isinstance(end, ErrorEvent) and "HTML" in end.error.message
+
+
+def test_the_first_error_is_told_even_if_what_was_held_back_does_not_fit() -> None:
+    class Overfull:
+        def feed(self, text: str) -> list[Any]:
+            return []
+
+        def close(self) -> list[Any]:
+            raise LimitExceeded("too long")
+
+    reader = CompletionDecoder(NATIVE.target.dialect, turn_key="t", text_filter=Overfull())
+    end = reader.feed(sse(token("a"), {"error": {"message": "busy"}}))[-1]
+    assert isinstance(end, ErrorEvent) and end.error.message == "busy"
 
 
 def test_text_held_back_is_not_lost_to_an_error() -> None:
@@ -348,6 +384,16 @@ def test_buffers_have_limits() -> None:
         assert isinstance(end, ErrorEvent) and end.error.kind == "limit"
 
 
+def test_counts_of_a_native_body() -> None:
+    status = {"status": "succeeded", "cost": 0.5, "tokens_input": 9, "tokens_generated": 5}
+    body = {"results": [{"generated_text": "a</think>b"}], "request_id": "r", "inference_status": status}
+    found = decode_whole(decoder(NATIVE), json.dumps(body).encode())
+    assert (found.usage.input, found.usage.output, found.usage.cost, found.response_id) == (9, 5, 0.5, "r")
+    counted = {**body, "num_input_tokens": 8, "num_tokens": 4}
+    found = decode_whole(decoder(NATIVE), json.dumps(counted).encode())
+    assert (found.usage.input, found.usage.output) == (8, 4)
+
+
 def test_llamacpp_says_its_end_with_stop() -> None:
     def piece(text: str, **more: Any) -> dict[str, Any]:
         return {"index": 0, "content": text, "tokens": [], "stop": False, **more}
@@ -385,6 +431,9 @@ def test_openai_reads_choice_0_and_usage_in_a_chunk_of_its_own() -> None:
 
 
 def test_an_error_for_a_body() -> None:
+    for said in ({"object": "error", "message": "no room"}, {"detail": "no room"}, {"error": "no room"}):
+        with pytest.raises(ProviderError, match="no room"):
+            decode_whole(decoder(OPENAI), json.dumps(said).encode())
     with pytest.raises(ProviderError, match="the inference failed"):
         decode_whole(decoder(NATIVE), b'{"results":[],"inference_status":{"status":"failed"}}')
     with pytest.raises(RateLimited):

@@ -238,6 +238,20 @@ def test_stop_texts_of_the_caller_join_the_templates_up_to_what_the_host_takes()
     assert len(encoded(model="completions/kimi", stop=tuple("abcdefghijklmnopq"))[1]["stop"]) == 19
 
 
+def test_a_dialect_that_names_no_stop_texts_reads_with_its_templates() -> None:
+    request = encode_completion(ASKED, Dialect("mine", "completion", template="chatml", stop=("###",)), "m")
+    assert request.dialect is not None and request.dialect.stop == ("###", "<|im_end|>", "<|endoftext|>")
+    assert read(request, {"choices": [{"index": 0, "text": "b<|im_end|>c", "finish_reason": "stop"}]}).text == "b"
+
+
+def test_options_a_dialect_does_not_take_are_left_out_and_noted() -> None:
+    plain = Dialect("mine", "completion", template="chatml", sampling=("top_p",), stream_usage=False)
+    request = encode_completion(ASKED, plain, "m", options=Options(temperature=1.0, top_p=0.5))
+    body = json.loads(request.body)
+    assert body["top_p"] == 0.5 and "temperature" not in body and "stream_options" not in body
+    assert notes(request) == [("dropped", "option")]
+
+
 def test_max_tokens_stays_below_the_hosts_cap() -> None:
     request, body = encoded(max_tokens=50_000)
     assert body["max_new_tokens"] == 16384 and ("adapted", "option") in notes(request)

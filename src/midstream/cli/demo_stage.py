@@ -135,7 +135,7 @@ class TextStage:
 
     def switch(self, switch: Switch) -> None:
         self._line("")
-        self._line(f"── switch to {switch.model} ".ljust(self._width, "─"), "bold blue")
+        self.rule(f"── switch to {switch.model} ")
         for line in switch.report:
             head, colon, rest = line.partition(":")
             self._begin(f"  {head}{colon} ", _COLOURS.get(head, "dim"))
@@ -158,7 +158,7 @@ class TextStage:
 
     def closing(self, totals: Totals) -> None:
         self._line("")
-        self._line("─" * self._width, "bold blue")
+        self.rule("")
         good = not (totals.refused or totals.broken)
         counted = f"{totals.requests} requests, {totals.models} models, {totals.refused} refused"
         broken = f", {totals.broken} broken off" if totals.broken else ""
@@ -171,6 +171,10 @@ class TextStage:
             self._line(f"{sent}, {whose}.", "dim")
         if not self._live:
             self._line("With a key: midstream demo --live moonshot/kimi-k2.5,anthropic/claude-sonnet-4-5", "dim")
+
+    def rule(self, title: str) -> None:
+        """A line across, with a title at its beginning."""
+        self._line(title.ljust(self._width, "─"), "bold blue")
 
     def _begin(self, head: str, style: str = "dim") -> None:
         """Open a line whose continuations stand under what follows `head`."""

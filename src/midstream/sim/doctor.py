@@ -231,13 +231,9 @@ def _messages(document: Any) -> list[dict[str, Any]]:
 def _blank_messages(document: Any) -> Iterator[Finding]:
     """Messages that say nothing: our reading leaves them out, so they are looked for in the original."""
     for number, message in enumerate(_messages(document)):
-        if message.get("role") not in ("user", "assistant", "system") or message.get("tool_calls"):
-            continue
-        content = message.get("content")
-        parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-        texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
-        if not parts or any(not isinstance(text, str) or not text.strip() for text in texts):
-            yield Finding("blank content", f"message {number} ({message['role']}) has text that says nothing")
+        speaks = message.get("tool_calls") or message.get("function_call")
+        if message.get("role") in ("user", "assistant", "system") and not message.get("content") and not speaks:
+            yield Finding("blank content", f"message {number} ({message['role']}) says nothing")
 
 
 def _body(

@@ -1,0 +1,131 @@
+"""`midstream doctor`: files of every format, stored conversations, what is printed and what is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from midstream.cli.doctor import doctor
+from midstream.core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
+from midstream.sim.doctor import examine, refusals
+from midstream.sim.rules import judge
+from midstream.store import SqliteStore, database_path, read_jsonl, to_jsonl
+from midstream.store.protocol import Entry
+
+CALL = {"id": "functions.ls:0", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+OPENAI = [{"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
+ANTHROPIC = {
+    "system": "Be kind.",
+    "messages": [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_2", "content": "a.txt"}]},
+    ],
+}
+RESPONSES = {
+    "input": [
+        {"role": "user", "content": "go"},
+        {"type": "function_call", "call_id": "call_1", "name": "ls", "arguments": "{}"},
+    ]
+}
+OWN = Conversation((human("go", key="a"), Turn("ai", (ToolCall("hist_tool_x", "ls"),), key="b")), id="abc")
+SOUND = Conversation((human("go", key="a"), Turn("ai", (Text("gone"),), key="b")))
+
+
+@pytest.fixture(autouse=True)
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MIDSTREAM_HOME", str(tmp_path / "home"))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(doctor, arguments)
+
+
+def written(path: str, value: Any) -> str:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    Path(path).write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("value", "kinds"),
+    [
+        (OPENAI, ["unanswered call"]),
+        (ANTHROPIC, ["unanswered call", "orphan result"]),
+        (RESPONSES, ["unanswered call"]),
+        (OWN.to_json(), ["unanswered call"]),
+        (b"".join(to_jsonl([Entry(OWN)])), ["unanswered call"]),
+    ],
+    ids=["openai", "anthropic", "responses", "conversation", "jsonl"],
+)
+def test_every_format_is_read_named_and_healed(value: Any, kinds: list[str]) -> None:
+    result = run(written("history.json", value))
+    assert result.exit_code == 1, result.output
+    for kind in kinds:
+        assert kind in result.output
+    assert "every double takes it" in result.output
+    [healed] = read_jsonl(Path("history.json.healed.jsonl").read_bytes().split(b"\n"))
+    assert not examine(healed.conversation).broken
+    assert refusals(healed.conversation) == {}
+
+
+def test_it_says_who_would_refuse_it_and_how() -> None:
+    shown = run(written("h.json", OPENAI), "--look").output
+    assert "The following tool_call_ids did not have response messages: functions.ls:0" in shown
+    assert "Tool call id was functions.ls:0 but must be a-z, A-Z, 0-9, with a length of 9." in shown
+    assert "thinking is enabled" not in shown.partition("moonshot-k2.5")[0]
+    assert list(Path().glob("*.healed*")) == []
+
+
+def test_a_stored_conversation_is_found_by_its_id() -> None:
+    store = SqliteStore(database_path())
+    call = ToolCall("hist_tool_" + "a" * 24, "ls")
+    broken = Conversation((human("go", key="a"), Turn("tool", (ToolResponse(call.id, "ls", (Text("x"),)),), key="b")))
+    name = store.create(broken)
+    store.close()
+    result = run(name)
+    assert result.exit_code == 1 and "orphan result" in result.output
+    assert Path(f"{name}.healed.jsonl").exists()
+    assert "Nothing is broken" not in result.output
+
+
+def test_what_is_neither_file_nor_stored_is_said() -> None:
+    result = run("nothing-of-the-kind")
+    assert result.exit_code == 1 and "is no file" in result.output
+    SqliteStore(database_path()).close()
+    assert "nothing-of-the-kind" in run("nothing-of-the-kind").output
+    assert run(written("x.json", b"neither")).exit_code == 1
+
+
+def test_a_sound_history_is_left_alone() -> None:
+    result = run(written("h.json", SOUND.to_json()))
+    assert result.exit_code == 0 and "Nothing is broken." in result.output
+    assert list(Path().glob("*.healed*")) == []
+
+
+def test_a_copy_is_never_written_over_unless_named() -> None:
+    written("h.json", OPENAI)
+    written("h.json.healed.jsonl", b"mine")
+    result = run("h.json")
+    assert result.exit_code == 1 and "is there already" in result.output
+    assert Path("h.json.healed.jsonl").read_bytes() == b"mine"
+    assert "The healed copy is h.json.healed.jsonl" in run("h.json", "-o", "h.json.healed.jsonl").output
+
+
+def test_the_copy_can_be_a_request() -> None:
+    run(written("h.json", OPENAI), "--for", "mistral/mistral-large-latest", "-o", "m.json")
+    body = json.loads(Path("m.json").read_bytes())
+    assert judge(body, "mistral") == []
+    assert run("h.json", "--for", "nobody/x").exit_code == 1
+
+
+def test_as_json() -> None:
+    told = json.loads(run(written("h.json", OPENAI), "--json").output)
+    [found] = told["conversations"]
+    assert [finding["kind"] for finding in found["findings"]] == ["unanswered call"]
+    assert found["verdicts"][0]["problems"] and told["healed"] == "h.json.healed.jsonl"

@@ -97,5 +97,28 @@ def test_more_than_the_limit_is_a_typed_error(source: bytes) -> None:
             parse(pieces, limit=100)
 
 
+@given(
+    st.lists(
+        st.sampled_from([b"data: x\n", b"\n", b"data: " + b"y" * 30 + b"\n", b": c\n", b"data: z\n\n", b"q" * 45])
+    ),
+    st.data(),
+)
+def test_what_came_before_the_limit_is_delivered_at_any_split(lines: list[bytes], draw: st.DataObject) -> None:
+    raw = b"".join(lines)
+    cut = draw.draw(st.integers(0, len(raw)))
+
+    def outcome(pieces: list[bytes]) -> tuple[list[bytes], bool]:
+        parser, found = SSEParser(limit=40), []
+        try:
+            for piece in pieces:
+                found += parser.feed(piece)
+            found += parser.close()
+        except LimitExceeded:
+            return [event.data for event in found], True
+        return [event.data for event in found], False
+
+    assert outcome([raw]) == outcome(by_byte(raw)) == outcome([raw[:cut], raw[cut:]])
+
+
 def test_comments_are_read_past_without_being_kept() -> None:
     assert parse([b": keep-alive\n" * 100 + b"data: 1\n\n"], limit=50) == [ServerSentEvent(b"1")]

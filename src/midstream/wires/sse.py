@@ -30,7 +30,7 @@ class SSEParser:
     """`feed` bytes, get the events they complete; `close` at the end of the stream."""
 
     __slots__ = (
-        "_after_cr", "_at_start", "_between", "_buffer", "_data", "_event", "_id", "_lenient_end", "_limit", "_pending", "_retry",
+        "_after_cr", "_at_start", "_between", "_buffer", "_data", "_error", "_event", "_id", "_lenient_end", "_limit", "_pending", "_retry",
         "_size",
     )  # fmt: skip
 
@@ -47,6 +47,7 @@ class SSEParser:
         self._event = ""
         self._id = ""
         self._retry: int | None = None
+        self._error: LimitExceeded | None = None
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         if (
@@ -71,16 +72,24 @@ class SSEParser:
             named = self._named_event(data[:-2])
             if named is not None:
                 return [named]
-        events = self._feed(data)
+        out: list[ServerSentEvent] = []
+        if self._error is not None:
+            raise self._error
+        try:
+            self._feed(data, out)
+        except LimitExceeded as error:
+            if not out:
+                raise
+            self._error = error  # what came before it is delivered first, so that every split tells the same
         self._between = not (
-            self._buffer or self._pending or self._after_cr or self._at_start or self._retry is not None
+            self._buffer or self._pending or self._after_cr or self._at_start or self._error or self._retry is not None
         )
-        return events
+        return out
 
-    def _feed(self, data: bytes) -> list[ServerSentEvent]:
+    def _feed(self, data: bytes, out: list[ServerSentEvent]) -> None:
         if self._at_start:
             if not data:
-                return []
+                return
             data = self._strip_bom(data)
         if self._after_cr and data:
             self._after_cr = False
@@ -91,18 +100,21 @@ class SSEParser:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         elif b"\n" not in data:
             self._hold(data)
-            return []
+            return
         if self._buffer:
             self._buffer += data
             data = bytes(self._buffer)
             self._buffer.clear()
         if self._pending:
-            return self._feed_lines(data)
-        return self._feed_events(data)
+            self._feed_lines(data, out)
+        else:
+            self._feed_events(data, out)
 
     def close(self) -> list[ServerSentEvent]:
         """The end of the stream. What was left unfinished is delivered only with `lenient_end`."""
         out: list[ServerSentEvent] = []
+        if self._error is not None:
+            raise self._error
         if self._lenient_end:
             if self._at_start and self._buffer.startswith(_BOM):
                 del self._buffer[:3]
@@ -127,9 +139,9 @@ class SSEParser:
         self._buffer += data
         if len(self._buffer) > self._limit:
             self._buffer.clear()
-            raise LimitExceeded(f"a line of the event stream is longer than {self._limit} bytes")
+            raise self._too_long()
 
-    def _feed_events(self, data: bytes) -> list[ServerSentEvent]:
+    def _feed_events(self, data: bytes, out: list[ServerSentEvent]) -> None:
         """The everyday case: no event is half read, so whole events can be cut out at their blank lines."""
         end = data.rfind(b"\n\n")
         if data[:6] == b"data: " and end > 0 and self._retry is None and len(data) <= self._limit:
@@ -137,9 +149,9 @@ class SSEParser:
             if data.count(b"\n") == 2 * len(
                 payloads
             ):  # each event is one line of data, and no line has begun behind them
+                out.extend([ServerSentEvent(payload, "message", self._id) for payload in payloads])
                 self._hold(data[end + 2 :])
-                return [ServerSentEvent(payload, "message", self._id) for payload in payloads]
-        out: list[ServerSentEvent] = []
+                return
         blocks = data.split(b"\n\n")
         rest = blocks.pop()
         limit = self._limit
@@ -156,10 +168,12 @@ class SSEParser:
                         self._dispatch(out)
                 self._dispatch(out)
         if b"\n" in rest:
-            out += self._feed_lines(rest)
+            self._feed_lines(rest, out)
         else:
             self._hold(rest)
-        return out
+
+    def _too_long(self) -> LimitExceeded:
+        return LimitExceeded(f"a line or an event of the stream is longer than {self._limit} bytes")
 
     def _named_event(self, block: bytes) -> ServerSentEvent | None:
         """An event of a name and one line of data, read in one go; None for what needs its lines looked at."""
@@ -171,8 +185,7 @@ class SSEParser:
         name = block[7 : start - 1].decode("utf-8", "replace")
         return ServerSentEvent(block[start + 6 :], name or "message", self._id)
 
-    def _feed_lines(self, data: bytes) -> list[ServerSentEvent]:
-        out: list[ServerSentEvent] = []
+    def _feed_lines(self, data: bytes, out: list[ServerSentEvent]) -> None:
         lines = data.split(b"\n")
         rest = lines.pop()
         for line in lines:
@@ -181,12 +194,11 @@ class SSEParser:
             else:
                 self._dispatch(out)
         self._hold(rest)
-        return out
 
     def _line(self, line: bytes) -> None:
         self._size += len(line)
         if self._size > self._limit:
-            raise LimitExceeded(f"an event of the stream is longer than {self._limit} bytes")
+            raise self._too_long()
         self._pending = True
         field, colon, value = line.partition(b":")
         if colon and not field:

@@ -16,7 +16,7 @@ def shared(relative: str) -> Path:
     """The path of one shared file or folder; the test is skipped, naming it, where it is missing."""
     path = ROOT / relative
     if not path.exists():
-        pytest.skip(f"shared data {relative} is not here: set MIDSTREAM_SHARED")
+        pytest.skip(f"shared data {relative} is not here: set MIDSTREAM_SHARED", allow_module_level=True)
     return path
 
 

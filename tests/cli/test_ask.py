@@ -131,7 +131,8 @@ def test_the_system_prompt_and_thinking_are_sent(cli: Cli) -> None:
     assert store.load(store.list(1)[0].id).system_text == "Be kind."
     store.close()
     bad = cli("ask", *KIMI, "--thinking", "loudly", "Hello")
-    assert "on, off" in bad.stderr
+    assert bad.exit_code == USAGE and "on, off" in bad.stderr
+    assert cli("ask", *KIMI, "--allow", "bash:", "Hello").exit_code == USAGE
 
 
 def test_without_a_key_it_says_which_to_set_and_what_needs_none(cli: Cli) -> None:

@@ -12,6 +12,7 @@ import pytest
 from midstream.core.blocks import Conversation, Thinking
 from midstream.store import SqliteStore
 
+from .conftest import Cli
 from .terminal import Terminal
 
 Open = Callable[..., Terminal]
@@ -147,7 +148,7 @@ def test_esc_stops_a_question_and_a_running_tool_and_every_call_has_a_result(ope
     terminal.type("\x1b")
     terminal.wait_for("(stopped; what came is kept)")
     assert not Path("made").exists()
-    terminal.enter('Run bash "touch begun; sleep 60"')
+    terminal.enter('Run bash "sleep 60"')
     terminal.wait_for(ALLOW, count=2)
     terminal.enter("y")
     terminal.wait_for("running bash")
@@ -248,6 +249,18 @@ def test_a_terminated_chat_keeps_what_came(opened: Open) -> None:
     assert terminal.wait_for_end() == 143
     turns = stored().turns
     assert [turn.speaker for turn in turns] == ["human", "ai"] and turns[1].failure == "aborted"
+
+
+def test_a_killed_chat_can_be_continued(opened: Open) -> None:
+    terminal = opened("chat", "-m", "sim/gpt-4o")
+    terminal.wait_for("›")
+    terminal.enter('Run bash "touch made"')
+    terminal.wait_for(ALLOW)
+    terminal.process.kill(signal.SIGKILL)
+    terminal.wait_for_end()
+    assert [turn.speaker for turn in stored().turns] == ["human", "ai"]
+    result = Cli()("ask", "--continue", "-m", "sim/claude-sonnet-4-5", "Hello")
+    assert result.stdout == "This is claude-sonnet-4-5. You said: Hello\n", result.stderr
 
 
 def test_no_color_and_columns_are_respected(opened: Open) -> None:

@@ -19,11 +19,11 @@ from ..core.events import ErrorEvent, ErrorInfo
 from ..core.visible import terminal_safe
 from .exit_codes import FAILED, OK, RETRY, code_for
 from .lines import LineInput
-from .options import Settings, color_choice, conversation_options
+from .options import Settings, conversation_options
 from .plain import PlainView
 from .running import run
 from .status import Status, summary, total_cost
-from .terminal import Paint, is_terminal, wants_color
+from .terminal import Paint, color_choice, is_terminal, wants_color
 from .workspace import Workspace
 
 _MAX_STDIN = 64 * 1024 * 1024

@@ -25,11 +25,11 @@ from .ask import all_tools
 from .commands import complete, dispatch, is_command
 from .exit_codes import OK, code_for
 from .lines import LineInput
-from .options import Settings, color_choice, conversation_options
+from .options import Settings, conversation_options
 from .plain import PlainView
 from .running import interrupts, run
 from .status import Status, money, summary, total_cost
-from .terminal import Paint, has_cursor, is_terminal, wants_color
+from .terminal import Paint, color_choice, has_cursor, is_terminal, wants_color
 from .view import View
 from .workspace import Workspace
 

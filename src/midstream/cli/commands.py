@@ -23,11 +23,12 @@ from ..core.ids import TOOL_FORMATS
 from ..dialects.provider import Provider
 from ..store import Entry, to_jsonl, to_markdown
 from .keys import key_state
+from .options import EFFORTS
 from .sessions import session_line
 from .status import money, total_cost
 from .view import shortened
 from .wire import wire_lines
-from .workspace import EFFORTS, POLICIES, find_session, thinking_words
+from .workspace import POLICIES, find_session, thinking_words
 
 if TYPE_CHECKING:
     from .chat import Chat

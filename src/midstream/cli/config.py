@@ -13,7 +13,7 @@ from ..client.catalog import Catalog
 from ..client.config import LoadedConfig, config_home, load_config
 from ..core.visible import visible
 from ..store.places import database_path
-from .options import color_option
+from .terminal import color_option
 from .workspace import default_model
 
 _EPILOG = """\b

@@ -21,7 +21,7 @@ from midstream import __version__
 from ..core.errors import MidstreamError
 from ..core.visible import visible
 from .exit_codes import FAILED, INTERRUPTED, OK, code_for
-from .options import color_option
+from .terminal import color_option
 
 # name -> where the command is, and its line in the help
 COMMANDS = {
@@ -30,7 +30,7 @@ COMMANDS = {
     "models": ("midstream.cli.models:models", "The models that can be named, and whether their keys are set."),
     "sessions": ("midstream.cli.sessions:sessions", "List, search, show, export, import stored conversations."),
     "config": ("midstream.cli.config:config", "Show the settings and where each comes from."),
-    "doctor": ("midstream.cli.doctor:doctor", "Check the set-up and say what to mend."),
+    "doctor": ("midstream.cli.doctor:doctor", "Name what is broken in a history, and heal a copy."),
     "demo": ("midstream.cli.demo:demo", "See one conversation travel through many models, without a key."),
     "sim": ("midstream.cli.sim:sim", "Run the provider doubles on loopback."),
     "completion": ("midstream.cli.completion:completion", "Print the completion script for bash, zsh or fish."),

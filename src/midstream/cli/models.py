@@ -13,8 +13,7 @@ from ..client.config import load_config
 from ..core.errors import UnknownModel
 from ..sim.rows import MODELS, sim_rows
 from .keys import key_state
-from .options import color_choice, color_option
-from .terminal import Paint, wants_color
+from .terminal import Paint, color_choice, color_option, wants_color
 from .workspace import SIM
 
 _EPILOG = """\b

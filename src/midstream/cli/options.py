@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from .terminal import ColorChoice
+from ..agent.approval import AllowPattern
+from ..core.errors import MidstreamError
+from .terminal import color_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COLOR = "midstream.cli.color"
+EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+THINKING = ("on", "off", *EFFORTS)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,31 +34,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tool_format: str | None = None
 
 
-def color_choice() -> ColorChoice:
-    """What `--color` says, wherever on the command line it stood."""
-    context = click.get_current_context(silent=True)
-    return cast(ColorChoice, context.meta.get(_COLOR, "auto")) if context is not None else "auto"
-
-
-def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.meta[_COLOR] = value
-
-
-color_option = click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    callback=_set_color,
-    expose_value=False,
-    is_eager=True,
-    help="Colour: auto heeds NO_COLOR, FORCE_COLOR, TERM and whether it is a terminal.",
-)
-
-
 def _complete_model(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from .workspace import known_names  # reads the configuration: only where a shell asks
 
     return [CompletionItem(name) for name in known_names() if name.startswith(incomplete)]
+
+
+def _checked_allow(_: click.Context, __: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        try:
+            AllowPattern(pattern)
+        except MidstreamError as error:
+            raise click.BadParameter(str(error)) from None
+    return patterns
+
+
+def _checked_thinking(_: click.Context, __: click.Parameter, word: str | None) -> str | None:
+    if word is not None and word.lower() not in THINKING:
+        raise click.BadParameter(f"choose one of {', '.join(THINKING)}")
+    return word
 
 
 _CONVERSATION = (
@@ -70,10 +67,19 @@ _CONVERSATION = (
     click.option("-c", "--continue", "resume", is_flag=True, help="Go on with the last conversation."),
     click.option("--session", metavar="ID", help="Go on with this conversation (the beginning of its id is enough)."),
     click.option(
-        "--allow", multiple=True, metavar="PATTERN", help="Allow without asking: write_file, 'bash:git status*' …"
+        "--allow",
+        multiple=True,
+        metavar="PATTERN",
+        callback=_checked_allow,
+        help="Allow without asking: write_file, 'bash:git status*' …",
     ),
     click.option("-y", "--yolo", is_flag=True, help="Allow every tool without asking."),
-    click.option("--thinking", metavar="on|off|EFFORT", help="Thinking: on, off, or an effort such as low or high."),
+    click.option(
+        "--thinking",
+        metavar="on|off|EFFORT",
+        callback=_checked_thinking,
+        help="Thinking: on, off, or an effort such as low or high.",
+    ),
     click.option("--tool-format", metavar="NAME", help="The tool format; auto leaves it to the model."),
     click.option("--no-store", "store", flag_value=False, default=True, help="Keep nothing on disk."),
     color_option,

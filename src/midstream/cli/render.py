@@ -71,6 +71,28 @@ class Bottom:
             yield Segment.line()
 
 
+class Trimmed:
+    """A renderable without blank lines around it: the view sets the space between blocks itself."""
+
+    def __init__(self, inner: RenderableType) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._inner, options, pad=False)
+        while lines and _is_blank(lines[-1]):
+            lines.pop()
+        begun = False
+        for line in lines:
+            begun = begun or not _is_blank(line)
+            if begun:
+                yield from line
+                yield Segment.line()
+
+
+def _is_blank(line: list[Segment]) -> bool:
+    return not "".join([segment.text for segment in line]).strip()
+
+
 class LiveView:
     """A View for a terminal with a cursor. `unfolded` may be changed at any time."""
 
@@ -81,6 +103,7 @@ class LiveView:
         self._live: Live | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._feed = MarkdownFeed()
+        self._has_parts = False
         self._thinking: list[str] = []
         self._thought_from = 0.0
         self._call: tuple[str, list[str]] | None = None
@@ -122,6 +145,7 @@ class LiveView:
                 self._doing("")
             case TextStart():
                 self._feed = MarkdownFeed()
+                self._has_parts = False
             case TextDelta():
                 self._count(event.delta)
                 self._markdown(self._feed.feed(terminal_safe(event.delta)))
@@ -165,6 +189,7 @@ class LiveView:
             for block in turn.blocks:
                 match block:
                     case Text():
+                        self._has_parts = False
                         self._markdown(block.text)
                     case Thinking():
                         if self.unfolded and block.text.strip():
@@ -208,8 +233,10 @@ class LiveView:
             self._print(Line(f"▸ thought for {seconds:.1f} s, {words} words (Ctrl-T unfolds)", "dim"))
 
     def _markdown(self, text: str) -> None:
+        """A finished part of a text; parts of one text have a blank line between them."""
         if text.strip():
-            self._print(Markdown(text, hyperlinks=False))
+            self._print(Group(*([Line("")] if self._has_parts else []), Trimmed(Markdown(text, hyperlinks=False))))
+            self._has_parts = True
 
     def _print_call(self, call: ToolCall) -> None:
         self._print(Line.assemble(("⚙ ", "bold cyan"), call_line(call)))
@@ -248,7 +275,8 @@ class LiveView:
             parts.append(Bottom(Safe(Line(text, "dim italic")), room))
         tail = self._feed.tail(height)
         if tail.strip():
-            parts.append(Bottom(Safe(Markdown(tail, hyperlinks=False)), height))
+            gap = [Line("")] if self._has_parts else []
+            parts.append(Bottom(Group(*gap, Safe(Trimmed(Markdown(tail, hyperlinks=False)))), height))
         if self._call is not None:
             name, pieces = self._call
             written = "".join(pieces)

@@ -13,8 +13,7 @@ import msgspec
 
 from ..core.visible import terminal_safe, visible
 from ..store import ConversationInfo, SqliteStore, import_file, to_jsonl, to_markdown
-from .options import color_choice, color_option
-from .terminal import Paint, is_terminal, wants_color
+from .terminal import Paint, color_choice, color_option, is_terminal, wants_color
 from .view import shortened
 from .workspace import find_session
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import IO, Literal, TypeAlias
+from typing import IO, Literal, TypeAlias, cast
+
+import click
 
 ColorChoice: TypeAlias = Literal["auto", "always", "never"]
 
+_COLOR = "midstream.cli.color"
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -38,6 +41,27 @@ def wants_color(choice: ColorChoice, stream: IO[str], environ: Mapping[str, str]
     if environ.get("FORCE_COLOR", "") not in ("", "0", "false"):
         return True
     return has_cursor(stream, environ)
+
+
+def color_choice() -> ColorChoice:
+    """What `--color` says, wherever on the command line it stood."""
+    context = click.get_current_context(silent=True)
+    return cast(ColorChoice, context.meta.get(_COLOR, "auto")) if context is not None else "auto"
+
+
+def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.meta[_COLOR] = value
+
+
+color_option = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    callback=_set_color,
+    expose_value=False,
+    is_eager=True,
+    help="Colour: auto heeds NO_COLOR, FORCE_COLOR, TERM and whether it is a terminal.",
+)
 
 
 class Paint:

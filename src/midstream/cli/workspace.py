@@ -31,14 +31,13 @@ from ..core.handoff import SwitchReport
 from ..core.ids import valid_tool_format
 from ..dialects.registry import Resolved
 from ..store import SqliteStore, Store
-from .options import Settings
+from .options import EFFORTS, Settings
 
 SIM = "sim"
 SIM_DELAY = "0.02"  # seconds before each piece: one sees the tokens arrive
 SIM_DELAY_VARIABLE = "MIDSTREAM_SIM_DELAY"
 FALLBACK_MODEL = "moonshot/kimi-k2.5"
 MODEL_VARIABLE = "MIDSTREAM_MODEL"
-EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 POLICIES: tuple[str, ...] = get_args(MissingReasoning)
 
 Chosen: TypeAlias = tuple[str, str]

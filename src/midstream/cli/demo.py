@@ -27,6 +27,7 @@ from ..sim.naive import as_it_came, naive_body
 from ..sim.rules.hosts import host_for, judge
 from ..sim.server import Sim
 from .demo_stage import JsonStage, Row, Stage, Switch, TextStage, Totals
+from .terminal import color_option
 
 TOUR = (
     "moonshot/kimi-k2.5",
@@ -169,6 +170,7 @@ async def perform_tour(stage: Stage, models: Sequence[str], *, live: bool, delay
 @click.command()
 @click.option("--fast", is_flag=True, help="No pauses between the streamed pieces.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line instead of colours.")
+@color_option
 @click.option("--live", metavar="MODEL,MODEL…", help="Take the tour with real models and your keys.")
 def demo(fast: bool, as_json: bool, live: str | None) -> None:
     """One conversation, handed from model to model in the middle of its tool calls."""

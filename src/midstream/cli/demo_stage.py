@@ -25,6 +25,7 @@ from ..core.events import (
     ToolCallStart,
 )
 from ..core.visible import terminal_safe
+from .terminal import color_choice, wants_color
 
 Paint: TypeAlias = Callable[[str, str], None]
 
@@ -247,15 +248,16 @@ def _words(text: str) -> list[str]:
 
 
 def _painter() -> Paint:
-    """Write with rich's colours (it minds NO_COLOR and pipes); plainly where rich is missing."""
+    """Write with rich's colours where they are wanted; plainly where rich is missing."""
+    colour = wants_color(color_choice(), sys.stdout)
     try:
         from rich.console import Console
         from rich.text import Text
     except ImportError:
         return lambda text, style: click.echo(text, nl=False)
-    console = Console(file=sys.stdout, highlight=False)
+    console = Console(file=sys.stdout, highlight=False, force_terminal=colour, no_color=not colour)
 
     def paint(text: str, style: str) -> None:
-        console.print(Text(text, style=style), end="", soft_wrap=True)
+        console.print(Text(text, style=style if colour else ""), end="", soft_wrap=True)
 
     return paint

@@ -15,13 +15,15 @@ from ..sim.rows import MODELS
 from ..sim.server import Sim
 
 _SHOWN = (
-    ("OpenAI SDK, Kimi", "OPENAI_BASE_URL", "moonshot"),
-    ("OpenAI SDK, GPT", "OPENAI_BASE_URL", "openai"),
-    ("OpenAI SDK, Mistral", "OPENAI_BASE_URL", "mistral"),
-    ("Anthropic SDK", "ANTHROPIC_BASE_URL", "anthropic"),
-    ("Gemini", "GEMINI_BASE_URL", "gemini"),
-    ("Ollama", "OLLAMA_HOST", "ollama"),
-    ("any of them, by model", "OPENAI_BASE_URL", "sim"),
+    ("Kimi, by OpenAI's client", "moonshot"),
+    ("GPT, by OpenAI's client", "openai"),
+    ("Mistral", "mistral"),
+    ("DeepSeek", "deepseek"),
+    ("Claude, by Anthropic's client", "anthropic"),
+    ("Gemini", "gemini"),
+    ("Ollama", "ollama"),
+    ("DeepInfra, both paths", "deepinfra"),
+    ("any of them, by the model's name", "sim"),
 )
 _CORE = (
     "moonshot-k2", "moonshot-k2-thinking", "moonshot-k2.5", "moonshot-k3", "vllm-kimi-k2.5", "deepinfra-kimi-k2.5",
@@ -51,10 +53,11 @@ def serve(port: int, delay: float, faults: tuple[str, ...], lenient: bool) -> No
 
 async def _serve(server: Sim) -> None:
     async with server:
-        click.echo(f"The doubles are at {server.url}; any key will do.")
-        width = max(len(who) for who, _, _ in _SHOWN)
-        for who, variable, provider in _SHOWN:
-            click.echo(f"  {who:{width}}  {variable}={server.url}/{provider}")
+        click.echo(f"The doubles are at {server.url}; any key will do. Give a client its provider's base URL:")
+        width = max(len(who) for who, _ in _SHOWN)
+        for who, provider in _SHOWN:
+            click.echo(f"  {who:{width}}  {server.url}/{provider}")
+        click.echo(f"Such as: MOONSHOT_BASE_URL={server.url}/moonshot midstream ask Hello -m moonshot/kimi-k2.5")
         click.echo(f"Models under /sim: {', '.join(MODELS)}")
         click.echo("Ctrl-C ends it.")
         told = 0

@@ -1,0 +1,52 @@
+"""`midstream sim`: the doubles as a program of their own, and the matrix they judge."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+from click.testing import CliRunner
+
+from midstream.cli.sim import sim
+
+
+def test_serve_says_where_it_is_answers_and_ends_at_ctrl_c() -> None:
+    command = [sys.executable, "-u", "-m", "midstream.cli.sim", "serve", "--port", "0", "--delay", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            first = server.stdout.readline()
+            found = re.search(r"http://127\.0\.0\.1:\d+", first)
+            assert found is not None, first
+            body = b'{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}'
+            request = urllib.request.Request(f"{found[0]}/openai/chat/completions", body, method="POST")
+            with urllib.request.urlopen(request) as answer:
+                assert b"You said: hi" in answer.read()
+            shown = "".join(server.stdout.readline() for _ in range(12))
+            assert f"{found[0]}/moonshot" in shown and f"{found[0]}/anthropic" in shown
+        finally:
+            server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=20) == 0
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = CliRunner().invoke(sim, ["serve", "--port", str(taken.getsockname()[1])])
+    assert result.exit_code == 1 and "cannot listen on" in result.output
+
+
+def test_an_unknown_fault_is_wrong_usage() -> None:
+    result = CliRunner().invoke(sim, ["serve", "--fault", "flood"])
+    assert result.exit_code == 2 and "restart-index" in result.output
+
+
+def test_the_matrix_is_clean() -> None:
+    result = CliRunner().invoke(sim, ["matrix"])
+    assert result.exit_code == 0, result.output
+    assert re.search(r"\d+ hand-offs, 13 x 13 dialects, 0 refused", result.output)

@@ -14,6 +14,8 @@ import time
 from midstream.core.blocks import Text, Turn
 from midstream.store import SqliteStore
 
+KILLS = 100  # tests/agent/test_kill.py counts on them for its two hundred
+
 
 def turn_of(number: int) -> Turn:
     return Turn("human", (Text(f"turn {number} " + "filler " * (number * 37 % 400)),), key=f"k{number}")

@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -21,10 +20,7 @@ from midstream.core.errors import StoreError
 from midstream.store import CorruptRecord, LengthConflict, NewerSchema, SqliteStore
 from midstream.store.schema import migrations
 
-from .crashing_writer import turn_of
-
-KILLS = 100
-KILL_SECONDS = 30.0
+from .crashing_writer import KILLS, turn_of
 
 
 @pytest.fixture
@@ -53,11 +49,9 @@ class TestDurability:
         with closing(SqliteStore(path)) as store:
             made = store.create()
         chance = random.Random(3)
-        end = time.monotonic() + KILL_SECONDS
-        kills = acknowledged = 0
+        acknowledged = 0
         with _writers(path, made) as writers:
-            while kills < KILLS and time.monotonic() < end:
-                kills += 1
+            for _ in range(KILLS):
                 acknowledged = max(acknowledged, writers(chance.uniform(0, 0.06)))
                 with raw(path) as db:
                     stored = db.execute("SELECT length FROM conversations").fetchone()[0]
@@ -67,8 +61,8 @@ class TestDurability:
                 # The one append that was cut off may be stored whole: its acknowledgement was on the way.
                 assert acknowledged <= stored <= acknowledged + 1
                 acknowledged = stored
-        assert kills >= KILLS / 5
-        assert acknowledged > kills, "the writers were killed too early to prove anything"
+        print(f"{KILLS} kills; {acknowledged} acknowledged turns, all there")
+        assert acknowledged > KILLS, "the writers were killed too early to prove anything"
         assert integrity(path) == "ok"
         with closing(SqliteStore(path)) as store:
             assert store.load(made).turns == tuple([turn_of(number) for number in range(acknowledged)])

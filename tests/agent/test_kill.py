@@ -1,0 +1,136 @@
+"""Kill -9 while an agent streams, runs tools and stores: nothing acknowledged is lost, and any other model goes on.
+
+Each ordered pair of doubles is played once: the first is killed at a random moment, the second takes the conversation over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from midstream.agent.loop import Agent
+from midstream.agent.progress import AgentEvent, Stopped
+from midstream.client.session import Session
+from midstream.core.blocks import Conversation
+from midstream.store import SqliteStore
+from midstream.testing import SimServer, sim_server
+from tests.store.crashing_writer import KILLS as KILLS_OF_WRITERS
+
+from .crashing_agent import toolbox
+
+DOUBLES = (
+    "moonshot/kimi-k2.5",
+    "anthropic/claude-sonnet-4-5",
+    "openai-responses/gpt-5.2",
+    "mistral/mistral-large-latest",
+    "gemini/gemini-3-pro-preview",
+    "deepseek/deepseek-reasoner",
+    "moonshot/kimi-k3",
+    "openai/gpt-4o",
+    "ollama/qwen3:4b",
+    "deepinfra/moonshotai/Kimi-K2.5",
+    "moonshot/kimi-k2-0905-preview",
+)
+PAIRS = tuple(itertools.permutations(DOUBLES, 2))
+KILLS_A_CONVERSATION = 5
+LIFE = (0.02, 0.27)  # seconds
+FILES = {"a.txt": "alpha\n", "b.txt": "bravo\n"}
+
+Acknowledged: TypeAlias = list[tuple[str, int, str]]
+
+
+def test_two_hundred_are_killed() -> None:
+    """Here in the middle of an agent's work, in tests/store in the middle of bare appends."""
+    assert len(PAIRS) == 110
+    assert len(PAIRS) + KILLS_OF_WRITERS >= 200
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bash tool needs Linux")
+def test_kill_9_loses_no_acknowledged_turn_and_another_model_goes_on(tmp_path: Path) -> None:
+    path, folder = tmp_path / "conversations.db", tmp_path / "folder"
+    folder.mkdir()
+    for name, content in FILES.items():
+        (folder / name).write_text(content)
+    chance = random.Random(11)
+    kills: Counter[str] = Counter()
+    acknowledged = 0
+    conversation = ""
+    with sim_server(delay=0.0005) as sim, _agents(sim.url, path, folder) as kill_one:
+        for number, (model, other) in enumerate(chance.sample(PAIRS, len(PAIRS))):
+            with closing(SqliteStore(path)) as store:
+                if number % KILLS_A_CONVERSATION == 0:
+                    conversation = store.create(Conversation(system="Be brief."))
+                before = store.load(conversation)
+            told = kill_one(chance.uniform(*LIFE), model, conversation)
+            acknowledged += len(told)
+            assert _integrity(path) == "ok"
+            with closing(SqliteStore(path)) as store:
+                after = store.load(conversation)
+                _check_kept(before, after, told)
+                kills[_moment(before, after)] += 1
+                last = asyncio.run(_go_on(sim, store, after, other, folder))
+            where = f"{model} was killed {_moment(before, after)}, {other} went on"
+            assert sim.refused == [], where
+            assert last == Stopped("text"), where
+        assert {seen.status for seen in sim.seen} == {200}
+    print(f"{kills.total()} kills: {dict(kills)}; {acknowledged} acknowledged turns, all there")
+    assert kills.total() == len(PAIRS)
+    assert kills["while a model answered"] and kills["while tools ran"], kills
+
+
+def _check_kept(before: Conversation, after: Conversation, told: Acknowledged) -> None:
+    """What was there is there, what was acknowledged is behind it; one append more may have been on its way."""
+    assert after.turns[: len(before.turns)] == before.turns
+    assert [position for _, position, _ in told] == list(range(len(before.turns), len(before.turns) + len(told)))
+    new = [turn.key for turn in after.turns[len(before.turns) :]]
+    assert new[: len(told)] == [key for _, _, key in told]
+    assert len(new) <= len(told) + 1
+
+
+def _moment(before: Conversation, after: Conversation) -> str:
+    if len(after.turns) == len(before.turns):
+        return "before it stored anything"
+    return "while tools ran" if after.turns[-1].tool_calls else "while a model answered"
+
+
+async def _go_on(sim: SimServer, store: SqliteStore, kept: Conversation, model: str, folder: Path) -> AgentEvent:
+    async with sim.client() as client:
+        agent = Agent(Session(model, store=store, conversation=kept, client=client), toolbox(folder))
+        events = [event async for event in agent.run("Read b.txt.")]
+        assert "bravo" in agent.session.conversation.turns[-1].text, model
+    return events[-1]
+
+
+def _integrity(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as db:
+        return str(db.execute("PRAGMA integrity_check").fetchone()[0])
+
+
+@contextmanager
+def _agents(url: str, path: Path, folder: Path) -> Iterator[Callable[[float, str, str], Acknowledged]]:
+    """Gives a function that lets an agent work, kills it after a delay, and says what was acknowledged to it."""
+    command = [sys.executable, "-m", "tests.agent.crashing_agent", url, str(path), str(folder)]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, text=True) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def kill_one(delay: float, model: str, conversation: str) -> Acknowledged:
+            print(delay, model, conversation, sep="\t", file=stdin, flush=True)
+            return [(kept, position, key) for kept, position, key in json.loads(stdout.readline())]
+
+        yield kill_one
+        stdin.close()

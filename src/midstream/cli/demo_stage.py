@@ -87,9 +87,7 @@ class TextStage:
 
     def opening(self, question: str, models: Sequence[str]) -> None:
         self._line("midstream: one conversation, any order of models, never a 400", "bold")
-        hosts = (
-            "your keys and the real hosts" if self._live else "loopback doubles that refuse what the real hosts refuse"
-        )
+        hosts = "the real hosts, with your keys" if self._live else "strict doubles of the hosts: loopback, no key"
         self._line(f"{len(models)} models in a row, over HTTP, on {hosts}\n", "dim")
         self.says(question)
 

@@ -1,0 +1,86 @@
+"""Every sentence of the README that can be run is run: the terminal session, the ten lines, the figures, the links."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from midstream.cli.demo import demo
+from midstream.cli.main import COMMANDS
+from midstream.cli.sim import matrix
+from midstream.testing import sim_server
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", README, re.S)
+    assert found is not None
+    return found[1]
+
+
+def without_ids(text: str) -> list[str]:
+    """Lines with what a run makes up (the seed of the ids) left out."""
+    plain = re.sub(r"(hist_tool_|toolu_|call_)[\w-]{24}", r"\1*", text)
+    plain = re.sub(r"(mistral-large-latest as +)\w{9}$", r"\1*", plain, flags=re.M)
+    return plain.splitlines()
+
+
+def test_the_terminal_session_is_the_demos(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "88")
+    played = without_ids(CliRunner().invoke(demo, ["--fast"]).output)
+    at = 0
+    for line in without_ids(block("console"))[1:]:
+        if line != "[…]":
+            assert line in played[at:], line
+            at = played.index(line, at) + 1
+
+
+def test_the_ten_lines_run_on_the_doubles(tmp_path: Path) -> None:
+    code = block("python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    with sim_server() as sim:
+        environ = {
+            **os.environ,
+            "MOONSHOT_BASE_URL": sim.base_url("moonshot"),
+            "ANTHROPIC_BASE_URL": sim.base_url("anthropic"),
+            "MIDSTREAM_HOME": str(tmp_path),
+        }
+        for name in ("MOONSHOT_API_BASE", "MOONSHOT_API_KEY", "KIMI_API_KEY", "ANTHROPIC_API_KEY"):
+            environ.pop(name, None)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code], env=environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("This is kimi-k2.5. You said: Why is the sky blue?")
+        assert "dropped: thinking" in done.stdout and "You said: And at sunset?" in done.stdout
+        assert sim.requests == 2 and not sim.refused
+
+
+def test_the_matrix_says_what_the_readme_says() -> None:
+    said = re.search(r"`(\d+ hand-offs, [^`]*refused)`", README)
+    assert said is not None
+    assert " ".join(said[1].split()) in CliRunner().invoke(matrix, []).output
+
+
+def test_every_command_and_link_is_there() -> None:
+    for name in re.findall(r"`midstream (\w+)", README):
+        assert name in COMMANDS, name
+    for target in re.findall(r"make (\w+) {2,}#", README):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.M), target
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert len(links) >= 5
+    for link in links:
+        assert (ROOT / link).exists(), link
+
+
+def test_import_is_light() -> None:
+    code = "import sys, midstream; sys.exit(bool({'aiohttp', 'rich', 'click'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

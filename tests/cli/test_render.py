@@ -16,6 +16,7 @@ from midstream.cli.markdown import MarkdownFeed
 from midstream.cli.plain import PlainView
 from midstream.cli.render import LiveView
 from midstream.cli.terminal import Paint
+from midstream.cli.view import Gate
 from midstream.core.blocks import Text, Thinking, ToolCall, ToolResponse, Turn
 from midstream.core.events import (
     TextDelta,
@@ -144,3 +145,14 @@ def test_a_long_result_is_cut_and_says_so() -> None:
     view = LiveView(Console(file=out, width=60, color_system=None))
     view.show(ToolFinished(ToolResponse("a", "x", (Text("\n".join(map(str, range(40)))),))))
     assert "… 28 more lines" in out.getvalue()
+
+
+def test_nothing_is_shown_over_a_question() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    view = PlainView(out, err, Paint(False))
+    gate = Gate(view)
+    with gate.closed():
+        for event in events("late"):
+            gate.show(event)  # type: ignore[arg-type]
+        assert out.getvalue() + err.getvalue() == ""
+    assert out.getvalue() == "late\n" and "✓ late" in err.getvalue()

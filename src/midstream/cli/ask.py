@@ -24,6 +24,7 @@ from .plain import PlainView
 from .running import run
 from .status import Status, summary, total_cost
 from .terminal import Paint, color_choice, is_terminal, wants_color
+from .view import Gate
 from .workspace import Workspace
 
 _MAX_STDIN = 64 * 1024 * 1024
@@ -98,7 +99,8 @@ async def _ask(text: str, settings: Settings, *, as_json: bool, whole: bool, thi
     view = PlainView(
         out, err, Paint(wants_color(color_choice(), err)), thinking=thinking and not as_json, quiet_answer=whole
     )
-    human = _Human(view)
+    gate = Gate(view)
+    human = _Human(gate)
     outcome = _Outcome()
     async with Workspace(settings, ask=human.approve if human.present else None) as workspace:
         session = workspace.session
@@ -109,7 +111,7 @@ async def _ask(text: str, settings: Settings, *, as_json: bool, whole: bool, thi
             async with aclosing(workspace.agent.run(text)) as events:
                 async for event in events:
                     outcome.note(event)
-                    view.show(event)
+                    gate.show(event)
         except MidstreamError as error:
             if not as_json:
                 raise
@@ -154,8 +156,8 @@ class _Outcome:
 class _Human:
     """Whoever sits at the terminal, even where standard input is a pipe."""
 
-    def __init__(self, view: PlainView) -> None:
-        self._view = view
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
         self._lines: LineInput | None = None
         if is_terminal(sys.stderr):
             try:
@@ -169,11 +171,8 @@ class _Human:
 
     async def approve(self, request: Request) -> Answer:
         assert self._lines is not None
-        self._view.pause()
-        try:
+        with self._gate.closed():
             return await self._lines.approve(request)
-        finally:
-            self._view.resume()
 
 
 def _to_stderr(text: str) -> None:

@@ -30,7 +30,7 @@ from .plain import PlainView
 from .running import interrupts, run
 from .status import Status, money, summary, total_cost
 from .terminal import Paint, color_choice, has_cursor, is_terminal, wants_color
-from .view import View
+from .view import Gate, View
 from .workspace import Workspace
 
 HISTORY_TURNS = 40
@@ -127,6 +127,7 @@ class Chat:
     def open(self, workspace: Workspace, human: Human, view: View) -> None:
         self.workspace = workspace
         self.view = view
+        self._gate = Gate(view)
         self._human = human
         human.toolbar(self._toolbar)
 
@@ -174,11 +175,8 @@ class Chat:
 
     async def approve(self, request: Request) -> Answer:
         """Ask the human, with the view out of the way."""
-        self.view.pause()
-        try:
+        with self._gate.closed():
             return await self._human.approve(request)
-        finally:
-            self.view.resume()
 
     def show_history(self) -> None:
         turns = self.session.conversation.turns
@@ -244,7 +242,7 @@ class Chat:
     async def _stream(self, text: str) -> None:
         async with aclosing(self.workspace.agent.run(text)) as events:
             async for event in events:
-                self.view.show(event)
+                self._gate.show(event)
 
     def _greet(self) -> None:
         session = self.session

@@ -6,7 +6,8 @@ Whatever comes from a model, a tool or a file is made safe for the terminal befo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
@@ -45,6 +46,35 @@ class View(Protocol):
         ...
 
     def failure(self, message: str) -> None: ...
+
+
+class Gate:
+    """Lets events through to a view, or holds them while the human is being asked something."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._is_closed = False
+        self._held: list[AgentEvent] = []
+
+    def show(self, event: AgentEvent) -> None:
+        if self._is_closed:
+            self._held.append(event)
+        else:
+            self._view.show(event)
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """The screen belongs to somebody else; what came meanwhile is shown afterwards."""
+        self._view.pause()
+        self._is_closed = True
+        try:
+            yield
+        finally:
+            self._is_closed = False
+            self._view.resume()
+            held, self._held = self._held, []
+            for event in held:
+                self._view.show(event)
 
 
 def call_line(call: ToolCall) -> str:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from midstream.cli.demo import TOUR, demo
+from midstream.cli.demo import FURTHER, TOUR, demo
 from midstream.cli.demo_stage import TextStage, _painter, _words
 from midstream.core.blocks import Thinking
 from midstream.core.events import TextDelta, ThinkingDelta, ThinkingEnd, ThinkingStart
 from midstream.sim import server
+from midstream.testing import Answer, Call, sim_server
 
 
 def run(*arguments: str, **options: Any) -> Result:
@@ -93,6 +94,27 @@ def test_without_a_key_live_says_which_one_is_missing(monkeypatch: pytest.Monkey
     result = run("--live", "moonshot/kimi-k2.5")
     assert result.exit_code == 1 and "set MOONSHOT_API_KEY" in result.output
     assert run("--live", " , ").exit_code == 2
+
+
+def test_live_takes_the_same_tour_at_the_addresses_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real model may be done in one turn: the next is then asked something further."""
+    with sim_server() as sim:
+        monkeypatch.setenv("MOONSHOT_API_BASE", sim.base_url("moonshot"))
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", sim.base_url("anthropic"))
+        monkeypatch.setenv("OPENAI_BASE_URL", sim.base_url("openai"))
+        for name in ("MOONSHOT_API_KEY", "KIMI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+            monkeypatch.delenv(name, raising=False)
+        models = "moonshot/kimi-k2.5,anthropic/claude-sonnet-4-5,openai/gpt-4o,moonshot/kimi-k2.5"
+        result = run("--live", models)
+        assert result.exit_code == 0, result.output
+        assert ", 3 models, 0 refused." in result.output and "Night train" in result.output
+        assert sim.requests >= 6 and not sim.refused
+    with sim_server(*["Done."] * 2, Answer("", "", (Call("glob", {"pattern": "*"}),)), "Bye.") as sim:
+        monkeypatch.setenv("MOONSHOT_API_BASE", sim.base_url("moonshot"))
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", sim.base_url("anthropic"))
+        result = run("--live", "moonshot/kimi-k2.5,anthropic/claude-sonnet-4-5,moonshot/kimi-k2.5")
+        assert "4 requests, 2 models, 0 refused." in result.output, result.output
+        assert FURTHER[0] in " ".join(result.output.split())
 
 
 def painted() -> tuple[TextStage, list[str]]:

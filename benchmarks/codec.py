@@ -141,7 +141,7 @@ def memory() -> list[Row]:
     body = b"".join(chat_text())
     conversation = plain_history(1_000)
     size = len(encode_request(conversation, CHAT, cache=None).body)
-    peaks = {
+    peaks: dict[str, tuple[Callable[[], None], int]] = {
         "decode 2,000 chunks, burst": (lambda: decode("openai-chat", [body]), len(body)),
         "encode 1,000 messages, chat": (lambda: first_encode(conversation, CHAT), size),
     }

@@ -93,6 +93,22 @@ def _raw_asyncio() -> Read:
     return read
 
 
+def _raw_streams() -> Read:
+    async def read(base: str) -> int:
+        host, port, request = _request(base)
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(request)
+        seen = 0
+        while data := await reader.read(262_144):
+            seen += 1
+            if data.endswith(b"\r\n0\r\n\r\n") or data == b"0\r\n\r\n":
+                break
+        writer.close()
+        return seen
+
+    return read
+
+
 def _raw_blocking() -> Read:
     import socket
 
@@ -228,6 +244,7 @@ CONTENDERS: dict[str, Callable[[], Read]] = {
     "midstream, anthropic": lambda: _midstream(False, "anthropic", "claude-sonnet-4-5", ""),
     "raw socket, blocking": _raw_blocking,
     "raw socket, asyncio": _raw_asyncio,
+    "raw socket, streams": _raw_streams,
     "aiohttp, bytes": _aiohttp,
     "openai": _openai,
     "anthropic": _anthropic,

@@ -127,7 +127,7 @@ def anthropic_tools(chunks: int = CHUNKS) -> list[bytes]:
 
 def _messages(blocks: list[dict[str, Any]], deltas: list[list[dict[str, Any]]]) -> list[bytes]:
     usage = {"input_tokens": 900, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 512, "output_tokens": 1}
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_01Jd83kQpLw0ZsXvN5", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
         "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage,
     }  # fmt: skip

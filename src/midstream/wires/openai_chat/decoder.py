@@ -36,7 +36,7 @@ STOP_REASONS = {
 }
 
 _SLICE = 64 * 1024
-_CHUNK_TYPES = {
+_CHUNK_TYPES: dict[str, type | tuple[type, ...]] = {"created": (int, float), 
     "id": str, "model": str, "object": str, "usage": dict, "x_groq": dict, "citations": list, "search_results": list,
 }  # fmt: skip
 _decode_chunk = msgspec.json.Decoder(Chunk).decode

@@ -55,6 +55,8 @@ class Chunk(_Shape):
     """One streamed chunk, or a whole body: they differ in `delta` and `message` only."""
 
     id: str | None = None
+    created: float | None = None
+    """Not used, but read: a number no machine can hold is no answer."""
     model: str | None = None
     choices: list[Choice] | None = None
     usage: dict[str, Any] | None = None

@@ -45,10 +45,11 @@ DOUBLES = (
 )
 PAIRS = tuple(itertools.permutations(DOUBLES, 2))
 KILLS_A_CONVERSATION = 5
-LIFE = (0.02, 0.27)  # seconds
+MOST_TURNS = 7  # a run stores eight
+LONGEST_DELAY = 0.08
 FILES = {"a.txt": "alpha\n", "b.txt": "bravo\n"}
 
-Acknowledged: TypeAlias = list[tuple[str, int, str]]
+Acknowledged: TypeAlias = list[tuple[int, str]]
 
 
 def test_two_hundred_are_killed() -> None:
@@ -65,7 +66,7 @@ def test_kill_9_loses_no_acknowledged_turn_and_another_model_goes_on(tmp_path: P
         (folder / name).write_text(content)
     chance = random.Random(11)
     kills: Counter[str] = Counter()
-    acknowledged = 0
+    waited = acknowledged = 0
     conversation = ""
     with sim_server(delay=0.0005) as sim, _agents(sim.url, path, folder) as kill_one:
         for number, (model, other) in enumerate(chance.sample(PAIRS, len(PAIRS))):
@@ -73,7 +74,9 @@ def test_kill_9_loses_no_acknowledged_turn_and_another_model_goes_on(tmp_path: P
                 if number % KILLS_A_CONVERSATION == 0:
                     conversation = store.create(Conversation(system="Be brief."))
                 before = store.load(conversation)
-            told = kill_one(chance.uniform(*LIFE), model, conversation)
+            turns = chance.randint(0, MOST_TURNS)
+            told = kill_one(turns, chance.uniform(0, LONGEST_DELAY), model, conversation)
+            waited += turns
             acknowledged += len(told)
             assert _integrity(path) == "ok"
             with closing(SqliteStore(path)) as store:
@@ -87,15 +90,16 @@ def test_kill_9_loses_no_acknowledged_turn_and_another_model_goes_on(tmp_path: P
         assert {seen.status for seen in sim.seen} == {200}
     print(f"{kills.total()} kills: {dict(kills)}; {acknowledged} acknowledged turns, all there")
     assert kills.total() == len(PAIRS)
+    assert acknowledged >= waited
     assert kills["while a model answered"] and kills["while tools ran"], kills
 
 
 def _check_kept(before: Conversation, after: Conversation, told: Acknowledged) -> None:
     """What was there is there, what was acknowledged is behind it; one append more may have been on its way."""
     assert after.turns[: len(before.turns)] == before.turns
-    assert [position for _, position, _ in told] == list(range(len(before.turns), len(before.turns) + len(told)))
+    assert [position for position, _ in told] == list(range(len(before.turns), len(before.turns) + len(told)))
     new = [turn.key for turn in after.turns[len(before.turns) :]]
-    assert new[: len(told)] == [key for _, _, key in told]
+    assert new[: len(told)] == [key for _, key in told]
     assert len(new) <= len(told) + 1
 
 
@@ -119,8 +123,8 @@ def _integrity(path: Path) -> str:
 
 
 @contextmanager
-def _agents(url: str, path: Path, folder: Path) -> Iterator[Callable[[float, str, str], Acknowledged]]:
-    """Gives a function that lets an agent work, kills it after a delay, and says what was acknowledged to it."""
+def _agents(url: str, path: Path, folder: Path) -> Iterator[Callable[[int, float, str, str], Acknowledged]]:
+    """Gives a function that lets an agent store so many turns, kills it a delay later, and says what it was acknowledged."""
     command = [sys.executable, "-m", "tests.agent.crashing_agent", url, str(path), str(folder)]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, text=True) as process:
@@ -128,9 +132,9 @@ def _agents(url: str, path: Path, folder: Path) -> Iterator[Callable[[float, str
         assert stdin is not None
         assert stdout is not None
 
-        def kill_one(delay: float, model: str, conversation: str) -> Acknowledged:
-            print(delay, model, conversation, sep="\t", file=stdin, flush=True)
-            return [(kept, position, key) for kept, position, key in json.loads(stdout.readline())]
+        def kill_one(turns: int, delay: float, model: str, conversation: str) -> Acknowledged:
+            print(turns, delay, model, conversation, file=stdin, flush=True)
+            return [(position, key) for position, key in json.loads(stdout.readline())]
 
         yield kill_one
         stdin.close()

@@ -1,18 +1,17 @@
-"""Writers made to be killed. For each line on stdin (a delay in seconds) a fresh process appends numbered turns until it is
-killed by signal 9 that long after its birth; the last length the store acknowledged to it goes to stdout (0 for none).
-
-Forking from this small process makes a victim in a millisecond, where starting a Python would take a hundred.
+"""Writers made to be killed. For each line on stdin (a number of appends, and a delay in seconds) a fresh process appends
+numbered turns until it is killed by signal 9 that long after so many were acknowledged; the last length that the store
+acknowledged to it goes to stdout (0 for none).
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import time
+from functools import partial
 
 from midstream.core.blocks import Text, Turn
 from midstream.store import SqliteStore
+from tests.victim import killed
 
 KILLS = 100  # tests/agent/test_kill.py counts on them for its two hundred
 
@@ -29,25 +28,11 @@ def append_for_ever(path: str, conversation: str, acknowledge: int) -> None:
         os.write(acknowledge, b"%d\n" % length)
 
 
-def killed_after(delay: float, path: str, conversation: str) -> int:
-    reading, writing = os.pipe()
-    victim = os.fork()
-    if not victim:
-        os.close(reading)
-        append_for_ever(path, conversation, writing)
-    os.close(writing)
-    time.sleep(delay)
-    os.kill(victim, signal.SIGKILL)
-    _, status = os.waitpid(victim, 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL, "the writer ended by itself"
-    with os.fdopen(reading, "rb") as pipe:
-        lines = pipe.read().split(b"\n")[:-1]
-    return int(lines[-1]) if lines else 0
-
-
 def main(path: str, conversation: str) -> None:
     for line in sys.stdin:
-        print(killed_after(float(line), path, conversation), flush=True)
+        appends, delay = line.split()
+        lines = killed(partial(append_for_ever, path, conversation), int(appends), float(delay))
+        print(int(lines[-1]) if lines else 0, flush=True)
 
 
 if __name__ == "__main__":

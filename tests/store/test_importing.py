@@ -99,7 +99,7 @@ class TestOpenAI:
         assert answer.blocks[0] == Thinking("", "reasoning_content", origin=answer.origin)
         assert [response.text for response in results.tool_responses] == ["second", "first"]
         assert (rule.role, rule.text) == ("developer", "Now be kind.")
-        assert last.blocks[1] == Opaque("mystery", {"type": "mystery", "x": 1}, last.origin)
+        assert last.blocks[1] == Opaque("part", {"type": "mystery", "x": 1}, last.origin)
 
     def test_ids_are_canonical_and_paired_though_raw_ones_repeat(self) -> None:
         talk = only(OPENAI).conversation
@@ -117,6 +117,10 @@ class TestOpenAI:
             {"role": "function", "name": "f", "content": "old style"},
         ]).conversation  # fmt: skip
         assert talk.turns[1].tool_calls[0].id == talk.turns[2].tool_responses[0].call_id
+
+    def test_a_null_is_nothing(self) -> None:
+        said = {"role": "assistant", "content": "x", "tool_calls": None, "function_call": None, "refusal": None}
+        assert only([said]).conversation.turns[0].blocks == (Text("x"),)
 
     def test_a_line_may_be_a_message_or_a_history(self) -> None:
         assert only(jsonl(OPENAI)).conversation == only(OPENAI).conversation
@@ -136,7 +140,7 @@ class TestAnthropic:
         assert (origin.provider, origin.model) == ("anthropic", "claude-sonnet-4-5")
         thinking, redacted, text, call = talk.turns[1].blocks
         assert thinking == Thinking("hm", "thinking", "sig", origin=origin)
-        assert redacted == Thinking(encrypted="sealed", redacted=True, origin=origin)
+        assert redacted == Thinking("", "thinking", encrypted="sealed", redacted=True, origin=origin)
         assert text == Text("calling")
         assert isinstance(call, ToolCall)
         assert (call.name, json.loads(call.arguments), call.raw_id) == ("f", {"a": 1}, "toolu_1")
@@ -152,7 +156,7 @@ class TestResponses:
         assert speakers(talk) == ["human", "ai", "tool", "ai"]
         thinking, text, call = talk.turns[1].blocks
         assert isinstance(thinking, Thinking)
-        assert (thinking.text, thinking.encrypted, thinking.extra) == ("hm", "sealed", {"id": "rs_1"})
+        assert (thinking.text, thinking.encrypted, thinking.extra) == ("hm", "sealed", {"item": {"id": "rs_1"}})
         assert text == Text("calling")
         assert isinstance(call, ToolCall)
         assert talk.turns[2].tool_responses[0].call_id == call.id
@@ -162,6 +166,7 @@ class TestResponses:
         assert only(RESPONSES["input"]).conversation.turns[0].text == "hi"
         assert only({"output": RESPONSES["input"][1:4]}).conversation.turns[0].text == "calling"
         assert only({"input": "just text"}).conversation.turns[0].text == "just text"
+        assert only({"instructions": "Be brief."}).conversation == Conversation(system="Be brief.")
 
 
 class TestKimi:
@@ -176,6 +181,17 @@ class TestKimi:
         assert isinstance(call, ToolCall)
         assert (call.provider, call.raw_id) == ("moonshot", "functions.f:0")
         assert talk.turns[2].tool_responses[0].content == (Text("<system>ok</system>"), Text("out"))
+
+    def test_reads_parts_of_its_own(self) -> None:
+        said = {"type": "think", "think": "hm", "encrypted": "sealed"}
+        heard = {"type": "audio_url", "audio_url": {"url": "https://x/y.mp3"}}
+        talk = only([{"role": "user", "content": [heard]}, {"role": "assistant", "content": [said, {"type": "new"}]}])
+        asked, answer = talk.conversation.turns
+        assert asked.blocks == (Media("audio/*", url="https://x/y.mp3"),)
+        assert answer.blocks == (
+            Thinking("hm", "reasoning_content", "sealed", origin=answer.origin),
+            Opaque("part", {"type": "new"}, answer.origin),
+        )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +225,10 @@ class TestRefusals:
             (b'[{"role": "user", "content": 7}]', "message 0, content: expected a list of objects, got int"),
             (b'[{"role": "user", "content": ["x"]}]', "message 0"),
             (b'[{"role": "assistant", "tool_calls": [{"id": "x"}]}]', "tool call: expected an object"),
+            (b'[{"role": "assistant", "tool_calls": 7}]', "tool_calls: expected a list of objects, got int"),
+            (b'{"messages": [{"role": "user", "content": "x"}], "system": 7}', "system: expected a list of objects"),
             (b'{"input": [{}]}', "item 0: neither a role nor a type"),
+            (b'{"input": [{"role": "user", "content": 7}]}', "item 0, content: expected a list of objects"),
         ],
     )
     def test_say_what_is_wrong(self, data: bytes, message: str) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from midstream.core.blocks import Origin
+from midstream.core.blocks import Origin, Thinking
 from midstream.core.dialect import Dialect, Limits, Reasoning
 from midstream.core.errors import InvalidHistory
 from midstream.wires.openai_chat.encoder import encode_chat
@@ -145,6 +147,40 @@ def test_reading_twice_gives_the_same_conversation() -> None:
 def test_what_is_no_request_is_said_so(body: bytes) -> None:
     with pytest.raises(InvalidHistory):
         read_chat_request(body)
+
+
+_JSON = st.recursive(
+    st.none() | st.integers(-1, 9) | st.sampled_from(["user", "assistant", "tool", "text", "thinking", "function", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                "role content type text thinking tool_calls function name arguments id custom image_url file".split()
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+_REQUEST = st.fixed_dictionaries(
+    {"messages": st.lists(st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "tool"])}, optional={
+        "content": _JSON, "tool_calls": _JSON, "function_call": _JSON, "reasoning_details": _JSON, "tool_call_id": _JSON,
+    }), max_size=3)},
+    optional={"stop": _JSON, "tools": _JSON, "tool_choice": _JSON, "model": _JSON},
+)  # fmt: skip
+
+
+@given(_REQUEST)
+def test_a_request_of_any_shape_is_read(body: Any) -> None:
+    read_chat_request(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("thinking", ["hm", [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]])
+def test_thinking_among_the_parts_is_read(thinking: Any) -> None:
+    said = {"role": "assistant", "content": [{"type": "thinking", "thinking": thinking}]}
+    (turn,) = read_messages([said], Origin(wire="openai-chat")).turns
+    assert turn.blocks == (Thinking("hm", "thinking", origin=turn.origin),)
 
 
 def test_results_without_an_id_find_their_call_by_position() -> None:

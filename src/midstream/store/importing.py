@@ -69,8 +69,7 @@ def read_history(
             raise StoreError(f"{where}: of no format known here; say which with format= ({', '.join(FORMATS)})")
         reader = READERS[kind]
         maker = reader.provider if provider is None else provider
-        conversation = reader.read(document, where, maker)
-        yield _canonical(Entry(conversation, original=Original(kind, raw, name)), maker)
+        yield Entry(reader.read(document, where, maker), original=Original(kind, raw, name))
 
 
 def _documents(data: bytes, name: str) -> list[tuple[Any, bytes]]:

@@ -129,11 +129,12 @@ def _assistant(number: int, message: dict[str, Any], origin: Origin) -> Turn:
             blocks.append(Thinking(message[field], field, origin=origin))
             break
     content = message.get("content")
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, dict) and part.get("type") == "thinking":
-            text = "".join([str(item.get("text", "")) for item in part.get("thinking") or () if isinstance(item, dict)])
-            blocks.append(Thinking(text, "thinking", origin=origin))
     if isinstance(content, list):
+        blocks += [
+            Thinking(_thought(part.get("thinking")), "thinking", origin=origin)
+            for part in content
+            if isinstance(part, dict) and part.get("type") == "thinking"
+        ]
         message = {
             **message,
             "content": [p for p in content if not (isinstance(p, dict) and p.get("type") == "thinking")],
@@ -141,12 +142,20 @@ def _assistant(number: int, message: dict[str, Any], origin: Origin) -> Turn:
     blocks += [block for block in _content({"content": message.get("content")}, origin) if block != Text("")]
     if isinstance(message.get("refusal"), str) and message["refusal"]:
         blocks.append(Text(message["refusal"], {"refusal": True}))
-    calls = message.get("tool_calls") or ()
+    given = message.get("tool_calls")
+    calls = given if isinstance(given, list) else []
     if isinstance(message.get("function_call"), dict):
         calls = [*calls, {"function": message["function_call"]}]
     blocks += [_call(call, origin) for call in calls if isinstance(call, dict)]
     extra = {key: message[key] for key in ("reasoning_details", "name") if message.get(key)}
     return _turn(number, "ai", blocks, origin=origin, extra=extra or None)
+
+
+def _thought(thinking: Any) -> str:
+    if isinstance(thinking, str):
+        return thinking
+    items = thinking if isinstance(thinking, list) else ()
+    return "".join([str(item.get("text", "")) for item in items if isinstance(item, dict)])
 
 
 def _call(call: dict[str, Any], origin: Origin) -> ToolCall:
@@ -208,7 +217,7 @@ def _options(body: dict[str, Any]) -> Options:
             continue
         if key in _OPTION_FIELDS:
             fields[_OPTION_FIELDS[key]] = value
-        elif key == "stop":
+        elif key == "stop" and isinstance(value, (str, list)):
             fields["stop"] = (value,) if isinstance(value, str) else tuple(value)
         elif key == "tool_choice":
             fields["tool_choice"] = _choice(value)

@@ -1,6 +1,7 @@
 """Raw completion: a template for each family of models whose prompt we can write, and the hosts that take one.
 
-The texts that end an answer, and whether it begins inside thinking, are what the template itself says. `completions` is any
+The texts that end an answer, and whether it begins inside thinking, are the template's own (a test holds them to it; to ask
+the template here would load it for everyone). `completions` is any
 host of OpenAI's `/v1/completions`; `llamacpp` has both paths, and writes the prompt itself only for Kimi, whose published
 templates it numbers and trims in its own way (facts/kimi.md §1.3).
 """
@@ -11,10 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ..core.blocks import Conversation
 from ..core.dialect import Dialect, Endpoint, Reasoning
 from ..core.ids import ToolFormat
-from ..templates.registry import get_template
 from .kimi import K2, K2_THINKING, K3, K25, K26, K27_CODE, kimi_on
 from .provider import Provider
 
@@ -32,43 +31,42 @@ class Family(msgspec.Struct, frozen=True):
     template: str
     text_format: str
     tool_format: ToolFormat
+    stop: tuple[str, ...]
     ids: str = "standard"
     reasoning: Reasoning = _PLAIN
-    ends: tuple[str, ...] = ()
-    """What ends an answer beside the texts the template names."""
+    starts_inside: bool = False
 
 
-_EOT = ("[EOT]",)  # engines stop on it, but the documented stop list has no word of it (facts/kimi.md §1.1, §5)
+# Engines stop on [EOT] too, though the documented stop list has no word of it (facts/kimi.md §1.1, §5).
+_KIMI_STOP = ("<|im_end|>", "[EOS]", "[EOT]")
+_CHATML_STOP = ("<|im_end|>", "<|endoftext|>")
 KIMI_FAMILIES = (
-    Family(K3, "kimi-k3", "kimi-k3", "kimi", "kimi-k3", _ALWAYS),
-    Family(K27_CODE, "kimi-k2.7-code", "kimi", "kimi", "kimi", _ALWAYS, _EOT),
-    Family(K26, "kimi-k2.6", "kimi", "kimi", "kimi", _THINKS, _EOT),
-    Family(K25, "kimi-k2.5", "kimi", "kimi", "kimi", _THINKS, _EOT),
-    Family(K2_THINKING, "kimi-k2-thinking", "kimi", "kimi", "kimi", _ALWAYS, _EOT),
-    Family(K2, "kimi-k2", "kimi", "kimi", "kimi", ends=_EOT),
+    Family(K3, "kimi-k3", "kimi-k3", "kimi", ("<|end_of_msg|>",), "kimi-k3", _ALWAYS, True),
+    Family(K27_CODE, "kimi-k2.7-code", "kimi", "kimi", _KIMI_STOP, "kimi", _ALWAYS, True),
+    Family(K26, "kimi-k2.6", "kimi", "kimi", _KIMI_STOP, "kimi", _THINKS, True),
+    Family(K25, "kimi-k2.5", "kimi", "kimi", _KIMI_STOP, "kimi", _THINKS, True),
+    Family(K2_THINKING, "kimi-k2-thinking", "kimi", "kimi", _KIMI_STOP, "kimi", _ALWAYS),
+    Family(K2, "kimi-k2", "kimi", "kimi", _KIMI_STOP, "kimi"),
 )
-_FAMILIES = (
+FAMILIES = (
     *KIMI_FAMILIES,
-    Family(r"qwen|qwq", "qwen", "qwen", "qwen", reasoning=_THINKS),
-    Family(r"llama-?[34]", "llama3", "llama", "llama"),
-    Family(r"gemma", "gemma", "gemma", "gemma"),
-    Family(r"stral|mixtral", "mistral", "mistral", "mistral"),
-    Family(r"deepseek", "deepseek", "deepseek", "deepseek"),
-    Family("", "chatml", "hermes", "hermes"),
+    Family(r"qwen|qwq", "qwen", "qwen", "qwen", _CHATML_STOP, reasoning=_THINKS),
+    Family(r"llama-?[34]", "llama3", "llama", "llama", ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")),
+    Family(r"gemma", "gemma", "gemma", "gemma", ("<end_of_turn>", "<eos>")),
+    Family(r"stral|mixtral", "mistral", "mistral", "mistral", ("</s>",)),
+    Family(r"deepseek", "deepseek", "deepseek", "deepseek", ("<｜end▁of▁sentence｜>",)),
+    Family("", "chatml", "hermes", "hermes", _CHATML_STOP),
 )
 
 
 def raw(provider: str, family: Family, **host: Any) -> Dialect:
     """The dialect of a family's models where `provider` completes a raw prompt."""
-    dialect = Dialect(
+    return Dialect(
         f"{provider}-{family.template}", "completion", provider, ids=family.ids, tool_format=family.tool_format,
         leaks=family.text_format, template=family.template, media=(), parallel_option=False, forced_choice=(),
-        forced_choice_thinking=(), **host,
+        forced_choice_thinking=(), stop=family.stop,
+        reasoning=_replace(family.reasoning, starts_inside=family.starts_inside), **host,
     )  # fmt: skip
-    thinks = family.reasoning.default_on
-    prompt = get_template(family.template).render(Conversation(), thinking=thinks)
-    reasoning = _replace(family.reasoning, starts_inside=prompt.starts_inside_thinking)
-    return _replace(dialect, reasoning=reasoning, stop=(*prompt.stop, *family.ends))
 
 
 def with_native(chat: tuple[tuple[str, Dialect], ...], **host: Any) -> tuple[tuple[str, Dialect], ...]:
@@ -96,7 +94,7 @@ COMPLETIONS = Provider(
                 family.pattern,
                 raw("completions", family, extra_body=_SHOWS_SPECIALS if family.ids != "standard" else None),
             )
-            for family in _FAMILIES
+            for family in FAMILIES
         ]
     ),
 )

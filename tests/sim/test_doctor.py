@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from midstream.core.blocks import Block, Conversation, Origin, Text, Thinking, ToolCall, ToolResponse, Turn, human
-from midstream.sim.doctor import Diagnosis, examine, refusals
+from midstream.sim.doctor import Diagnosis, examine, heal, refusals
 from midstream.store.importing import read_history
 from midstream.store.protocol import Entry
 from tests.core.histories import from_vector
@@ -224,3 +226,35 @@ def test_the_healed_copy_keeps_what_was_said() -> None:
 def test_no_stale_entries() -> None:
     if (ROOT / "vectors" / REPAIR).exists():
         assert set(SOUND) <= {*vectors(REPAIR), *vectors(OPENCLAW)}
+
+
+TEXTS = st.sampled_from(["", " ", "so", "a\nb"])
+LABELS = st.sampled_from(["call_1", "call_2", "functions.ls:0", "0", "toolu_1|x", "", "x" * 70])
+TOOL_NAMES = st.sampled_from(["ls", "read_file", "a.b", "", " cat ", "n" * 70])
+ARGUMENTS = st.sampled_from(["{}", "", '{"a":', "[1]", '{"a":1}'])
+MAKERS = st.sampled_from([None, KIMI, CLAUDE])
+BLOCKS = st.one_of(
+    st.builds(Text, TEXTS),
+    st.builds(ToolCall, LABELS, TOOL_NAMES, ARGUMENTS),
+    st.builds(lambda label, name, text: ToolResponse(label, name, (Text(text),)), LABELS, TOOL_NAMES, TEXTS),
+    st.builds(
+        lambda text, seal, origin: Thinking(text, "reasoning_content", seal, origin=origin),
+        TEXTS, st.none() | st.just("EqRk"), MAKERS,
+    ),
+)  # fmt: skip
+TURNS = st.builds(
+    lambda speaker, blocks, origin, failure: Turn(speaker, tuple(blocks), origin=origin, failure=failure),
+    st.sampled_from(["human", "ai", "tool"]),
+    st.lists(BLOCKS, max_size=4),
+    MAKERS,
+    st.sampled_from(["", "", "", "truncated"]),
+)
+
+
+@given(st.lists(TURNS, max_size=6))
+@settings(max_examples=120)
+def test_whatever_the_history_the_healed_copy_is_sound_and_nobody_refuses_it(turns: list[Turn]) -> None:
+    found = examine(Conversation(tuple(turns)))
+    assert refusals(found.healed) == {}
+    assert examine(found.healed).findings == ()
+    assert heal(found.healed) == found.healed

@@ -8,7 +8,7 @@ what midstream minds at every request and another program has to mind itself: re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -88,11 +88,14 @@ def heal(conversation: Conversation) -> Conversation:
     matcher = CallMatcher()
     names = ToolNames(Limits())
     turns: list[Turn] = []
-    for turn in conversation.turns:
-        blocks = tuple([_mended(block, matcher, names) for block in turn.blocks if not _is_blank(block)])
+    for number, turn in enumerate(conversation.turns):
+        kept = [block for block in turn.blocks if not _is_blank(block) and not _is_misplaced(block, turn)]
+        blocks = tuple([_mended(block, f"unnamed-{number}-{at}", matcher, names) for at, block in enumerate(kept)])
         turns.append(replace(turn, blocks=blocks))
         matcher.opened([block for block in blocks if isinstance(block, ToolCall)])
-    return canonicalize(replace(conversation, turns=tuple(repair(turns).turns)))
+    lawful = canonicalize(replace(conversation, turns=tuple(repair(turns).turns)))
+    called = {call.id: call.name for turn in lawful.turns for call in turn.tool_calls}
+    return replace(lawful, turns=tuple([_named(turn, called) for turn in lawful.turns]))
 
 
 def refusals(conversation: Conversation) -> dict[str, tuple[Problem, ...]]:
@@ -121,17 +124,31 @@ def _is_blank(block: Block) -> bool:
     return isinstance(block, Text) and not block.text.strip()
 
 
-def _mended(block: Block, matcher: CallMatcher, names: ToolNames) -> Block:
-    """A call with a name, arguments and an id that every host takes; a result that says which call it answers."""
+def _is_misplaced(block: Block, turn: Turn) -> bool:
+    return isinstance(block, Thinking) and turn.speaker != "ai"
+
+
+def _named(turn: Turn, called: Mapping[str, str]) -> Turn:
+    """The turn with every result under its call's name."""
+    if turn.speaker != "tool":
+        return turn
+    blocks = [
+        replace(block, name=called[block.call_id]) if isinstance(block, ToolResponse) else block
+        for block in turn.blocks
+    ]
+    return replace(turn, blocks=tuple(blocks))
+
+
+def _mended(block: Block, spare_id: str, matcher: CallMatcher, names: ToolNames) -> Block:
+    """A call with a name, arguments and an id; a result that says which call it answers."""
     if isinstance(block, ToolCall):
         arguments = block.arguments
         if _unparsed(block):
             arguments = msgspec.json.encode({"_raw": arguments} if arguments.strip() else {}).decode()
-        return replace(block, name=names.wire(block.name.strip()), arguments=arguments)
+        return replace(block, id=block.id or spare_id, name=names.wire(block.name.strip()), arguments=arguments)
     if isinstance(block, ToolResponse):
         call = matcher.claim(block.call_id, block.name)
-        name = call.name if call is not None else names.wire(block.name.strip())
-        return replace(block, name=name)
+        return replace(block, call_id=call.id if call is not None else block.call_id or spare_id)
     return block
 
 
@@ -169,6 +186,8 @@ def _unfit_blocks(conversation: Conversation) -> Iterator[Finding]:
     for index, turn in enumerate(conversation.turns):
         for block in turn.blocks:
             yield from [Finding(kind, words, index) for kind, words in _unfit(block)]
+            if _is_misplaced(block, turn):
+                yield Finding("misplaced reasoning", f"a {turn.speaker} turn cannot think", index)
 
 
 def _unfit(block: Block) -> Iterator[tuple[str, str]]:

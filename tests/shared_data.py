@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,18 @@ def shared(relative: str) -> Path:
     return path
 
 
-def vector_params(relative: str) -> list[Any]:
-    """The vectors of one shared file as parameters of a test, or one that is skipped and says what is missing."""
+def vector_params(relative: str, where: Callable[[dict[str, Any]], bool] = lambda vector: True) -> list[Any]:
+    """The vectors of one shared file as parameters of a test, or one that is skipped and says what is missing.
+
+    For parameters only: `shared` and `vectors` at a module's top would skip our own tests that stand beside.
+    """
     if not (ROOT / "vectors" / relative).exists():
         reason = f"shared data vectors/{relative} is not here: set MIDSTREAM_SHARED"
         return [pytest.param({"id": "missing"}, marks=pytest.mark.skip(reason=reason))]
-    return [pytest.param(vector, id=key) for key, vector in vectors(relative).items()]
+    return [pytest.param(vector, id=key) for key, vector in vectors(relative).items() if where(vector)]
 
 
+@cache
 def vectors(relative: str) -> dict[str, dict[str, Any]]:
     """The vectors of one shared file by their id."""
     found = msgspec.json.decode(shared(f"vectors/{relative}").read_bytes())["vectors"]

@@ -7,11 +7,11 @@ import pytest
 from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
 from midstream.core.tools import ToolSpec
 from midstream.templates.registry import get_template
-from shared_data import vectors
 from templates.openai_messages import VerbatimIds, conversation_of, tools_of
 from templates.render_exceptions import DIFFERENT
+from tests.shared_data import vector_params, vectors
 
-VECTORS = vectors("kimi/chat-template-renders.json")
+VECTORS = "kimi/chat-template-renders.json"
 # llama.cpp's copies renumber ids over the conversation, which is what our own mapper does; the others print them verbatim.
 NAMES = {
     "llama.cpp/Kimi-K2-Instruct": ("kimi-k2", None),
@@ -45,18 +45,19 @@ def wanted(vector: dict[str, Any]) -> str:
     return prompt
 
 
-@pytest.mark.parametrize("vector", VECTORS.values(), ids=VECTORS)
+@pytest.mark.parametrize("vector", vector_params(VECTORS))
 def test_the_recorded_prompts(vector: dict[str, Any]) -> None:
     assert rendered(vector) == wanted(vector)
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_no_stale_exceptions(name: str) -> None:
-    assert rendered(VECTORS[name]) != VECTORS[name]["expected"]["prompt"]
+    vector = vectors(VECTORS)[name]
+    assert rendered(vector) != vector["expected"]["prompt"]
 
 
 def test_k25_is_k26() -> None:
-    for vector in VECTORS.values():
+    for vector in vectors(VECTORS).values():
         if vector["input"]["template"] == "K2.5(K2.6)":
             assert rendered(vector, "kimi-k2.5") == rendered(vector, "kimi-k2.6")
 

@@ -7,15 +7,14 @@ import pytest
 from midstream.core.blocks import Conversation, Text, Thinking, ToolCall, ToolResponse, Turn, human
 from midstream.core.dialect import Options
 from midstream.templates.registry import get_template
-from shared_data import vectors
 from templates.openai_messages import conversation_of, tools_of
+from tests.shared_data import vector_params
 
 K3 = get_template("kimi-k3")
-RENDERED = {k: v for k, v in vectors("kimi/kimi-k3.json").items() if v["kind"] == "k3/render"}
-EMITTED = {k: v for k, v in vectors("kimi/kimi-k3.json").items() if v["kind"] == "k3/full"}
+VECTORS = "kimi/kimi-k3.json"
 
 
-@pytest.mark.parametrize("vector", RENDERED.values(), ids=RENDERED)
+@pytest.mark.parametrize("vector", vector_params(VECTORS, lambda v: v["kind"] == "k3/render"))
 def test_the_recorded_prompts(vector: dict[str, Any]) -> None:
     given = vector["input"]
     kwargs = given["template_kwargs"]
@@ -34,7 +33,7 @@ def test_the_recorded_prompts(vector: dict[str, Any]) -> None:
     assert prompt.starts_inside_thinking is kwargs["thinking"]
 
 
-@pytest.mark.parametrize("vector", EMITTED.values(), ids=EMITTED)
+@pytest.mark.parametrize("vector", vector_params(VECTORS, lambda v: v["kind"] == "k3/full"))
 def test_an_answer_renders_as_the_model_wrote_it(vector: dict[str, Any]) -> None:
     """The parser's vectors the other way round: what the model emits is what its history shows."""
     said = vector["expected"]

@@ -6,13 +6,11 @@ import pytest
 
 from midstream.core.tools import ToolSpec
 from midstream.templates.typescript import Unsayable, declare_typescript
-from shared_data import vectors
 from templates.openai_messages import tools_of
+from tests.shared_data import vector_params
 
-VECTORS = vectors("kimi/kimi-k25-tool-declaration-ts.json")
 
-
-@pytest.mark.parametrize("vector", VECTORS.values(), ids=VECTORS)
+@pytest.mark.parametrize("vector", vector_params("kimi/kimi-k25-tool-declaration-ts.json"))
 def test_the_recorded_declarations(vector: dict[str, Any]) -> None:
     assert declare_typescript(tools_of(vector["input"]["tools"])) == vector["expected"]["text"]
 

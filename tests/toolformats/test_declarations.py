@@ -9,19 +9,23 @@ from midstream.core.tools import ToolSpec
 from midstream.toolformats import declarations
 from midstream.toolformats.names import recover_name
 from midstream.toolformats.registry import text_format
-from shared_data import vectors
+from tests.shared_data import vector_params, vectors
 
 from .feeding import tool
 from .kimi_exceptions import TOOL_NAMES
 
-VECTORS = vectors("ids/tool_formats.json")
-DECLARATIONS = {
-    identity: vector
-    for identity, vector in VECTORS.items()
-    if vector["op"] in ("convertToolDeclarationsToFormat", "toProviderFormat")
-    and vector["format"] not in ("openai", "anthropic")  # structured: a wire's business
-}
-NAMES = {identity: vector for identity, vector in VECTORS.items() if vector["op"] == "normalizeToolName"}
+VECTORS = "ids/tool_formats.json"
+
+
+def _declares(vector: dict[str, Any]) -> bool:
+    structured = ("openai", "anthropic")  # a wire's business
+    return (
+        vector["op"] in ("convertToolDeclarationsToFormat", "toProviderFormat") and vector["format"] not in structured
+    )
+
+
+def _names(vector: dict[str, Any]) -> bool:
+    return bool(vector["op"] == "normalizeToolName")
 
 
 def _spec(declared: dict[str, Any]) -> ToolSpec:
@@ -29,10 +33,9 @@ def _spec(declared: dict[str, Any]) -> ToolSpec:
     return ToolSpec(inner["name"], inner["description"], inner.get("parametersJsonSchema") or inner.get("parameters"))
 
 
-@pytest.mark.parametrize("identity", DECLARATIONS)
-def test_declarations_carry_the_recorded_shape(identity: str) -> None:
+@pytest.mark.parametrize("vector", vector_params(VECTORS, _declares))
+def test_declarations_carry_the_recorded_shape(vector: dict[str, Any]) -> None:
     """The shape stands in the declaration text; where the recorded client refuses a format, we have one."""
-    vector = DECLARATIONS[identity]
     text = text_format(vector["format"]).declare([_spec(tool) for tool in vector["input"]])
     for number, given in enumerate(vector["input"]):
         spec = _spec(given)
@@ -46,14 +49,13 @@ def test_declarations_carry_the_recorded_shape(identity: str) -> None:
         assert any(json.dumps(shape, ensure_ascii=False) in text for shape in wanted)
 
 
-@pytest.mark.parametrize("identity", NAMES)
-def test_mangled_names_are_recovered(identity: str) -> None:
-    vector = NAMES[identity]
+@pytest.mark.parametrize("vector", vector_params(VECTORS, _names))
+def test_mangled_names_are_recovered(vector: dict[str, Any]) -> None:
     wanted = vector["expected"]
     spelled = vector["input"].strip()
-    declared = wanted if identity not in TOOL_NAMES else spelled.removeprefix("functions").removeprefix("_")
+    declared = wanted if vector["id"] not in TOOL_NAMES else spelled.removeprefix("functions").removeprefix("_")
     found = recover_name(spelled, [tool(declared or "other"), tool("unrelated")])
-    if identity in TOOL_NAMES:
+    if vector["id"] in TOOL_NAMES:
         assert found != wanted
         assert found == (declared or None)
     else:
@@ -61,4 +63,4 @@ def test_mangled_names_are_recovered(identity: str) -> None:
 
 
 def test_no_exception_is_stale() -> None:
-    assert set(TOOL_NAMES) <= set(NAMES)
+    assert set(TOOL_NAMES) <= {identity for identity, vector in vectors(VECTORS).items() if _names(vector)}

@@ -9,20 +9,14 @@ from midstream.core.errors import LimitExceeded
 from midstream.toolformats import kimi
 from midstream.toolformats.findings import ArgumentsFound, CallEnded, CallFound, TextFound
 from midstream.toolformats.registry import get_filter
-from shared_data import vectors
+from tests.shared_data import vector_params, vectors
 
 from .edge_case_table import CASES, PAGE, page, read
 from .feeding import feed, outcome, splits, tool
 from .kimi_exceptions import KIMI
 
 FILES = ("vllm-kimi-k2-parser", "vllm-old-kimi-k2-parser", "vllm-rust-kimi-k2-parser", "llamacpp-kimi-k2-parser")
-VECTORS = {
-    identity: vector
-    for file in FILES
-    for identity, vector in vectors(f"kimi/{file}.json").items()
-    if vector["kind"] != "generation-prompt"  # a template's business
-}
-EDGES = vectors("kimi/cross-parser-edge-cases.json")
+EDGES = "kimi/cross-parser-edge-cases.json"
 THINK = ("<think>", "</think>")
 
 
@@ -61,29 +55,33 @@ def _differences(vector: dict[str, Any]) -> list[str]:
     return differences
 
 
-@pytest.mark.parametrize("identity", VECTORS)
-def test_other_engines_vectors(identity: str) -> None:
-    differences = _differences(VECTORS[identity])
-    if identity in KIMI:
-        assert differences, f"{identity} agrees: take it off the list of exceptions"
+def _is_a_parsers(vector: dict[str, Any]) -> bool:
+    return bool(vector["kind"] != "generation-prompt")  # that is a template's business
+
+
+@pytest.mark.parametrize("vector", [p for file in FILES for p in vector_params(f"kimi/{file}.json", _is_a_parsers)])
+def test_other_engines_vectors(vector: dict[str, Any]) -> None:
+    differences = _differences(vector)
+    if vector["id"] in KIMI:
+        assert differences, f"{vector['id']} agrees: take it off the list of exceptions"
     else:
         assert differences == []
 
 
 def test_no_exception_is_stale() -> None:
-    assert set(KIMI) <= set(VECTORS)
+    assert set(KIMI) <= {identity for file in FILES for identity in vectors(f"kimi/{file}.json")}
 
 
-@pytest.mark.parametrize("identity", EDGES)
-def test_edge_cases_lose_nothing_and_leak_nothing(identity: str) -> None:
-    found = read(identity.removeprefix("edge-"), EDGES[identity])
+@pytest.mark.parametrize("vector", vector_params(EDGES))
+def test_edge_cases_lose_nothing_and_leak_nothing(vector: dict[str, Any]) -> None:
+    found = read(vector["id"].removeprefix("edge-"), vector)
     assert "<|" not in found.text + found.thinking
-    begun = EDGES[identity]["input"]["text"].count(kimi.CALL_BEGIN)
+    begun = vector["input"]["text"].count(kimi.CALL_BEGIN)
     assert len(found.calls) + len(found.problems) == begun
 
 
 def test_the_page_of_edge_cases_is_true() -> None:
-    assert set(CASES) == {identity.removeprefix("edge-") for identity in EDGES}
+    assert set(CASES) == {identity.removeprefix("edge-") for identity in vectors(EDGES)}
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

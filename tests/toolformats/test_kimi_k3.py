@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from midstream.core.blocks import Text, ToolCall, ToolResponse
 from midstream.toolformats import kimi_k3
 from midstream.toolformats.registry import get_filter
-from shared_data import vectors
+from tests.shared_data import vector_params, vectors
 
 from .feeding import Outcome, feed, outcome, splits
 
-PARSED = {identity: vector for identity, vector in vectors("kimi/kimi-k3.json").items() if vector["kind"] == "k3/full"}
-RENDERED = vectors("kimi/kimi-k3.json")["kimi-k3-013"]
+VECTORS = "kimi/kimi-k3.json"
 CALL = '<|open|>call tool="f" index="1"<|sep|>'
 ARGUMENT = '<|open|>argument key="a" type="{}"<|sep|>{}<|close|>argument<|sep|>'
 END = "<|close|>call<|sep|>"
@@ -20,10 +21,10 @@ def _read(text: str, *, starts_inside: bool = False) -> Outcome:
     return outcome(feed(get_filter("kimi-k3", starts_inside=starts_inside), [text]))
 
 
-@pytest.mark.parametrize("identity", PARSED)
-def test_vector(identity: str) -> None:
-    expected = PARSED[identity]["expected"]
-    for portions in splits(PARSED[identity]["input"]["text"]):
+@pytest.mark.parametrize("vector", vector_params(VECTORS, lambda v: v["kind"] == "k3/full"))
+def test_vector(vector: dict[str, Any]) -> None:
+    expected = vector["expected"]
+    for portions in splits(vector["input"]["text"]):
         found = outcome(feed(get_filter("kimi-k3", starts_inside=True), portions))
         assert found.text == expected["content"]
         assert found.thinking == expected["reasoning"]
@@ -32,13 +33,14 @@ def test_vector(identity: str) -> None:
 
 
 def test_rendering_is_the_templates() -> None:
-    prompt = RENDERED["expected"]["prompt"]
-    (message,) = [m for m in RENDERED["input"]["messages"] if "tool_calls" in m]
+    rendered = vectors(VECTORS)["kimi-k3-013"]
+    prompt = rendered["expected"]["prompt"]
+    (message,) = [m for m in rendered["input"]["messages"] if "tool_calls" in m]
     calls = [
         ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in message["tool_calls"]
     ]
     assert kimi_k3.render_calls(calls) in prompt
-    for message in RENDERED["input"]["messages"]:
+    for message in rendered["input"]["messages"]:
         if message["role"] == "tool":
             number = [call.id for call in calls].index(message["tool_call_id"])
             response = ToolResponse(message["tool_call_id"], calls[number].name, (Text(message["content"]),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -31,16 +32,14 @@ quotes, commas, escapes, text around, `null`, text in text) go to the model as `
 them right, and a guess might run something else."""
 
 
+@cache
 def cases() -> dict[str, Vector]:
     found = msgspec.json.decode(shared("vectors/reliability/partial_json.json").read_bytes())["vectors"]
     return {vector["name"]: vector for vector in found}
 
 
-CASES = cases()
-
-
 def of_kind(kind: str, key: str) -> list[Vector]:
-    return [vector for vector in CASES.values() if vector["kind"] == kind and key in vector]
+    return [vector for vector in cases().values() if vector["kind"] == kind and key in vector]
 
 
 def text_of(vector: Vector) -> str:
@@ -60,7 +59,7 @@ def run(text: str) -> dict[str, Any]:
 def test_every_case_is_of_a_kind_that_is_tested() -> None:
     tested = [("prefix", "expected_keep"), ("prefix", "expected_none"), ("prefix", "property"), ("suite", "accept"),
               ("repair", "expected_keep"), ("repair", "json_repair_gives"), ("hostile", "must")]  # fmt: skip
-    assert sum(len(of_kind(kind, key)) for kind, key in tested) == len(CASES) == 666
+    assert sum(len(of_kind(kind, key)) for kind, key in tested) == len(cases()) == 666
 
 
 def as_recorded_or_unguessed(text: str, recorded: Any) -> bool:

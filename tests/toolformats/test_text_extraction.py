@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from midstream.toolformats.registry import get_filter
-from shared_data import vectors
+from tests.shared_data import vector_params, vectors
 
 from .feeding import feed, outcome, splits
 from .kimi_exceptions import TEXT_EXTRACTION
 
-VECTORS = vectors("ids/text_extraction.json")
+VECTORS = "ids/text_extraction.json"
 FORMATS = {
     "gemma": "gemma", "json": "gemma", "json+end_marker": "gemma", "key_value": "gemma", "hermes": "hermes", "xml_claude": "xml",
     "xml_generic": "xml", "use_tag": "xml", "qwen_glm_xml": "qwen", "qwen3_coder": "qwen3-coder", "glm": "glm", "llama": "llama",
@@ -43,22 +43,21 @@ def _differences(vector: dict[str, Any]) -> list[str]:
     return differences
 
 
-@pytest.mark.parametrize("identity", VECTORS)
-def test_vector(identity: str) -> None:
-    differences = _differences(VECTORS[identity])
-    if identity in TEXT_EXTRACTION:
-        assert differences, f"{identity} agrees: take it off the list of exceptions"
+@pytest.mark.parametrize("vector", vector_params(VECTORS))
+def test_vector(vector: dict[str, Any]) -> None:
+    differences = _differences(vector)
+    if vector["id"] in TEXT_EXTRACTION:
+        assert differences, f"{vector['id']} agrees: take it off the list of exceptions"
     else:
         assert differences == []
 
 
-@pytest.mark.parametrize("identity", VECTORS)
-def test_nothing_disappears_in_silence(identity: str) -> None:
+@pytest.mark.parametrize("vector", vector_params(VECTORS))
+def test_nothing_disappears_in_silence(vector: dict[str, Any]) -> None:
     """A text that seems to hold a call yields calls, problems, or all of its words."""
-    vector = VECTORS[identity]
     found = outcome(feed(get_filter(FORMATS[vector["format"]]), [vector["text"]]))
     assert found.calls or found.problems or found.text.split() == vector["text"].split()
 
 
 def test_no_exception_is_stale() -> None:
-    assert set(TEXT_EXTRACTION) <= set(VECTORS)
+    assert set(TEXT_EXTRACTION) <= set(vectors(VECTORS))

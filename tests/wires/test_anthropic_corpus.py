@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from midstream import MidstreamError, decode_response, make_decoder
 from midstream.core.events import Done, ErrorEvent
-from midstream.core.lifecycle import check
 from tests.wires.anthropic_exceptions import CORPUS, EMPTY
 from tests.wires.feeding import at_random, by_byte, by_lengths, events_of
 from tests.wires.recordings import body_bytes, differences, is_stream, recordings
@@ -103,48 +102,3 @@ def test_hypothesis_any_split(name: str, cuts: list[int]) -> None:
     places = sorted({min(cut, len(raw)) for cut in cuts})
     chunks = [raw[a:b] for a, b in zip([0, *places], [*places, len(raw)], strict=True)]
     assert events(chunks) == events([raw])
-
-
-_EVENTS = [line for name in _SMALL[:3] for line in body_bytes(STREAMS[name]).split(b"\n\n") if line]
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["type", "index", "delta", "text", "content_block", "message", "usage", "error", "input", "id", "name",
-                 "partial_json", "thinking", "signature", "citations", "content", "stop_reason", "data"]
-            ),
-            inner | st.sampled_from(
-                ["text", "tool_use", "thinking", "redacted_thinking", "text_delta", "input_json_delta", "message_start",
-                 "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop"]
-            ),
-            max_size=4,
-        )
-    ),
-    max_leaves=8,
-)  # fmt: skip
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    pieces=st.lists(
-        st.one_of(
-            st.sampled_from(_EVENTS),
-            st.binary(max_size=40),
-            _JSON.map(lambda value: b"data: " + __import__("json").dumps(value).encode()),
-            st.tuples(st.sampled_from(_EVENTS), st.integers(0, 200)).map(lambda pair: pair[0][: pair[1]]),
-        ),
-        max_size=12,
-    ),
-    separator=st.sampled_from([b"\n\n", b"\r\n\r\n", b"\n"]),
-)
-def test_any_bytes_give_events_and_one_end(pieces: list[bytes], separator: bytes) -> None:
-    check(events([separator.join(pieces)]))
-
-
-@settings(max_examples=200, deadline=None)
-@given(value=_JSON)
-def test_any_body_gives_events_and_one_end(value: Any) -> None:
-    body = __import__("json").dumps(value).encode()
-    check(make_decoder(wire="anthropic", turn_key="t").read_body(body))

@@ -6,12 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from midstream import decode_response, make_decoder
-from midstream.core.blocks import Opaque, Origin, Text, Thinking, Turn
+from midstream.core.blocks import Opaque, Origin, Text, Thinking, ToolCall, Turn
 from midstream.core.errors import MalformedStream, Overloaded
 from midstream.core.events import BlockEvent, Done, ErrorEvent, ErrorInfo, ToolCallDelta
-from tests.wires.feeding import by_byte, events_of
+from midstream.core.lifecycle import check
+from tests.wires.feeding import by_byte, by_lengths, events_of
 
 START = {"type": "message_start", "message": {"id": "m", "model": "claude-x", "usage": {"input_tokens": 7}}}
 STOP = {"type": "message_stop"}
@@ -227,3 +230,87 @@ def test_a_json_body_in_place_of_a_stream_is_read() -> None:
 def test_what_the_turn_said_of_itself_is_kept() -> None:
     told = {"type": "message_delta", "delta": {"stop_reason": "end_turn", "container": {"id": "c"}}}
     assert turn(START, says("a"), told, STOP).extra == {"container": {"id": "c"}}
+
+
+SPOKEN = stream(
+    START,
+    opened({"type": "thinking", "thinking": ""}),
+    piece({"type": "thinking_delta", "thinking": "h\u00e9"}),
+    piece({"type": "signature_delta", "signature": "c2ln"}),
+    closed(),
+    opened({"type": "redacted_thinking", "data": "ZGF0YQ=="}, 1),
+    closed(1),
+    says("\u4f60 sky", 2),
+    opened({"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}, 3),
+    piece({"type": "input_json_delta", "partial_json": '{"at": '}, 3),
+    {"type": "ping"},
+    piece({"type": "input_json_delta", "partial_json": '"sea"}'}, 3),
+    closed(3),
+    opened({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}, 4),
+    closed(4),
+    finish("tool_use", output_tokens=9),
+    STOP,
+)
+"""An answer with each kind of block."""
+
+
+def fed(chunks: Any) -> list[Any]:
+    return events_of(make_decoder(wire="anthropic", turn_key="t"), chunks)
+
+
+def test_an_answer_with_each_kind_of_block() -> None:
+    last = fed([SPOKEN])[-1]
+    assert isinstance(last, Done)
+    assert [type(block) for block in last.turn.blocks] == [Thinking, Thinking, Text, ToolCall, Opaque]
+    assert (last.turn.text, last.turn.tool_calls[0].arguments) == ("\u4f60 sky", '{"at": "sea"}')
+
+
+@settings(max_examples=150, deadline=None)
+@given(lengths=st.lists(st.integers(1, 400), max_size=30))
+def test_any_split_gives_the_same_events(lengths: list[int]) -> None:
+    assert fed(by_lengths(SPOKEN, lengths)) == fed([SPOKEN])
+
+
+_EVENTS = [event for event in SPOKEN.split(b"\n\n") if event]
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "index", "delta", "text", "content_block", "message", "usage", "error", "input", "id", "name",
+                 "partial_json", "thinking", "signature", "citations", "content", "stop_reason", "data"]
+            ),
+            inner | st.sampled_from(
+                ["text", "tool_use", "thinking", "redacted_thinking", "text_delta", "input_json_delta", "message_start",
+                 "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop"]
+            ),
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    pieces=st.lists(
+        st.one_of(
+            st.sampled_from(_EVENTS),
+            st.binary(max_size=40),
+            _JSON.map(lambda value: b"data: " + json.dumps(value).encode()),
+            st.tuples(st.sampled_from(_EVENTS), st.integers(0, 200)).map(lambda pair: pair[0][: pair[1]]),
+        ),
+        max_size=12,
+    ),
+    separator=st.sampled_from([b"\n\n", b"\r\n\r\n", b"\n"]),
+)
+def test_any_bytes_give_events_and_one_end(pieces: list[bytes], separator: bytes) -> None:
+    check(fed([separator.join(pieces)]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(value=_JSON)
+def test_any_body_gives_events_and_one_end(value: Any) -> None:
+    body = json.dumps(value).encode()
+    check(make_decoder(wire="anthropic", turn_key="t").read_body(body))

@@ -9,6 +9,7 @@ import pytest
 
 from midstream.core.blocks import Media, Opaque, Origin, Text, Thinking, ToolCall
 from midstream.core.dialect import Options
+from midstream.core.errors import InvalidHistory
 from midstream.core.tools import ToolSpec
 from midstream.wires.gemini.reader import read_gemini_request
 
@@ -172,3 +173,9 @@ def test_a_choice_we_have_no_word_for_is_kept(given: Any) -> None:
 def test_the_model_may_stand_in_the_body() -> None:
     parsed = read_gemini_request(b'{"contents":"hi","model":"models/x"}', stream=True)
     assert (parsed.model, parsed.conversation.turns[0].text, parsed.options.stream) == ("x", "hi", True)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'{"contents": 3}', b'{"contents": [3]}'])
+def test_what_is_no_request_is_said_so(body: bytes) -> None:
+    with pytest.raises(InvalidHistory):
+        read_gemini_request(body)

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from midstream.core.blocks import Media, Origin, Text, Thinking
+from midstream.core.errors import InvalidHistory
 from midstream.core.tools import ToolSpec
+from midstream.dialects.registry import resolve
+from midstream.wires.ollama.encoder import encode_ollama
 from midstream.wires.ollama.reader import read_ollama_request
 
 HI = {"role": "user", "content": "hi"}
@@ -82,3 +85,38 @@ def test_tools_and_options() -> None:
 def test_thinking(think: Any, thinking: Any, effort: Any) -> None:
     got = read(HI, think=think, stream=False).options
     assert (got.thinking, got.effort, got.stream) == (thinking, effort, False)
+
+
+def again(body: dict[str, Any]) -> dict[str, Any]:
+    """The request, read and written for its own model."""
+    parsed = read_ollama_request(json.dumps(body).encode())
+    dialect = resolve(f"ollama/{parsed.model}").dialect
+    request = encode_ollama(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
+    written: dict[str, Any] = json.loads(request.body)
+    return written
+
+
+def test_unknown_fields_and_settings_survive() -> None:
+    body = {
+        "model": "qwen3:4b",
+        "messages": [{"role": "user", "content": "look", "images": ["QUJD"]}],
+        "stream": False,
+        "keep_alive": "5m",
+        "format": {"type": "object", "properties": {"a": {"type": "string"}}},
+        "options": {"num_ctx": 4096, "num_predict": 50, "stop": ["x"], "temperature": 0, "seed": 1, "top_p": 0.5},
+        "think": True,
+    }
+    assert again(body) == body
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'{"messages": 3}', b'{"messages": [3]}'])
+def test_what_is_no_request_is_said_so(body: bytes) -> None:
+    with pytest.raises(InvalidHistory):
+        read_ollama_request(body)
+
+
+def test_a_result_without_a_name_is_written_with_its_calls() -> None:
+    call = {"function": {"name": "look", "arguments": {"at": "sea"}}}
+    messages = [HI, {"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "content": "blue"}]
+    written = again({"model": "qwen3:4b", "messages": messages})["messages"]
+    assert written[2] == {"role": "tool", "content": "blue", "tool_name": "look"}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midstream import ToolSpec, decode_response, make_decoder
-from midstream.core.blocks import Text, Thinking, ToolCall, Turn
+from midstream.core.blocks import Opaque, Text, Thinking, ToolCall, Turn
 from midstream.core.errors import BadRequest, MalformedStream, RateLimited
 from midstream.core.events import Done, ErrorEvent, ToolCallDelta, ToolCallStart
 from midstream.wires.sse import DEFAULT_LIMIT
@@ -350,3 +350,11 @@ _DELTAS = st.one_of(
 def test_any_stream_of_deltas_is_lawful_at_any_cut(deltas: list[Any], finish: str | None, seed: int) -> None:
     raw = sse(*deltas, delta(finish))
     assert events_of(fresh(), [raw]) == events_of(fresh(), at_random(raw, seed))
+
+
+@pytest.mark.parametrize("kind", ["citations", "search_results"])
+def test_sources_of_the_whole_answer_are_kept_once(kind: str) -> None:
+    sources = {kind: [{"url": "https://example.com"}]}
+    turn = done(sse({**delta(content="x"), **sources}, {**delta("stop"), **sources}), "xai")
+    assert [(block.kind, block.data) for block in turn.blocks if isinstance(block, Opaque)] == [(kind, sources[kind])]
+    assert error(sse({**delta("stop"), **sources}), "xai").error.kind == "empty"

@@ -338,3 +338,20 @@ def test_the_cache_keeps_forks_and_options_apart() -> None:
     grower.check(story.add(human("right")), Options())
     changed = replace(story, turns=(human("other"), *story.turns[1:]))
     grower.check(changed, Options())
+
+
+def test_a_text_file_of_a_result_is_read_where_it_stands() -> None:
+    call = ToolCall("hist_tool_1", "read")
+    files = (Media("text/plain", "aGVsbG8="), Media("image/png", "AAAA"), Media("text/plain", "/w=="))
+    turns = (human("q"), Turn("ai", (call,)), Turn("tool", (ToolResponse(call.id, "read", files),)))
+    messages = encode(Conversation(turns), "groq/any")[0]["messages"]
+    assert messages[2]["content"] == "hello\n[file omitted]"
+    assert [part["type"] for part in messages[3]["content"]] == ["text", "image_url"]
+
+
+@pytest.mark.parametrize("mime", ["audio/wav", "application/pdf"])
+def test_what_is_sent_whole_is_not_sent_by_its_address(mime: str) -> None:
+    told = Conversation((human("q", Media(mime, url="https://example.com/x")),))
+    assert [part["type"] for part in encode(told, "openai/gpt-4o")[0]["messages"][0]["content"]] == ["text", "text"]
+    named = Conversation((human(Media("application/pdf", url="file-abc")),))
+    assert encode(named, "openai/gpt-4o")[0]["messages"][0]["content"][0]["file"] == {"file_id": "file-abc"}

@@ -267,20 +267,3 @@ def test_no_vector_falls_between_the_wires() -> None:
     assert {vector["target"] for vector in HISTORIES.values()} == {*_KOSONG_MODELS, *others}
     assert {vector["kind"] for vector in PROVIDER.values()} == {*_REQUEST_KINDS, *KOSONG_KINDS}
     assert set(KOSONG_ANSWERS) < set(SETTINGS)
-
-
-def test_a_text_file_of_a_result_is_read_where_it_stands() -> None:
-    call = ToolCall("hist_tool_1", "read")
-    files = (Media("text/plain", "aGVsbG8="), Media("image/png", "AAAA"), Media("text/plain", "/w=="))
-    turns = (human("q"), Turn("ai", (call,)), Turn("tool", (ToolResponse(call.id, "read", files),)))
-    messages = written(Conversation(turns), "groq/any")["messages"]
-    assert messages[2]["content"] == "hello\n[file omitted]"
-    assert [part["type"] for part in messages[3]["content"]] == ["text", "image_url"]
-
-
-@pytest.mark.parametrize("mime", ["audio/wav", "application/pdf"])
-def test_what_is_sent_whole_is_not_sent_by_its_address(mime: str) -> None:
-    told = Conversation((human("q", Media(mime, url="https://example.com/x")),))
-    assert [part["type"] for part in written(told, "openai/gpt-4o")["messages"][0]["content"]] == ["text", "text"]
-    named = Conversation((human(Media("application/pdf", url="file-abc")),))
-    assert written(named, "openai/gpt-4o")["messages"][0]["content"][0]["file"] == {"file_id": "file-abc"}

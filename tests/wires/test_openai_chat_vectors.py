@@ -342,13 +342,3 @@ def test_no_vector_falls_between_the_wires() -> None:
     assert {package(vector) for vector in streams.values()} == {*_MODELS, "anthropic"}
     tracker = vectors("streaming/vercel-tool-call-tracker.json")
     assert set(tracker) - set(_with_deltas(tracker)) == set(TRACKER_WITHOUT_INPUT)
-
-
-@pytest.mark.parametrize("kind", ["citations", "search_results"])
-def test_sources_of_the_whole_answer_are_kept_once(kind: str) -> None:
-    sources = [{"url": "https://example.com"}]
-    chunk = {"choices": [{"index": 0, "delta": {"content": "x"}}], kind: sources}
-    turn, _ = answer([chunk, {"choices": [{"index": 0, "finish_reason": "stop"}], kind: sources}], "xai/grok-3")
-    assert [(block.kind, block.data) for block in turn.blocks if isinstance(block, Opaque)] == [(kind, sources)]
-    silent, events = answer([{"choices": [{"index": 0, "finish_reason": "stop"}], kind: sources}], "xai/grok-3")
-    assert silent.failure == "empty" and isinstance(events[-1], ErrorEvent)

@@ -14,7 +14,6 @@ from midstream.core.blocks import Opaque, Text, Thinking, ToolCall
 from midstream.core.events import Done, ErrorEvent, ErrorInfo, Event, Start
 from midstream.core.lifecycle import check
 from tests.wires.feeding import by_lengths, events_of
-from tests.wires.recordings import body_bytes, is_stream, recordings
 
 WIRE = "openai-responses"
 
@@ -376,14 +375,44 @@ def test_progress_counts_data_and_not_comments() -> None:
     assert decoder.progress == 1
 
 
-STREAMS = {case["id"]: body_bytes(case) for case in recordings(WIRE) if is_stream(case)}
-SHORT = sorted(STREAMS, key=lambda name: len(STREAMS[name]))[:12:3]
+CALL = {"type": "function_call", "call_id": "c1", "name": "look"}
+SPOKEN = {
+    "text": sse(
+        created(),
+        added(0, **MESSAGE, content=[]),
+        text_delta(0, "h\u00e9 "),
+        text_delta(0, "\u4f60"),
+        done(0, **MESSAGE, content=[{"type": "output_text", "text": "h\u00e9 \u4f60", "annotations": []}]),
+        completed(usage={"input_tokens": 3, "output_tokens": 2}),
+    ),
+    "thinking and calls": sse(
+        created(),
+        added(0, type="reasoning", id="rs_1", summary=[]),
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0, "delta": "hm"},
+        done(0, type="reasoning", id="rs_1", summary=[{"type": "summary_text", "text": "hm"}], encrypted_content="e"),
+        added(1, **CALL, id="fc_1", arguments=""),
+        argument_delta(1, '{"at"', "fc_1"),
+        argument_delta(1, ': "sea"}', "fc_1"),
+        done(1, **CALL, id="fc_1", arguments='{"at": "sea"}'),
+        done(2, type="web_search_call", id="ws_1", status="completed"),
+        completed(),
+    ),
+    "failed": sse(created(), text_delta(0, "so"), completed("failed", error={"code": "server_error", "message": "x"})),
+}
+
+
+def test_the_spoken_answers_are_read() -> None:
+    told = {name: events_of(make_decoder(wire=WIRE, turn_key="t"), [data])[-1] for name, data in SPOKEN.items()}
+    assert [type(last) for last in told.values()] == [Done, Done, ErrorEvent]
+    assert told["text"].turn.text == "h\u00e9 \u4f60"
+    assert [type(block) for block in told["thinking and calls"].turn.blocks] == [Thinking, ToolCall, Opaque]
+    assert told["failed"].turn.text == "so"
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(SHORT), st.lists(st.integers(1, 4000), max_size=40))
+@given(st.sampled_from(sorted(SPOKEN)), st.lists(st.integers(1, 400), max_size=40))
 def test_any_split_gives_the_same_events(name: str, lengths: list[int]) -> None:
-    data = STREAMS[name]
+    data = SPOKEN[name]
     whole = events_of(make_decoder(wire=WIRE, turn_key="t"), [data])
     assert events_of(make_decoder(wire=WIRE, turn_key="t"), by_lengths(data, lengths)) == whole
 
@@ -395,9 +424,9 @@ def test_any_bytes_give_events_and_one_end(data: bytes, lengths: list[int]) -> N
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.sampled_from(SHORT), st.data())
+@given(st.sampled_from(sorted(SPOKEN)), st.data())
 def test_damaged_streams_give_events_and_one_end(name: str, data: st.DataObject) -> None:
-    raw = bytearray(STREAMS[name])
+    raw = bytearray(SPOKEN[name])
     for place in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=20)):
         raw[place] = data.draw(st.integers(0, 255))
     events_of(make_decoder(wire=WIRE, turn_key="t"), [bytes(raw)])

@@ -15,7 +15,7 @@ def parse(arguments: str) -> dict[str, Any]:
     return parse_arguments(ToolCall("1", "f", arguments))
 
 
-@pytest.mark.parametrize("arguments", ["", " \n\t", "{}", " {} "])
+@pytest.mark.parametrize("arguments", ["", " \n\t", "{}", " {} ", "null", " null\n"])
 def test_no_arguments(arguments: str) -> None:
     assert parse(arguments) == {}
 
@@ -26,7 +26,7 @@ def test_an_object_is_what_it_says(value: dict[str, Any]) -> None:
 
 
 BROKEN = [
-    '{"a": 1', '{"a": 1}}', "{'a': 1}", "[1]", '"{}"', "null", "1", '{"a": 1,}', "{} {}", '{"a": NaN}', "[" * 100_000,
+    '{"a": 1', '{"a": 1}}', "{'a': 1}", "[1]", '"{}"', '"null"', "nul", "1", '{"a": 1,}', "{} {}", '{"a": NaN}', "[" * 100_000,
     '{"a":' * 100_000, '{"a": "\ud800"}',
 ]  # fmt: skip
 

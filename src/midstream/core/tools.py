@@ -24,10 +24,10 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     """The arguments of a call, parsed strictly, once, for execution.
 
     Text that is not a JSON object gives `{"_parse_error": why, "_raw": text}`: that goes to the model, and nothing runs.
-    No text at all means no arguments.
+    No text at all means no arguments, and so does `null`, which some hosts send for a tool without parameters.
     """
     raw = call.arguments
-    if not raw.strip():
+    if raw.strip() in ("", "null"):
         return {}
     try:
         value = msgspec.json.decode(raw)

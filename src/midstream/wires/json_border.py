@@ -56,10 +56,13 @@ def json_value(value: Any) -> bytes:
         return encode_json(_clean(value))
 
 
+def arguments_text(raw: str) -> str | None:
+    """The arguments of a call as the text of one JSON object; `{}` for nothing and for null, None for anything else."""
+    return "{}" if raw.strip() in ("", "null") else object_text(raw)
+
+
 def object_text(raw: str) -> str | None:
-    """`raw` if it is the text of one JSON object, `{}` for nothing at all, else None."""
-    if not raw or raw.isspace():
-        return "{}"
+    """`raw` if it is the text of one JSON object, else None."""
     try:
         _decode_object(raw)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError, ValueError):

@@ -15,7 +15,7 @@ from ...core.dialect import Dialect, Options
 from ...core.errors import MissingReasoning
 from ...core.handoff import Action, Note
 from ...core.ids import ToolIdMapper, scheme_for
-from ..json_border import json_text, json_value, object_text
+from ..json_border import arguments_text, json_text, json_value
 from ..reasoning import is_own, same_origin, thinking_on
 from ..tool_names import ToolNames
 from .media import media_block, stand_in
@@ -240,7 +240,7 @@ class MessagesWriter:
         said.insert(0, b'{"type":"thinking","thinking":%b,"signature":""}' % text)
 
     def _call(self, call: ToolCall) -> bytes:
-        arguments = object_text(call.arguments)
+        arguments = arguments_text(call.arguments)
         if arguments is None:
             self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
             arguments = json_value({"_raw": call.arguments}).decode()

@@ -112,9 +112,9 @@ def _response(response: dict[str, Any], origin: Origin) -> ToolResponse:
     said = response.get("response")
     is_error = False
     match said:
-        case {"result": str(text), **rest} if not rest and not _is_object(text):
+        case {"result": str(text), **rest} if not rest and object_text(text) is None:
             pass
-        case {"error": str(text), **rest} if not rest and not _is_object(text):
+        case {"error": str(text), **rest} if not rest and object_text(text) is None:
             is_error = True
         case _:
             text = json.dumps({} if said is None else said, ensure_ascii=False, separators=(",", ":"))
@@ -123,10 +123,6 @@ def _response(response: dict[str, Any], origin: Origin) -> ToolResponse:
     content = media if said == {} and media else (Text(text), *media)
     extra = {key: response[key] for key in ("willContinue", "scheduling") if response.get(key) is not None}
     return ToolResponse(raw_id, str(response.get("name") or ""), content, is_error, raw_id or None, extra or None)
-
-
-def _is_object(text: str) -> bool:
-    return bool(text.strip()) and object_text(text) is not None
 
 
 def _system(system: Any) -> str | tuple[Text, ...]:

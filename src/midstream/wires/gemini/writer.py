@@ -15,7 +15,7 @@ from ...core.dialect import Dialect, Options
 from ...core.errors import MissingReasoning
 from ...core.handoff import Action, Note
 from ...core.ids import ToolIdMapper, scheme_for
-from ..json_border import json_text, json_value, object_text
+from ..json_border import arguments_text, json_text, json_value, object_text
 from ..reasoning import is_own, same_origin
 from ..tool_names import ToolNames
 from .media import media_part
@@ -213,7 +213,7 @@ class ContentsWriter:
             self._note("dropped", "thinking", f"it was {maker or 'another model'}'s own")
 
     def _call(self, call: ToolCall, signature: str | None) -> bytes:
-        arguments = object_text(call.arguments)
+        arguments = arguments_text(call.arguments)
         if arguments is None:
             self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
             arguments = json_value({"_raw": call.arguments}).decode()
@@ -265,7 +265,7 @@ class ContentsWriter:
     @staticmethod
     def _response(text: str, is_error: bool) -> bytes:
         """`response` must be an object: text that is one goes as it is, other text under a key that says what it is."""
-        whole = object_text(text) if text and not text.isspace() else None
+        whole = object_text(text)
         if whole is None:
             return b'{"%b":%b}' % (b"error" if is_error else b"result", json_text(text))
         if is_error and '"error"' not in whole:

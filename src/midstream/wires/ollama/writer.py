@@ -13,7 +13,7 @@ from typing import assert_never
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import Dialect, Options
 from ...core.handoff import Action, Note
-from ..json_border import json_text, json_value, object_text
+from ..json_border import arguments_text, json_text, json_value
 from ..reasoning import is_own
 from ..tool_names import ToolNames
 
@@ -158,7 +158,7 @@ class OllamaWriter:
             self._note("dropped", "thinking", f"it was {maker or 'another model'}'s own")
 
     def _call(self, call: ToolCall) -> bytes:
-        arguments = object_text(call.arguments)
+        arguments = arguments_text(call.arguments)
         if arguments is None:
             self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
             arguments = json_value({"_raw": call.arguments}).decode()

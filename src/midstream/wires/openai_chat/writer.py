@@ -15,7 +15,7 @@ from ...core.dialect import Dialect, Options
 from ...core.errors import MissingReasoning
 from ...core.handoff import Note
 from ...core.ids import ToolIdMapper, scheme_for
-from ..json_border import json_text, json_value, object_text
+from ..json_border import arguments_text, json_text, json_value
 from ..reasoning import is_own, same_origin, thinking_on
 from ..tool_names import ToolNames
 
@@ -245,7 +245,7 @@ class ChatWriter:
             return b'{"id":%b,"type":"custom","custom":{"name":%b,"input":%b}}' % (
                 json_text(self._ids.resolve_tool_call_id(call)), json_text(call.name), json_text(call.arguments),
             )  # fmt: skip
-        arguments = object_text(call.arguments)
+        arguments = arguments_text(call.arguments)
         if arguments is None:
             self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
             arguments = json_value({"_raw": call.arguments}).decode()

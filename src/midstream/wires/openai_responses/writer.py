@@ -15,7 +15,7 @@ from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolR
 from ...core.dialect import Dialect, Options
 from ...core.handoff import Note
 from ...core.ids import ToolIdMapper, scheme_for
-from ..json_border import json_text, json_value, object_text
+from ..json_border import arguments_text, json_text, json_value
 from ..reasoning import same_origin
 from ..tool_names import ToolNames
 from .items import part_fields, reasoning_parts, replayed
@@ -290,7 +290,7 @@ class _AnswerItems:
                 % (call_id, json_text(call.name), json_text(call.arguments), fields)
             )
             return
-        arguments = object_text(call.arguments)
+        arguments = arguments_text(call.arguments)
         if arguments is None:
             self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
             arguments = json_value({"_raw": call.arguments}).decode()

@@ -12,8 +12,8 @@ from midstream.client import calls
 from midstream.client.breaker import Breaker
 from midstream.client.explain import explain
 from midstream.client.turn import Client
-from midstream.core.blocks import Conversation, human
-from midstream.core.dialect import Options
+from midstream.core.blocks import Conversation, Turn, human
+from midstream.core.dialect import Options, TextCalls
 from midstream.core.errors import (
     BadRequest,
     LocalError,
@@ -29,10 +29,12 @@ from midstream.core.lifecycle import check
 from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import resolve
 from midstream.sim.answer import Answer, Call
+from midstream.testing import sim_server
 from tests.client import scripted
 from tests.client.scripted import Cut, Host, Item, Refusal, play
 
 ASKED = Conversation((human("hi", key="t0"),))
+LEAKY = "deepinfra/moonshotai/Kimi-K2.5"
 
 
 def test_a_stream_is_lawful_and_its_turn_has_a_latency() -> None:
@@ -70,6 +72,34 @@ def test_an_error_event_after_the_start_is_no_exception() -> None:
         assert isinstance(last.to_exception(), TruncatedStream)
 
     play([Cut(Answer("one two three"), 3)], act)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("text_calls", ["execute", "reask", "show"])
+def test_a_call_leaked_as_text_runs_only_where_the_caller_lets_it(text_calls: TextCalls, whole: bool) -> None:
+    tools, options = [ToolSpec("look")], Options(text_calls=text_calls, path="chat")
+
+    async def ask(client: Client) -> Turn:
+        if whole:
+            return await client.complete(LEAKY, ASKED, tools=tools, options=options)
+        return await client.stream(LEAKY, ASKED, tools=tools, options=options)
+
+    async def main() -> Turn:
+        async with sim.client() as client:
+            return await ask(client)
+
+    with sim_server(Answer("Let me look.", calls=(Call("look", {"path": "x"}),)), faults=["leak"]) as sim:
+        turn = asyncio.run(main())
+    assert turn.text == "Let me look."
+    found = [(call.name, call.arguments) for call in turn.tool_calls]
+    problems = (turn.extra or {}).get("problems", [])
+    if text_calls == "execute":
+        assert found == [("look", '{"path":"x"}')] and turn.stop_reason == "tool_use"
+        assert problems == []
+    else:
+        assert found == [] and turn.stop_reason == "end_turn"
+        (problem,) = problems
+        assert "written as text" in problem["why"] and problem["raw"] == 'functions.look:0 {"path":"x"}'
 
 
 def _chain(scripts: Sequence[Sequence[Item]], *, whole: bool = False, breaker: Breaker | None = None) -> Any:

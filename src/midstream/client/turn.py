@@ -101,6 +101,7 @@ class Client:
             model=asked.target.model,
             tool_names=asked.request.tool_names,
             tools=tools,
+            text_calls=options.text_calls,
         )
         async with aclosing(stream_events(answer, decoder)) as batches:
             async for batch in batches:
@@ -130,6 +131,7 @@ class Client:
             model=asked.target.model,
             tool_names=asked.request.tool_names,
             tools=tools,
+            text_calls=whole.text_calls,
         )
         turn = decode_whole(decoder, body, provider=asked.target.provider)
         return replace(turn, latency_ms=(time.monotonic() - began) * 1000)

@@ -10,7 +10,7 @@ MidstreamError
 │  ├─ RateLimited · Overloaded · QuotaExceeded · Unauthorized · NotFound · BadRequest · ContextTooLong · ContentFiltered
 ├─ TransportError  no answer
 │  ├─ ConnectFailed · TimedOut · IdleTimeout · RetriesExhausted
-└─ StoreError
+└─ StoreError      drawn on in store/errors.py; what a tool refuses is a LocalError in agent/functions.py (ToolFailed)
 """
 
 from __future__ import annotations

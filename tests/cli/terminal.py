@@ -19,6 +19,7 @@ class Terminal:
         self._screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
         self._stream = pyte.ByteStream(self._screen)
         self.raw = b""
+        self._shown: str | None = None
         self.process = pexpect.spawn(
             sys.executable,
             ["-m", "midstream.cli.main", *args],
@@ -33,10 +34,11 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        above = [
-            "".join(row[column].data for column in range(self._screen.columns)) for row in self._screen.history.top
-        ]
-        return "\n".join([line.rstrip() for line in (*above, *self._screen.display)]).rstrip()
+        if self._shown is None:
+            columns = range(self._screen.columns)
+            above = ["".join([row[column].data for column in columns]) for row in self._screen.history.top]
+            self._shown = "\n".join([line.rstrip() for line in (*above, *self._screen.display)]).rstrip()
+        return self._shown
 
     def type(self, text: str) -> None:
         self.process.send(text.encode())
@@ -44,7 +46,7 @@ class Terminal:
     def enter(self, text: str) -> None:
         self.type(text + "\r")
 
-    def wait_for(self, text: str, *, count: int = 1, seconds: float = 8.0) -> str:
+    def wait_for(self, text: str, *, count: int = 1, seconds: float = 30.0) -> str:
         """The screen, as soon as it holds the text (so many times)."""
         end = time.monotonic() + seconds
         while self.screen.count(text) < count:
@@ -54,7 +56,7 @@ class Terminal:
                 )
         return self.screen
 
-    def wait_for_end(self, seconds: float = 20.0) -> int:
+    def wait_for_end(self, seconds: float = 30.0) -> int:
         """The exit code, when the program is over."""
         end = time.monotonic() + seconds
         while self._pump():
@@ -66,12 +68,19 @@ class Terminal:
         self.process.close(force=True)
 
     def _pump(self) -> bool:
+        """Take what has come, waiting a little if nothing has; False at the end."""
+        data, wait = b"", 0.05
         try:
-            data = self.process.read_nonblocking(65536, timeout=0.05)
+            while len(data) < 65536:
+                data += self.process.read_nonblocking(65536, timeout=wait)
+                wait = 0.0
         except pexpect.TIMEOUT:
-            return True
+            pass
         except pexpect.EOF:
-            return False
-        self.raw += data
-        self._stream.feed(data)
+            if not data:
+                return False
+        if data:
+            self.raw += data
+            self._stream.feed(data)
+            self._shown = None
         return True

@@ -89,13 +89,13 @@ def test_a_conversation_across_models_with_tools_and_a_resume(opened: Open) -> N
     assert [turn.speaker for turn in after.turns[len(before.turns) :]] == ["human", "ai"]
 
 
-@pytest.mark.parametrize("key", ["\x1b", "\x03"], ids=["esc", "ctrl-c"])
+@pytest.mark.parametrize("key", ["\x1b", "\x03", ""], ids=["esc", "ctrl-c", "sigint"])
 def test_a_key_stops_the_answer_and_the_next_turn_works(opened: Open, key: str) -> None:
     terminal = opened("chat", "-m", "sim/kimi-k2.5", MIDSTREAM_SIM_DELAY="0.12")
     terminal.wait_for("›")
     terminal.enter("Tell me " + "one two three " * 6)
     terminal.wait_for("No tool")
-    terminal.type(key)
+    terminal.type(key) if key else terminal.process.kill(signal.SIGINT)
     terminal.wait_for("(stopped; what came is kept)")
     turns = stored().turns
     assert [turn.speaker for turn in turns] == ["human", "ai"]
@@ -116,7 +116,7 @@ def test_ctrl_c_twice_quits_and_once_does_not(opened: Open) -> None:
     terminal.wait_for("Ctrl-C again quits")
     terminal.enter("/toolformat")
     terminal.wait_for("tool format: kimi (automatic")
-    terminal.type("\x03")
+    terminal.process.kill(signal.SIGINT)
     terminal.wait_for("Ctrl-C again quits", count=2)
     terminal.type("\x03")
     assert terminal.wait_for_end() == 0
@@ -169,7 +169,7 @@ def test_a_dumb_terminal_gets_lines_and_is_asked_in_lines(opened: Open) -> None:
     terminal.enter('Run bash "touch made"')
     terminal.wait_for(ALLOW)
     terminal.enter("y")
-    terminal.wait_for("bash says")
+    terminal.wait_for("out ·")
     assert Path("made").exists()
     terminal.type("\x03")
     terminal.wait_for("Ctrl-C again quits")

@@ -24,7 +24,7 @@ from ..store.places import data_dir
 from .ask import all_tools
 from .commands import complete, dispatch, is_command
 from .exit_codes import OK, code_for
-from .lines import LineInput
+from .lines import Interrupted, LineInput
 from .options import Settings, conversation_options
 from .plain import PlainView
 from .running import interrupts, run
@@ -119,6 +119,8 @@ class Chat:
 
     def __init__(self) -> None:
         self._answering: asyncio.Task[None] | None = None
+        self._reading: asyncio.Future[str] | None = None
+        self._interrupted = False
         self._stopped = False
         self._armed = False
         self._left = False
@@ -137,20 +139,21 @@ class Chat:
 
     async def run(self) -> int:
         self._greet()
-        while not self._left:
-            try:
-                text = await self._read()
-            except EOFError:
-                break
-            except KeyboardInterrupt:
-                if self._armed:
+        with interrupts(self._interrupt):
+            while not self._left:
+                try:
+                    text = await self._read()
+                except EOFError:
                     break
-                self._armed = True
-                self.view.notice("(Ctrl-C again quits, or /exit)")
-                continue
-            self._armed = False
-            if text.strip():
-                await self._attend(text)
+                except Interrupted:
+                    if self._armed:
+                        break
+                    self._armed = True
+                    self.view.notice("(Ctrl-C again quits, or /exit)")
+                    continue
+                self._armed = False
+                if text.strip():
+                    await self._attend(text)
         return self._code
 
     def leave(self) -> None:
@@ -185,17 +188,28 @@ class Chat:
         self.view.replay(turns[-HISTORY_TURNS:])
 
     async def _read(self) -> str:
-        if not isinstance(self._human, LineInput):
-            return await self._human.read()
-        reading = asyncio.ensure_future(self._human.read())
-        with interrupts(reading.cancel):
-            try:
-                return await reading
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise
-                raise KeyboardInterrupt from None
+        if self._interrupted:
+            self._interrupted = False
+            raise Interrupted
+        self._reading = asyncio.ensure_future(self._human.read())
+        try:
+            return await self._reading
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise Interrupted from None
+        finally:
+            self._reading = None
+
+    def _interrupt(self) -> None:
+        """A SIGINT, whenever it comes: it stops the answer or the reading, or waits for the next reading."""
+        if self._answering is not None:
+            self._stop_key()
+        elif self._reading is not None:
+            self._reading.cancel()
+        else:
+            self._interrupted = True
 
     async def _attend(self, text: str) -> None:
         """One line of the human. Whatever goes wrong with it, the chat goes on."""
@@ -221,7 +235,7 @@ class Chat:
         self.view.begin(status)
         self._answering = asyncio.ensure_future(self._stream(text))
         try:
-            with self._human.watching(self._stop_key, self.toggle), interrupts(self._stop_key):
+            with self._human.watching(self._stop_key, self.toggle):
                 await self._answering
         except asyncio.CancelledError:
             task = asyncio.current_task()

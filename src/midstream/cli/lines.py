@@ -18,6 +18,10 @@ _MAX_LINE = 4 * 1024 * 1024
 APPROVAL_QUESTION = "Allow this? [y]es, [a]lways, [n]o, or say why not: "
 
 
+class Interrupted(Exception):
+    """The human pressed Ctrl-C. Not KeyboardInterrupt, which no task may raise without ending the loop."""
+
+
 class LineInput:
     """The human behind a file descriptor. `interactive` says whether somebody is there to be asked."""
 

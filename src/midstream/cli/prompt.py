@@ -27,7 +27,7 @@ from prompt_toolkit.styles import Style
 from ..agent.approval import NO, Answer, Request
 from ..core.visible import visible
 from ..store.places import make_private_file
-from .lines import APPROVAL_QUESTION, answer_of
+from .lines import APPROVAL_QUESTION, Interrupted, answer_of
 
 Complete = Callable[[str], Iterable[tuple[str, str]]]
 """The words that may stand where the line before the cursor ends: each with its meaning."""
@@ -68,10 +68,15 @@ class TerminalInput:
         self._toolbar = text
 
     async def read(self) -> str:
-        """What was typed; EOFError for Ctrl-D, KeyboardInterrupt for Ctrl-C."""
-        return await self._session.prompt_async(
-            FormattedText([("class:prompt", "› ")]), bottom_toolbar=lambda: visible(self._toolbar())
-        )
+        """What was typed; EOFError for Ctrl-D, Interrupted for Ctrl-C."""
+        try:
+            return await self._session.prompt_async(
+                FormattedText([("class:prompt", "› ")]),
+                bottom_toolbar=lambda: visible(self._toolbar()),
+                handle_sigint=False,  # the chat hears it, here and everywhere else
+            )
+        except KeyboardInterrupt:
+            raise Interrupted from None
 
     async def approve(self, request: Request) -> Answer:
         """Ask with all of the call in sight. Ctrl-C and Esc stop the whole answer."""
@@ -82,7 +87,7 @@ class TerminalInput:
             self._watch.pause()
         try:
             text = await asking.prompt_async(
-                FormattedText([("", request.shown() + "\n"), ("class:prompt", APPROVAL_QUESTION)])
+                FormattedText([("", request.shown() + "\n"), ("class:prompt", APPROVAL_QUESTION)]), handle_sigint=False
             )
             return answer_of(text)
         except (EOFError, KeyboardInterrupt):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -17,6 +19,9 @@ T = TypeVar("T")
 def run(main: Coroutine[Any, Any, T]) -> T:
     """The result of the coroutine; KeyboardInterrupt after a SIGINT, once everything is closed."""
     told: list[signal.Signals] = []
+    if not os.environ.get("MIDSTREAM_DEBUG"):
+        # Without a handler Python writes warnings to standard error, tracebacks and all, over whatever is shown there.
+        logging.getLogger().addHandler(logging.NullHandler())
 
     async def watched() -> T:
         loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..core.errors import MalformedStream
+from ..core.errors import LocalError, MalformedStream
 
 T = TypeVar("T")
 
@@ -49,11 +49,13 @@ def json_text(value: str) -> bytes:
 
 
 def json_value(value: Any) -> bytes:
-    """Any JSON value, made safe for UTF-8."""
+    """Any JSON value, made safe for UTF-8; what JSON cannot hold is a LocalError."""
     try:
         return encode_json(value)
     except UnicodeEncodeError:
         return encode_json(_clean(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LocalError(f"this cannot be written as JSON: {error}") from None
 
 
 def arguments_text(raw: str) -> str | None:
@@ -76,7 +78,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_clean(item) for item in value]
     if isinstance(value, dict):
         return {_SURROGATE.sub("\ufffd", key): _clean(item) for key, item in value.items()}

@@ -195,6 +195,48 @@ def test_a_store_that_fails_after_the_start_is_told_by_an_event_with_the_turn() 
     chat([Answer("answer")], act, store=store)
 
 
+@pytest.mark.parametrize("by", ["the reader", "the next"])
+def test_a_reply_that_could_not_be_kept_when_it_was_left_does_not_stand_in_the_way(by: str) -> None:
+    store = FullStore()
+
+    async def act(session: Session, host: Host) -> None:
+        reply = session.send("one")
+        async for event in reply:
+            if isinstance(event, TextDelta):
+                break
+        with pytest.raises(LengthConflict):
+            await (reply.aclose() if by == "the reader" else session.send("two"))
+        store.room = 9
+        assert (await asyncio.wait_for(session.send("three").result(), 20)).text == "fine"
+        assert [turn.text for turn in session.conversation.turns] == ["one", "three", "fine"]
+        await asyncio.wait_for(session.aclose(), 20)
+
+    chat([Stall(Answer("one two three"), 3), Answer("fine")], act, store=store)
+
+
+def test_a_reply_whose_close_was_cancelled_does_not_stand_in_the_way() -> None:
+    store = SlowStore()
+    store.let.set()
+
+    async def act(session: Session, host: Host) -> None:
+        reply = session.send("one")
+        async for event in reply:
+            if isinstance(event, TextDelta):
+                break
+        store.let.clear()
+        store.entered.clear()
+        closing = asyncio.ensure_future(reply.aclose())
+        await asyncio.to_thread(store.entered.wait, 20)
+        closing.cancel()
+        store.let.set()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert (await asyncio.wait_for(session.send("two").result(), 20)).text == "fine"
+        assert [turn.failure for turn in session.conversation.turns] == ["", "aborted", "", ""]
+
+    chat([Stall(Answer("one two three"), 3), Answer("fine")], act, store=store)
+
+
 class SlowStore(MemoryStore):
     """Appends when it is let."""
 

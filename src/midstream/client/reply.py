@@ -81,9 +81,9 @@ class Reply:
                 for event in batch:
                     yield event
         finally:
-            await self._batches.aclose()
             if self._turn is None and self._seen:
                 self.error = ErrorInfo(ABORTED, "the reply was closed before its end")
+            await self._batches.aclose()
 
 
 def aborted(events: list[Event]) -> Turn:

@@ -35,10 +35,12 @@ class Turnstile:
             left = asyncio.Event()
             if self._inside is inner:
                 self._left = left
-            await inner.aclose()
-            if self._inside is inner:
-                self._inside = self._left = None
-            left.set()
+            try:
+                await inner.aclose()
+            finally:  # a close that fails or is cancelled has still left: nobody waits for it again
+                if self._inside is inner:
+                    self._inside = self._left = None
+                left.set()
 
     async def clear(self) -> None:
         """Close the one inside, or wait for it where it is closing already."""
@@ -50,5 +52,11 @@ class Turnstile:
                 await inner.aclose()
             except RuntimeError:  # it is running: somebody reads it
                 raise LocalError(self._busy) from None
-            if self._inside is inner:
-                self._inside = None
+            except BaseException:
+                self._forget(inner)
+                raise
+            self._forget(inner)
+
+    def _forget(self, inner: AsyncGenerator[Any, None]) -> None:
+        if self._inside is inner:
+            self._inside = None

@@ -93,7 +93,7 @@ def test_config_says_where_each_value_comes_from(cli: Cli, home: Path, monkeypat
     assert f"default_model = sim/kimi-k3    # {home / 'config.toml'}" in lines
     assert any(line.startswith("aliases.fast = sim/gpt-4o") and line.endswith(".midstream.toml") for line in lines)
     assert any(line.startswith("models.work/kimi-k2.5.context = 9") for line in lines)
-    assert "keys.moonshot = (set)    # $MOONSHOT_API_KEY" in lines
+    assert "providers.moonshot.api_key = (set)    # $MOONSHOT_API_KEY" in lines
     assert "canary" not in result.output
     monkeypatch.setenv("MIDSTREAM_MODEL", "sim/gpt-4o")
     assert "default_model = sim/gpt-4o    # $MIDSTREAM_MODEL" in cli("config", "show", "--origin").stdout

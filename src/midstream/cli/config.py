@@ -9,8 +9,8 @@ from typing import Any
 import click
 import msgspec
 
-from ..client.catalog import Catalog
 from ..client.config import LoadedConfig, config_home, load_config
+from ..client.settings import list_settings
 from ..core.visible import visible
 from ..store.places import database_path
 from .terminal import color_option
@@ -63,35 +63,10 @@ def path() -> None:
 def _rows(loaded: LoadedConfig) -> Iterator[tuple[str, Any, str]]:
     model, where = default_model(loaded, os.environ)
     yield "default_model", model, where
-    for name, origin in sorted(loaded.origins.items()):
-        if name != "default_model":
-            yield name, _value(loaded, name), origin
+    for setting in list_settings(loaded):
+        if setting.name != "default_model":  # of which the command line knows one more source: whose key is set
+            yield setting.name, setting.value, setting.origin
     yield "store", str(database_path()), _place_origin()
-    registry = Catalog(loaded).registry
-    for provider in registry.providers.values():
-        endpoint = provider.endpoint
-        for variable in (*endpoint.key_env, *endpoint.bearer_env):
-            if os.environ.get(variable):
-                yield f"keys.{provider.name}", "(set)", f"${variable}"
-                break
-        for variable in endpoint.base_env:
-            if os.environ.get(variable):
-                yield f"providers.{provider.name}.base_url", os.environ[variable], f"${variable}"
-                break
-
-
-def _value(loaded: LoadedConfig, dotted: str) -> Any:
-    """The value a dotted name leads to. Names may hold dots themselves (`models.work/kimi-k2.5.context`)."""
-    node: Any = msgspec.to_builtins(loaded.config)
-    rest = dotted
-    while rest:
-        key = next((key for key in node if rest == key or rest.startswith(f"{key}.")), None)
-        if key is None:
-            return None
-        node, rest = node[key], rest[len(key) + 1 :]
-    if ".headers." in f".{dotted}.":
-        return "(hidden)"  # a header may carry a secret
-    return node
 
 
 def _place_origin() -> str:

@@ -23,6 +23,7 @@ from ..agent.toolbox import BUILTIN, Toolbox, builtin_tools
 from ..client.catalog import Catalog
 from ..client.config import LoadedConfig, load_config
 from ..client.session import Session
+from ..client.settings import MODEL_VARIABLE
 from ..client.turn import Client
 from ..core.blocks import Conversation
 from ..core.dialect import MissingReasoning, Options
@@ -37,7 +38,6 @@ SIM = "sim"
 SIM_DELAY = "0.02"  # seconds before each piece: one sees the tokens arrive
 SIM_DELAY_VARIABLE = "MIDSTREAM_SIM_DELAY"
 FALLBACK_MODEL = "moonshot/kimi-k2.5"
-MODEL_VARIABLE = "MIDSTREAM_MODEL"
 POLICIES: tuple[str, ...] = get_args(MissingReasoning)
 
 Chosen: TypeAlias = tuple[str, str]

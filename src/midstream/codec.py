@@ -12,6 +12,7 @@ from .core.dialect import Dialect, Options, TextCalls
 from .core.events import Event
 from .core.tools import ToolSpec
 from .dialects.registry import REGISTRY, Resolved, resolve
+from .wires.asked import Asked
 from .wires.outgoing import HistoryCache
 from .wires.path import choose_dialect
 from .wires.registry import get_wire
@@ -61,14 +62,8 @@ def make_decoder(
     if isinstance(dialect, str):
         dialect = REGISTRY.dialect(dialect)
     spoken = get_wire(wire or (dialect.wire if dialect is not None else "openai-chat"))
-    return spoken.decoder(
-        dialect or spoken.plain,
-        turn_key=turn_key or mint_turn_key(),
-        model=model,
-        tool_names=tool_names,
-        tools=tools,
-        text_calls=text_calls,
-    )
+    asked = Asked(turn_key or mint_turn_key(), model, tool_names or {}, tools, text_calls)
+    return spoken.decoder(dialect or spoken.plain, asked)
 
 
 def decode_stream(

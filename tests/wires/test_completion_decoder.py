@@ -31,8 +31,11 @@ from midstream.core.lifecycle import check
 from midstream.sim.answer import Answer, Call
 from midstream.sim.cast import Player
 from midstream.sim.speech import speak, speak_whole
-from midstream.toolformats.registry import think_filter
-from midstream.wires.completion.decoder import CompletionDecoder
+from midstream.wires.asked import Asked
+from midstream.wires.completion.decoder import CompletionAnswer
+from midstream.wires.completion.wire import WIRE
+from midstream.wires.sse import SSEParser
+from midstream.wires.stream_decoder import StreamDecoder
 from midstream.wires.wire import decode_chunks, decode_whole
 from tests.wires.completion_answers import (
     CHAT,
@@ -231,7 +234,8 @@ def test_the_first_error_is_told_even_if_what_was_held_back_does_not_fit() -> No
         def close(self) -> list[Any]:
             raise LimitExceeded("too long")
 
-    reader = CompletionDecoder(NATIVE.target.dialect, turn_key="t", text_filter=Overfull())
+    answer = CompletionAnswer(NATIVE.target.dialect, Asked("t"), Overfull())
+    reader = StreamDecoder(answer, SSEParser(), limit=1000)
     end = reader.feed(sse(token("a"), {"error": {"message": "busy"}}))[-1]
     assert isinstance(end, ErrorEvent) and end.error.message == "busy"
 
@@ -377,9 +381,8 @@ def test_any_shape_gives_lawful_events(chunks: list[Any]) -> None:
 
 
 def test_buffers_have_limits() -> None:
-    made: dict[str, Any] = {"turn_key": "t", "text_filter": think_filter(("<think>", "</think>"))}
     for data in (b"data: " + b"x" * 200, b'{"results":' + b" " * 200):
-        reader = CompletionDecoder(NATIVE.target.dialect, limit=100, **made)
+        reader = WIRE.decoder(NATIVE.target.dialect, Asked("t", limit=100))
         end = reader.feed(data)[-1]
         assert isinstance(end, ErrorEvent) and end.error.kind == "limit"
 

@@ -13,8 +13,10 @@ from midstream import MidstreamError, decode_response, make_decoder
 from midstream.core.blocks import Media, Opaque, Text, Thinking, ToolCall
 from midstream.core.events import Done, ErrorEvent, ErrorInfo
 from midstream.core.lifecycle import check
-from midstream.wires.gemini.decoder import GeminiDecoder
+from midstream.wires.asked import Asked
 from midstream.wires.gemini.plain import PLAIN
+from midstream.wires.gemini.wire import WIRE
+from midstream.wires.wire import Decoder
 from tests.wires.feeding import by_byte, events_of
 
 
@@ -29,8 +31,8 @@ def sse(*chunks: Any) -> bytes:
     return b"".join(b"data: " + json.dumps(each).encode() + b"\r\n\r\n" for each in chunks)
 
 
-def decoder(**fields: Any) -> GeminiDecoder:
-    return GeminiDecoder(PLAIN, turn_key="t", **fields)
+def decoder(**fields: Any) -> Decoder:
+    return WIRE.decoder(PLAIN, Asked("t", **fields))
 
 
 def last(*chunks: Any, **fields: Any) -> Any:

@@ -14,8 +14,10 @@ from midstream import MidstreamError, decode_response, make_decoder
 from midstream.core.blocks import Media, Text, Thinking, ToolCall
 from midstream.core.events import Done, ErrorEvent, ErrorInfo
 from midstream.core.lifecycle import check
-from midstream.wires.ollama.decoder import OllamaDecoder
+from midstream.wires.asked import Asked
 from midstream.wires.ollama.plain import PLAIN
+from midstream.wires.ollama.wire import WIRE
+from midstream.wires.wire import Decoder
 from tests.wires.feeding import by_byte, events_of
 
 
@@ -28,8 +30,8 @@ def ndjson(*lines: Any) -> bytes:
     return b"".join(json.dumps(each).encode() + b"\n" for each in lines)
 
 
-def decoder(**fields: Any) -> OllamaDecoder:
-    return OllamaDecoder(PLAIN, turn_key="t", **fields)
+def decoder(**fields: Any) -> Decoder:
+    return WIRE.decoder(PLAIN, Asked("t", **fields))
 
 
 def last(*lines: Any, **fields: Any) -> Any:

@@ -11,9 +11,10 @@ from typing import Protocol
 import msgspec
 
 from ..core.blocks import Conversation, Turn
-from ..core.dialect import Dialect, Options, TextCalls
+from ..core.dialect import Dialect, Options
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.tools import ToolSpec
+from .asked import Asked
 from .outgoing import HistoryCache
 from .provider_errors import provider_error
 from .request import Request
@@ -54,39 +55,7 @@ class Encode(Protocol):
 
 
 class MakeDecoder(Protocol):
-    def __call__(
-        self,
-        dialect: Dialect,
-        *,
-        turn_key: str,
-        model: str = "",
-        tool_names: dict[str, str] | None = None,
-        tools: Sequence[ToolSpec] = (),
-        text_calls: TextCalls = "execute",
-    ) -> Decoder: ...
-
-
-class MakePlainDecoder(Protocol):
-    def __call__(
-        self, dialect: Dialect, *, turn_key: str, model: str = "", tool_names: dict[str, str] | None = None
-    ) -> Decoder: ...
-
-
-def without_text(make: MakePlainDecoder) -> MakeDecoder:
-    """The decoder of a wire on which calls never travel as text, so that the declared tools do not matter to it."""
-
-    def decoder(
-        dialect: Dialect,
-        *,
-        turn_key: str,
-        model: str = "",
-        tool_names: dict[str, str] | None = None,
-        tools: Sequence[ToolSpec] = (),
-        text_calls: TextCalls = "execute",
-    ) -> Decoder:
-        return make(dialect, turn_key=turn_key, model=model, tool_names=tool_names)
-
-    return decoder
+    def __call__(self, dialect: Dialect, asked: Asked) -> Decoder: ...
 
 
 class ReadRequest(Protocol):

@@ -7,19 +7,17 @@ deltas; deltas win. The end is a stop reason or `message_stop`; EOF without eith
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from ...core.blocks import Opaque, Origin
+from ...core.blocks import Opaque
 from ...core.dialect import Dialect
-from ...core.errors import LimitExceeded, MalformedStream
-from ...core.events import ErrorInfo, Event
-from ...core.reduce import MAX_TURN_CHARS, Piece, TurnBuilder
+from ...core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
+from ...core.reduce import MAX_TURN_CHARS, Piece
+from ..asked import Asked
 from ..json_border import decode_leniently, json_value
-from ..provider_errors import error_info, provider_error
-from ..sse import DEFAULT_LIMIT, ServerSentEvent, SSEParser
+from ..provider_errors import provider_error
 from .shapes import (
     BlockDelta,
     BlockStart,
@@ -56,7 +54,6 @@ _STATUSES = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-_SLICE = 64 * 1024
 _TURN_FIELDS = ("container", "stop_sequence", "stop_details")
 
 
@@ -101,28 +98,18 @@ class _Held:
         return self.block
 
 
-class AnthropicDecoder:
-    """Feed it the bytes of one answer; it gives events, and exactly one terminal one."""
+class AnthropicAnswer:
+    """Reads the events of a message, or a whole one."""
 
     __slots__ = (
-        "_body", "_builder", "_calls", "_citations", "_dialect", "_extra", "_held", "_held_chars", "_limit", "_names",
-        "_said_end", "_seen", "_sniffed", "_sse", "_stop_reason", "_thought", "_usage", "progress",
+        "_calls", "_citations", "_dialect", "_extra", "_held", "_held_chars", "_names", "_said_end", "_seen",
+        "_stop_reason", "_thought", "_usage", "builder",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        *,
-        turn_key: str,
-        model: str = "",
-        tool_names: dict[str, str] | None = None,
-        limit: int = DEFAULT_LIMIT,
-    ) -> None:
+    def __init__(self, dialect: Dialect, asked: Asked) -> None:
         self._dialect = dialect
-        self._builder = TurnBuilder(turn_key, Origin(dialect.provider, dialect.wire, model))
-        self._sse = SSEParser(limit=limit)
-        self._limit = limit
-        self._names = tool_names or {}
+        self.builder = asked.builder(dialect)
+        self._names = asked.tool_names
         self._calls: dict[int, tuple[Piece, Any]] = {}  # open calls by block index, with the input of their start
         self._held: dict[int, _Held] = {}
         self._held_chars = 0
@@ -133,101 +120,18 @@ class AnthropicDecoder:
         self._stop_reason: str | None = None
         self._said_end = False
         self._seen = False
-        self._sniffed = False
-        self._body: bytearray | None = None  # set when the answer turns out to be no event stream
-        self.progress = 0
 
     @property
-    def ended(self) -> bool:
-        return self._builder.ended
+    def end_was_said(self) -> bool:
+        return bool(self._stop_reason)
 
-    def feed(self, data: bytes) -> list[Event]:
-        builder = self._builder
-        if builder.ended:
-            return []
-        try:
-            if not self._sniffed:
-                self._sniff(data)
-            if self._body is not None:
-                self._hold_body(data)
-                return []
-            for event in self._sse.feed(data) if len(data) <= _SLICE else self._sse_events(data):
-                self._event(event.data, event.event)
-                if self.ended:
-                    break
-        except (MalformedStream, LimitExceeded) as error:
-            self._fail(error)
-        return builder.take()
-
-    def close(self) -> list[Event]:
-        """The bytes are over."""
-        builder = self._builder
-        if builder.ended:
-            return []
-        try:
-            if self._body is not None:
-                self._whole(bytes(self._body))
-            else:
-                for event in self._sse.close():
-                    if not builder.ended:
-                        self._event(event.data, event.event)
-            if not builder.ended:
-                self._end()
-        except (MalformedStream, LimitExceeded) as error:
-            self._fail(error)
-        return builder.take()
-
-    def read_body(self, body: bytes) -> list[Event]:
-        """A whole JSON body instead of a stream."""
-        self._sniffed = True
-        self._body = bytearray(body)
-        return self.close()
-
-    def fail(self, error: ErrorInfo) -> list[Event]:
-        """The transport lost the stream: keep what came, end with this error."""
-        builder = self._builder
-        if not builder.ended and self._stop_reason and error.kind in ("transport", "truncated"):
-            return self._end_safely()  # the end was said before the connection broke
-        self._settle()
-        builder.fail(error)
-        return builder.take()
-
-    def _end_safely(self) -> list[Event]:
-        try:
-            self._end()
-        except LimitExceeded as limit:
-            self._fail(limit)
-        return self._builder.take()
-
-    def _sse_events(self, data: bytes) -> Iterator[ServerSentEvent]:
-        """A large burst in slices, so that the cost a byte stays the same."""
-        for at in range(0, len(data), _SLICE):
-            yield from self._sse.feed(data[at : at + _SLICE])
-
-    def _sniff(self, data: bytes) -> None:
-        """Look at the first visible byte: an event stream never starts with `{`, `[` or `<`."""
-        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
-        if start:
-            self._sniffed = True
-            if start[:1] in b"{[<":
-                self._body = bytearray()
-
-    def _hold_body(self, data: bytes) -> None:
-        assert self._body is not None
-        self._body += data
-        if len(self._body) > self._limit:
-            raise LimitExceeded(f"the body is longer than {self._limit} bytes")
-
-    def _whole(self, body: bytes) -> None:
-        if body.lstrip()[:1] == b"<":
-            raise MalformedStream("expected a message, got an HTML page")
+    def whole(self, body: bytes) -> None:
         message = decode_leniently(body)
         if not isinstance(message, dict):
             raise MalformedStream(f"expected a message object, got {type(message).__name__}")
         content = message.get("content")
         if message.get("type") == "error" or (content is None and "error" in message):
-            self._provider_failure(message.get("error", message))
-            return
+            raise self._refusal(message.get("error", message))
         if not isinstance(content, list):
             raise MalformedStream("expected a message with a list of content blocks")
         self._begin(message)
@@ -237,19 +141,12 @@ class AnthropicDecoder:
                 self._stop(index)
         self._said_end = True
 
-    def _event(self, data: bytes, name: str) -> None:
+    def event(self, data: bytes, name: str) -> None:
         event: StreamEvent | OtherDelta
         try:
             event = decode_event(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
-            data = data.strip()
-            if not data:
-                return
-            if data[:6] == b"[DONE]":
-                self._end()
-                return
             event = read_event(data, name)
-        self.progress += 1
         if type(event) is BlockDelta:
             self._delta(event)
         else:
@@ -260,13 +157,13 @@ class AnthropicDecoder:
         kind = type(delta)
         if kind is TextPiece:
             if delta.text:  # type: ignore[union-attr]
-                self._builder.text(delta.text)  # type: ignore[union-attr]
+                self.builder.text(delta.text)  # type: ignore[union-attr]
         elif kind is JsonPiece:
             if delta.partial_json:  # type: ignore[union-attr]
                 self._json(delta.partial_json, event.index)  # type: ignore[union-attr]
         elif kind is ThinkingPiece:
             if delta.thinking:  # type: ignore[union-attr]
-                self._thought = self._builder.thinking(delta.thinking, "thinking")  # type: ignore[union-attr]
+                self._thought = self.builder.thinking(delta.thinking, "thinking")  # type: ignore[union-attr]
         elif isinstance(delta, SignaturePiece):
             if self._thought is not None and delta.signature:
                 self._thought.signature = delta.signature
@@ -285,9 +182,9 @@ class AnthropicDecoder:
                 self._revise(event)
             case MessageStop():
                 self._said_end = True
-                self._end()
+                self.end()
             case Failure():
-                self._provider_failure(event.error)
+                raise self._refusal(event.error)
             case OtherDelta():
                 held = self._held.get(event.index)
                 if held is not None:
@@ -299,7 +196,7 @@ class AnthropicDecoder:
         """The envelope of a message: at the start of a stream, or around a whole body."""
         self._seen = True
         model, name = message.get("model"), message.get("id")
-        self._builder.start(model if isinstance(model, str) else "", name if isinstance(name, str) else None)
+        self.builder.start(model if isinstance(model, str) else "", name if isinstance(name, str) else None)
         self._usage = revise(self._usage, message.get("usage"))
         self._note_end(message, message.get("context_management"))
 
@@ -318,7 +215,7 @@ class AnthropicDecoder:
             self._extra["context_management"] = context_management
 
     def _start(self, block: dict[str, Any], index: int) -> None:
-        builder = self._builder
+        builder = self.builder
         if index in self._calls or index in self._held:
             self._stop(index)
         builder.end_block()
@@ -351,13 +248,13 @@ class AnthropicDecoder:
     def _json(self, text: str, index: int) -> None:
         call = self._calls.get(index)
         if call is not None:
-            self._builder.call_arguments(call[0], text)
+            self.builder.call_arguments(call[0], text)
             return
         held = self._held.get(index)
         if held is not None:
             self._hold(held.add({"partial_json": text}))
         elif self._calls:  # an index nobody opened: the last call is meant
-            self._builder.call_arguments(next(reversed(self._calls.values()))[0], text)
+            self.builder.call_arguments(next(reversed(self._calls.values()))[0], text)
 
     def _hold(self, size: int) -> None:
         self._held_chars += size
@@ -367,12 +264,12 @@ class AnthropicDecoder:
     def _cite(self, citations: list[Any]) -> None:
         if self._citations is None:
             self._citations = list(citations)
-            self._builder.text("", {"citations": self._citations})
+            self.builder.text("", {"citations": self._citations})
         else:
             self._citations += citations
 
     def _stop(self, index: int) -> None:
-        builder = self._builder
+        builder = self.builder
         call = self._calls.pop(index, None)
         if call is not None:
             piece, given = call
@@ -388,36 +285,28 @@ class AnthropicDecoder:
         self._thought = self._citations = None
         builder.end_block()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         for index in sorted([*self._calls, *self._held]):
             self._stop(index)
-        self._settle()
-        builder = self._builder
+        self.settle()
+        builder = self.builder
         if self._stop_reason is None and not self._said_end and self._dialect.sends_finish:
-            why = "without a stop reason" if self._seen else "before anything came"
-            builder.fail(ErrorInfo("truncated", f"the stream ended {why}", retryable=True))
-        else:
-            raw = self._stop_reason
-            # Nothing before a stop sequence is an answer too: asking again would give the same.
-            reason = raw if raw == "stop_sequence" and not builder.has_output else stop_reason(raw, builder.calls)
-            builder.finish(reason, raw)
+            what = "without a stop reason" if self._seen else "before anything came"
+            raise TruncatedStream(f"the stream ended {what}")
+        raw = self._stop_reason
+        # Nothing before a stop sequence is an answer too: asking again would give the same.
+        reason = raw if raw == "stop_sequence" and not builder.has_output else stop_reason(raw, builder.calls)
+        builder.finish(reason, raw)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         if self._usage is not None:
-            self._builder.usage = read_usage(self._usage)
+            self.builder.usage = read_usage(self._usage)
         if self._extra:
-            self._builder.extra = self._extra
+            self.builder.extra = self._extra
 
-    def _provider_failure(self, error: Any) -> None:
-        self._settle()
+    def _refusal(self, error: Any) -> ProviderError:
         kind = error.get("type") if isinstance(error, dict) else None
-        failure = provider_error(_STATUSES.get(str(kind)), {"error": error}, provider=self._dialect.provider)
-        self._builder.fail(error_info(failure))
-
-    def _fail(self, error: MalformedStream | LimitExceeded) -> None:
-        self._settle()
-        kind = "limit" if isinstance(error, LimitExceeded) else "malformed"
-        self._builder.fail(ErrorInfo(kind, str(error)))
+        return provider_error(_STATUSES.get(str(kind)), {"error": error}, provider=self._dialect.provider)
 
 
 def _text(value: Any) -> str | None:

@@ -7,20 +7,18 @@ blocked prompt, and is told when the bytes are over; EOF without either is `trun
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from ...core.blocks import Media, Opaque, Origin
+from ...core.blocks import Media, Opaque
 from ...core.dialect import Dialect
-from ...core.errors import LimitExceeded, MalformedStream
-from ...core.events import ErrorInfo, Event
-from ...core.reduce import MAX_TURN_CHARS, Piece, TurnBuilder
-from ..json_array import JSONArrayParser
+from ...core.errors import LimitExceeded, TruncatedStream
+from ...core.events import ErrorInfo
+from ...core.reduce import MAX_TURN_CHARS, Piece
+from ..asked import Asked
 from ..json_border import decode_leniently
-from ..provider_errors import error_info, provider_error
-from ..sse import DEFAULT_LIMIT, SSEParser
+from ..provider_errors import provider_error
 from .partial_args import PartialArguments
 from .shapes import Candidate, Chunk, FunctionCall, Part, decode_chunk, read_chunk
 from .usage import LARGE, UsageTally
@@ -45,7 +43,6 @@ _NUMBERS = {
     8: "SPII", 9: "MALFORMED_FUNCTION_CALL",
 }  # fmt: skip
 _UNSAID = ("", 0, "FINISH_REASON_UNSPECIFIED")
-_SLICE = 64 * 1024
 
 
 def stop_reason(raw: str | int, calls: int) -> str:
@@ -65,31 +62,18 @@ class _StreamedCall:
         self.arguments = PartialArguments()
 
 
-class GeminiDecoder:
-    """Feed it the bytes of one answer; it gives events, and exactly one terminal one."""
+class GeminiAnswer:
+    """Reads chunks, or the one body that stands for them all."""
 
     __slots__ = (
-        "_array", "_blocked", "_body", "_builder", "_dialect", "_extra", "_finish", "_finish_message", "_held", "_limit",
-        "_names", "_seen", "_sniffed", "_sse", "_streamed", "_usage", "progress",
+        "_blocked", "_dialect", "_extra", "_finish", "_finish_message", "_held", "_names", "_seen", "_streamed", "_usage",
+        "builder",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        *,
-        turn_key: str,
-        model: str = "",
-        tool_names: dict[str, str] | None = None,
-        limit: int = DEFAULT_LIMIT,
-    ) -> None:
+    def __init__(self, dialect: Dialect, asked: Asked) -> None:
         self._dialect = dialect
-        self._builder = TurnBuilder(turn_key, Origin(dialect.provider, dialect.wire, model))
-        self._sse = SSEParser(limit=limit)
-        self._limit = limit
-        self._names = tool_names or {}
-        self._array: JSONArrayParser | None = None  # set when the answer turns out to be one JSON array
-        self._body: bytearray | None = None  # set when it turns out to be no stream at all
-        self._sniffed = False
+        self.builder = asked.builder(dialect)
+        self._names = asked.tool_names
         self._seen = False  # a chunk has come
         self._streamed: _StreamedCall | None = None
         self._held = 0  # characters kept outside of text and arguments
@@ -98,122 +82,27 @@ class GeminiDecoder:
         self._finish: str | int | None = None
         self._finish_message: str | None = None
         self._blocked: str | None = None
-        self.progress = 0
 
     @property
-    def ended(self) -> bool:
-        return self._builder.ended
+    def end_was_said(self) -> bool:
+        return self._finish is not None
 
-    def feed(self, data: bytes) -> list[Event]:
-        builder = self._builder
-        if builder.ended:
-            return []
+    def event(self, data: bytes, name: str) -> None:
         try:
-            if not self._sniffed:
-                self._sniff(data)
-            if self._body is not None:
-                self._hold_body(data)
-                return []
-            small = len(data) <= _SLICE and self._array is None
-            for payload in [event.data for event in self._sse.feed(data)] if small else self._payloads(data):
-                if payload[:1] != b"{":
-                    payload = payload.strip()
-                    if payload == b"[DONE]":  # proxies say it
-                        self._end()
-                        break
-                    if not payload:
-                        continue
-                self.progress += 1
-                try:
-                    chunk = decode_chunk(payload)
-                except (msgspec.DecodeError, RecursionError, ValueError):
-                    chunk = read_chunk(payload)
-                self._chunk(chunk, payload)
-                if self.ended:
-                    break
-            if self._array is not None and self._array.closed and not self.ended:
-                self._end()
-        except (MalformedStream, LimitExceeded) as error:
-            self._fail(error)
-        return builder.take()
+            chunk = decode_chunk(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            chunk = read_chunk(data)
+        self._chunk(chunk, data)
 
-    def close(self) -> list[Event]:
-        """The bytes are over."""
-        builder = self._builder
-        if builder.ended:
-            return []
-        try:
-            if self._body is not None:
-                self._whole(bytes(self._body))
-            elif self._array is None:
-                for event in self._sse.close():
-                    payload = event.data.strip()
-                    if payload and payload != b"[DONE]" and not builder.ended:
-                        self.progress += 1
-                        self._chunk(read_chunk(payload), payload)
-            if not builder.ended:
-                self._end()
-        except (MalformedStream, LimitExceeded) as error:
-            self._fail(error)
-        return builder.take()
-
-    def read_body(self, body: bytes) -> list[Event]:
-        """A whole body instead of a stream: one object, or the array of all chunks."""
-        if body.lstrip()[:1] == b"[":
-            return self.feed(body) + self.close()
-        self._sniffed = True
-        self._body = bytearray(body)
-        return self.close()
-
-    def fail(self, error: ErrorInfo) -> list[Event]:
-        """The transport lost the stream: keep what came, end with this error."""
-        if self._finish is not None and error.kind == "transport":
-            self._end()  # the end was said before the connection broke
-        self._settle()
-        self._builder.fail(error)
-        return self._builder.take()
-
-    def _sniff(self, data: bytes) -> None:
-        """Look at the first visible byte: `[` opens a streamed array, `{` and `<` no stream at all."""
-        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        if not start:
-            return
-        self._sniffed = True
-        if start == b"[":
-            self._array = JSONArrayParser(limit=self._limit)
-        elif start in b"{<":
-            self._body = bytearray()
-
-    def _payloads(self, data: bytes) -> Iterator[bytes]:
-        """The chunks of an array, or of a large burst, which is read in slices so that the cost a byte stays the same."""
-        for at in range(0, len(data), _SLICE):
-            piece = data[at : at + _SLICE]
-            if self._array is not None:
-                yield from self._array.feed(piece)
-            else:
-                for event in self._sse.feed(piece):
-                    yield event.data
-
-    def _hold_body(self, data: bytes) -> None:
-        assert self._body is not None
-        self._body += data
-        if len(self._body) > self._limit:
-            raise LimitExceeded(f"the body is longer than {self._limit} bytes")
-
-    def _whole(self, body: bytes) -> None:
-        if body.lstrip()[:1] == b"<":
-            raise MalformedStream("expected an event stream, got an HTML page")
+    def whole(self, body: bytes) -> None:
         self._chunk(read_chunk(body), body)
 
     def _chunk(self, chunk: Chunk, data: bytes) -> None:
         if chunk.error is not None:
-            self._settle()
-            failure = provider_error(None, {"error": chunk.error}, provider=self._dialect.provider)
-            self._builder.fail(error_info(failure))
-            return
+            raise provider_error(None, {"error": chunk.error}, provider=self._dialect.provider)
         if not self._seen:
             self._seen = True
-            self._builder.start(chunk.modelVersion or "", chunk.responseId)
+            self.builder.start(chunk.modelVersion or "", chunk.responseId)
         if chunk.usageMetadata:
             if len(data) > LARGE:
                 self._hold(len(bytes(chunk.usageMetadata)))
@@ -237,7 +126,7 @@ class GeminiDecoder:
             raw_parts: list[Any] | None = None
             for number, part in enumerate(content.parts):
                 if part.text and not part.thought and part.thoughtSignature is None and part.functionCall is None:
-                    self._builder.text(part.text)  # the everyday case
+                    self.builder.text(part.text)  # the everyday case
                 elif _is_known(part):
                     self._part(part)
                 else:
@@ -270,7 +159,7 @@ class GeminiDecoder:
             self._media(part)
 
     def _text(self, text: str, thought: bool, signature: str | None) -> None:
-        builder = self._builder
+        builder = self.builder
         if not text and not signature:
             return
         if signature:
@@ -295,19 +184,19 @@ class GeminiDecoder:
             assert part.fileData is not None
             media = Media(part.fileData.mimeType or "", url=part.fileData.fileUri, extra=extra or None)
         self._hold(len(media.data or media.url or ""))
-        self._builder.whole(media)
+        self.builder.whole(media)
 
     def _other(self, part: Part, raw: Any) -> None:
         self._hold(len(str(raw)))
         known = ("thought", SIGNATURE)
         kind = next((k for k in raw if k not in known and raw[k] is not None), "") if isinstance(raw, dict) else ""
         if kind:
-            self._builder.whole(Opaque(kind, raw, self._builder.origin))
+            self.builder.whole(Opaque(kind, raw, self.builder.origin))
         else:
             self._text("", bool(part.thought), part.thoughtSignature)
 
     def _call(self, call: FunctionCall, signature: str | None) -> None:
-        builder = self._builder
+        builder = self.builder
         arguments = _arguments(call.args)
         if call.name or self._streamed is None:
             self._close_streamed()
@@ -332,28 +221,28 @@ class GeminiDecoder:
     def _close_streamed(self, whole: str = "") -> None:
         if self._streamed is not None:
             streamed, self._streamed = self._streamed, None
-            self._builder.call_arguments(streamed.piece, whole or streamed.arguments.text())
-            self._builder.close_call(streamed.piece)
+            self.builder.call_arguments(streamed.piece, whole or streamed.arguments.text())
+            self.builder.close_call(streamed.piece)
 
     def _hold(self, size: int) -> None:
         self._held += size
         if self._held > MAX_TURN_CHARS:
             raise LimitExceeded(f"the answer holds more than {MAX_TURN_CHARS} characters of media and signatures")
 
-    def _end(self) -> None:
-        builder, raw = self._builder, self._finish
+    def end(self) -> None:
+        builder, raw = self.builder, self._finish
         if raw is None:
-            self._settle()
+            self.settle()
             if self._blocked is not None:
                 builder.finish("refusal", self._blocked)
             elif self._seen and not self._dialect.sends_finish:
                 builder.finish("tool_use" if builder.calls else "end_turn")
             else:
                 what = "without a finish reason" if self._seen else "before anything came"
-                builder.fail(ErrorInfo("truncated", f"the stream ended {what}", retryable=True))
+                raise TruncatedStream(f"the stream ended {what}")
             return
         self._close_streamed()
-        self._settle()
+        self.settle()
         reason = stop_reason(raw, builder.calls)
         if reason in FAILURES:
             message = self._finish_message or f"the model's answer could not be used ({reason})"
@@ -361,15 +250,10 @@ class GeminiDecoder:
         else:
             builder.finish(reason, str(raw))
 
-    def _settle(self) -> None:
-        self._builder.usage = self._usage.read()
+    def settle(self) -> None:
+        self.builder.usage = self._usage.read()
         if self._extra:
-            self._builder.extra = self._extra
-
-    def _fail(self, error: MalformedStream | LimitExceeded) -> None:
-        self._settle()
-        kind = "limit" if isinstance(error, LimitExceeded) else "malformed"
-        self._builder.fail(ErrorInfo(kind, str(error)))
+            self.builder.extra = self._extra
 
 
 def _arguments(raw: msgspec.Raw) -> str:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ...core.dialect import Dialect, TextCalls
-from ...core.tools import ToolSpec
+from ...core.dialect import Dialect
 from ...toolformats.registry import text_filter
-from ..wire import Decoder, Wire
-from .decoder import OllamaDecoder
+from ..asked import Asked
+from ..framing import LineFraming
+from ..stream_decoder import StreamDecoder
+from ..wire import Wire
+from .decoder import OllamaAnswer
 from .encoder import encode_ollama
 from .plain import PLAIN
 from .reader import read_ollama_request
 
 
-def _decoder(
-    dialect: Dialect,
-    *,
-    turn_key: str,
-    model: str = "",
-    tool_names: dict[str, str] | None = None,
-    tools: Sequence[ToolSpec] = (),
-    text_calls: TextCalls = "execute",
-) -> Decoder:
-    found = text_filter(dialect, tools, text_calls)
-    return OllamaDecoder(dialect, turn_key=turn_key, model=model, tool_names=tool_names, text_filter=found)
+def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
+    answer = OllamaAnswer(dialect, asked, text_filter(dialect, asked.tools, asked.text_calls))
+    return StreamDecoder(answer, LineFraming(limit=asked.limit), limit=asked.limit, instead={b"<": None})
 
 
 WIRE = Wire("ollama", encode_ollama, _decoder, PLAIN, read_ollama_request)

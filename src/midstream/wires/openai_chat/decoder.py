@@ -12,16 +12,15 @@ from typing import Any
 
 import msgspec
 
-from ...core.blocks import Media, Opaque, Origin
+from ...core.blocks import Media, Opaque
 from ...core.dialect import Dialect
-from ...core.errors import LimitExceeded, MalformedStream
-from ...core.events import ErrorInfo, Event
-from ...core.reduce import Piece, TurnBuilder
+from ...core.errors import MalformedStream, ProviderError, TruncatedStream
+from ...core.reduce import Piece
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
+from ..asked import Asked
 from ..json_border import convert_leniently, decode_leniently, encode_json
-from ..provider_errors import error_info, provider_error
-from ..sse import DEFAULT_LIMIT, ServerSentEvent, SSEParser
+from ..provider_errors import provider_error
 from .shapes import Call, Choice, Chunk, Function, Message
 from .usage import read_usage
 
@@ -35,8 +34,8 @@ STOP_REASONS = {
     "content_filter": "refusal",
 }
 
-_SLICE = 64 * 1024
-_CHUNK_TYPES: dict[str, type | tuple[type, ...]] = {"created": (int, float), 
+_CHUNK_TYPES: dict[str, type | tuple[type, ...]] = {
+    "created": (int, float),
     "id": str, "model": str, "object": str, "usage": dict, "x_groq": dict, "citations": list, "search_results": list,
 }  # fmt: skip
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
@@ -62,31 +61,25 @@ def read_chunk(data: bytes) -> Chunk:
         return convert_leniently(_softened(value), Chunk)
 
 
-class ChatDecoder:
-    """Feed it the bytes of one answer; it gives events, and exactly one terminal one."""
+class ChatAnswer:
+    """Reads chunks, or the one body that stands for them all."""
 
     __slots__ = (
-        "_body", "_builder", "_by_id", "_by_index", "_details", "_dialect", "_filter", "_finish", "_last", "_limit", "_make_reasoning_filter",
-        "_names", "_reasoning_text", "_seen", "_sniffed", "_sources", "_sse", "_usage", "progress",
+        "_by_id", "_by_index", "_details", "_dialect", "_filter", "_finish", "_is_whole", "_last",
+        "_make_reasoning_filter", "_names", "_reasoning_text", "_seen", "_sources", "_usage", "builder",
     )  # fmt: skip
 
     def __init__(
         self,
         dialect: Dialect,
-        *,
-        turn_key: str,
-        model: str = "",
-        tool_names: dict[str, str] | None = None,
+        asked: Asked,
         text_filter: TextFilter | None = None,
         reasoning_filter: Callable[[], TextFilter] | None = None,
-        limit: int = DEFAULT_LIMIT,
     ) -> None:
         self._dialect = dialect
-        self._builder = TurnBuilder(turn_key, Origin(dialect.provider, dialect.wire, model))
-        self._sse = SSEParser(limit=limit)
-        self._limit = limit
-        self._names = tool_names or {}
-        self._filter = FilteredText(self._builder, text_filter) if text_filter is not None else None
+        self.builder = asked.builder(dialect)
+        self._names = asked.tool_names
+        self._filter = FilteredText(self.builder, text_filter) if text_filter is not None else None
         self._make_reasoning_filter = reasoning_filter
         self._reasoning_text: FilteredText | None = None
         self._by_id: dict[str, Piece] = {}
@@ -97,123 +90,31 @@ class ChatDecoder:
         self._usage: dict[str, Any] | None = None
         self._sources: dict[str, list[Any]] = {}
         self._seen = False  # a chunk has come
-        self._sniffed = False
-        self._body: bytearray | None = None  # set when the answer turns out to be no event stream
-        self.progress = 0
+        self._is_whole = False
 
     @property
-    def ended(self) -> bool:
-        return self._builder.ended
+    def end_was_said(self) -> bool:
+        return bool(self._finish)
 
-    def feed(self, data: bytes) -> list[Event]:
-        builder = self._builder
-        if builder.ended:
-            return []
+    def event(self, data: bytes, name: str) -> None:
+        if name == "error":
+            value = decode_leniently(data)
+            raise self._refusal(value.get("error", value) if isinstance(value, dict) else value)
         try:
-            if not self._sniffed:
-                data = self._sniff(data)
-            if self._body is not None:
-                self._hold_body(data)
-                return []
-            # A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
-            for at in range(0, len(data), _SLICE):
-                self._read(self._sse.feed(data[at : at + _SLICE]))
-                if self.ended:
-                    break
-        except (MalformedStream, LimitExceeded) as error:
-            self._fail(error)
-        return builder.take()
+            chunk = _decode_chunk(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            chunk = read_chunk(data)
+        self._chunk(chunk)
 
-    def close(self) -> list[Event]:
-        """The bytes are over."""
-        builder = self._builder
-        if builder.ended:
-            return []
-        try:
-            if self._body is not None:
-                self._whole(bytes(self._body))
-            else:
-                for event in self._sse.close():
-                    if not builder.ended:
-                        self._event(event.data, event.event)
-            if not builder.ended:
-                self._end()
-        except (MalformedStream, LimitExceeded) as error:
-            self._fail(error)
-        return builder.take()
-
-    def read_body(self, body: bytes) -> list[Event]:
-        """A whole JSON body instead of a stream."""
-        self._sniffed = True
-        self._body = bytearray(body)
-        return self.close()
-
-    def fail(self, error: ErrorInfo) -> list[Event]:
-        """The transport lost the stream: keep what came, end with this error."""
-        if self._finish and error.kind in ("transport", "truncated"):
-            self._end()  # the end was said before the connection broke
-        self._settle()
-        self._builder.fail(error)
-        return self._builder.take()
-
-    def _read(self, events: list[ServerSentEvent]) -> None:
-        builder = self._builder
-        for event in events:
-            payload = event.data
-            if payload[:1] == b"{" and event.event == "message":
-                self.progress += 1
-                try:
-                    chunk = _decode_chunk(payload)
-                except (msgspec.DecodeError, RecursionError, ValueError):
-                    chunk = read_chunk(payload)
-                self._chunk(chunk)
-            else:
-                self._event(payload, event.event)
-            if builder.ended:
-                return
-
-    def _sniff(self, data: bytes) -> bytes:
-        """Look at the first visible byte: an event stream starts with a field or a comment, never with `{`, `[` or `<`."""
-        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
-        if not start:
-            return data
-        self._sniffed = True
-        if start[:1] in b"{[<":
-            self._body = bytearray()
-        return data
-
-    def _hold_body(self, data: bytes) -> None:
-        assert self._body is not None
-        self._body += data
-        if len(self._body) > self._limit:
-            raise LimitExceeded(f"the body is longer than {self._limit} bytes")
-
-    def _whole(self, body: bytes) -> None:
-        if body.lstrip()[:1] == b"<":
-            raise MalformedStream("expected an event stream, got an HTML page")
+    def whole(self, body: bytes) -> None:
+        self._is_whole = True
         self._chunk(read_chunk(body))
 
-    def _event(self, data: bytes, kind: str) -> None:
-        if data[:1] != b"{":
-            data = data.strip()
-            if data[:6] == b"[DONE]":
-                self._end()
-                return
-            if not data:
-                return
-        self.progress += 1
-        if kind == "error":
-            value = decode_leniently(data)
-            self._provider_failure(value.get("error", value) if isinstance(value, dict) else value)
-            return
-        self._chunk(read_chunk(data))
-
     def _chunk(self, chunk: Chunk) -> None:
-        builder = self._builder
+        builder = self.builder
         choices = chunk.choices
         if chunk.error is not None or (choices is None and (chunk.detail or chunk.object == "error")):
-            self._provider_failure(chunk.error if chunk.error is not None else msgspec.to_builtins(chunk))
-            return
+            raise self._refusal(chunk.error if chunk.error is not None else msgspec.to_builtins(chunk))
         if not self._seen and (choices or chunk.id):  # Azure first sends filter results under no name
             self._seen = True
             builder.start(chunk.model or "", chunk.id)
@@ -232,7 +133,7 @@ class ChatDecoder:
 
     def _choice(self, choice: Choice) -> None:
         # Perplexity sends both: in a stream `message` repeats all that came, in a body `delta` is empty.
-        message = (choice.message or choice.delta) if self._body is not None else (choice.delta or choice.message)
+        message = (choice.message or choice.delta) if self._is_whole else (choice.delta or choice.message)
         if message is not None:
             self._message(message)
         elif choice.text:
@@ -259,17 +160,17 @@ class ChatDecoder:
                 self._end_reasoning()
             if type(content) is str:
                 if self._filter is None:
-                    self._builder.text(content)
+                    self.builder.text(content)
                 else:
                     self._filter.feed(content)
             else:
                 self._parts(content)  # type: ignore[arg-type]
         if message.refusal:
-            self._builder.text(message.refusal, {"refusal": True})
+            self.builder.text(message.refusal, {"refusal": True})
         if message.tool_calls:
             self._end_reasoning()
             for number, call in enumerate(message.tool_calls):
-                if self._body is not None:
+                if self._is_whole:
                     call.index = number  # whole, each is a call of its own, whatever ids the model repeated
                 self._call(call)
         if message.function_call is not None and message.function_call.name != "":
@@ -282,7 +183,7 @@ class ChatDecoder:
             self._opaque("images", message.images)
 
     def _reasoning(self, message: Message) -> None:
-        builder = self._builder
+        builder = self.builder
         for field in _REASONING_FIELDS:
             text = getattr(message, field)
             if text:
@@ -302,7 +203,7 @@ class ChatDecoder:
     def _filtered_reasoning(self, text: str, field: str, make: Callable[[], TextFilter]) -> None:
         """Some hosts leak calls into the reasoning (facts/kimi.md §7.5): they are read out of it like out of the text."""
         if self._reasoning_text is None:
-            self._reasoning_text = FilteredText(self._builder, make(), field)
+            self._reasoning_text = FilteredText(self.builder, make(), field)
         self._reasoning_text.feed(text)
 
     def _end_reasoning(self) -> None:
@@ -313,17 +214,17 @@ class ChatDecoder:
 
     def _details_text(self, details: str | list[Any]) -> None:
         if isinstance(details, str):
-            self._builder.thinking(details, "reasoning_details")
+            self.builder.thinking(details, "reasoning_details")
             return
         for item in details:
             if isinstance(item, dict):
                 text = item.get("text") or item.get("summary")
                 if isinstance(text, str) and text:
-                    self._builder.thinking(text, "reasoning_details")
+                    self.builder.thinking(text, "reasoning_details")
 
     def _text(self, text: str) -> None:
         if self._filter is None:
-            self._builder.text(text)
+            self.builder.text(text)
         else:
             self._filter.feed(text)
 
@@ -339,20 +240,20 @@ class ChatDecoder:
                 for inner in part.get("thinking") or ():
                     text = inner.get("text") if isinstance(inner, dict) else inner
                     if isinstance(text, str) and text:
-                        self._builder.thinking(text, "thinking")
+                        self.builder.thinking(text, "thinking")
             elif isinstance(part.get("text"), str):
                 if part["text"]:
                     self._text(part["text"])
             elif kind == "image_url" and isinstance(part.get("image_url"), dict):
-                self._builder.whole(Media("image/*", url=part["image_url"].get("url")))
+                self.builder.whole(Media("image/*", url=part["image_url"].get("url")))
             else:
                 self._opaque(str(kind), part)
 
     def _opaque(self, kind: str, data: Any) -> None:
-        self._builder.whole(Opaque(kind, data, self._builder.origin))
+        self.builder.whole(Opaque(kind, data, self.builder.origin))
 
     def _call(self, call: Call) -> None:
-        builder = self._builder
+        builder = self.builder
         function = call.function
         if call.custom is not None and call.custom.get("name"):  # free-form input instead of JSON arguments
             function = Function(call.custom.get("name"), call.custom.get("input"))
@@ -404,42 +305,33 @@ class ChatDecoder:
             return True
         return bool(piece.parts) and _is_object("".join(piece.parts))
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self._end_reasoning()
         if self._filter is not None:
             self._filter.close()
-        self._settle()
-        builder = self._builder
+        self.settle()
+        builder = self.builder
         if self._sources and builder.has_output:
             for kind, found in self._sources.items():
                 self._opaque(kind, found)
         if self._finish is None and self._dialect.sends_finish:
-            if not self._seen:
-                builder.fail(ErrorInfo("truncated", "the stream ended before anything came", retryable=True))
-            else:
-                builder.fail(ErrorInfo("truncated", "the stream ended without a finish reason", retryable=True))
-            return
+            what = "without a finish reason" if self._seen else "before anything came"
+            raise TruncatedStream(f"the stream ended {what}")
         builder.finish(stop_reason(self._finish, builder.calls) if self._finish else self._unsaid_end(), self._finish)
 
     def _unsaid_end(self) -> str:
         if self._finish is None:
-            return "tool_use" if self._builder.calls else "end_turn"
+            return "tool_use" if self.builder.calls else "end_turn"
         return "unknown"
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         if self._usage is not None:
-            self._builder.usage = read_usage(self._usage)
+            self.builder.usage = read_usage(self._usage)
         if self._details:
-            self._builder.extra = {"reasoning_details": self._details}
+            self.builder.extra = {**(self.builder.extra or {}), "reasoning_details": self._details}
 
-    def _provider_failure(self, error: Any) -> None:
-        self._settle()
-        self._builder.fail(error_info(provider_error(None, {"error": error}, provider=self._dialect.provider)))
-
-    def _fail(self, error: MalformedStream | LimitExceeded) -> None:
-        self._settle()
-        kind = "limit" if isinstance(error, LimitExceeded) else "malformed"
-        self._builder.fail(ErrorInfo(kind, str(error)))
+    def _refusal(self, error: Any) -> ProviderError:
+        return provider_error(None, {"error": error}, provider=self._dialect.provider)
 
 
 def merge_details(kept: list[Any], new: list[Any]) -> list[Any]:

@@ -8,24 +8,22 @@ read only for items the stream left out. The end is response.completed, .incompl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import msgspec
 
-from ...core.blocks import Opaque, Origin
+from ...core.blocks import Opaque
 from ...core.dialect import Dialect
-from ...core.errors import LimitExceeded, MalformedStream
-from ...core.events import ErrorInfo, Event
-from ...core.reduce import MAX_TURN_CHARS, Piece, TurnBuilder
+from ...core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
+from ...core.reduce import MAX_TURN_CHARS, Piece
+from ..asked import Asked
 from ..json_border import decode_leniently, encode_json
-from ..provider_errors import error_info, provider_error
-from ..sse import DEFAULT_LIMIT, ServerSentEvent, SSEParser
+from ..provider_errors import provider_error
 from .items import item_fields, part_extra, part_texts, reasoning_extra
 from .shapes import ResponseEvent, decode_event, read_event, read_head, read_object, read_raw
 from .usage import read_usage
 
-_SLICE = 64 * 1024
 _FINAL = {"response.completed": "completed", "response.incomplete": "incomplete", "response.done": "completed"}
 _NORMAL = ("completed", "complete")
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
@@ -40,28 +38,20 @@ def stop_reason(status: str | None, why: str | None, calls: int) -> str:
     return status or "unknown"
 
 
-class ResponsesDecoder:
-    """Feed it the bytes of one answer; it gives events, and exactly one terminal one."""
+class ResponsesAnswer:
+    """Reads the events of a response, or a whole one."""
 
     __slots__ = (
-        "_annotations", "_at", "_body", "_builder", "_by_id", "_by_index", "_dialect", "_kept", "_limit", "_names",
-        "_pending", "_said", "_sniffed", "_sse", "_text_open", "progress",
+        "_annotations", "_at", "_by_id", "_by_index", "_dialect", "_kept", "_names", "_pending", "_said", "_seen",
+        "_text_open", "builder",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        *,
-        turn_key: str,
-        model: str = "",
-        tool_names: dict[str, str] | None = None,
-        limit: int = DEFAULT_LIMIT,
-    ) -> None:
+    end_was_said = False  # the terminal event ends the turn at once
+
+    def __init__(self, dialect: Dialect, asked: Asked) -> None:
         self._dialect = dialect
-        self._builder = TurnBuilder(turn_key, Origin(dialect.provider, dialect.wire, model))
-        self._sse = SSEParser(limit=limit)
-        self._limit = limit
-        self._names = tool_names or {}
+        self.builder = asked.builder(dialect)
+        self._names = asked.tool_names
         self._by_id: dict[str, Piece] = {}
         self._by_index: dict[int, Piece] = {}
         self._at: tuple[str, int | None, int | None] | None = None  # the part that is streaming
@@ -70,108 +60,23 @@ class ResponsesDecoder:
         self._annotations: list[Any] = []
         self._pending: set[int | None] = set()  # items that were added and are not done
         self._kept = 0  # bytes of items kept whole
-        self._sniffed = False
-        self._body: bytearray | None = None  # set when the answer turns out to be no event stream
-        self.progress = 0
+        self._seen = False
 
-    @property
-    def ended(self) -> bool:
-        return self._builder.ended
-
-    def feed(self, data: bytes) -> list[Event]:
-        builder = self._builder
-        if builder.ended:
-            return []
+    def event(self, data: bytes, name: str) -> None:
         try:
-            if not self._sniffed:
-                self._sniff(data)
-            if self._body is not None:
-                self._hold_body(data)
-                return []
-            for event in self._sse.feed(data) if len(data) <= _SLICE else self._sse_events(data):
-                payload = event.data
-                if payload[:1] == b"{":
-                    self.progress += 1
-                    try:
-                        found = decode_event(payload)
-                    except (msgspec.DecodeError, RecursionError, ValueError):
-                        found = read_event(payload)
-                    self._event(found, payload, event.event)
-                else:
-                    self._odd_data(payload, event.event)
-                if self.ended:
-                    break
-        except (MalformedStream, LimitExceeded) as error:
-            self._fail(error)
-        return builder.take()
-
-    def close(self) -> list[Event]:
-        """The bytes are over."""
-        builder = self._builder
-        if builder.ended:
-            return []
-        try:
-            if self._body is not None:
-                self._whole(bytes(self._body))
-            else:
-                for event in self._sse.close():
-                    if not builder.ended:
-                        self._odd_data(event.data, event.event)
-            if not builder.ended:
-                self._unsaid_end()
-        except (MalformedStream, LimitExceeded) as error:
-            self._fail(error)
-        return builder.take()
-
-    def read_body(self, body: bytes) -> list[Event]:
-        """A whole JSON body instead of a stream."""
-        self._sniffed = True
-        self._body = bytearray(body)
-        return self.close()
-
-    def fail(self, error: ErrorInfo) -> list[Event]:
-        """The transport lost the stream: keep what came, end with this error."""
-        self._builder.fail(error)
-        return self._builder.take()
-
-    def _sniff(self, data: bytes) -> None:
-        """Look at the first visible byte: an event stream starts with a field or a comment, never with `{`, `[` or `<`."""
-        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
-        if start:
-            self._sniffed = True
-            if start[:1] in b"{[<":
-                self._body = bytearray()
-
-    def _hold_body(self, data: bytes) -> None:
-        assert self._body is not None
-        self._body += data
-        if len(self._body) > self._limit:
-            raise LimitExceeded(f"the body is longer than {self._limit} bytes")
-
-    def _sse_events(self, data: bytes) -> Iterator[ServerSentEvent]:
-        """A large burst in slices: what is parsed stays in the processor's cache, and the cost a byte stays the same."""
-        for at in range(0, len(data), _SLICE):
-            yield from self._sse.feed(data[at : at + _SLICE])
-
-    def _odd_data(self, data: bytes, kind: str) -> None:
-        """Data that does not begin with a brace, or the last event of a stream that lacks its blank line."""
-        data = data.strip()
-        if data[:6] == b"[DONE]":
-            self._unsaid_end()
-        elif data:
-            self.progress += 1
-            self._event(read_event(data), data, kind)
-
-    def _event(self, event: ResponseEvent, payload: bytes, sse_name: str) -> None:
-        kind = event.type or sse_name
+            event = decode_event(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            event = read_event(data)
+        self._seen = True
+        kind = event.type or name
         if kind == "response.output_text.delta":
             if event.delta:
                 if self._at != ("text", event.output_index, event.content_index):
                     self._turn_to("text", event.output_index, event.content_index)
-                self._builder.text(event.delta)
+                self.builder.text(event.delta)
         elif kind == "response.function_call_arguments.delta" or kind == "response.custom_tool_call_input.delta":
             if event.delta:
-                self._builder.call_arguments(self._call_of(event), event.delta)
+                self.builder.call_arguments(self._call_of(event), event.delta)
         elif kind == "response.reasoning_summary_text.delta":
             self._thinking_delta("summary", event.output_index, event.summary_index, event.delta)
         elif kind == "response.reasoning_text.delta":
@@ -180,13 +85,13 @@ class ResponsesDecoder:
             handler = _HANDLERS.get(kind)
             if handler is not None:
                 event.type = kind
-                handler(self, event, payload)
+                handler(self, event, data)
             elif event.error and read_raw(event.error) is not None:
-                self._error(event, payload)
+                self._error(event, data)
 
     def _turn_to(self, channel: str, item: int | None, part: int | None) -> None:
         """Another part speaks: what was open ends."""
-        self._builder.end_block()
+        self.builder.end_block()
         self._text_open = channel == "text"
         self._begin_part(channel, item, part)
 
@@ -203,7 +108,7 @@ class ResponsesDecoder:
                 self._begin_part(field, item, part)  # the parts of one item are one block
             else:
                 self._turn_to(field, item, part)
-        self._builder.thinking(delta, field)
+        self.builder.thinking(delta, field)
 
     def _is_thinking(self, item: int | None) -> bool:
         """Whether this item's reasoning is what streams now."""
@@ -219,7 +124,7 @@ class ResponsesDecoder:
         return piece
 
     def _open_call(self, index: int | None, item_id: str | None, call_id: str | None, name: str) -> Piece:
-        piece = self._builder.open_call(call_id, self._names.get(name, name))
+        piece = self.builder.open_call(call_id, self._names.get(name, name))
         self._at = None
         self._text_open = False
         if item_id:
@@ -229,15 +134,15 @@ class ResponsesDecoder:
         return piece
 
     def _created(self, event: ResponseEvent, payload: bytes) -> None:
-        if not self._builder.started:
+        if not self.builder.started:
             head = read_head(event.response)
-            self._builder.start(head.model or "", head.id)
+            self.builder.start(head.model or "", head.id)
 
     def _refusal_delta(self, event: ResponseEvent, payload: bytes) -> None:
         if event.delta:
             if self._at != ("text", event.output_index, event.content_index):
                 self._turn_to("text", event.output_index, event.content_index)
-            self._builder.text(event.delta, {"refusal": True})
+            self.builder.text(event.delta, {"refusal": True})
 
     def _annotation(self, event: ResponseEvent, payload: bytes) -> None:
         self._annotations.append(read_raw(event.annotation))
@@ -255,7 +160,7 @@ class ResponsesDecoder:
         if fields:
             extra["item"] = fields
         if extra and self._text_open:
-            self._builder.text("", extra)
+            self.builder.text("", extra)
 
     def _arguments_done(self, event: ResponseEvent, payload: bytes) -> None:
         piece = self._call_of(event)
@@ -263,7 +168,7 @@ class ResponsesDecoder:
 
     def _complete_call(self, piece: Piece, call_id: str | None, name: str | None, arguments: Any) -> None:
         """Whatever of a call came late, or not in deltas."""
-        builder = self._builder
+        builder = self.builder
         if call_id and not piece.raw_id:
             piece.raw_id = call_id
         if arguments is not None and not piece.closed:
@@ -302,7 +207,7 @@ class ResponsesDecoder:
         elif kind in ("function_call", "custom_tool_call"):
             self._call(item, index)
         elif kind:
-            self._builder.whole(Opaque(str(kind), item, self._builder.origin))
+            self.builder.whole(Opaque(str(kind), item, self.builder.origin))
         for channel in ("text", "summary", "content"):
             self._said.pop((channel, index), None)  # hosts without output_index: the next item starts from nothing
         self._at = None
@@ -324,11 +229,11 @@ class ResponsesDecoder:
                 if not isinstance(text, str) or not text:
                     continue
                 self._turn_to("text", index, place)
-                self._builder.text(text, {"refusal": True} if refusal else None)
+                self.builder.text(text, {"refusal": True} if refusal else None)
             if place >= said:
                 self._mark_text(part, fields)
         if self._text_open:
-            self._builder.end_block()
+            self.builder.end_block()
 
     def _reasoning(self, item: dict[str, Any], index: int | None) -> None:
         said = {channel: self._said.get((channel, index), 0) for channel in ("summary", "content")}
@@ -340,12 +245,12 @@ class ResponsesDecoder:
         if not self._is_thinking(index):
             if streamed:
                 return  # another item came between: the block is closed already
-            self._builder.end_block()
-        piece = self._builder.thinking("", "summary")
+            self.builder.end_block()
+        piece = self.builder.thinking("", "summary")
         piece.extra = reasoning_extra(item)
         encrypted = item.get("encrypted_content")
         piece.encrypted = encrypted if isinstance(encrypted, str) and encrypted else None
-        self._builder.end_block()
+        self.builder.end_block()
 
     def _call(self, item: dict[str, Any], index: int | None) -> None:
         item_id, call_id, name = _call_head(item)
@@ -357,7 +262,7 @@ class ResponsesDecoder:
         self._keep_call_fields(piece, item)
         arguments = item.get("input") if item.get("type") == "custom_tool_call" else item.get("arguments")
         self._complete_call(piece, call_id, name, arguments)
-        self._builder.close_call(piece)
+        self.builder.close_call(piece)
 
     @staticmethod
     def _keep_call_fields(piece: Piece, item: dict[str, Any]) -> None:
@@ -372,19 +277,18 @@ class ResponsesDecoder:
     def _failed(self, event: ResponseEvent, payload: bytes) -> None:
         self._failure(read_object(event.response))
 
-    def _failure(self, response: dict[str, Any]) -> None:
+    def _failure(self, response: dict[str, Any]) -> NoReturn:
         error = response.get("error") or {"message": "the response failed, and no reason was given"}
-        self._builder.usage = read_usage(response.get("usage"))
-        self._builder.fail(error_info(provider_error(None, {"error": error}, provider=self._dialect.provider)))
+        self.builder.usage = read_usage(response.get("usage"))
+        raise self._refusal({"error": error})
 
     def _finish(self, response: dict[str, Any], status: str | None) -> None:
         """The response object at the end of a stream, or as a whole body."""
-        builder = self._builder
+        builder = self.builder
         said = response.get("status")
         status = said if isinstance(said, str) else status
         if status == "failed":
             self._failure(response)
-            return
         model, response_id = response.get("model"), response.get("id")
         builder.start(str(model or ""), str(response_id) if response_id else None)
         output = response.get("output")
@@ -394,8 +298,7 @@ class ResponsesDecoder:
                 self._item(item, index)
         builder.usage = read_usage(response.get("usage"))
         if status in ("queued", "in_progress"):
-            builder.fail(ErrorInfo("truncated", f"the response is still {status}", retryable=True))
-            return
+            raise TruncatedStream(f"the response is still {status}")
         details = response.get("incomplete_details")
         why = details.get("reason") if isinstance(details, dict) else None
         why = why if isinstance(why, str) else None
@@ -405,35 +308,31 @@ class ResponsesDecoder:
     def _error(self, event: ResponseEvent, payload: bytes) -> None:
         value = decode_leniently(payload)
         inner = value.get("error") or {key: found for key, found in value.items() if key != "type"}
-        self._builder.fail(error_info(provider_error(None, {"error": inner}, provider=self._dialect.provider)))
+        raise self._refusal({"error": inner})
 
-    def _whole(self, body: bytes) -> None:
-        if body.lstrip()[:1] == b"<":
-            raise MalformedStream("expected an event stream, got an HTML page")
+    def whole(self, body: bytes) -> None:
         value = read_raw(msgspec.Raw(body))
         if not isinstance(value, dict):
             raise MalformedStream(f"expected a response object, got {type(value).__name__}")
         if "output" not in value and (value.get("error") or value.get("detail")):
-            error = provider_error(None, value, provider=self._dialect.provider)
-            self._builder.fail(error_info(error))
-        elif "output" not in value and "status" not in value:
+            raise self._refusal(value)
+        if "output" not in value and "status" not in value:
             raise MalformedStream("expected a response object with an `output` list")
-        else:
-            self._finish(value, None)
+        self._finish(value, None)
 
-    def _unsaid_end(self) -> None:
+    def end(self) -> None:
         """The stream is over and no terminal event came."""
-        builder = self._builder
-        if not self._dialect.sends_finish:
-            builder.finish("tool_use" if builder.calls else "end_turn")
-        elif not self.progress:
-            builder.fail(ErrorInfo("truncated", "the stream ended before anything came", retryable=True))
-        else:
-            builder.fail(ErrorInfo("truncated", "the stream ended before the response was complete", retryable=True))
+        builder = self.builder
+        if self._dialect.sends_finish:
+            what = "before the response was complete" if self._seen else "before anything came"
+            raise TruncatedStream(f"the stream ended {what}")
+        builder.finish("tool_use" if builder.calls else "end_turn")
 
-    def _fail(self, error: MalformedStream | LimitExceeded) -> None:
-        kind = "limit" if isinstance(error, LimitExceeded) else "malformed"
-        self._builder.fail(ErrorInfo(kind, str(error)))
+    def settle(self) -> None:
+        """The counts come with the terminal event only."""
+
+    def _refusal(self, body: dict[str, Any]) -> ProviderError:
+        return provider_error(None, body, provider=self._dialect.provider)
 
 
 def _call_head(item: dict[str, Any]) -> tuple[str | None, str | None, str]:
@@ -442,21 +341,21 @@ def _call_head(item: dict[str, Any]) -> tuple[str | None, str | None, str]:
     return str(item_id) if item_id else None, str(call_id) if call_id else None, str(name or "")
 
 
-_Handler = Callable[[ResponsesDecoder, ResponseEvent, bytes], None]
+_Handler = Callable[[ResponsesAnswer, ResponseEvent, bytes], None]
 _HANDLERS: dict[str, _Handler] = {
-    "response.created": ResponsesDecoder._created,
-    "response.in_progress": ResponsesDecoder._created,
-    "response.queued": ResponsesDecoder._created,
-    "response.output_item.added": ResponsesDecoder._item_added,
-    "response.output_item.done": ResponsesDecoder._item_done,
-    "response.content_part.done": ResponsesDecoder._part_done,
-    "response.output_text.annotation.added": ResponsesDecoder._annotation,
-    "response.refusal.delta": ResponsesDecoder._refusal_delta,
-    "response.function_call_arguments.done": ResponsesDecoder._arguments_done,
-    "response.custom_tool_call_input.done": ResponsesDecoder._arguments_done,
-    "response.completed": ResponsesDecoder._final,
-    "response.incomplete": ResponsesDecoder._final,
-    "response.done": ResponsesDecoder._final,
-    "response.failed": ResponsesDecoder._failed,
-    "error": ResponsesDecoder._error,
+    "response.created": ResponsesAnswer._created,
+    "response.in_progress": ResponsesAnswer._created,
+    "response.queued": ResponsesAnswer._created,
+    "response.output_item.added": ResponsesAnswer._item_added,
+    "response.output_item.done": ResponsesAnswer._item_done,
+    "response.content_part.done": ResponsesAnswer._part_done,
+    "response.output_text.annotation.added": ResponsesAnswer._annotation,
+    "response.refusal.delta": ResponsesAnswer._refusal_delta,
+    "response.function_call_arguments.done": ResponsesAnswer._arguments_done,
+    "response.custom_tool_call_input.done": ResponsesAnswer._arguments_done,
+    "response.completed": ResponsesAnswer._final,
+    "response.incomplete": ResponsesAnswer._final,
+    "response.done": ResponsesAnswer._final,
+    "response.failed": ResponsesAnswer._failed,
+    "error": ResponsesAnswer._error,
 }

@@ -1,11 +1,21 @@
 """This wire as the registry knows it."""
 
+from __future__ import annotations
+
 from ...core.dialect import Dialect
-from ..wire import Wire, without_text
-from .decoder import ResponsesDecoder
+from ..asked import Asked
+from ..sse import SSEParser
+from ..stream_decoder import StreamDecoder
+from ..wire import Wire
+from .decoder import ResponsesAnswer
 from .encoder import encode_responses
 from .reader import read_responses_request
 
+
+def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
+    return StreamDecoder(ResponsesAnswer(dialect, asked), SSEParser(limit=asked.limit), limit=asked.limit)
+
+
 _PLAIN = Dialect("openai-responses", "openai-responses", system_role="instructions", tool_result_media="inline")
 
-WIRE = Wire("openai-responses", encode_responses, without_text(ResponsesDecoder), _PLAIN, read_responses_request)
+WIRE = Wire("openai-responses", encode_responses, _decoder, _PLAIN, read_responses_request)

@@ -1,0 +1,27 @@
+"""What was asked, as far as the reading of its answer depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..core.blocks import Origin
+from ..core.dialect import Dialect, TextCalls
+from ..core.reduce import TurnBuilder
+from ..core.tools import ToolSpec
+from .sse import DEFAULT_LIMIT
+
+
+class Asked(msgspec.Struct, frozen=True):
+    turn_key: str
+    model: str = ""
+    tool_names: dict[str, str] = {}
+    """The name of a tool by the one it was declared under, where this wire could not say its own."""
+    tools: Sequence[ToolSpec] = ()
+    text_calls: TextCalls = "execute"
+    limit: int = DEFAULT_LIMIT
+    """How many bytes of an event, a line or a body may be held."""
+
+    def builder(self, dialect: Dialect) -> TurnBuilder:
+        return TurnBuilder(self.turn_key, Origin(dialect.provider, dialect.wire, self.model))

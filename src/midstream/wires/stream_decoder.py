@@ -1,0 +1,193 @@
+"""The outside of every decoder: bytes in, events out, whatever the wire means by them.
+
+An answer's first visible byte tells whether it is the stream that was expected, another one, or no stream at all: then it is
+held up to `limit` bytes and read whole. The wire's own reader is told event by event and raises what cannot go on: that ends
+the answer, with all that came before it. An end that was said stands, even if the line drops behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from ..core.errors import LimitExceeded, MalformedStream, ProviderError, RemoteError, TruncatedStream
+from ..core.events import ErrorInfo, Event
+from ..core.reduce import TurnBuilder
+from .framing import DONE, Framing
+from .provider_errors import error_info
+from .sse import ServerSentEvent
+
+# A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
+_SLICE = 64 * 1024
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_KINDS: tuple[tuple[type[RemoteError], str], ...] = (
+    (LimitExceeded, "limit"),
+    (TruncatedStream, "truncated"),
+    (MalformedStream, "malformed"),
+)
+
+Instead = Mapping[bytes, Framing | None]
+"""By the first visible byte: what an answer is instead of the stream that was expected. None is a whole body."""
+
+NO_EVENT_STREAM: Instead = MappingProxyType({b"{": None, b"[": None, b"<": None})
+"""An event stream starts with a field or a comment, never with one of these."""
+
+
+class AnswerReader(Protocol):
+    """What one wire means. It speaks to its builder; a RemoteError or ProviderError it raises ends the answer."""
+
+    builder: TurnBuilder
+
+    @property
+    def end_was_said(self) -> bool:
+        """Whether nothing but the bytes' own end is due."""
+        ...
+
+    def event(self, data: bytes, name: str) -> None: ...
+
+    def whole(self, body: bytes) -> None:
+        """A body instead of a stream."""
+        ...
+
+    def end(self) -> None:
+        """The bytes are over, or the peer said so: finish the turn, or raise TruncatedStream."""
+        ...
+
+    def settle(self) -> None:
+        """An error ends the turn: give the builder what was kept for the end. May be asked again."""
+        ...
+
+
+class StreamDecoder:
+    """Feed it the bytes of one answer; it gives events, and exactly one terminal one."""
+
+    __slots__ = ("_body", "_builder", "_framing", "_instead", "_limit", "_reader", "_sniffed", "progress")
+
+    def __init__(
+        self, reader: AnswerReader, framing: Framing, *, limit: int, instead: Instead = NO_EVENT_STREAM
+    ) -> None:
+        self._reader = reader
+        self._builder = reader.builder
+        self._framing = framing
+        self._instead = instead
+        self._limit = limit
+        self._sniffed = False
+        self._body: bytearray | None = None  # set when the answer turns out to be no stream
+        self.progress = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._builder.ended
+
+    def feed(self, data: bytes) -> list[Event]:
+        builder = self._builder
+        if builder.ended:
+            return []
+        try:
+            if not self._sniffed:
+                self._sniff(data)
+            if self._body is not None:
+                self._hold(data)
+                return []
+            for at in range(0, len(data), _SLICE):
+                if self._read(self._framing.feed(data[at : at + _SLICE])):
+                    break
+        except (RemoteError, ProviderError) as error:
+            self._give_up(_info(error))
+        return builder.take()
+
+    def close(self) -> list[Event]:
+        """The bytes are over."""
+        builder = self._builder
+        if builder.ended:
+            return []
+        try:
+            if self._body is not None:
+                ended = self._whole(bytes(self._body).lstrip(_BLANK))
+            else:
+                ended = self._read(self._framing.close())
+            if not ended:
+                self._reader.end()
+        except (RemoteError, ProviderError) as error:
+            self._give_up(_info(error))
+        return builder.take()
+
+    def read_body(self, body: bytes) -> list[Event]:
+        """A whole body instead of a stream."""
+        if self._instead.get(_first(body)) is None:
+            self._sniffed = True
+            self._body = bytearray()
+        return self.feed(body) + self.close()
+
+    def fail(self, error: ErrorInfo) -> list[Event]:
+        """The transport lost the stream: keep what came, end with this error."""
+        builder = self._builder
+        if self._reader.end_was_said and error.kind in ("transport", "truncated") and not builder.ended:
+            try:
+                self._reader.end()
+            except RemoteError as fault:
+                error = _info(fault)
+        self._give_up(error)
+        return builder.take()
+
+    def _sniff(self, data: bytes) -> None:
+        first = _first(data)
+        if first:
+            self._sniffed = True
+            if first in self._instead:
+                framing = self._instead[first]
+                if framing is None:
+                    self._body = bytearray()
+                else:
+                    self._framing = framing
+
+    def _hold(self, data: bytes) -> None:
+        assert self._body is not None
+        self._body += data
+        if len(self._body) > self._limit:
+            raise LimitExceeded(f"the body is longer than {self._limit} bytes")
+
+    def _read(self, events: Iterable[ServerSentEvent]) -> bool:
+        """Whether the answer ended among them."""
+        builder, reader = self._builder, self._reader
+        for event in events:
+            data = event.data
+            if data[:1] != b"{":
+                data = data.strip()
+                if data[:6] == DONE:
+                    reader.end()
+                    return True
+                if not data:
+                    continue
+            self.progress += 1
+            reader.event(data, event.event)
+            if builder.ended:
+                return True
+        return False
+
+    def _whole(self, body: bytes) -> bool:
+        if body[:1] == b"<":
+            raise MalformedStream("expected an answer in JSON, got an HTML page")
+        self._reader.whole(body)
+        return self._builder.ended
+
+    def _give_up(self, error: ErrorInfo) -> None:
+        if self._builder.ended:
+            return
+        try:
+            self._reader.settle()
+        except LimitExceeded:
+            pass  # what was held back does not fit; the error being told is the one that came first
+        self._builder.fail(error)
+
+
+def _first(data: bytes) -> bytes:
+    return data.lstrip(_BLANK)[:1]
+
+
+def _info(error: RemoteError | ProviderError) -> ErrorInfo:
+    if isinstance(error, ProviderError):
+        return error_info(error)
+    kind = next(name for kind, name in _KINDS if isinstance(error, kind))
+    return ErrorInfo(kind, str(error), retryable=error.retryable)

@@ -92,10 +92,17 @@ def test_wire_shows_no_secret(script: Script, doubles: Sim, environ: dict[str, s
     environ["MOONSHOT_API_BASE"] = f"{doubles.url}/moonshot"
     environ["MOONSHOT_API_KEY"] = "sk-canary-1234567890"
     out, err = script("Hello", "/wire", "/provider", args=("-m", "moonshot/kimi-k2.5"))
-    assert "authorization: ‹Bearer MOONSHOT_API_KEY›" in err
+    assert "authorization: Bearer ‹MOONSHOT_API_KEY›" in err
     assert "(your next message)" in err
     assert "* moonshot: MOONSHOT_API_KEY is set" in err
     assert "canary" not in out + err
+    Path(".midstream.toml").write_text(
+        f'[providers.work]\nlike = "moonshot"\nbase_url = "{doubles.url.replace("//", "//me:canary@")}/moonshot"\n'
+        'headers = { X-Plain = "canary" }\n'
+    )
+    _, err = script("/wire", args=("-m", "work/kimi-k2.5"))
+    assert "X-Plain: ‹hidden›" in err and "//‹hidden›@127.0.0.1" in err
+    assert "canary" not in err
 
 
 def test_undo_and_fork_remove_nothing(script: Script) -> None:

@@ -10,10 +10,10 @@ import msgspec
 from ..client.catalog import Catalog
 from ..client.session import Session
 from ..core.blocks import human
-from ..dialects.registry import Resolved
+from ..dialects.registry import REGISTRY, Resolved
 
 _NEXT = "(your next message)"
-_SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
+_USER_INFO = re.compile(r"//[^/@]*@")
 
 
 def wire_lines(session: Session, text: str = "") -> Iterator[str]:
@@ -27,15 +27,25 @@ def wire_lines(session: Session, text: str = "") -> Iterator[str]:
     finally:
         session.conversation = before
     target = session.target
-    yield f"{request.method} {target.endpoint.base_url}{request.path}"
-    headers = {**request.headers, **(target.endpoint.headers or {}), **_key_header(session.client.catalog, target)}
-    for name, value in headers.items():
-        hidden = _SECRET_HEADER.search(name) and not value.startswith("‹")
-        yield f"{name}: {'‹hidden›' if hidden else value}"
+    yield f"{request.method} {_USER_INFO.sub('//‹hidden›@', target.endpoint.base_url)}{request.path}"
+    for name, value in {
+        **request.headers,
+        **_own_headers(target),
+        **_key_header(session.client.catalog, target),
+    }.items():
+        yield f"{name}: {value}"
     yield ""
     yield from msgspec.json.format(request.body, indent=2).decode().split("\n")
     for note in request.notes:
         yield f"# {note}"
+
+
+def _own_headers(target: Resolved) -> dict[str, str]:
+    """The headers of this address; one that the user configured may hold a secret, whatever it is called."""
+    row = REGISTRY.providers.get(target.provider)
+    known = (row.endpoint.headers if row is not None else None) or {}
+    headers = target.endpoint.headers or {}
+    return {name: value if known.get(name) == value else "‹hidden›" for name, value in headers.items()}
 
 
 def _key_header(catalog: Catalog, target: Resolved) -> dict[str, str]:
@@ -46,5 +56,5 @@ def _key_header(catalog: Catalog, target: Resolved) -> dict[str, str]:
     variable = catalog.key_variable(target)
     stand_in = f"‹{variable}›" if variable else "‹no key set›"
     if endpoint.auth == "bearer" or variable in endpoint.bearer_env:
-        return {"authorization": f"‹Bearer {stand_in[1:-1]}›"}
+        return {"authorization": f"Bearer {stand_in}"}
     return {endpoint.auth: stand_in}

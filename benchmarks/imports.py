@@ -22,11 +22,12 @@ except (OSError, StopIteration):
 print(taken, waited, peak)
 """
 
-# midstream's root imports a name when it is first asked for, so the bare import says little; the codec is the honest row.
+# midstream imports a name, and a wire, when it is first asked for, so the bare import says little; all wires is the honest row.
 STATEMENTS = {
     "python alone": "pass",
     "midstream": "import midstream",
-    "midstream's codec, every wire": "from midstream import decode_stream, encode_request",
+    "midstream's codec, every wire": "from midstream import decode_stream, encode_request; "
+    "from midstream.wires.registry import WIRES, get_wire; [get_wire(name) for name in WIRES]",
     "midstream's Client, with aiohttp": "from midstream import Client; import aiohttp",
     "openai": "import openai; openai.AsyncOpenAI",
     "anthropic": "import anthropic; anthropic.AsyncAnthropic",

@@ -159,3 +159,15 @@ def test_figures_of_the_user_win_under_any_name_of_the_model() -> None:
     assert catalog.price(catalog.resolve("openrouter/x/y")) is None
     assert catalog.context_window(catalog.resolve("openrouter/x/y")) is None
     assert catalog.context_window(catalog.resolve("moonshot/kimi-k2.5")) == 262_144
+
+
+def test_a_configured_header_is_named_in_no_repr_with_its_value() -> None:
+    config = Config(providers={"work": ProviderConfig(base_url="http://w", headers={"x-team-key": "sk-canary-55"})})
+    shown = f"{config!r} {config.providers!r} {Catalog(config, environ={}).resolve('work/x')!r}"
+    assert "x-team-key" in shown and "http://w" in shown
+    assert "sk-canary-55" not in shown
+    rich = [
+        *config.providers["work"].__rich_repr__(),
+        *Catalog(config, environ={}).resolve("work/x").endpoint.__rich_repr__(),
+    ]
+    assert "x-team-key" in str(rich) and "sk-canary-55" not in str(rich)

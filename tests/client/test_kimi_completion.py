@@ -229,11 +229,14 @@ def test_no_answer_at_all_is_an_api_error() -> None:
         complete(Sender(KimiResponse(200, b"<html>busy</html>")))
 
 
-def test_the_key_is_in_no_message() -> None:
+@pytest.mark.parametrize("status", [200, 401, 500])
+def test_the_key_is_in_no_message(status: int) -> None:
     told: list[str] = []
+    echo = KimiResponse(status, msgspec.json.encode({"error": {"message": f"no such key: {KEY}", "code": KEY}}))
     with pytest.raises(KimiApiError) as caught:
-        complete(Sender(refusal(500)), logger=told.append)
-    assert KEY not in f"{caught.value!r} {caught.value} {told}"
+        complete(Sender(echo), logger=told.append)
+    assert "no such key: ***" in str(caught.value)
+    assert KEY not in f"{caught.value!r} {caught.value} {vars(caught.value)} {caught.value.__cause__!r} {told}"
 
 
 def test_without_an_injected_send_it_goes_over_the_network() -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from midstream.client import calls
@@ -17,6 +18,7 @@ from midstream.core.dialect import Options, TextCalls
 from midstream.core.errors import (
     BadRequest,
     LocalError,
+    MidstreamError,
     MissingKey,
     Overloaded,
     RetriesExhausted,
@@ -32,6 +34,7 @@ from midstream.sim.answer import Answer, Call
 from midstream.testing import sim_server
 from tests.client import scripted
 from tests.client.scripted import Cut, Host, Item, Refusal, play
+from tests.transport.loopback import Seen, Server, Wire
 
 ASKED = Conversation((human("hi", key="t0"),))
 LEAKY = "deepinfra/moonshotai/Kimi-K2.5"
@@ -235,3 +238,30 @@ def test_the_functions_of_the_module_make_and_close_a_client() -> None:
             assert [body["messages"][0]["content"] for body in host.bodies] == ["hi", "hi"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("shape", ["an error", "an error as a stream", "the key beyond what is quoted"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_key_the_peer_echoes_after_a_good_status_is_in_no_error(shape: str, whole: bool) -> None:
+    key = "sk-canary-0123456789abcdef"
+
+    async def echo(wire: Wire, seen: Seen) -> None:
+        pad = "x" * 480 if "beyond" in shape else ""
+        body = msgspec.json.encode({"error": {"message": f"{pad}Incorrect API key provided: {key}", "code": key}})
+        as_stream = "stream" in shape or not whole
+        body = b"data: " + body + b"\n\n" if as_stream else body
+        await wire.answer(body, 200, f"content-type: {'text/event-stream' if as_stream else 'application/json'}")
+
+    async def main() -> str:
+        async with Server(echo) as server, Client(scripted.catalog(a=server.base), api_key=key) as client:
+            if whole:
+                with pytest.raises(MidstreamError) as caught:
+                    await client.complete("a/m", ASKED)
+                return f"{caught.value!r} {caught.value} {vars(caught.value)}"
+            reply = client.stream("a/m", ASKED)
+            events = [event async for event in reply]
+            return f"{reply.error} {events[-1]}"
+
+    told = asyncio.run(main())
+    assert "Incorrect" in told or "beyond" in shape
+    assert key[:14] not in told

@@ -29,6 +29,7 @@ from typing import Any
 
 import msgspec
 
+from ..core.dialect import without_header_values
 from ..core.errors import ConfigError
 from .loopback import is_loopback
 
@@ -40,6 +41,12 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base_url: str = ""
     api_key_env: str | None = None
     headers: dict[str, str] = {}
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return without_header_values(self)
+
+    def __repr__(self) -> str:
+        return f"ProviderConfig({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -25,6 +25,7 @@ from ..core.errors import MidstreamError, MissingKey, ProviderError, RemoteError
 from ..core.tools import ToolSpec, parse_arguments
 from ..dialects.registry import Resolved
 from ..transport import RetryPolicy, Transport, TransportOptions
+from ..transport.secrets import Secrets
 from ..wires.provider_errors import provider_error
 from ..wires.request import Request
 from .catalog import Catalog
@@ -145,8 +146,9 @@ async def create_kimi_completion_with_tools(
         cache=None,
     )
     began = clock()
-    body = await _attempt(_Call(request, target, headers), send or _send, delay or _delay, logger)
-    turn = _read(body, target)
+    call = _Call(request, target, headers)
+    body = await _attempt(call, send or _send, delay or _delay, logger)
+    turn = _read(body, target, call.secrets)
     return _result(turn, model, (clock() - began) * 1000)
 
 
@@ -156,8 +158,10 @@ class _Call:
     def __init__(self, request: Request, target: Resolved, auth: Mapping[str, str]) -> None:
         self.url = target.endpoint.base_url + request.path
         self.method = request.method
-        self.headers = {**request.headers, **(target.endpoint.headers or {}), **auth}
+        secret = {**(target.endpoint.headers or {}), **auth}
+        self.headers = {**request.headers, **secret}
         self.body = request.body
+        self.secrets = Secrets(secret)
 
 
 def _auth(catalog: Catalog, target: Resolved, api_key: str | None) -> dict[str, str]:
@@ -183,7 +187,7 @@ async def _attempt(call: _Call, send: Send, delay: Delay, logger: Log) -> bytes:
         else:
             if response.status < 400:
                 return response.body
-            failure = provider_error(response.status, response.body, provider="moonshot")
+            failure = provider_error(response.status, call.secrets.scrub(response.body), provider="moonshot")
             if response.status != 429 and response.status < 500:
                 raise _api_error(failure, failure.code)
         if attempt < MAX_RETRIES:
@@ -209,11 +213,11 @@ def _api_error(error: MidstreamError, code: str | None) -> KimiApiError:
     return made
 
 
-def _read(body: bytes, target: Resolved) -> Turn:
+def _read(body: bytes, target: Resolved, secrets: Secrets) -> Turn:
     try:
         return decode_response(body, dialect=target.dialect, model=target.model)
     except (RemoteError, ProviderError) as error:
-        raise _api_error(error, "KIMI_BAD_RESPONSE") from error
+        raise _api_error(secrets.scrub_error(error), "KIMI_BAD_RESPONSE") from error
 
 
 def _result(turn: Turn, model: str, latency_ms: float) -> CompletionResult:

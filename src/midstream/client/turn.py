@@ -133,7 +133,10 @@ class Client:
             tools=tools,
             text_calls=whole.text_calls,
         )
-        turn = decode_whole(decoder, body, provider=asked.target.provider)
+        try:
+            turn = decode_whole(decoder, body, provider=asked.target.provider)
+        except MidstreamError as error:
+            raise answer.secrets.scrub_error(error) from None
         return replace(turn, latency_ms=(time.monotonic() - began) * 1000)
 
     def _target(self, model: str | Resolved) -> Resolved:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from .blocks import Value
 from .ids import ToolFormat
 
@@ -179,3 +181,16 @@ class Endpoint(Value, frozen=True):
     """Variables whose key goes as a bearer token whatever `auth` says."""
     base_tails: tuple[str, ...] = ()
     """What the addresses people know end with, where our base is shorter because the host has more than one path."""
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return without_header_values(self)
+
+    def __repr__(self) -> str:
+        return f"Endpoint({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+
+def without_header_values(value: msgspec.Struct) -> list[tuple[str, Any]]:
+    """The fields of a value for its repr. A configured header may be a secret: only its name is shown."""
+    fields = msgspec.structs.asdict(value)
+    headers = fields.get("headers")
+    return list({**fields, "headers": headers and dict.fromkeys(headers, "***")}.items())

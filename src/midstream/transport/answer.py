@@ -13,6 +13,7 @@ from typing import Protocol
 from ..core.errors import LimitExceeded, LocalError, MidstreamError, TransportError
 from .encoding import Inflater, inflater
 from .options import TransportOptions
+from .secrets import Secrets
 from .watch import Watch
 
 
@@ -41,6 +42,7 @@ class Answer:
         options: TransportOptions,
         deadline: float,
         attempts: tuple[MidstreamError, ...] = (),
+        secrets: Secrets | None = None,
     ) -> None:
         self._over = False
         self._response = response
@@ -50,6 +52,8 @@ class Answer:
         self.attempts = attempts
         """The errors of the attempts before this one."""
         self.options = options
+        self.secrets = secrets or Secrets()
+        """What no error read out of this answer may say."""
         self._ended: MidstreamError | None = None
         self._eof = False
         self._inflater: Inflater | None = None

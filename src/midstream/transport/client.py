@@ -156,7 +156,7 @@ class Transport:
             response, target = await self._send(session, target)
         except MidstreamError as error:
             return _Failure(error, {})
-        answer = Answer(response, self.options, moments.ends, attempts)
+        answer = Answer(response, self.options, moments.ends, attempts, target.secrets)
         if not 200 <= answer.status < 300:
             body = await self._error_body(answer)
             return _Failure(self._refusal(answer, target, body), answer.headers)
@@ -202,8 +202,8 @@ class Transport:
                 "set the base URL to where it leads",
                 status=answer.status,
             )
-        headers = target.scrub_headers(answer.headers)
-        error = self._error_from_response(answer.status, headers, target.scrub(body))
+        headers = target.secrets.scrub_headers(answer.headers)
+        error = self._error_from_response(answer.status, headers, target.secrets.scrub(body))
         asked = retry_after(headers, self._now())
         if error.retry_after is None and asked is not None and asked >= 0:
             error.retry_after = asked

@@ -54,6 +54,7 @@ async def stream_events(answer: Answer, decoder: Decoder) -> AsyncGenerator[list
             ended = decoder.ended
             if ended:
                 _leave(answer, events)
+                _scrub(answer, events)
             if events:
                 yield events
     finally:
@@ -90,3 +91,9 @@ def _leave(answer: Answer, events: list[Event]) -> None:
         answer.close()
     else:
         answer.finish()
+
+
+def _scrub(answer: Answer, events: list[Event]) -> None:
+    """An error told after a good status may quote our key as well as any other."""
+    if events and isinstance(last := events[-1], ErrorEvent):
+        events[-1] = answer.secrets.scrub_event(last)

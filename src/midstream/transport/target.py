@@ -13,6 +13,7 @@ from typing import Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
 from ..core.errors import LocalError
+from .secrets import Secrets
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
@@ -22,7 +23,6 @@ _FRAMING = frozenset(
     ("connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade")
 )
 _PORTS = {"http": 80, "https": 443}
-_MIN_SECRET = 6
 
 
 class OutgoingRequest(Protocol):
@@ -52,17 +52,17 @@ class SecretHeaders(dict[str, str]):
 class Target:
     """A request that may be sent."""
 
-    __slots__ = ("_secrets", "body", "headers", "host", "method", "port", "scheme", "stream", "url")
+    __slots__ = ("body", "headers", "host", "method", "port", "scheme", "secrets", "stream", "url")
 
     def __init__(
-        self, method: str, url: str, headers: SecretHeaders, body: bytes, secrets: tuple[bytes, ...], stream: bool
+        self, method: str, url: str, headers: SecretHeaders, body: bytes, secrets: Secrets, stream: bool
     ) -> None:
         self.method = method
         self.url = url
         self.headers = headers
         self.body = body
         self.stream = stream
-        self._secrets = secrets
+        self.secrets = secrets
         self.scheme, self.host, self.port = origin_of(url)
 
     def __repr__(self) -> str:
@@ -83,16 +83,7 @@ class Target:
                 return None
         except (LocalError, ValueError):
             return None
-        return Target(self.method, url, self.headers, self.body, self._secrets, self.stream)
-
-    def scrub(self, data: bytes) -> bytes:
-        """`data` without our keys, which some gateways echo in their errors."""
-        for secret in self._secrets:
-            data = data.replace(secret, b"***")
-        return data
-
-    def scrub_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        return {name: self.scrub(value.encode("utf-8", "replace")).decode() for name, value in headers.items()}
+        return Target(self.method, url, self.headers, self.body, self.secrets, self.stream)
 
 
 def prepare(request: OutgoingRequest, base_url: str, auth_headers: Mapping[str, str], accept_encoding: str) -> Target:
@@ -106,7 +97,7 @@ def prepare(request: OutgoingRequest, base_url: str, auth_headers: Mapping[str, 
             merged[name.lower()] = value
     merged["accept-encoding"] = accept_encoding
     url = _base(base_url) + _path(request.path)
-    return Target(request.method, url, merged, request.body, _secrets_of(auth_headers), request.stream)
+    return Target(request.method, url, merged, request.body, Secrets(auth_headers), request.stream)
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
@@ -160,10 +151,3 @@ def _check_header(name: str, value: str) -> None:
         raise LocalError(f"the header {name!r} is set by the transport alone")
     if _UNPRINTABLE.search(value):
         raise LocalError(f"the value of the header {name!r} holds a control character; is there a line break in it?")
-
-
-def _secrets_of(auth_headers: Mapping[str, str]) -> tuple[bytes, ...]:
-    """Each value and each word of it (the key behind `Bearer`), longest first so that no part of one is left."""
-    words = {part for value in auth_headers.values() for part in (value, *value.split())}
-    words -= {word for word in words if len(word) < _MIN_SECRET or word.lower() in ("bearer", "digest")}
-    return tuple(sorted((word.encode() for word in words), key=len, reverse=True))

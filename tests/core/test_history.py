@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.histories import from_vector, lawful
-from core.repair_exceptions import DIFFERENT, LATER
 from midstream.core.blocks import Block, Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn
 from midstream.core.history import INTERRUPTED, CallMatcher, canonicalize, repair
 from midstream.core.ids import canonical_tool_call_id, kimi_strategy
-from shared_data import vector_params, vectors
+from tests.core.histories import from_vector, lawful
+from tests.core.repair_exceptions import DIFFERENT, LATER
+from tests.shared_data import vector_params, vectors
 
 VECTORS = "ids/history_repair.json"
 

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import id_exceptions
-from core.histories import from_vector, lawful
 from midstream.core import ids
 from midstream.core.blocks import Text, ToolCall, ToolResponse, Turn
 from midstream.core.errors import UnknownToolFormat
@@ -30,7 +28,9 @@ from midstream.core.ids import (
     scheme_for,
     standard_strategy,
 )
-from shared_data import vector_params, vectors
+from tests.core import id_exceptions
+from tests.core.histories import from_vector, lawful
+from tests.shared_data import vector_params, vectors
 
 CANONICAL = re.compile(r"hist_tool_[A-Za-z0-9_-]{24}\Z")
 SHAPES = {

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.schema_exceptions import DIFFERENT, ROOT_TYPED
 from midstream.core.errors import InvalidSchema, LocalError
 from midstream.core.refs import MAX_DEPTH, inline_refs
 from midstream.core.schemas import PASSES
-from shared_data import shared, vector_params, vectors
+from tests.core.schema_exceptions import DIFFERENT, ROOT_TYPED
+from tests.shared_data import shared, vector_params, vectors
 
 KOSONG = "kimi/kosong-ts-kimi-schema.json"
 plain, openai, anthropic, moonshot, gemini = (

@@ -7,9 +7,9 @@ import pytest
 from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
 from midstream.core.tools import ToolSpec
 from midstream.templates.registry import get_template
-from templates.openai_messages import VerbatimIds, conversation_of, tools_of
-from templates.render_exceptions import DIFFERENT
 from tests.shared_data import vector_params, vectors
+from tests.templates.openai_messages import VerbatimIds, conversation_of, tools_of
+from tests.templates.render_exceptions import DIFFERENT
 
 VECTORS = "kimi/chat-template-renders.json"
 # llama.cpp's copies renumber ids over the conversation, which is what our own mapper does; the others print them verbatim.

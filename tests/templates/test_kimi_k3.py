@@ -7,8 +7,8 @@ import pytest
 from midstream.core.blocks import Conversation, Text, Thinking, ToolCall, ToolResponse, Turn, human
 from midstream.core.dialect import Options
 from midstream.templates.registry import get_template
-from templates.openai_messages import conversation_of, tools_of
 from tests.shared_data import vector_params
+from tests.templates.openai_messages import conversation_of, tools_of
 
 K3 = get_template("kimi-k3")
 VECTORS = "kimi/kimi-k3.json"

@@ -14,7 +14,7 @@ from midstream.core.errors import ConfigError
 from midstream.core.tools import ToolSpec
 from midstream.templates.registry import TEMPLATES, get_template
 from midstream.templates.specials import JOINER, Specials
-from templates.strategies import HALVES, TOKENS, Draft, drafts, harmless, texts, tool_drafts
+from tests.templates.strategies import HALVES, TOKENS, Draft, drafts, harmless, texts, tool_drafts
 
 every_template = pytest.mark.parametrize("name", TEMPLATES)
 switches = st.fixed_dictionaries(

@@ -6,8 +6,8 @@ import pytest
 
 from midstream.core.tools import ToolSpec
 from midstream.templates.typescript import Unsayable, declare_typescript
-from templates.openai_messages import tools_of
 from tests.shared_data import vector_params
+from tests.templates.openai_messages import tools_of
 
 
 @pytest.mark.parametrize("vector", vector_params("kimi/kimi-k25-tool-declaration-ts.json"))

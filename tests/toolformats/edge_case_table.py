@@ -12,7 +12,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from midstream.toolformats.registry import get_filter, leak_filter
-from shared_data import vectors
+from tests.shared_data import vectors
 
 from .feeding import Outcome, feed, outcome, tool
 

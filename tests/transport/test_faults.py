@@ -34,7 +34,7 @@ from midstream.core.errors import (
 from midstream.core.events import Done, ErrorEvent, Event
 from midstream.core.lifecycle import check
 from midstream.transport import RetryPolicy, Transport, TransportOptions, stream_events
-from shared_data import shared
+from tests.shared_data import shared
 
 from .asking import AUTH, CANARY, Clock, asks, run
 

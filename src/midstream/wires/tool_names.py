@@ -32,12 +32,11 @@ class ToolNames:
         self._back: dict[str, str] = {}
 
     def wire(self, name: str) -> str:
-        if self._pattern.fullmatch(name):
-            return name
         known = self._forth.get(name)
         if known is None:
-            known = self._forth[name] = self._rewrite(name)
-            self._back[known] = name
+            known = self._forth[name] = name if self._pattern.fullmatch(name) else self._rewrite(name)
+            if known != name:
+                self._back[known] = name
         return known
 
     @property

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from midstream import Conversation, Options, Request, ToolSpec, encode_request, human
+from midstream import Conversation, Options, Request, ToolSpec, encode_request, human, resolve
 from midstream.core.blocks import Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from midstream.core.errors import InvalidHistory, MissingReasoning, UnknownModel
 from midstream.wires.outgoing import HistoryCache
@@ -355,3 +355,11 @@ def test_what_is_sent_whole_is_not_sent_by_its_address(mime: str) -> None:
     assert [part["type"] for part in encode(told, "openai/gpt-4o")[0]["messages"][0]["content"]] == ["text", "text"]
     named = Conversation((human(Media("application/pdf", url="file-abc")),))
     assert encode(named, "openai/gpt-4o")[0]["messages"][0]["content"][0]["file"] == {"file_id": "file-abc"}
+
+
+def test_a_host_like_another_never_gets_the_others_reasoning_from_the_cache() -> None:
+    ours = resolve("moonshot/kimi-k2.5")
+    theirs = replace(ours, provider="work", dialect=replace(ours.dialect, provider="work"))
+    story, cache = weather_story(KIMI, "SECRET").done(), HistoryCache()
+    assert b"SECRET" in encode_request(story, ours, cache=cache).body
+    assert b"SECRET" not in encode_request(story, theirs, cache=cache).body

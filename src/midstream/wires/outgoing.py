@@ -93,7 +93,11 @@ class HistoryCache:
 def write_history(
     turns: tuple[Turn, ...], make_writer: Callable[[], W], key: Hashable, cache: HistoryCache | None
 ) -> W:
-    """A writer that holds all of `turns`; with a cache, only what is new was written now."""
+    """A writer that holds all of `turns`; with a cache, only what is new was written now.
+
+    `key` is all that the writing depends on beside the turns. The dialect goes in by identity (two may share a name, and
+    reasoning that belongs to one host must not reach the other); its writer keeps it alive, so no other can have its id.
+    """
     checkpoint = cache.take(key, turns) if cache is not None else None
     if checkpoint is not None and _reaches_back(turns[len(checkpoint.turns) :], checkpoint.call_ids):
         checkpoint = None

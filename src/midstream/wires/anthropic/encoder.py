@@ -40,7 +40,7 @@ def encode_messages(
     options: Options = Options(),
     cache: HistoryCache | None = None,
 ) -> Request:
-    key = ("anthropic", dialect.name, model, _history_key(dialect, options))
+    key = ("anthropic", id(dialect), model, _history_key(dialect, options))
     writer = write_history(conversation.turns, lambda: MessagesWriter(dialect, options, model), key, cache)
     return _MessagesRequest(dialect, options, model, writer).build(conversation, tools)
 

@@ -47,7 +47,7 @@ def encode_gemini(
     options: Options = Options(),
     cache: HistoryCache | None = None,
 ) -> Request:
-    key = ("gemini", dialect.name, model, options.missing_reasoning, options.foreign_thinking, options.tool_format)
+    key = ("gemini", id(dialect), model, options.missing_reasoning, options.foreign_thinking, options.tool_format)
     writer = write_history(conversation.turns, lambda: ContentsWriter(dialect, options, model), key, cache)
     return _GeminiRequest(dialect, options, model, writer).build(conversation, tools)
 

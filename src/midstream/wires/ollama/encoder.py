@@ -33,7 +33,7 @@ def encode_ollama(
     options: Options = Options(),
     cache: HistoryCache | None = None,
 ) -> Request:
-    key = ("ollama", dialect.name, model, options.foreign_thinking)
+    key = ("ollama", id(dialect), model, options.foreign_thinking)
     writer = write_history(conversation.turns, lambda: OllamaWriter(dialect, options, model), key, cache)
     return _OllamaRequest(dialect, options, model, writer).build(conversation, tools)
 

@@ -35,7 +35,7 @@ def encode_chat(
     options: Options = Options(),
     cache: HistoryCache | None = None,
 ) -> Request:
-    key = ("chat", dialect.name, model, history_key(options))
+    key = ("chat", id(dialect), model, history_key(options))
     writer = write_history(conversation.turns, lambda: ChatWriter(dialect, options, model), key, cache)
     request = _ChatRequest(dialect, options, model, writer)
     return request.build(conversation, tools)

@@ -53,7 +53,7 @@ def encode_responses(
             options = replace(options, previous_response_id=None)
     stored = _stored(options)
     if writer is None:
-        key = ("responses", dialect.name, model, options.foreign_thinking, options.tool_format, stored)
+        key = ("responses", id(dialect), model, options.foreign_thinking, options.tool_format, stored)
         writer = write_history(
             conversation.turns, lambda: ResponsesWriter(dialect, options, model, stored=stored), key, cache
         )

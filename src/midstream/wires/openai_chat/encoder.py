@@ -17,7 +17,7 @@ from ...core.errors import InvalidHistory
 from ...core.handoff import Note
 from ...core.schemas import PASSES
 from ...core.tools import ToolSpec
-from ..json_border import encode_json, json_text, json_value
+from ..json_border import json_text, json_value
 from ..outgoing import HistoryCache, write_history
 from ..reasoning import thinking_on
 from ..request import Request
@@ -232,4 +232,4 @@ def encode_tools(tools: Sequence[ToolSpec], dialect: Dialect, names: ToolNames, 
         if tool.strict is not None and dialect.strict_tools:
             function["strict"] = tool.strict
         encoded.append({"type": "function", "function": function})
-    return encode_json(encoded)
+    return json_value(encoded)

@@ -54,6 +54,7 @@ class ChatWriter:
         twin.__dict__.update(self.__dict__)
         twin.notes = self.notes.copy()
         twin.messages = self.messages.copy()
+        twin.names = self.names.clone()
         twin._ids = self._ids.clone()
         return twin
 
@@ -65,9 +66,9 @@ class ChatWriter:
             blocks = turn.blocks
             only = blocks[0] if len(blocks) == 1 else None
             if turn.speaker == "human":
-                if type(only) is Text and only.extra is None:
-                    role = turn.role.encode() if turn.role else b"user"
-                    messages.append(b'{"role":"%b","content":%b}' % (role, json_text(only.text)))
+                if type(only) is Text and only.extra is None and only.text and not only.text.isspace():
+                    role = json_text(turn.role) if turn.role else b'"user"'
+                    messages.append(b'{"role":%b,"content":%b}' % (role, json_text(only.text)))
                 else:
                     self._human(turn.role or "user", blocks)
             elif turn.speaker == "ai":
@@ -88,7 +89,8 @@ class ChatWriter:
 
     def _human(self, role: str, blocks: Sequence[Block]) -> None:
         parts = self._content_parts(blocks)
-        if not parts:
+        if not any(part.get("type") != "text" or part["text"].strip() for part in parts):
+            self._note("dropped", "turn", f"the {role}'s turn is blank, which hosts refuse")
             return
         extra = blocks[0].extra if len(blocks) == 1 and type(blocks[0]) is Text else None
         name = extra.get("name") if extra else None
@@ -169,8 +171,7 @@ class ChatWriter:
                 case Media():
                     self._note("dropped", "media", "an assistant message carries no media on this wire")
                 case Opaque():
-                    if block.origin is None or not same_origin(block.origin, self._dialect):
-                        self._note("dropped", "opaque", f"{block.kind} belongs to the host that made it")
+                    self._note("dropped", "opaque", f"{block.kind} has no way back on this wire")
                 case ToolResponse():
                     self._note("dropped", "tool_response", "it cannot stand in an assistant message")
                 case _:
@@ -181,8 +182,7 @@ class ChatWriter:
         reasoning = self._reasoning(turn, own, foreign, bool(calls))
         blank = not text or text.isspace()
         if blank and not calls:
-            if reasoning or own or foreign:
-                self._note("dropped", "turn", "the answer holds nothing this wire can say")
+            self._note("dropped", "turn", "the answer holds nothing this wire can say")
             return
         pieces = [b'{"role":"assistant"']
         if not blank:
@@ -213,20 +213,21 @@ class ChatWriter:
     def _reasoning(self, turn: Turn, own: list[Thinking], foreign: list[Thinking], calls: bool) -> bytes:
         """The reasoning fields of an assistant message, with their leading comma."""
         rules = self._dialect.reasoning
-        if not self._thinking or rules.echo == "never" or (rules.echo == "calls" and not calls):
-            return b""
         kept = own
         if self._options.foreign_thinking == "keep":
             kept = [*own, *[block for block in foreign if block.text]]
+        if not self._thinking or rules.echo == "never" or (rules.echo == "calls" and not calls):
+            for _ in kept[len(own) :]:
+                self._note("dropped", "thinking", "this reader takes no reasoning here, its own or another's")
+            return b""
         fields = b""
         details = turn.extra.get("reasoning_details") if turn.extra else None
         if details and rules.details and turn.origin and same_origin(turn.origin, self._dialect, self._model):
             fields += b',"reasoning_details":' + json_value(details)
         if kept:
             field = rules.field
-            remembered = kept[0].field
-            if not rules.fixed_field and remembered in rules.fields:
-                field = remembered
+            if own and not rules.fixed_field and own[0].field in rules.fields:
+                field = own[0].field
             return fields + b',"%b":%b' % (field.encode(), json_text("".join([block.text for block in kept])))
         if calls and rules.required:
             if self._options.missing_reasoning == "fail":
@@ -291,7 +292,7 @@ class ChatWriter:
                 self._note("adapted", "media", "an image of a tool result moved to a user message behind the results")
             else:
                 parts.append(spelled)
-        if all(part["type"] == "text" for part in parts):
+        if all(part.get("type") == "text" for part in parts):
             text = "\n".join([part["text"] for part in parts])
             return json_text(self._error_text(response, text or ("(see the attached media)" if media else "")))
         return json_value(parts)

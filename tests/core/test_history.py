@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from midstream.core.blocks import Block, Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn
 from midstream.core.history import INTERRUPTED, CallMatcher, canonicalize, repair
-from midstream.core.ids import canonical_tool_call_id, kimi_strategy
+from midstream.core.ids import canonical_tool_call_id, from_own_id, kimi_strategy
 from tests.core.histories import from_vector, lawful
 from tests.core.repair_exceptions import DIFFERENT, LATER
 from tests.shared_data import vector_params, vectors
@@ -347,6 +347,64 @@ def test_an_unknown_id_is_an_orphan_not_a_guess() -> None:
 
 
 # Histories made elsewhere.
+
+
+class SlowMatcher:
+    """The rule in its plainest words: every turn looked through, newest first."""
+
+    def __init__(self) -> None:
+        self.turns: list[list[ToolCall]] = []
+
+    def opened(self, calls: list[ToolCall]) -> None:
+        self.turns.append(list(calls))
+
+    def claim(self, raw_id: str | None, name: str = "") -> ToolCall | None:
+        for calls in reversed(self.turns):
+            for place, each in enumerate(calls):
+                labelled = bool(raw_id) and (each.raw_id == raw_id or each.id in (raw_id, from_own_id(raw_id or "")))
+                if labelled or (not raw_id and name in ("", each.name)):
+                    return calls.pop(place)
+        return None
+
+
+OWN = ["hist_tool_" + letter * 24 for letter in "ab"]
+LABELS = ["x", "y", "call_" + "a" * 24, *OWN]
+opening = st.lists(
+    st.builds(ToolCall, st.sampled_from(LABELS), st.sampled_from(["f", "g"]), raw_id=st.sampled_from([None, *LABELS]))
+)
+claiming = st.tuples(st.sampled_from([None, "", *LABELS]), st.sampled_from(["", "f", "g", "h"]))
+
+
+@settings(max_examples=300)
+@given(st.lists(opening | claiming, max_size=30))
+def test_the_matcher_does_as_the_rule_says(steps: list[Any]) -> None:
+    matcher, slow = CallMatcher(), SlowMatcher()
+    for step in steps:
+        if isinstance(step, list):
+            matcher.opened(step)
+            slow.opened(step)
+        else:
+            assert matcher.claim(*step) == slow.claim(*step)
+
+
+def test_twenty_thousand_turns_of_strangers_are_matched_in_good_time() -> None:
+    matcher = CallMatcher()
+    for number in range(20_000):
+        matcher.opened([call(f"c{number}", f"r{number}"), call(f"d{number}", "same", "g")])
+        assert matcher.claim(f"nobody's {number}") is None
+        assert matcher.claim(None, "nobody") is None
+    assert matcher.claim("r0") == call("c0", "r0")
+    for number in reversed(range(20_000)):
+        assert matcher.claim("same") == call(f"d{number}", "same", "g")
+
+
+def test_many_equal_ids_are_told_apart_in_good_time() -> None:
+    turns = [ai(*["x"] * 20_000), tool(*["x"] * 20_000)]
+    assert_lawful(repair(turns).turns)
+    one_key = [turn for _ in range(5_000) for turn in (ai("x"), tool("x"))]
+    assert_lawful(repair(one_key).turns)
+    found = canonicalize(Conversation(tuple(one_key)))
+    assert len({call.id for turn in found.turns for call in turn.tool_calls}) == 5_000
 
 
 def pairs(conversation: Conversation) -> dict[str, str]:

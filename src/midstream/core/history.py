@@ -8,6 +8,7 @@ Merging of turns is each wire's own last step. `CallMatcher` is the other half: 
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
@@ -83,15 +84,48 @@ def _lawful_call_ids(turns: Sequence[Turn]) -> list[str] | None:
 
 
 class _Slot:
-    """A call and the result it waits for."""
+    """A call, its place among the calls of its turn, and the result it waits for."""
 
-    __slots__ = ("call", "noted", "response", "turn")
+    __slots__ = ("call", "noted", "place", "response", "taken", "turn")
 
-    def __init__(self, call: ToolCall, turn: int) -> None:
+    def __init__(self, call: ToolCall, turn: int, place: int) -> None:
         self.call = call
         self.turn = turn
+        self.place = place
+        self.taken = False
         self.response: ToolResponse | None = None
         self.noted = False
+
+
+class _Waiting:
+    """Calls by a label. One that is taken is forgotten when it is met, so every call costs the same however many wait."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self) -> None:
+        self._turns: dict[str, list[deque[_Slot]]] = {}  # under each label one queue a turn, oldest turn first
+
+    def add(self, label: str, slot: _Slot) -> None:
+        turns = self._turns.setdefault(label, [])
+        if turns and turns[-1][-1].turn == slot.turn:
+            turns[-1].append(slot)
+        else:
+            turns.append(deque((slot,)))
+
+    def newest(self, label: str) -> _Slot | None:
+        """The first call that waits in the newest turn where one does."""
+        turns = self._turns.get(label)
+        while turns:
+            queue = turns[-1]
+            while queue and queue[0].taken:
+                queue.popleft()
+            if queue:
+                return queue[0]
+            turns.pop()
+        return None
+
+    def oldest(self, label: str) -> _Slot | None:
+        return next((slot for queue in self._turns.get(label, ()) for slot in queue if not slot.taken), None)
 
 
 class _Repair:
@@ -99,7 +133,7 @@ class _Repair:
         self.source = turns
         self.offset = offset
         self.notes: list[Note] = []
-        self.open: dict[str, list[_Slot]] = {}  # unanswered, by the id the history uses, oldest first
+        self.open = _Waiting()  # by the id the history uses
         self.answered: dict[str, _Slot] = {}  # the last one answered under an id
         self.out: list[tuple[Turn, list[_Slot], Turn | None]] = []  # turn, its calls, the tool turn that followed it
         self.at: list[int] = []  # where each turn of `out` stands in the source
@@ -108,6 +142,7 @@ class _Repair:
         self.failed_ids: set[str] = set()
         self.early: dict[str, tuple[ToolResponse, int]] = {}
         self.seen_ids: set[str] = set()
+        self.salts: Counter[tuple[str, ...]] = Counter()
 
     def run(self) -> Repaired:
         for index, turn in enumerate(self.source):
@@ -138,10 +173,10 @@ class _Repair:
                     call = replace(call, id=self._fresh_id(call, turn, len(slots)))
                     self._note("adapted", "tool_call", f"the id of {call.name} was used before; it got its own", index)
                 self.seen_ids.add(call.id)
-                slot = _Slot(call, index)
+                slot = _Slot(call, index, len(slots))
                 slot.noted = call is not block
                 slots.append(slot)
-                self.open.setdefault(block.id, []).append(slot)
+                self.open.add(block.id, slot)
                 block = call
             blocks.append(block)
         if blocks:
@@ -156,12 +191,13 @@ class _Repair:
         self.newest = index
 
     def _fresh_id(self, call: ToolCall, turn: Turn, place: int) -> str:
-        salt = 0
+        seed = (call.provider, call.id, call.name, turn.key, str(place))  # turns may share a key
         while True:
-            fresh = canonical_tool_call_id(call.provider, call.id, call.name, f"{turn.key}#{salt}", place)
+            key = f"{turn.key}#{self.salts[seed]}"
+            self.salts[seed] += 1
+            fresh = canonical_tool_call_id(call.provider, call.id, call.name, key, place)
             if fresh not in self.seen_ids:
                 return fresh
-            salt += 1
 
     def _take_other(self, turn: Turn, index: int) -> None:
         """Take the results out of a tool or human turn; what is left stays as a human turn where it stood."""
@@ -187,14 +223,10 @@ class _Repair:
 
     def _answer(self, response: ToolResponse, index: int) -> _Slot | None:
         """Give a result to the newest turn that still waits for it, and there to the first such call."""
-        waiting = self.open.get(response.call_id)
-        if not waiting:
+        slot = self.open.newest(response.call_id)
+        if slot is None:
             self._surplus(response, index)
             return None
-        place = len(waiting) - 1
-        while place and waiting[place - 1].turn == waiting[-1].turn:
-            place -= 1
-        slot = waiting.pop(place)
         self.answered[response.call_id] = slot
         self._fill(slot, response)
         if slot.turn != self.newest:
@@ -222,15 +254,15 @@ class _Repair:
 
     @staticmethod
     def _fill(slot: _Slot, response: ToolResponse) -> None:
+        slot.taken = True
         renamed = slot.call.id != response.call_id
         slot.response = replace(response, call_id=slot.call.id) if renamed else response
 
     def _place_early(self) -> None:
         """Results that came before any call of their id: behind it if it still waits, else they are orphans."""
         for call_id, (response, index) in self.early.items():
-            waiting = self.open.get(call_id)
-            if waiting:
-                slot = waiting.pop(0)
+            slot = self.open.oldest(call_id)
+            if slot is not None:
                 self._fill(slot, response)
                 slot.noted = True
                 self._note("adapted", "tool_response", f"the result of {slot.call.name} moved behind its call", index)
@@ -279,38 +311,46 @@ class CallMatcher:
     """
 
     def __init__(self) -> None:
-        self._open: list[list[ToolCall]] = []  # one list a turn, oldest turn first
+        self._turn = 0
+        self._by_id = _Waiting()
+        self._by_raw_id = _Waiting()
+        self._by_name = _Waiting()
+        self._all = _Waiting()
 
     def opened(self, calls: Iterable[ToolCall]) -> None:
         """A turn made these calls."""
-        fresh = list(calls)
-        if fresh:
-            self._open.append(fresh)
+        self._turn += 1
+        for place, call in enumerate(calls):
+            slot = _Slot(call, self._turn, place)
+            self._by_id.add(call.id, slot)
+            if call.raw_id:
+                self._by_raw_id.add(call.raw_id, slot)
+            self._by_name.add(call.name, slot)
+            self._all.add("", slot)
 
     def claim(self, raw_id: str | None, name: str = "") -> ToolCall | None:
         """The call this result answers, no longer open from now on; None for an orphan."""
-        for calls in reversed(self._open):
-            found = self._by_id(calls, raw_id) if raw_id else self._by_position(calls, name)
-            if found is not None:
-                calls.remove(found)
-                if not calls:
-                    self._open.remove(calls)
-                return found
-        return None
+        slot = self._labelled(raw_id) if raw_id else self._at_position(name)
+        if slot is None:
+            return None
+        slot.taken = True
+        return slot.call
 
-    @staticmethod
-    def _by_id(calls: list[ToolCall], raw_id: str | None) -> ToolCall | None:
-        assert raw_id is not None
+    def _labelled(self, raw_id: str) -> _Slot | None:
         own = from_own_id(raw_id)
-        for call in calls:
-            if raw_id in (call.raw_id, call.id) or (own is not None and own == call.id):
-                return call
-        return None
+        found = (
+            self._by_raw_id.newest(raw_id),
+            self._by_id.newest(raw_id),
+            self._by_id.newest(own) if own is not None else None,
+        )
+        return max([slot for slot in found if slot is not None], key=_newest_turn_first_call, default=None)
 
-    @staticmethod
-    def _by_position(calls: list[ToolCall], name: str) -> ToolCall | None:
-        named = [call for call in calls if not name or call.name == name]
-        return named[0] if named else None
+    def _at_position(self, name: str) -> _Slot | None:
+        return self._by_name.newest(name) if name else self._all.newest("")
+
+
+def _newest_turn_first_call(slot: _Slot) -> tuple[int, int]:
+    return slot.turn, -slot.place
 
 
 def canonicalize(conversation: Conversation, provider: str = "") -> Conversation:
@@ -318,7 +358,7 @@ def canonicalize(conversation: Conversation, provider: str = "") -> Conversation
 
     Turns without a key get one; ids that are already ours stay unless they repeat; raw ids are kept as metadata.
     """
-    seen: set[str] = set()
+    seen: dict[str, int] = {}  # every id, and how often another had to be found in its place
     matcher = CallMatcher()
     turns: list[Turn] = []
     for number, turn in enumerate(conversation.turns):
@@ -338,18 +378,19 @@ def canonicalize(conversation: Conversation, provider: str = "") -> Conversation
     return replace(conversation, turns=tuple(turns))
 
 
-def _canonical_call(call: ToolCall, provider: str, key: str, index: int, seen: set[str]) -> ToolCall:
+def _canonical_call(call: ToolCall, provider: str, key: str, index: int, seen: dict[str, int]) -> ToolCall:
     own = from_own_id(call.id)
     raw = call.raw_id
     if own is None or own in seen:
         raw = raw or call.id or None
         own = canonical_tool_call_id(call.provider or provider, raw, call.name, key, index)
+        first = own
         while own in seen:  # two turns of one key
-            key += "#"
-            own = canonical_tool_call_id(call.provider or provider, raw, call.name, key, index)
+            seen[first] += 1
+            own = canonical_tool_call_id(call.provider or provider, raw, call.name, f"{key}#{seen[first]}", index)
     elif call.id != own:
         raw = raw or call.id
-    seen.add(own)
+    seen.setdefault(own, 0)
     return replace(call, id=own, raw_id=raw, provider=call.provider or provider)
 
 

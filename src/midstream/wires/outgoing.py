@@ -49,7 +49,11 @@ class _Checkpoint:
 
 
 class HistoryCache:
-    """Checkpoints of encoded histories, least recently used first out, bounded by count and bytes."""
+    """Checkpoints of encoded histories, least recently used first out, bounded by count and bytes.
+
+    A writer stays readable to whoever got it until its checkpoint is taken again, so threads that share a cache encode one
+    at a time (midstream.codec sees to it).
+    """
 
     def __init__(self, max_entries: int = 32, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._entries: OrderedDict[tuple[Hashable, int], _Checkpoint] = OrderedDict()
@@ -66,8 +70,7 @@ class HistoryCache:
             place = (key, id(turns[length - 1]))
             found = entries.get(place)
             if found is not None and len(found.turns) == length and found.turns == turns[:length]:
-                self._drop(place)
-                return found
+                return self._drop(place)  # None where another thread was quicker: it is its writer now
         return None
 
     def put(self, key: Hashable, checkpoint: _Checkpoint) -> None:
@@ -75,8 +78,7 @@ class HistoryCache:
         if not checkpoint.turns or size > self._max_bytes:
             return
         place = (key, id(checkpoint.turns[-1]))
-        if place in self._entries:
-            self._drop(place)
+        self._drop(place)
         self._entries[place] = checkpoint
         self._bytes += size
         while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
@@ -86,8 +88,11 @@ class HistoryCache:
         self._entries.clear()
         self._bytes = 0
 
-    def _drop(self, place: tuple[Hashable, int]) -> None:
-        self._bytes -= self._entries.pop(place).writer.size
+    def _drop(self, place: tuple[Hashable, int]) -> _Checkpoint | None:
+        found = self._entries.pop(place, None)
+        if found is not None:
+            self._bytes -= found.writer.size
+        return found
 
 
 def write_history(

@@ -12,6 +12,7 @@ import msgspec
 
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Dialect, Options
+from ..core.errors import InvalidHistory, MidstreamError
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.tools import ToolSpec
 from .asked import Asked
@@ -69,6 +70,21 @@ class ParsedRequest(msgspec.Struct, frozen=True):
     model: str = ""
     tools: tuple[ToolSpec, ...] = ()
     options: Options = Options()
+
+
+def guarded(read: ReadRequest) -> ReadRequest:
+    """A reader of strangers' requests that gives a request whose every value has its type, or InvalidHistory."""
+
+    def read_request(body: bytes, *, provider: str = "") -> ParsedRequest:
+        try:
+            parsed = read(body, provider=provider)
+            return msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
+        except MidstreamError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise InvalidHistory(f"this is no request of this wire: {error}") from None
+
+    return read_request
 
 
 class Wire(msgspec.Struct, frozen=True):

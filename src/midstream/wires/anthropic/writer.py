@@ -64,6 +64,7 @@ class MessagesWriter:
         twin = MessagesWriter.__new__(MessagesWriter)
         twin.__dict__.update(self.__dict__)
         twin.notes = self.notes.copy()
+        twin.names = self.names.clone()
         twin.closed = self.closed.copy()
         twin.blocks = self.blocks.copy()
         twin._ids = self._ids.clone()

@@ -7,7 +7,7 @@ from ..asked import Asked
 from ..framing import ArrayFraming
 from ..sse import SSEParser
 from ..stream_decoder import StreamDecoder
-from ..wire import Wire
+from ..wire import Wire, guarded
 from .decoder import GeminiAnswer
 from .encoder import encode_gemini
 from .plain import PLAIN
@@ -20,4 +20,4 @@ def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
     return StreamDecoder(GeminiAnswer(dialect, asked), SSEParser(limit=limit), limit=limit, instead=instead)
 
 
-WIRE = Wire("gemini", encode_gemini, _decoder, PLAIN, read_gemini_request)
+WIRE = Wire("gemini", encode_gemini, _decoder, PLAIN, guarded(read_gemini_request))

@@ -59,6 +59,7 @@ class ContentsWriter:
         twin = ContentsWriter.__new__(ContentsWriter)
         twin.__dict__.update(self.__dict__)
         twin.notes = self.notes.copy()
+        twin.names = self.names.clone()
         twin.closed = self.closed.copy()
         twin.parts = self.parts.copy()
         twin._ids = self._ids.clone()

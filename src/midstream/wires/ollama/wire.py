@@ -7,7 +7,7 @@ from ...toolformats.registry import text_filter
 from ..asked import Asked
 from ..framing import LineFraming
 from ..stream_decoder import StreamDecoder
-from ..wire import Wire
+from ..wire import Wire, guarded
 from .decoder import OllamaAnswer
 from .encoder import encode_ollama
 from .plain import PLAIN
@@ -19,4 +19,4 @@ def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
     return StreamDecoder(answer, LineFraming(limit=asked.limit), limit=asked.limit, instead={b"<": None})
 
 
-WIRE = Wire("ollama", encode_ollama, _decoder, PLAIN, read_ollama_request)
+WIRE = Wire("ollama", encode_ollama, _decoder, PLAIN, guarded(read_ollama_request))

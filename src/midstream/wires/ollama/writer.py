@@ -43,6 +43,7 @@ class OllamaWriter:
         twin = OllamaWriter.__new__(OllamaWriter)
         twin.__dict__.update(self.__dict__)
         twin.notes = self.notes.copy()
+        twin.names = self.names.clone()
         twin.messages = self.messages.copy()
         return twin
 

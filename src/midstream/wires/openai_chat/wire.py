@@ -7,7 +7,7 @@ from ...toolformats.registry import leak_filter, text_filter
 from ..asked import Asked
 from ..sse import SSEParser
 from ..stream_decoder import StreamDecoder
-from ..wire import Wire
+from ..wire import Wire, guarded
 from .decoder import ChatAnswer
 from .encoder import encode_chat
 from .reader import read_chat_request
@@ -24,4 +24,4 @@ def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
     return StreamDecoder(answer, SSEParser(limit=asked.limit), limit=asked.limit)
 
 
-WIRE = Wire("openai-chat", encode_chat, _decoder, Dialect("openai-chat", "openai-chat"), read_chat_request)
+WIRE = Wire("openai-chat", encode_chat, _decoder, Dialect("openai-chat", "openai-chat"), guarded(read_chat_request))

@@ -6,7 +6,7 @@ from ...core.dialect import Dialect
 from ..asked import Asked
 from ..sse import SSEParser
 from ..stream_decoder import StreamDecoder
-from ..wire import Wire
+from ..wire import Wire, guarded
 from .decoder import ResponsesAnswer
 from .encoder import encode_responses
 from .reader import read_responses_request
@@ -18,4 +18,4 @@ def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
 
 _PLAIN = Dialect("openai-responses", "openai-responses", system_role="instructions", tool_result_media="inline")
 
-WIRE = Wire("openai-responses", encode_responses, _decoder, _PLAIN, read_responses_request)
+WIRE = Wire("openai-responses", encode_responses, _decoder, _PLAIN, guarded(read_responses_request))

@@ -62,6 +62,7 @@ class ResponsesWriter:
         twin = ResponsesWriter.__new__(ResponsesWriter)
         twin.__dict__.update(self.__dict__)
         twin.notes = self.notes.copy()
+        twin.names = self.names.clone()
         twin.items = self.items.copy()
         twin.ids = self.ids.clone()
         twin.custom = self.custom.copy()
@@ -200,7 +201,7 @@ class ResponsesWriter:
                 self.note("adapted", "media", "an image of a tool result moved to a user message behind the results")
             else:
                 parts += self._parts([part])
-        if all(part["type"] == "input_text" for part in parts):
+        if all(part.get("type") == "input_text" for part in parts):
             text = "\n".join([part["text"] for part in parts])
             return json_text(_error_text(response, text or ("(see the attached media)" if media else "")))
         if response.is_error:

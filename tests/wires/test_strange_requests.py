@@ -1,0 +1,72 @@
+"""Requests of strangers, on every wire: a conversation, or InvalidHistory; and what was read can be written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midstream import MidstreamError, encode_request
+from midstream.wires.registry import WIRES, get_wire
+
+READABLE = [name for name in WIRES if get_wire(name).read_request is not None]
+TARGETS = (
+    "openai/gpt-4o",
+    "anthropic/claude-sonnet-4-5",
+    "openai-responses/gpt-5.2",
+    "gemini/gemini-3-pro-preview",
+    "ollama/llama3.1",
+)
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=6,
+)
+BASES: dict[str, dict[str, Any]] = {
+    "openai-chat": {"model": "m", "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "a", "content": "y"}], "tools": [{"type": "function", "function": {"name": "f"}}], "temperature": 1, "stop": ["x"], "max_tokens": 9, "response_format": {"type": "text"}, "tool_choice": "auto"},
+    "anthropic": {"model": "m", "max_tokens": 9, "system": "s", "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "y"}]}], "tools": [{"name": "f", "input_schema": {"type": "object"}}], "thinking": {"type": "enabled", "budget_tokens": 2000}},
+    "openai-responses": {"model": "m", "input": [{"role": "user", "content": "x"}, {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "a", "output": "y"}], "tools": [{"type": "function", "name": "f"}], "reasoning": {"effort": "low"}},
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": "x"}]}, {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}, {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}], "tools": [{"functionDeclarations": [{"name": "f"}]}], "generationConfig": {"temperature": 1}},
+    "ollama": {"model": "m", "messages": [{"role": "user", "content": "x", "images": ["aa"]}, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}, {"role": "tool", "content": "y"}], "tools": [{"type": "function", "function": {"name": "f"}}], "options": {"temperature": 1}},
+}  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [path] if path else []
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        found += places(inner, (*path, key))
+    return found
+
+
+def changed(body: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    twin = json.loads(json.dumps(body))
+    inner = twin
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return twin
+
+
+@pytest.mark.parametrize("wire", READABLE)
+@settings(max_examples=200)
+@given(data=st.data())
+def test_any_value_anywhere_is_read_or_refused(wire: str, data: st.DataObject) -> None:
+    reader = get_wire(wire).read_request
+    assert reader is not None
+    body = changed(BASES[wire], data.draw(st.sampled_from(places(BASES[wire]))), data.draw(JSON))
+    try:
+        parsed = reader(json.dumps(body).encode())
+        for model in TARGETS:
+            encode_request(parsed.conversation, model, tools=parsed.tools, options=parsed.options, cache=None)
+    except MidstreamError:
+        pass
+
+
+@pytest.mark.parametrize("wire", READABLE)
+def test_an_honest_request_is_read(wire: str) -> None:
+    reader = get_wire(wire).read_request
+    assert reader is not None
+    assert len(reader(json.dumps(BASES[wire]).encode()).conversation.turns) == 3

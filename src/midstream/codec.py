@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from threading import Lock
 
 from msgspec.structs import replace
 
@@ -20,6 +22,8 @@ from .wires.request import Request
 from .wires.wire import Decoder, decode_chunks, decode_whole
 
 _HISTORY = HistoryCache()
+_ENCODING = Lock()
+"""Threads that share a cache must not go on with one writer while another reads it."""
 
 
 def mint_turn_key() -> str:
@@ -42,9 +46,10 @@ def encode_request(
     target = resolve(model) if isinstance(model, str) else model
     options = options or Options()
     dialect = choose_dialect(target.dialect, conversation, tools, options)
-    request = get_wire(dialect.wire).encode(
-        conversation, dialect, target.model, tools=tools, options=options, cache=cache
-    )
+    with _ENCODING if cache is not None else nullcontext():
+        request = get_wire(dialect.wire).encode(
+            conversation, dialect, target.model, tools=tools, options=options, cache=cache
+        )
     return request if request.dialect is not None else replace(request, dialect=dialect)
 
 

@@ -75,6 +75,8 @@ def test_after_its_rest_one_trial_goes_through_and_decides() -> None:
         (TimedOut("x"), True),
         (RetriesExhausted("x"), True),
         (RateLimited("x", status=429), False),
+        (RetriesExhausted("x", [Overloaded("x", status=503), RateLimited("x", status=429)]), False),
+        (RetriesExhausted("x", [RateLimited("x", status=429), Overloaded("x", status=503)]), True),
         (BadRequest("x", status=400), False),
         (MissingKey("x"), False),
     ],

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from ..core.errors import MidstreamError, Overloaded, ProviderError, RateLimited, TransportError
+from ..core.errors import MidstreamError, Overloaded, ProviderError, RateLimited, RetriesExhausted, TransportError
 
 FAILURES = 5
 REST = 30.0
@@ -40,8 +40,11 @@ class Breaker:
     def judge(self, host: str, error: MidstreamError) -> None:
         """Tell it how a call failed: no answer and a broken host count, a refusal shows a host that works.
 
-        Too many requests says nothing of the host's health; waiting is what Retry-After is for.
+        Too many requests says nothing of the host's health; waiting is what Retry-After is for. Of several attempts the
+        last is judged.
         """
+        if isinstance(error, RetriesExhausted) and error.attempts:
+            error = error.attempts[-1]
         if isinstance(error, (Overloaded, TransportError)):
             self.failed(host)
         elif isinstance(error, ProviderError) and not isinstance(error, RateLimited):

@@ -69,8 +69,12 @@ class SwitchReport(Value, frozen=True):
 
 
 def switch_report(model: str, turns: Iterable[Turn], notes: Sequence[Note]) -> SwitchReport:
-    """Count what the next model sees: every block of the history less the dropped ones."""
-    total = Counter(block.__struct_config__.tag for turn in turns for block in turn.blocks)
-    gone = Counter(note.what for note in notes if note.action == "dropped")
-    kept = {str(kind): count - gone[str(kind)] for kind, count in total.items() if count > gone[str(kind)]}
-    return SwitchReport(model, kept, tuple(notes))
+    """Count what the next model sees: every block of the history less the dropped ones and those of dropped turns."""
+    gone = Counter((note.turn, note.what) for note in notes if note.action == "dropped")
+    kept: Counter[str] = Counter()
+    for number, turn in enumerate(turns):
+        if (number, "turn") in gone:
+            continue
+        held = Counter(str(block.__struct_config__.tag) for block in turn.blocks)
+        kept.update({kind: max(0, count - gone[number, kind]) for kind, count in held.items()})
+    return SwitchReport(model, {kind: count for kind, count in kept.items() if count}, tuple(notes))

@@ -1,0 +1,36 @@
+"""The switch report counts what the next model sees, turn by turn."""
+
+from __future__ import annotations
+
+from midstream import encode_request
+from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
+from midstream.core.handoff import Note, switch_report
+
+CALL = ToolCall("hist_tool_" + "a" * 24, "look")
+
+
+def test_blocks_of_a_dropped_turn_are_not_kept_and_not_taken_from_others() -> None:
+    turns = (
+        human("one"),
+        Turn("ai", (Thinking("hm"), Text("cut"), CALL), key="t1", failure="truncated"),
+        Turn("ai", (Thinking("hm"), Text("whole")), key="t2"),
+    )
+    notes = (
+        Note("dropped", "turn", "the answer failed", 1),
+        Note("dropped", "thinking", "another's own", 1),
+        Note("adapted", "text", "so", 2),
+    )
+    assert switch_report("m", turns, notes).kept == {"text": 2, "thinking": 1}
+
+
+def test_what_is_dropped_inside_a_result_is_taken_from_no_other_block() -> None:
+    picture = Media("image/png", data="AA==")
+    turns = (Turn("human", (picture,)), Turn("ai", (CALL,)), Turn("tool", (ToolResponse(CALL.id, content=(picture,)),)))
+    notes = (Note("dropped", "media", "not read here", 2), Note("dropped", "option", "unknown"))
+    assert switch_report("m", turns, notes).kept == {"media": 1, "tool_call": 1, "tool_response": 1}
+
+
+def test_a_failed_answer_with_its_results_counts_for_nothing() -> None:
+    turns = (human("go"), Turn("ai", (Text("a"), CALL), failure="truncated"), Turn("tool", (ToolResponse(CALL.id),)))
+    notes = encode_request(Conversation((*turns, human("again"))), "openai/gpt-4o", cache=None).notes
+    assert switch_report("m", turns, notes).kept == {"text": 1}

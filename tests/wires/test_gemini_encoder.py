@@ -25,8 +25,8 @@ from midstream.core.errors import InvalidHistory, MissingReasoning
 from midstream.core.tools import ToolSpec
 from midstream.dialects.gemini import GEMINI_2, GEMINI_3, GEMINI_3_PRO, GEMINI_25_FLASH, GEMINI_25_LITE, GEMINI_25_PRO
 from midstream.sim.rules.hosts import judge
-from midstream.wires.gemini.encoder import encode_gemini
 from midstream.wires.gemini.plain import BYPASS, PLAIN
+from midstream.wires.gemini.wire import WIRE
 from midstream.wires.gemini.writer import ContentsWriter
 from midstream.wires.outgoing import HistoryCache
 from tests.conversations import ORIGIN, PIXEL, Story, weather_story
@@ -37,7 +37,7 @@ SIGNED = {"thoughtSignature": "own-signature"}
 
 
 def encode(conversation: Conversation, dialect: Any = PLAIN, model: str = MODEL, **fields: Any) -> Any:
-    return encode_gemini(conversation, dialect, model, **fields)
+    return WIRE.encode(conversation, dialect, model, **fields)
 
 
 def body(conversation: Conversation, dialect: Any = PLAIN, model: str = MODEL, **fields: Any) -> dict[str, Any]:
@@ -251,13 +251,13 @@ def test_tools_are_declared_in_geminis_subset() -> None:
     assert search == {"googleSearch": {}}
     assert functions["functionDeclarations"] == [
         {
-            "name": "my_tool",
+            "name": "my_tool_ba077b42",
             "description": "Does.",
             "parameters": {"type": "object", "properties": {"a": {"type": "string", "nullable": True}}},
         },
         {"name": "bare"},
     ]
-    assert request.tool_names == {"my_tool": "my tool"}
+    assert request.tool_names == {"my_tool_ba077b42": "my tool"}
     assert any("another host's built-in" in note for note in notes(request))
 
 

@@ -14,7 +14,7 @@ from midstream.core.errors import InvalidHistory
 from midstream.core.tools import ToolSpec
 from midstream.dialects.ollama import OLLAMA, OLLAMA_LEVELS
 from midstream.sim.rules.hosts import judge
-from midstream.wires.ollama.encoder import encode_ollama
+from midstream.wires.ollama.wire import WIRE
 from midstream.wires.ollama.writer import OllamaWriter
 from midstream.wires.outgoing import HistoryCache
 from tests.conversations import PIXEL, Story, weather_story
@@ -23,7 +23,7 @@ OWN = Origin("ollama", "ollama", "qwen3:4b")
 
 
 def encode(conversation: Conversation, dialect: Any = OLLAMA, **fields: Any) -> Any:
-    return encode_ollama(conversation, dialect, "qwen3:4b", **fields)
+    return WIRE.encode(conversation, dialect, "qwen3:4b", **fields)
 
 
 def body(conversation: Conversation, **fields: Any) -> dict[str, Any]:
@@ -162,9 +162,9 @@ def test_tools_and_choices() -> None:
     request = encode(Conversation((human("hi"),)), tools=tools, options=Options(tool_choice="required"))
     parameters = {"type": "object", "properties": {}}
     assert json.loads(request.body)["tools"] == [
-        {"type": "function", "function": {"name": "my_tool", "description": "Does.", "parameters": parameters}}
+        {"type": "function", "function": {"name": "my_tool_ba077b42", "description": "Does.", "parameters": parameters}}
     ]
-    assert request.tool_names == {"my_tool": "my tool"}
+    assert request.tool_names == {"my_tool_ba077b42": "my tool"}
     told = [note.why.split()[0] for note in request.notes]
     assert told == ["a", "my", "$s"]  # the choice, the new name, the stranger's built-in
     asked = encode(Conversation((human("hi"),)), tools=tools[:1], options=Options(parallel_tool_calls=True))

@@ -28,8 +28,8 @@ from midstream.core.dialect import Options
 from midstream.core.errors import InvalidHistory, MissingReasoning
 from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import resolve
-from midstream.wires.anthropic.encoder import encode_messages
 from midstream.wires.anthropic.reader import read_messages_request
+from midstream.wires.anthropic.wire import WIRE
 from midstream.wires.outgoing import HistoryCache
 from midstream.wires.request import Request
 from tests.wires.anthropic_requests import normal
@@ -51,7 +51,7 @@ def tool(*blocks: Block, key: str = "t") -> Turn:
 
 def request(*turns: Turn, model: str = f"anthropic/{MODEL}", system: Any = "", **kwargs: Any) -> Request:
     target = resolve(model)
-    return encode_messages(Conversation(turns, system), target.dialect, target.model, **kwargs)
+    return WIRE.encode(Conversation(turns, system), target.dialect, target.model, **kwargs)
 
 
 def body(*turns: Turn, **kwargs: Any) -> dict[str, Any]:
@@ -499,7 +499,7 @@ def test_a_request_of_ours_is_read_as_what_it_says(turns: tuple[Turn, ...], opti
     except InvalidHistory:
         return
     parsed = read_messages_request(made.body)
-    again = encode_messages(
+    again = WIRE.encode(
         parsed.conversation,
         resolve(f"anthropic/{MODEL}").dialect,
         parsed.model,

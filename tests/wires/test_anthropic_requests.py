@@ -7,8 +7,8 @@ from typing import Any
 
 from midstream.core.errors import InvalidHistory
 from midstream.dialects.registry import resolve
-from midstream.wires.anthropic.encoder import encode_messages
 from midstream.wires.anthropic.reader import read_messages_request
+from midstream.wires.anthropic.wire import WIRE
 from tests.wires.anthropic_exceptions import REQUESTS
 from tests.wires.anthropic_requests import differences
 from tests.wires.recordings import recordings
@@ -27,9 +27,7 @@ def outcome(case: dict[str, Any]) -> list[str]:
     model = parsed.model if parsed.model.startswith("claude") else "claude-haiku-4-5"
     dialect = resolve(f"anthropic/{case['model'] if 'claude' in case['model'] else model}").dialect
     try:
-        request = encode_messages(
-            parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options
-        )
+        request = WIRE.encode(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
     except InvalidHistory as error:
         return [str(error)]
     return differences(json.loads(request.body), body)

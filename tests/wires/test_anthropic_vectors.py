@@ -17,8 +17,8 @@ from midstream.core.events import ErrorEvent
 from midstream.core.history import INTERRUPTED
 from midstream.core.tools import ToolSpec
 from midstream.dialects.anthropic import CLAUDE
-from midstream.wires.anthropic.encoder import encode_messages
 from midstream.wires.anthropic.reader import read_messages_request
+from midstream.wires.anthropic.wire import WIRE
 from midstream.wires.anthropic.writer import FIRST_WORDS
 from tests.shared_data import vectors
 from tests.wires.anthropic_exceptions import VECTORS
@@ -35,7 +35,7 @@ REASONING = {k: v for k, v in vectors("ids/reasoning_context.json").items() if v
 
 def encoded(told: Conversation, **kwargs: Any) -> dict[str, Any]:
     dialect = kwargs.pop("dialect", CLAUDE)
-    request = encode_messages(told, dialect, kwargs.pop("model", MODEL), **kwargs)
+    request = WIRE.encode(told, dialect, kwargs.pop("model", MODEL), **kwargs)
     body: dict[str, Any] = json.loads(request.body)
     return body
 

@@ -15,7 +15,7 @@ from midstream.core.blocks import Conversation, Media, Origin, Text, Thinking, T
 from midstream.core.dialect import Dialect, Options
 from midstream.core.errors import ConfigError, InvalidHistory
 from midstream.core.tools import ToolSpec
-from midstream.wires.completion.encoder import encode_completion
+from midstream.wires.completion.wire import WIRE
 from midstream.wires.path import choose_dialect
 from midstream.wires.request import Request
 from tests.conversations import PIXEL, Story, weather_story
@@ -129,7 +129,7 @@ def test_a_path_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="choose one of auto, native, chat"):
         encoded(path="raw")
     with pytest.raises(ConfigError, match="names no chat template"):
-        encode_completion(ASKED, Dialect("x", "completion"), "m")
+        WIRE.encode(ASKED, Dialect("x", "completion"), "m")
 
 
 def test_reasoning_of_a_provider_that_is_like_deepinfra_is_its_own() -> None:
@@ -239,14 +239,14 @@ def test_stop_texts_of_the_caller_join_the_templates_up_to_what_the_host_takes()
 
 
 def test_a_dialect_that_names_no_stop_texts_reads_with_its_templates() -> None:
-    request = encode_completion(ASKED, Dialect("mine", "completion", template="chatml", stop=("###",)), "m")
+    request = WIRE.encode(ASKED, Dialect("mine", "completion", template="chatml", stop=("###",)), "m")
     assert request.dialect is not None and request.dialect.stop == ("###", "<|im_end|>", "<|endoftext|>")
     assert read(request, {"choices": [{"index": 0, "text": "b<|im_end|>c", "finish_reason": "stop"}]}).text == "b"
 
 
 def test_options_a_dialect_does_not_take_are_left_out_and_noted() -> None:
     plain = Dialect("mine", "completion", template="chatml", sampling=("top_p",), stream_usage=False)
-    request = encode_completion(ASKED, plain, "m", options=Options(temperature=1.0, top_p=0.5))
+    request = WIRE.encode(ASKED, plain, "m", options=Options(temperature=1.0, top_p=0.5))
     body = json.loads(request.body)
     assert body["top_p"] == 0.5 and "temperature" not in body and "stream_options" not in body
     assert notes(request) == [("dropped", "option")]

@@ -11,9 +11,9 @@ from midstream.core.blocks import Conversation, human
 from midstream.core.errors import InvalidHistory
 from midstream.core.schemas import PASSES
 from midstream.dialects.registry import resolve
-from midstream.wires.gemini.encoder import encode_gemini
 from midstream.wires.gemini.plain import BYPASS
 from midstream.wires.gemini.reader import read_gemini_request
+from midstream.wires.gemini.wire import WIRE
 from tests.wires.gemini_exceptions import REQUESTS
 from tests.wires.recordings import recordings
 
@@ -107,7 +107,7 @@ def again(case: dict[str, Any]) -> dict[str, Any]:
         json.dumps(case["request"]["body"]).encode(), provider=provider, model=named, stream="stream" in path
     )
     dialect = resolve(f"{provider}/{named}").dialect
-    request = encode_gemini(parsed.conversation, dialect, named, tools=parsed.tools, options=parsed.options)
+    request = WIRE.encode(parsed.conversation, dialect, named, tools=parsed.tools, options=parsed.options)
     assert request.path == f"/models/{named}:" + (
         "streamGenerateContent?alt=sse" if "streamGenerateContent" in path else "generateContent"
     )
@@ -156,7 +156,7 @@ def test_an_answer_goes_back_as_it_came() -> None:
         wanted = [part for part in body["candidates"][0]["content"].get("parts", []) if part != {"text": ""}]
         if turn.failure or not wanted:
             continue
-        written = encode_gemini(Conversation((human("hi", key="h"), turn)), dialect, model)
+        written = WIRE.encode(Conversation((human("hi", key="h"), turn)), dialect, model)
         got = json.loads(written.body)["contents"][1]["parts"]
         for part in [*got, *wanted]:
             part.get("functionCall", {}).pop("id", None)

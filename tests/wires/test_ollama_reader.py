@@ -11,8 +11,8 @@ from midstream.core.blocks import Media, Origin, Text, Thinking
 from midstream.core.errors import InvalidHistory
 from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import resolve
-from midstream.wires.ollama.encoder import encode_ollama
 from midstream.wires.ollama.reader import read_ollama_request
+from midstream.wires.ollama.wire import WIRE
 
 HI = {"role": "user", "content": "hi"}
 
@@ -91,7 +91,7 @@ def again(body: dict[str, Any]) -> dict[str, Any]:
     """The request, read and written for its own model."""
     parsed = read_ollama_request(json.dumps(body).encode())
     dialect = resolve(f"ollama/{parsed.model}").dialect
-    request = encode_ollama(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
+    request = WIRE.encode(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
     written: dict[str, Any] = json.loads(request.body)
     return written
 

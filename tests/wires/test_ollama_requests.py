@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from midstream.dialects.registry import resolve
-from midstream.wires.ollama.encoder import encode_ollama
 from midstream.wires.ollama.reader import read_ollama_request
+from midstream.wires.ollama.wire import WIRE
 from tests.wires.recordings import recordings
 
 CASES = {case["id"]: case for case in recordings("ollama-chat")}
@@ -37,7 +37,7 @@ def normal(body: dict[str, Any]) -> dict[str, Any]:
 def again(body: dict[str, Any]) -> dict[str, Any]:
     parsed = read_ollama_request(json.dumps(body).encode())
     dialect = resolve(f"ollama/{parsed.model}").dialect
-    request = encode_ollama(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
+    request = WIRE.encode(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
     assert request.path == "/api/chat"
     return json.loads(request.body)
 

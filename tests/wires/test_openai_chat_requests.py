@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from midstream.core.blocks import Origin, Thinking
 from midstream.core.dialect import Dialect, Limits, Reasoning
 from midstream.core.errors import InvalidHistory
-from midstream.wires.openai_chat.encoder import encode_chat
 from midstream.wires.openai_chat.reader import read_chat_request, read_messages
+from midstream.wires.openai_chat.wire import WIRE
 from tests.wires.recordings import recordings
 
 # A host that takes everything, so that what is lost was lost by the reader or the writer.
@@ -111,7 +111,7 @@ def said(body: dict[str, Any]) -> dict[str, Any]:
 
 def again(body: dict[str, Any]) -> dict[str, Any]:
     parsed = read_chat_request(msgspec.json.encode(body), provider="any")
-    request = encode_chat(parsed.conversation, ANY, parsed.model, tools=parsed.tools, options=parsed.options)
+    request = WIRE.encode(parsed.conversation, ANY, parsed.model, tools=parsed.tools, options=parsed.options)
     return json.loads(request.body)
 
 

@@ -21,8 +21,8 @@ from midstream import (
 from midstream.core.dialect import Dialect
 from midstream.core.events import Done, ErrorEvent, Event
 from midstream.dialects.openai_responses import GENERIC
-from midstream.wires.openai_responses.encoder import encode_responses
 from midstream.wires.openai_responses.reader import read_responses_request
+from midstream.wires.openai_responses.wire import WIRE as RESPONSES
 from midstream.wires.request import Request
 from midstream.wires.wire import decode_whole
 from tests.wires.feeding import at_random, by_byte, by_lengths, events_of
@@ -128,7 +128,7 @@ def encoded_again(case: dict[str, Any]) -> Request:
     options = parsed_request.options
     if "store" not in body:
         options = replace(options, extra_body={**(options.extra_body or {}), "store": True})
-    return encode_responses(
+    return RESPONSES.encode(
         parsed_request.conversation, dialect_of(case), parsed_request.model, tools=parsed_request.tools, options=options
     )
 
@@ -166,7 +166,7 @@ def replay_differs(case: dict[str, Any]) -> bool:
     results = Turn("tool", tuple(tool_result(call, "ok") for call in turn.tool_calls), key="r")
     conversation = Conversation((human("hi"), turn, *([results] if results.blocks else [])))
     stored = Options(extra_body={"store": True})
-    sent = json.loads(encode_responses(conversation, dialect, case["model"], options=stored).body)["input"]
+    sent = json.loads(RESPONSES.encode(conversation, dialect, case["model"], options=stored).body)["input"]
     answer = sent[1 : len(sent) - len(results.blocks)]
     return bool(normal({"input": answer})["input"] != normal({"input": items})["input"])
 

@@ -30,8 +30,8 @@ from midstream import (
 )
 from midstream.core.blocks import Origin
 from midstream.core.errors import InvalidHistory, LocalError
-from midstream.wires.openai_responses.encoder import encode_responses
 from midstream.wires.openai_responses.reader import read_responses_request
+from midstream.wires.openai_responses.wire import WIRE
 from midstream.wires.openai_responses.writer import ResponsesWriter
 from midstream.wires.outgoing import HistoryCache, write_history
 from tests.wires.openai_responses_requests import normal
@@ -83,7 +83,7 @@ def test_models_that_do_not_reason_are_not_asked_for_encrypted_reasoning() -> No
 
 def test_the_system_prompt_is_a_message_where_the_dialect_says_so() -> None:
     dialect = replace(resolve(MODEL).dialect, system_role="developer")
-    request = encode_responses(Conversation((human("hi"),), "be brief"), dialect, "m")
+    request = WIRE.encode(Conversation((human("hi"),), "be brief"), dialect, "m")
     sent = json.loads(request.body)
     assert sent["input"][0] == {"type": "message", "role": "developer", "content": "be brief"}
     assert "instructions" not in sent

@@ -16,6 +16,7 @@ from ..core.errors import InvalidHistory, MidstreamError
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.tools import ToolSpec
 from .asked import Asked
+from .asking import Asking
 from .outgoing import HistoryCache
 from .provider_errors import provider_error
 from .request import Request
@@ -43,16 +44,7 @@ class Decoder(Protocol):
 
 
 class Encode(Protocol):
-    def __call__(
-        self,
-        conversation: Conversation,
-        dialect: Dialect,
-        model: str,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        options: Options = ...,
-        cache: HistoryCache | None = None,
-    ) -> Request: ...
+    def __call__(self, asking: Asking, /) -> Request: ...
 
 
 class MakeDecoder(Protocol):
@@ -91,10 +83,22 @@ class Wire(msgspec.Struct, frozen=True):
     """One protocol. `plain` is the dialect of a host that follows it to the letter."""
 
     name: str
-    encode: Encode
+    write: Encode
     decoder: MakeDecoder
     plain: Dialect
     read_request: ReadRequest | None = None
+
+    def encode(
+        self,
+        conversation: Conversation,
+        dialect: Dialect,
+        model: str,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: Options = Options(),
+        cache: HistoryCache | None = None,
+    ) -> Request:
+        return self.write(Asking(conversation, dialect, model, tools, options, cache))
 
 
 def decode_chunks(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Event]:

@@ -14,12 +14,14 @@ from ...core.blocks import Conversation
 from ...core.dialect import Dialect, Options
 from ...core.errors import InvalidHistory, MissingReasoning
 from ...core.handoff import Action, Note
-from ...core.schemas import PASSES
 from ...core.tools import ToolSpec
+from ..asking import Asking
+from ..body import join_body
+from ..declarations import declare, within_limit
 from ..json_border import decode_leniently, json_value
-from ..outgoing import HistoryCache, write_history
 from ..reasoning import thinking_on
 from ..request import Request
+from ..sampling import SAMPLING
 from .thinking import plan_thinking
 from .writer import CACHE_MARK, MessagesWriter, encode_message, encode_text
 
@@ -31,18 +33,9 @@ _TOOL_KEYS = ("type", "cache_control", "defer_loading", "allowed_callers", "inpu
 _BUILTIN = re.compile(r".+_\d{8}\Z")
 
 
-def encode_messages(
-    conversation: Conversation,
-    dialect: Dialect,
-    model: str,
-    *,
-    tools: Sequence[ToolSpec] = (),
-    options: Options = Options(),
-    cache: HistoryCache | None = None,
-) -> Request:
-    key = ("anthropic", id(dialect), model, _history_key(dialect, options))
-    writer = write_history(conversation.turns, lambda: MessagesWriter(dialect, options, model), key, cache)
-    return _MessagesRequest(dialect, options, model, writer).build(conversation, tools)
+def encode_messages(asking: Asking) -> Request:
+    writer = asking.history(MessagesWriter, *_history_key(asking.dialect, asking.options))
+    return _MessagesRequest(asking, writer).build()
 
 
 def _history_key(dialect: Dialect, options: Options) -> tuple[Any, ...]:
@@ -51,21 +44,21 @@ def _history_key(dialect: Dialect, options: Options) -> tuple[Any, ...]:
 
 
 class _MessagesRequest:
-    def __init__(self, dialect: Dialect, options: Options, model: str, writer: MessagesWriter) -> None:
-        self.dialect = dialect
-        self.options = options
-        self.model = model
+    def __init__(self, asking: Asking, writer: MessagesWriter) -> None:
+        self.asking = asking
+        self.dialect = asking.dialect
+        self.options = asking.options
         self.writer = writer
         self.notes: list[Note] = []
-        self.thinking = thinking_on(dialect, options) and dialect.reasoning.control != "none"
+        self.thinking = thinking_on(self.dialect, self.options) and self.dialect.reasoning.control != "none"
 
-    def build(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Request:
+    def build(self) -> Request:
         self._check_thinking()
-        described = self._tools(tools)
+        described = self._tools(self.asking.tools)
         choice = self._choice() if described else {}
         plan = plan_thinking(self.thinking, self.options, self.dialect)
-        body: dict[str, Any] = {"model": self.model, "max_tokens": plan.max_tokens}
-        system = self._system(conversation)
+        body: dict[str, Any] = {"model": self.asking.model, "max_tokens": plan.max_tokens}
+        system = self._system(self.asking.conversation)
         marked = self._marks(described, system)
         if system:
             body["system"] = system
@@ -81,20 +74,12 @@ class _MessagesRequest:
             body["stream"] = True
         for extra in (self.dialect.extra_body, self.options.extra_body):
             _refine(body, extra or {})
-        messages = self._messages(marked)
-        # One join for the whole body: fields and messages are both separated by commas.
-        messages[0] = json_value(body)[:-1] + b',"messages":[' + messages[0]
-        messages[-1] += b"]}"
-        return Request(
-            "POST",
+        return self.asking.request(
             "/v1/messages",
-            {"content-type": "application/json", "anthropic-version": VERSION, **(self.dialect.headers or {})},
-            b",".join(messages),
-            notes=tuple(self.writer.notes) + tuple(plan.notes) + tuple(self.notes),
+            join_body(json_value(body)[:-1] + b',"messages":[', self._messages(marked), b"]}"),
+            (*self.writer.notes, *plan.notes, *self.notes),
             tool_names=self.writer.names.changed,
-            stream=self.options.stream,
-            wire=self.dialect.wire,
-            model=self.model,
+            headers={"anthropic-version": VERSION},
         )
 
     def _note(self, action: Action, what: str, why: str) -> None:
@@ -175,22 +160,10 @@ class _MessagesRequest:
                 described.append({"type": tool.builtin, "name": tool.name, **(tool.extra or {})})
             else:
                 self._note("dropped", "tool", f"{tool.builtin} is another host's built-in tool")
-        limit = self.dialect.limits.max_tools
-        if limit is not None and len(described) > limit:
-            self._note(
-                "dropped", "tool", f"this host takes {limit} tools; the last {len(described) - limit} are left out"
-            )
-            described = described[:limit]
-        return described
+        return list(within_limit(described, self.dialect, self.notes))
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
-        name = self.writer.names.wire(tool.name)
-        if name != tool.name:
-            self._note("adapted", "tool", f"{tool.name} is called {name} here")
-        described: dict[str, Any] = {"name": name}
-        if tool.description:
-            described["description"] = tool.description
-        described["input_schema"] = PASSES[self.dialect.schema](tool.parameters or {})
+        described = declare(tool, self.dialect, self.writer.names, self.notes, schema_field="input_schema")
         if tool.strict is not None and self.dialect.strict_tools:
             described["strict"] = tool.strict
         return {**described, **{key: value for key, value in (tool.extra or {}).items() if key in _TOOL_KEYS}}
@@ -224,7 +197,7 @@ class _MessagesRequest:
     def _sampling(self) -> dict[str, Any]:
         options = self.options
         fields: dict[str, Any] = {}
-        for name in ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty"):
+        for name in SAMPLING:
             value = getattr(options, name)
             if value is None:
                 continue

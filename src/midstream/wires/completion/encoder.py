@@ -13,54 +13,48 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...core.blocks import Conversation
-from ...core.dialect import Dialect, Options
+from ...core.dialect import Dialect
 from ...core.errors import ConfigError, InvalidHistory
 from ...core.handoff import Action, Note
 from ...core.tools import ToolSpec
 from ...templates.prompt import Prompt, Template
 from ...templates.registry import get_template
+from ..asking import Asking
 from ..json_border import json_text, json_value
-from ..outgoing import HistoryCache
 from ..reasoning import thinking_on
 from ..request import Request
+from ..sampling import sampling_fields, token_limit
 from .flavours import FLAVOURS, Flavour
 from .history import readable
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~/:@+-]")
 
 
-def encode_completion(
-    conversation: Conversation,
-    dialect: Dialect,
-    model: str,
-    *,
-    tools: Sequence[ToolSpec] = (),
-    options: Options = Options(),
-    cache: HistoryCache | None = None,
-) -> Request:
+def encode_completion(asking: Asking) -> Request:
+    dialect = asking.dialect
     if dialect.template is None:
         raise ConfigError(f"{dialect.name} names no chat template, and a raw completion needs one")
-    request = _CompletionRequest(dialect, options, model, get_template(dialect.template))
-    return request.build(conversation, tools)
+    return _CompletionRequest(asking, get_template(dialect.template)).build()
 
 
 class _CompletionRequest:
-    def __init__(self, dialect: Dialect, options: Options, model: str, template: Template) -> None:
-        self.dialect = dialect
-        self.options = options
-        self.model = model
+    def __init__(self, asking: Asking, template: Template) -> None:
+        self.asking = asking
+        self.dialect = asking.dialect
+        self.options = asking.options
         self.template = template
-        self.flavour: Flavour = FLAVOURS[dialect.completion]
+        self.flavour: Flavour = FLAVOURS[self.dialect.completion]
         self.notes: list[Note] = []
 
-    def build(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Request:
+    def build(self) -> Request:
+        conversation, model = self.asking.conversation, self.asking.model
         if not conversation.turns and not conversation.system_text and not self.options.prefill:
             raise InvalidHistory("the conversation is empty: add a human turn first")
-        shown, notes = readable(conversation, self.dialect, self.model, self.options)
-        prompt = self._prompt(shown, self._offered(tools))
+        shown, notes = readable(conversation, self.dialect, model, self.options)
+        prompt = self._prompt(shown, self._offered(self.asking.tools))
         flavour = self.flavour
         fields = [b'"%b":%b' % (flavour.prompt_field.encode(), json_text(prompt.text))]
-        body: dict[str, Any] = {"model": self.model} if flavour.names_model else {}
+        body: dict[str, Any] = {"model": model} if flavour.names_model else {}
         body |= {"stop": self._stops(prompt)} if prompt.stop or self.options.stop else {}
         body |= self._sampling()
         if self.options.stream:
@@ -71,16 +65,11 @@ class _CompletionRequest:
         body |= self.options.extra_body or {}
         if body:
             fields.append(json_value(body)[1:-1])
-        return Request(
-            "POST",
-            (self.dialect.path or flavour.path).replace("{model}", _UNSAFE.sub(_escaped, self.model)),
-            {"content-type": "application/json", **(self.dialect.headers or {})},
+        return self.asking.request(
+            (self.dialect.path or flavour.path).replace("{model}", _UNSAFE.sub(_escaped, model)),
             b"{" + b",".join(fields) + b"}",
-            notes=tuple(sorted([*notes, *prompt.notes], key=_place)) + tuple(self.notes),
-            stream=self.options.stream,
-            wire=self.dialect.wire,
-            model=self.model,
-            dialect=self._reader(prompt),
+            (*sorted([*notes, *prompt.notes], key=_place), *self.notes),
+            reader=self._reader(prompt),
         )
 
     def _note(self, action: Action, what: str, why: str) -> None:
@@ -146,21 +135,10 @@ class _CompletionRequest:
     def _sampling(self) -> dict[str, Any]:
         options, dialect, flavour = self.options, self.dialect, self.flavour
         fields: dict[str, Any] = {}
-        limit = options.max_tokens or dialect.default_max_tokens
+        limit = token_limit(options, dialect, self.notes)
         if limit is not None:
-            most = dialect.limits.max_output
-            if most is not None and limit > most:
-                self._note("adapted", "option", f"max_tokens {limit} is above this host's {most}")
-                limit = most
             fields[flavour.max_tokens_field] = limit
-        for name in ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty"):
-            value = getattr(options, name)
-            if value is None:
-                continue
-            if name in dialect.sampling:
-                fields[name] = value
-            else:
-                self._note("dropped", "option", f"{name} is fixed or unknown for this model")
+        fields |= sampling_fields(options, dialect, self.notes)
         if options.response_format is not None:
             fields |= flavour.response_format(options.response_format)
         if options.user is not None and flavour.names_user:

@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.blocks import Conversation
-from ...core.dialect import Dialect, Options
 from ...core.errors import InvalidHistory
 from ...core.handoff import Action, Note
-from ...core.schemas import PASSES
 from ...core.tools import ToolSpec
+from ..asking import Asking
+from ..body import join_body, merge_body
+from ..declarations import declare, within_limit
 from ..json_border import json_value
-from ..outgoing import HistoryCache, write_history
 from ..request import Request
+from ..sampling import sampling_fields, token_limit
 from .thinking import thinking_config
 from .writer import ContentsWriter, encode_content, encode_text
 
@@ -29,27 +30,13 @@ BUILTINS = frozenset({
 })  # fmt: skip
 MAX_STOPS = 5
 _UNSAFE = re.compile(rb"[^A-Za-z0-9/._~@-]")
-_SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "topP",
-    "seed": "seed",
-    "presence_penalty": "presencePenalty",
-    "frequency_penalty": "frequencyPenalty",
-}
+_SPELLED = {"top_p": "topP", "presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty"}
 
 
-def encode_gemini(
-    conversation: Conversation,
-    dialect: Dialect,
-    model: str,
-    *,
-    tools: Sequence[ToolSpec] = (),
-    options: Options = Options(),
-    cache: HistoryCache | None = None,
-) -> Request:
-    key = ("gemini", id(dialect), model, options.missing_reasoning, options.foreign_thinking, options.tool_format)
-    writer = write_history(conversation.turns, lambda: ContentsWriter(dialect, options, model), key, cache)
-    return _GeminiRequest(dialect, options, model, writer).build(conversation, tools)
+def encode_gemini(asking: Asking) -> Request:
+    options = asking.options
+    key = (options.missing_reasoning, options.foreign_thinking, options.tool_format)
+    return _GeminiRequest(asking, asking.history(ContentsWriter, *key)).build()
 
 
 def model_path(model: str, stream: bool) -> str:
@@ -60,19 +47,19 @@ def model_path(model: str, stream: bool) -> str:
 
 
 class _GeminiRequest:
-    def __init__(self, dialect: Dialect, options: Options, model: str, writer: ContentsWriter) -> None:
-        self.dialect = dialect
-        self.options = options
-        self.model = model
+    def __init__(self, asking: Asking, writer: ContentsWriter) -> None:
+        self.asking = asking
+        self.dialect = asking.dialect
+        self.options = asking.options
         self.writer = writer
         self.notes: list[Note] = []
 
-    def build(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Request:
+    def build(self) -> Request:
         body: dict[str, Any] = {}
-        system = self._system(conversation)
+        system = self._system(self.asking.conversation)
         if system:
             body["systemInstruction"] = {"parts": system}
-        described, functions = self._tools(tools)
+        described, functions = self._tools(self.asking.tools)
         if described:
             body["tools"] = described
         choice = self._choice() if functions else {}
@@ -82,22 +69,13 @@ class _GeminiRequest:
         if config:
             body["generationConfig"] = config
         for extra in (self.dialect.extra_body, self.options.extra_body):
-            _merge(body, extra or {})
-        contents = self._contents()
-        # One join for the whole body: fields and contents are both separated by commas.
+            merge_body(body, extra)
         head = json_value(body)[:-1] + (b"," if body else b"")
-        contents[0] = head + b'"contents":[' + contents[0]
-        contents[-1] += b"]}"
-        return Request(
-            "POST",
-            model_path(self.model, self.options.stream),
-            {"content-type": "application/json", **(self.dialect.headers or {})},
-            b",".join(contents),
-            notes=tuple(self.writer.notes) + tuple(self.notes),
+        return self.asking.request(
+            model_path(self.asking.model, self.options.stream),
+            join_body(head + b'"contents":[', self._contents(), b"]}"),
+            (*self.writer.notes, *self.notes),
             tool_names=self.writer.names.changed,
-            stream=self.options.stream,
-            wire=self.dialect.wire,
-            model=self.model,
         )
 
     def _note(self, action: Action, what: str, why: str) -> None:
@@ -134,26 +112,14 @@ class _GeminiRequest:
                 described.append({tool.builtin: (tool.extra or {}).get("config", {})})
             else:
                 self._note("dropped", "tool", f"{tool.builtin} is another host's built-in tool")
-        limit = self.dialect.limits.max_tools
-        if limit is not None and len(functions) > limit:
-            self._note(
-                "dropped", "tool", f"this host takes {limit} tools; the last {len(functions) - limit} are left out"
-            )
-            functions = functions[:limit]
         if functions:
-            described.append({"functionDeclarations": functions})
+            described.append({"functionDeclarations": within_limit(functions, self.dialect, self.notes)})
         return described, bool(functions)
 
     def _function(self, tool: ToolSpec) -> dict[str, Any]:
-        name = self.writer.names.wire(tool.name)
-        if name != tool.name:
-            self._note("adapted", "tool", f"{tool.name} is called {name} here")
-        described: dict[str, Any] = {"name": name}
-        if tool.description:
-            described["description"] = tool.description
-        schema = PASSES[self.dialect.schema](tool.parameters or {})
-        if schema.get("properties"):  # an object without any is refused; leaving it out says the same
-            described["parameters"] = schema
+        described = declare(tool, self.dialect, self.writer.names, self.notes)
+        if not described["parameters"].get("properties"):
+            del described["parameters"]  # an object without any is refused; leaving it out says the same
         extra = tool.extra or {}
         return {**described, **{key: extra[key] for key in ("behavior", "response") if key in extra}}
 
@@ -177,21 +143,10 @@ class _GeminiRequest:
     def _generation(self) -> dict[str, Any]:
         options, dialect = self.options, self.dialect
         config: dict[str, Any] = {}
-        limit = options.max_tokens or dialect.default_max_tokens
+        limit = token_limit(options, dialect, self.notes)
         if limit is not None:
-            most = dialect.limits.max_output
-            if most is not None and limit > most:
-                self._note("adapted", "option", f"max_tokens {limit} is above this model's {most}")
-                limit = most
             config[dialect.max_tokens_field] = limit
-        for name, field in _SAMPLING.items():
-            value = getattr(options, name)
-            if value is None:
-                continue
-            if name in dialect.sampling:
-                config[field] = value
-            else:
-                self._note("dropped", "option", f"{name} is fixed or unknown for this model")
+        config |= sampling_fields(options, dialect, self.notes, spelled=_SPELLED)
         if options.stop:
             if len(options.stop) > MAX_STOPS:
                 self._note("dropped", "option", f"only {MAX_STOPS} stop sequences are taken here")
@@ -211,13 +166,3 @@ class _GeminiRequest:
         schema = inner.get("schema") if asked.get("type") == "json_schema" and isinstance(inner, dict) else None
         if schema is not None:
             config["responseJsonSchema"] = schema
-
-
-def _merge(body: dict[str, Any], extra: dict[str, Any]) -> None:
-    """The caller's own fields go last; an object joins the object that is there."""
-    for key, value in extra.items():
-        known = body.get(key)
-        if isinstance(known, dict) and isinstance(value, dict):
-            body[key] = {**known, **value}
-        else:
-            body[key] = value

@@ -13,42 +13,32 @@ from ...core.blocks import Conversation
 from ...core.dialect import Dialect, Options
 from ...core.errors import InvalidHistory
 from ...core.handoff import Action, Note
-from ...core.schemas import PASSES
 from ...core.tools import ToolSpec
+from ..asking import Asking
+from ..body import join_body, merge_body
+from ..declarations import declare
 from ..json_border import json_text, json_value
-from ..outgoing import HistoryCache, write_history
 from ..reasoning import nearest_effort
 from ..request import Request
+from ..sampling import SAMPLING, sampling_fields, token_limit
 from .writer import OllamaWriter
 
-_SAMPLING = ("temperature", "top_p", "seed", "stop", "presence_penalty", "frequency_penalty")
 
-
-def encode_ollama(
-    conversation: Conversation,
-    dialect: Dialect,
-    model: str,
-    *,
-    tools: Sequence[ToolSpec] = (),
-    options: Options = Options(),
-    cache: HistoryCache | None = None,
-) -> Request:
-    key = ("ollama", id(dialect), model, options.foreign_thinking)
-    writer = write_history(conversation.turns, lambda: OllamaWriter(dialect, options, model), key, cache)
-    return _OllamaRequest(dialect, options, model, writer).build(conversation, tools)
+def encode_ollama(asking: Asking) -> Request:
+    return _OllamaRequest(asking, asking.history(OllamaWriter, asking.options.foreign_thinking)).build()
 
 
 class _OllamaRequest:
-    def __init__(self, dialect: Dialect, options: Options, model: str, writer: OllamaWriter) -> None:
-        self.dialect = dialect
-        self.options = options
-        self.model = model
+    def __init__(self, asking: Asking, writer: OllamaWriter) -> None:
+        self.asking = asking
+        self.dialect = asking.dialect
+        self.options = asking.options
         self.writer = writer
         self.notes: list[Note] = []
 
-    def build(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Request:
-        body: dict[str, Any] = {"model": self.model, "stream": self.options.stream}  # unsaid, it streams
-        described = self._tools(tools)
+    def build(self) -> Request:
+        body: dict[str, Any] = {"model": self.asking.model, "stream": self.options.stream}  # unsaid, it streams
+        described = self._tools(self.asking.tools)
         if described:
             body["tools"] = described
         body.update(CONTROLS[self.dialect.reasoning.control](self.options, self.dialect))
@@ -57,23 +47,13 @@ class _OllamaRequest:
         if settings:
             body["options"] = settings
         for extra in (self.dialect.extra_body, self.options.extra_body):
-            for name, value in (extra or {}).items():
-                known = body.get(name)
-                body[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
-        messages = self._messages(conversation)
-        # One join for the whole body: fields and messages are both separated by commas.
-        messages[0] = json_value(body)[:-1] + b',"messages":[' + messages[0]
-        messages[-1] += b"]}"
-        return Request(
-            "POST",
+            merge_body(body, extra)
+        messages = self._messages(self.asking.conversation)
+        return self.asking.request(
             "/api/chat",
-            {"content-type": "application/json", **(self.dialect.headers or {})},
-            b",".join(messages),
-            notes=tuple(self.writer.notes) + tuple(self.notes),
+            join_body(json_value(body)[:-1] + b',"messages":[', messages, b"]}"),
+            (*self.writer.notes, *self.notes),
             tool_names=self.writer.names.changed,
-            stream=self.options.stream,
-            wire=self.dialect.wire,
-            model=self.model,
         )
 
     def _note(self, action: Action, what: str, why: str) -> None:
@@ -106,13 +86,7 @@ class _OllamaRequest:
             if tool.builtin is not None:
                 self._note("dropped", "tool", f"{tool.builtin} is another host's built-in tool")
                 continue
-            name = self.writer.names.wire(tool.name)
-            if name != tool.name:
-                self._note("adapted", "tool", f"{tool.name} is called {name} here")
-            function: dict[str, Any] = {"name": name}
-            if tool.description:
-                function["description"] = tool.description
-            function["parameters"] = PASSES[self.dialect.schema](tool.parameters or {})
+            function = declare(tool, self.dialect, self.writer.names, self.notes)
             described.append({"type": "function", "function": function})
         return described
 
@@ -127,18 +101,10 @@ class _OllamaRequest:
     def _settings(self) -> dict[str, Any]:
         options, dialect = self.options, self.dialect
         settings: dict[str, Any] = {}
-        limit = options.max_tokens or dialect.default_max_tokens
+        limit = token_limit(options, dialect, self.notes)
         if limit is not None:
             settings[dialect.max_tokens_field] = limit
-        for name in _SAMPLING:
-            value = getattr(options, name)
-            if value is None or value == ():
-                continue
-            if name in dialect.sampling:
-                settings[name] = value
-            else:
-                self._note("dropped", "option", f"{name} is fixed or unknown for this model")
-        return settings
+        return settings | sampling_fields(options, dialect, self.notes, (*SAMPLING, "stop"))
 
 
 def _none(options: Options, dialect: Dialect) -> dict[str, Any]:

@@ -14,31 +14,22 @@ import msgspec
 from ...core.blocks import Conversation, Text
 from ...core.dialect import Dialect, Options
 from ...core.errors import InvalidHistory
-from ...core.handoff import Note
-from ...core.schemas import PASSES
+from ...core.handoff import Action, Note
 from ...core.tools import ToolSpec
+from ..asking import Asking
+from ..body import join_body, merge_body
+from ..declarations import declare, within_limit
 from ..json_border import json_text, json_value
-from ..outgoing import HistoryCache, write_history
 from ..reasoning import thinking_on
 from ..request import Request
+from ..sampling import SAMPLING, sampling_fields, token_limit
 from ..tool_names import ToolNames
 from .controls import CONTROLS
 from .writer import ChatWriter
 
 
-def encode_chat(
-    conversation: Conversation,
-    dialect: Dialect,
-    model: str,
-    *,
-    tools: Sequence[ToolSpec] = (),
-    options: Options = Options(),
-    cache: HistoryCache | None = None,
-) -> Request:
-    key = ("chat", id(dialect), model, history_key(options))
-    writer = write_history(conversation.turns, lambda: ChatWriter(dialect, options, model), key, cache)
-    request = _ChatRequest(dialect, options, model, writer)
-    return request.build(conversation, tools)
+def encode_chat(asking: Asking) -> Request:
+    return _ChatRequest(asking, asking.history(ChatWriter, *history_key(asking.options))).build()
 
 
 def history_key(options: Options) -> tuple[Any, ...]:
@@ -49,19 +40,19 @@ def history_key(options: Options) -> tuple[Any, ...]:
 
 
 class _ChatRequest:
-    def __init__(self, dialect: Dialect, options: Options, model: str, writer: ChatWriter) -> None:
-        self.dialect = dialect
-        self.options = options
-        self.model = model
+    def __init__(self, asking: Asking, writer: ChatWriter) -> None:
+        self.asking = asking
+        self.dialect = asking.dialect
+        self.options = asking.options
         self.writer = writer
         self.notes: list[Note] = []
-        self.thinking = thinking_on(dialect, options)
+        self.thinking = thinking_on(self.dialect, self.options)
 
-    def build(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Request:
-        messages = self._messages(conversation)
+    def build(self) -> Request:
+        messages = self._messages(self.asking.conversation)
         if self.writer.lacks_reasoning and self.options.missing_reasoning == "disable-thinking":
             self._disable_thinking("a turn of the history lacks the reasoning it demands")
-        choice, tools = self._choice(tools)
+        choice, tools = self._choice(self.asking.tools)
         tail = [b"]"]
         if tools:
             tail.append(b'"tools":' + encode_tools(tools, self.dialect, self.writer.names, self.notes))
@@ -74,23 +65,15 @@ class _ChatRequest:
         merge_body(body, self.options.extra_body)
         if body:
             tail.append(json_value(body)[1:-1])
-        # One join for the whole body: fields and messages are both separated by commas.
-        messages[0] = b'{"model":%b,"messages":[%b' % (json_text(self.model), messages[0])
-        messages[-1] += b",".join(tail) + b"}"
-        return Request(
-            "POST",
+        return self.asking.request(
             self.dialect.path or "/chat/completions",
-            {"content-type": "application/json", **(self.dialect.headers or {})},
-            b",".join(messages),
-            notes=tuple(self.writer.notes) + tuple(self.notes),
+            join_body(b'{"model":%b,"messages":[' % json_text(self.asking.model), messages, b",".join(tail) + b"}"),
+            (*self.writer.notes, *self.notes),
             tool_names=self.writer.names.changed,
-            stream=self.options.stream,
-            wire=self.dialect.wire,
-            model=self.model,
         )
 
-    def _note(self, action: str, what: str, why: str) -> None:
-        self.notes.append(Note(action, what, why))  # type: ignore[arg-type]
+    def _note(self, action: Action, what: str, why: str) -> None:
+        self.notes.append(Note(action, what, why))
 
     def _messages(self, conversation: Conversation) -> list[bytes]:
         messages: list[bytes] = []
@@ -127,10 +110,7 @@ class _ChatRequest:
         fields: dict[str, Any] = {}
         if not tools:
             return fields, tools
-        limit = dialect.limits.max_tools
-        if limit is not None and len(tools) > limit:
-            self._note("dropped", "tool", f"this host takes {limit} tools; the last {len(tools) - limit} are left out")
-            tools = tools[:limit]
+        tools = within_limit(tools, dialect, self.notes)
         if self.thinking and dialect.builtin_stops_thinking and any(is_builtin(tool, dialect) for tool in tools):
             self._disable_thinking("its built-in tools work only without it")
         choice = options.tool_choice
@@ -173,33 +153,15 @@ class _ChatRequest:
     def _sampling(self) -> dict[str, Any]:
         options, dialect = self.options, self.dialect
         fields: dict[str, Any] = {}
-        limit = options.max_tokens or dialect.default_max_tokens
+        limit = token_limit(options, dialect, self.notes)
         if limit is not None:
-            most = dialect.limits.max_output
-            if most is not None and limit > most:
-                self._note("adapted", "option", f"max_tokens {limit} is above this host's {most}")
-                limit = most
             fields[dialect.max_tokens_field] = limit
-        for name in ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "stop"):
-            value = getattr(options, name)
-            if value is None or value == ():
-                continue
-            if name in dialect.sampling:
-                fields[dialect.seed_field if name == "seed" else name] = value
-            else:
-                self._note("dropped", "option", f"{name} is fixed or unknown for this model")
+        fields |= sampling_fields(options, dialect, self.notes, (*SAMPLING, "stop"), {"seed": dialect.seed_field})
         if options.response_format is not None:
             fields["response_format"] = options.response_format
         if options.user is not None:
             fields["user"] = options.user
         return fields
-
-
-def merge_body(body: dict[str, Any], extra: dict[str, Any] | None) -> None:
-    """The caller's own fields go last; an object joins the object that is there (`thinking` gains `keep`)."""
-    for key, value in (extra or {}).items():
-        known = body.get(key)
-        body[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
 
 
 def _system_part(part: Text) -> dict[str, Any]:
@@ -214,7 +176,6 @@ def is_builtin(tool: ToolSpec, dialect: Dialect) -> bool:
 
 
 def encode_tools(tools: Sequence[ToolSpec], dialect: Dialect, names: ToolNames, notes: list[Note]) -> bytes:
-    schema_pass = PASSES[dialect.schema]
     encoded: list[dict[str, Any]] = []
     for tool in tools:
         if is_builtin(tool, dialect):
@@ -223,12 +184,7 @@ def encode_tools(tools: Sequence[ToolSpec], dialect: Dialect, names: ToolNames, 
         if tool.extra and "tool" in tool.extra:  # a kind of tool only its host knows
             encoded.append(tool.extra["tool"])
             continue
-        function: dict[str, Any] = {"name": names.wire(tool.name)}
-        if function["name"] != tool.name:
-            notes.append(Note("adapted", "tool", f"{tool.name} is called {function['name']} here"))
-        if tool.description:
-            function["description"] = tool.description
-        function["parameters"] = schema_pass(tool.parameters or {})
+        function = declare(tool, dialect, names, notes)
         if tool.strict is not None and dialect.strict_tools:
             function["strict"] = tool.strict
         encoded.append({"type": "function", "function": function})

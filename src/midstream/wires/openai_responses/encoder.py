@@ -8,6 +8,7 @@ the whole history goes, and a Note says so. What a host would refuse is left out
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,14 +16,16 @@ from msgspec.structs import replace
 from ...core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn
 from ...core.dialect import Dialect, Options
 from ...core.errors import InvalidHistory
-from ...core.handoff import Note
+from ...core.handoff import Action, Note
 from ...core.history import repair
-from ...core.schemas import PASSES
 from ...core.tools import ToolSpec
+from ..asking import Asking
+from ..body import join_body, merge_body
+from ..declarations import declare, within_limit
 from ..json_border import json_text, json_value
-from ..outgoing import HistoryCache, write_history
 from ..reasoning import nearest_effort, thinking_on
 from ..request import Request
+from ..sampling import SAMPLING, sampling_fields, token_limit
 from ..tool_names import ToolNames
 from .formats import format_from_chat
 from .writer import ResponsesWriter
@@ -33,31 +36,23 @@ _ENCRYPTED = "reasoning.encrypted_content"
 _UNSEEN = Text("(only the host has this answer)")
 
 
-def encode_responses(
-    conversation: Conversation,
-    dialect: Dialect,
-    model: str,
-    *,
-    tools: Sequence[ToolSpec] = (),
-    options: Options = Options(),
-    cache: HistoryCache | None = None,
-) -> Request:
+def encode_responses(asking: Asking) -> Request:
+    options = asking.options
     notes: list[Note] = []
     writer: ResponsesWriter | None = None
     if options.previous_response_id:
-        writer = _continuation(conversation, dialect, model, options)
+        writer = _continuation(asking.conversation, asking.dialect, asking.model, options)
         if writer is None:
             notes.append(
                 Note("dropped", "option", "previous_response_id: the history up to it is not what it stands for")
             )
             options = replace(options, previous_response_id=None)
-    stored = _stored(options)
+            asking = replace(asking, options=options)
     if writer is None:
-        key = ("responses", id(dialect), model, options.foreign_thinking, options.tool_format, stored)
-        writer = write_history(
-            conversation.turns, lambda: ResponsesWriter(dialect, options, model, stored=stored), key, cache
-        )
-    return _ResponsesRequest(dialect, options, model, writer, notes).build(conversation, tools)
+        stored = _stored(options)
+        make = partial(ResponsesWriter, stored=stored)
+        writer = asking.history(make, options.foreign_thinking, options.tool_format, stored)
+    return _ResponsesRequest(asking, writer, notes).build()
 
 
 def _stored(options: Options) -> bool:
@@ -107,46 +102,38 @@ def _call_kind(response: ToolResponse) -> dict[str, Any] | None:
 
 
 class _ResponsesRequest:
-    def __init__(
-        self, dialect: Dialect, options: Options, model: str, writer: ResponsesWriter, notes: list[Note]
-    ) -> None:
-        self.dialect = dialect
-        self.options = options
-        self.model = model
+    def __init__(self, asking: Asking, writer: ResponsesWriter, notes: list[Note]) -> None:
+        self.asking = asking
+        self.dialect = asking.dialect
+        self.options = asking.options
         self.writer = writer
         self.notes = notes
 
-    def build(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Request:
+    def build(self) -> Request:
+        conversation = self.asking.conversation
         items = self._input(conversation)
         fields: list[bytes] = []
         if self.dialect.system_role == "instructions" and conversation.system_text:
             fields.append(b'"instructions":' + json_text(conversation.system_text))
-        limit = self.dialect.limits.max_tools
-        if limit is not None and len(tools) > limit:
-            self._note("dropped", "tool", f"this host takes {limit} tools; the last {len(tools) - limit} are left out")
-            tools = tools[:limit]
+        tools = within_limit(self.asking.tools, self.dialect, self.notes)
         if tools:
             fields.append(b'"tools":' + encode_tools(tools, self.dialect, self.writer.names, self.notes))
         body = {**self._choice(tools), **self._sampling(), **self._reasoning(), **self._state()}
         if self.options.stream:
             body["stream"] = True
-        _merge(body, self.dialect.extra_body)
-        _merge(body, self.options.extra_body)
+        merge_body(body, self.dialect.extra_body)
+        merge_body(body, self.options.extra_body)
         fields.append(json_value(body)[1:-1])
-        return Request(
-            "POST",
+        head = b'{"model":' + json_text(self.asking.model) + b',"input":['
+        return self.asking.request(
             "/responses",
-            {"content-type": "application/json", **(self.dialect.headers or {})},
-            _joined(b'{"model":' + json_text(self.model) + b',"input":[', items, b"]," + b",".join(fields) + b"}"),
-            notes=tuple(self.writer.notes) + tuple(self.notes),
+            join_body(head, items, b"]," + b",".join(fields) + b"}"),
+            (*self.writer.notes, *self.notes),
             tool_names=self.writer.names.changed,
-            stream=self.options.stream,
-            wire=self.dialect.wire,
-            model=self.model,
         )
 
-    def _note(self, action: str, what: str, why: str) -> None:
-        self.notes.append(Note(action, what, why))  # type: ignore[arg-type]
+    def _note(self, action: Action, what: str, why: str) -> None:
+        self.notes.append(Note(action, what, why))
 
     def _input(self, conversation: Conversation) -> list[bytes]:
         items = self.writer.items
@@ -225,21 +212,10 @@ class _ResponsesRequest:
     def _sampling(self) -> dict[str, Any]:
         options, dialect = self.options, self.dialect
         fields: dict[str, Any] = {}
-        limit = options.max_tokens or dialect.default_max_tokens
+        limit = token_limit(options, dialect, self.notes)
         if limit is not None:
-            most = dialect.limits.max_output
-            if most is not None and limit > most:
-                self._note("adapted", "option", f"max_tokens {limit} is above this host's {most}")
-                limit = most
             fields["max_output_tokens"] = limit
-        for name in ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "stop"):
-            value = getattr(options, name)
-            if value is None or value == ():
-                continue
-            if name in dialect.sampling:
-                fields[name] = value
-            else:
-                self._note("dropped", "option", f"{name} is fixed or unknown for this model")
+        fields |= sampling_fields(options, dialect, self.notes, (*SAMPLING, "stop"))
         if options.response_format is not None:
             fields["text"] = {"format": format_from_chat(options.response_format)}
         if options.user is not None:
@@ -247,25 +223,7 @@ class _ResponsesRequest:
         return fields
 
 
-def _joined(head: bytes, items: list[bytes], tail: bytes) -> bytes:
-    """The body in one copy: a long history is most of it."""
-    if not items:
-        return head + tail
-    pieces = items.copy()
-    pieces[0] = head + pieces[0]
-    pieces[-1] += tail
-    return b",".join(pieces)
-
-
-def _merge(body: dict[str, Any], more: dict[str, Any] | None) -> None:
-    """Add fields; where both sides hold an object, its keys are added."""
-    for key, value in (more or {}).items():
-        mine = body.get(key)
-        body[key] = {**mine, **value} if isinstance(mine, dict) and isinstance(value, dict) else value
-
-
 def encode_tools(tools: Sequence[ToolSpec], dialect: Dialect, names: ToolNames, notes: list[Note]) -> bytes:
-    schema_pass = PASSES[dialect.schema]
     encoded: list[dict[str, Any]] = []
     for tool in tools:
         if tool.extra and "tool" in tool.extra:  # a kind of tool only its host knows
@@ -274,12 +232,7 @@ def encode_tools(tools: Sequence[ToolSpec], dialect: Dialect, names: ToolNames, 
         if tool.builtin:
             notes.append(Note("dropped", "tool", f"{tool.builtin} is built into another host"))
             continue
-        function: dict[str, Any] = {"type": "function", "name": names.wire(tool.name)}
-        if function["name"] != tool.name:
-            notes.append(Note("adapted", "tool", f"{tool.name} is called {function['name']} here"))
-        if tool.description:
-            function["description"] = tool.description
-        function["parameters"] = schema_pass(tool.parameters or {})
+        function = {"type": "function", **declare(tool, dialect, names, notes)}
         if dialect.strict_tools:
             # Left out, this wire makes a schema strict where it can, and optional parameters required with it.
             function["strict"] = bool(tool.strict)

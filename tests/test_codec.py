@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from midstream import Conversation, Text, Turn, encode_request, human
+from midstream import Conversation, Options, Text, ToolSpec, Turn, encode_request, human
+from midstream.core.errors import LocalError
 from midstream.wires.outgoing import HistoryCache
+from midstream.wires.registry import get_wire
 
 
 @pytest.fixture
@@ -37,3 +41,31 @@ def test_threads_that_share_a_cache_do_not_write_into_each_others_requests(model
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(grow, range(64)))
+
+
+def test_a_tool_that_is_not_there_cannot_be_chosen() -> None:
+    tools = [ToolSpec("look"), ToolSpec("listen")]
+    asked = Conversation((human("hi"),))
+    for choice in ("auto", "none", "required", "listen", None):
+        encode_request(asked, "openai/gpt-4o", tools=tools, options=Options(tool_choice=choice))
+    with pytest.raises(LocalError, match=r"tool_choice='lok'.*the tools are: look, listen"):
+        encode_request(asked, "openai/gpt-4o", tools=tools, options=Options(tool_choice="lok"))
+    with pytest.raises(LocalError, match=r"the tools are: \(none\)"):
+        encode_request(asked, "openai/gpt-4o", options=Options(tool_choice="look"))
+
+
+@pytest.mark.parametrize(
+    "wire, body",
+    [
+        ("openai-chat", {"messages": [], "reasoning_effort": "default"}),
+        ("openai-responses", {"input": "x", "reasoning": {"effort": "default"}}),
+        ("anthropic", {"messages": [], "thinking": {"type": "adaptive"}, "output_config": {"effort": "default"}}),
+        ("gemini", {"contents": [], "generationConfig": {"thinkingConfig": {"thinkingLevel": "default"}}}),
+        ("ollama", {"messages": [], "think": "default"}),
+    ],
+)
+def test_an_effort_of_a_stranger_that_we_have_no_word_for_is_passed_on(wire: str, body: dict[str, Any]) -> None:
+    reader = get_wire(wire).read_request
+    assert reader is not None
+    options = reader(json.dumps(body).encode()).options
+    assert options.effort is None and "default" in str(options.extra_body)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from .core.blocks import Conversation, Turn
 from .core.dialect import Dialect, Options, TextCalls
+from .core.errors import LocalError
 from .core.events import Event
 from .core.tools import ToolSpec
 from .dialects.registry import REGISTRY, Resolved, resolve
@@ -21,6 +22,7 @@ from .wires.registry import get_wire
 from .wires.request import Request
 from .wires.wire import Decoder, decode_chunks, decode_whole
 
+_CHOICES = ("auto", "none", "required")
 _HISTORY = HistoryCache()
 _ENCODING = Lock()
 """Threads that share a cache must not go on with one writer while another reads it."""
@@ -45,12 +47,23 @@ def encode_request(
     """
     target = resolve(model) if isinstance(model, str) else model
     options = options or Options()
+    _check_choice(options.tool_choice, tools)
     dialect = choose_dialect(target.dialect, conversation, tools, options)
     with _ENCODING if cache is not None else nullcontext():
         request = get_wire(dialect.wire).encode(
             conversation, dialect, target.model, tools=tools, options=options, cache=cache
         )
     return request if request.dialect is not None else replace(request, dialect=dialect)
+
+
+def _check_choice(choice: str | None, tools: Sequence[ToolSpec]) -> None:
+    """A host refuses a tool it was not told of, or calls it none the less; which one was meant only the caller knows."""
+    if choice is None or choice in _CHOICES or any(tool.name == choice for tool in tools):
+        return
+    names = ", ".join(tool.name for tool in tools) or "(none)"
+    raise LocalError(
+        f"tool_choice={choice!r}: expected {', '.join(_CHOICES)} or the name of a tool; the tools are: {names}"
+    )
 
 
 def make_decoder(

@@ -101,7 +101,7 @@ HISTORY = {
     "openclaw-inputs-malformed-name": _KEPT,
     "openclaw-inputs-allowlist": "a call of a tool that is no longer offered stays in the history",
     "openclaw-deepinfra-off": "`off` is said: the model thinks by default",
-    "openclaw-deepinfra-level-adaptive": "`adaptive` is no effort level; it goes as it is asked",
+    "openclaw-deepinfra-level-adaptive": "`adaptive` is no effort level, and is refused where it is said",
     "openclaw-deepinfra-level-max": "the dialect names no levels, so `max` goes as it is asked",
     "openclaw-deepinfra-strip-flat": "what the caller puts into `extra_body` is sent",
     "openclaw-deepinfra-keep-max": "what the caller puts into `extra_body` joins what the options say",

@@ -14,6 +14,7 @@ import pytest
 
 from midstream import Conversation, Options, ToolSpec, decode_response, encode_request, human
 from midstream.core.blocks import Block, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from midstream.core.dialect import EFFORTS
 from midstream.core.errors import InvalidHistory, MidstreamError
 from midstream.core.history import INTERRUPTED, canonicalize
 from midstream.core.tools import parse_arguments
@@ -248,6 +249,8 @@ def claw_ids(vector: Vector) -> Findings:
 
 def deepinfra(vector: Vector) -> Findings:
     level, payload = vector["input"]["thinking_level"], vector["input"]["payload"]
+    if level not in ("off", *EFFORTS):
+        return [f"{level} is refused"]
     extra = {key: value for key, value in payload.items() if key != "messages"}
     options = Options(
         thinking="off" if level == "off" else "on",

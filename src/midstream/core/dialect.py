@@ -5,17 +5,23 @@ Every difference between hosts that speak the same wire is a field here, and the
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from .blocks import Value
+from .errors import ConfigError
 from .ids import ToolFormat
 
 ThinkingMode: TypeAlias = Literal["on", "off"]
 MissingReasoning: TypeAlias = Literal["placeholder", "disable-thinking", "fail"]
 TextCalls: TypeAlias = Literal["execute", "reask", "show"]
 ForeignThinking: TypeAlias = Literal["drop", "text", "keep"]
+HostPath: TypeAlias = Literal["auto", "native", "chat"]
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""How hard to think, least first."""
 
 
 class Reasoning(Value, frozen=True):
@@ -136,7 +142,8 @@ class Dialect(Value, frozen=True):
 
 
 class Options(Value, frozen=True):
-    """What the caller asks of one request; None leaves it to the model."""
+    """What the caller asks of one request; None leaves it to the model. A word that no model knows is refused here, where
+    it was said: further on it would be bent to the nearest known one, or sent."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -146,6 +153,7 @@ class Options(Value, frozen=True):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     thinking: ThinkingMode | None = None
+    """`on` or `off`; True and False are read so."""
     effort: str | None = None
     thinking_budget: int | None = None
     tool_choice: str | None = None
@@ -164,9 +172,29 @@ class Options(Value, frozen=True):
     """What a call that a host leaked as text may do: run if the tool is declared, or only be reported."""
     user: str | None = None
     previous_response_id: str | None = None
-    path: str | None = None
+    path: HostPath | None = None
     """Which of a host's paths to take: `auto`, `native` or `chat`."""
     extra_body: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        thinking: object = self.thinking
+        if isinstance(thinking, bool):
+            force_setattr(self, "thinking", "on" if thinking else "off")
+        for name, known in _WORDS.items():
+            said = getattr(self, name)
+            if said not in known:
+                words = ", ".join(str(word) for word in known)
+                raise ConfigError(f"{name}={said!r} says nothing to a model: choose one of {words}")
+
+
+_WORDS = {
+    "thinking": (*get_args(ThinkingMode), None),
+    "effort": (*EFFORTS, None),
+    "missing_reasoning": get_args(MissingReasoning),
+    "foreign_thinking": get_args(ForeignThinking),
+    "text_calls": get_args(TextCalls),
+    "path": (*get_args(HostPath), None),
+}
 
 
 class Endpoint(Value, frozen=True):

@@ -15,16 +15,12 @@ from ..core.dialect import Dialect, Options
 from ..core.errors import ConfigError
 from ..core.tools import ToolSpec
 
-PATHS = ("auto", "native", "chat")
-
 
 def choose_dialect(
     dialect: Dialect, conversation: Conversation, tools: Sequence[ToolSpec], options: Options
 ) -> Dialect:
     """The dialect for this request: the model's own, or its native one."""
     path = options.path or "auto"
-    if path not in PATHS:
-        raise ConfigError(f"no path {path!r}: choose one of {', '.join(PATHS)}")
     native = dialect.native
     if native is None:
         if path == "native" and dialect.template is None:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
-from ...core.dialect import Options
+from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
@@ -218,7 +218,7 @@ def _thinking(value: dict[str, Any], fields: dict[str, Any], extra: dict[str, An
 
 def _output(value: dict[str, Any], fields: dict[str, Any], extra: dict[str, Any]) -> None:
     rest = dict(value)
-    if isinstance(rest.get("effort"), str):
+    if rest.get("effort") in EFFORTS:
         fields["effort"] = rest.pop("effort")
     shape = rest.get("format")
     if isinstance(shape, dict) and shape.get("type") == "json_schema" and set(shape) == {"type", "schema"}:

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
-from ...core.dialect import Options
+from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
@@ -224,6 +224,8 @@ def _thinking(config: dict[str, Any], fields: dict[str, Any]) -> bool:
         return not shown and level is None
     fields["thinking"] = "on"
     if isinstance(level, str):
+        if level.lower() not in EFFORTS:
+            return False
         fields["effort"] = level.lower()
     if isinstance(budget, int) and budget > 0:
         fields["thinking_budget"] = budget

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from ...core.blocks import Block, Conversation, Media, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
-from ...core.dialect import Options
+from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
@@ -116,7 +116,7 @@ def _options(body: dict[str, Any]) -> Options:
                 pass
             case "think", bool():
                 fields["thinking"] = "on" if value else "off"
-            case "think", str():
+            case "think", str() if value in EFFORTS:
                 fields["effort"] = value
             case "format", "json":
                 fields["response_format"] = {"type": "json_object"}

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
-from ...core.dialect import Options
+from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
@@ -215,7 +215,9 @@ def _options(body: dict[str, Any]) -> Options:
     for key, value in body.items():
         if key in ("model", "messages", "tools", "stream", "stream_options") or value is None:
             continue
-        if key in _OPTION_FIELDS:
+        if key == "reasoning_effort" and value not in EFFORTS:
+            extra[key] = value
+        elif key in _OPTION_FIELDS:
             fields[_OPTION_FIELDS[key]] = value
         elif key == "stop" and isinstance(value, (str, list)):
             fields["stop"] = (value,) if isinstance(value, str) else tuple(value)

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
-from ...core.dialect import Options
+from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
@@ -233,8 +233,10 @@ def _options(body: dict[str, Any]) -> Options:
             else:
                 extra[key] = value
         elif key == "reasoning" and isinstance(value, dict):
-            fields |= _effort(value.get("effort"))
-            if rest := {name: found for name, found in value.items() if name != "effort" and found is not None}:
+            effort = _effort(value.get("effort"))
+            fields |= effort
+            read = ("effort",) if effort else ()
+            if rest := {name: found for name, found in value.items() if name not in read and found is not None}:
                 extra[key] = rest
         elif key == "text" and isinstance(value, dict):
             if isinstance(value.get("format"), dict):
@@ -249,7 +251,7 @@ def _options(body: dict[str, Any]) -> Options:
 def _effort(effort: Any) -> dict[str, Any]:
     if effort == "none":
         return {"thinking": "off"}
-    return {"effort": effort} if isinstance(effort, str) else {}
+    return {"effort": effort} if effort in EFFORTS else {}
 
 
 def _choice(value: Any) -> str | None:

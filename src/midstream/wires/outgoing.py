@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -28,8 +28,6 @@ class Writer(Protocol):
         """Append these turns; the first of them is number `offset` of the conversation."""
         ...
 
-    def clone(self) -> Writer: ...
-
     @property
     def size(self) -> int:
         """Roughly how many bytes it holds."""
@@ -37,6 +35,13 @@ class Writer(Protocol):
 
 
 W = TypeVar("W", bound=Writer)
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A part of a writer that remembers, as the ids and names it has given."""
+
+    def clone(self) -> Self: ...
 
 
 class _Checkpoint:
@@ -100,8 +105,7 @@ def write_history(
 ) -> W:
     """A writer that holds all of `turns`; with a cache, only what is new was written now.
 
-    `key` is all that the writing depends on beside the turns. The dialect goes in by identity (two may share a name, and
-    reasoning that belongs to one host must not reach the other); its writer keeps it alive, so no other can have its id.
+    `key` is all that the writing depends on beside the turns.
     """
     checkpoint = cache.take(key, turns) if cache is not None else None
     if checkpoint is not None and _reaches_back(turns[len(checkpoint.turns) :], checkpoint.call_ids):
@@ -114,7 +118,7 @@ def write_history(
     writer = checkpoint.writer
     if cache is not None and repaired.unanswered and _still_running(fresh, repaired):
         cache.put(key, checkpoint)
-        writer = writer.clone()
+        writer = _twin(writer)
     elif cache is not None:
         checkpoint.call_ids |= repaired.call_ids
         checkpoint.turns = turns
@@ -122,6 +126,18 @@ def write_history(
     if cache is not None and checkpoint.turns is turns:
         cache.put(key, checkpoint)
     return writer  # type: ignore[return-value]
+
+
+def _twin(writer: Writer) -> Writer:
+    """A writer that goes on by itself: what the first one gathers is copied, what it only reads is shared."""
+    twin: Writer = object.__new__(type(writer))
+    for name, value in vars(writer).items():
+        if isinstance(value, (list, dict, set)):
+            value = value.copy()
+        elif isinstance(value, Growing):
+            value = value.clone()
+        setattr(twin, name, value)
+    return twin
 
 
 def _write(writer: Writer, repaired: Repaired, start: int) -> None:

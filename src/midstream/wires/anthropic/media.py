@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from typing import Any
 
-from ...core.blocks import Media, Text
+from ...core.blocks import Media
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 # The type is checked against the data: what the first bytes say counts where the label is vague or unknown.
@@ -59,11 +59,6 @@ def _plain_text(data: str) -> str | None:
         return b64decode(data, validate=True).decode()
     except (Base64Error, ValueError):
         return None
-
-
-def stand_in(media: Media) -> Text:
-    """The line of text that says what could not be shown."""
-    return Text(f"[{media.kind} omitted{': ' + media.name if media.name else ''}]")
 
 
 def read_media(block: dict[str, Any]) -> Media | None:

@@ -15,10 +15,11 @@ from ...core.dialect import Dialect, Options
 from ...core.errors import MissingReasoning
 from ...core.handoff import Action, Note
 from ...core.ids import ToolIdMapper, scheme_for
-from ..json_border import arguments_text, json_text, json_value
-from ..reasoning import is_own, same_origin, thinking_on
+from ..json_border import json_text, json_value
+from ..reasoning import belongs_to, is_own, same_origin, thinking_on
+from ..stand_ins import call_arguments, omitted
 from ..tool_names import ToolNames
-from .media import media_block, stand_in
+from .media import media_block
 
 CACHE_MARK = b',"cache_control":{"type":"ephemeral"}}'
 FIRST_WORDS = "(The conversation begins with the assistant.)"
@@ -59,16 +60,6 @@ class MessagesWriter:
     @property
     def size(self) -> int:
         return self._size + sum(map(len, self.blocks))
-
-    def clone(self) -> MessagesWriter:
-        twin = MessagesWriter.__new__(MessagesWriter)
-        twin.__dict__.update(self.__dict__)
-        twin.notes = self.notes.copy()
-        twin.names = self.names.clone()
-        twin.closed = self.closed.copy()
-        twin.blocks = self.blocks.copy()
-        twin._ids = self._ids.clone()
-        return twin
 
     def write(self, turns: Sequence[Turn], offset: int) -> None:
         for number, turn in enumerate(turns, offset):
@@ -157,7 +148,7 @@ class MessagesWriter:
         block = media_block(media, self._dialect.media)
         if block is None:
             self._note("dropped", "media", f"{media.mime or media.kind} is not read here; a line of text stands in")
-            return encode_text(stand_in(media).text)
+            return encode_text(omitted(media))
         self.marks += "cache_control" in block
         return json_value(block)
 
@@ -223,9 +214,7 @@ class MessagesWriter:
             self._note("adapted", "thinking", "thinking that cannot be proved here is sent as plain text")
             said.append(encode_text(block.text))
             return False
-        maker = block.origin.model or block.origin.provider if block.origin else ""
-        why = "it has no signature" if own else f"it was {maker or 'another model'}'s own"
-        self._note("dropped", "thinking", why)
+        self._note("dropped", "thinking", "it has no signature" if own else belongs_to(block))
         return False
 
     def _stand_in_thinking(self, said: list[bytes]) -> None:
@@ -241,10 +230,7 @@ class MessagesWriter:
         said.insert(0, b'{"type":"thinking","thinking":%b,"signature":""}' % text)
 
     def _call(self, call: ToolCall) -> bytes:
-        arguments = arguments_text(call.arguments)
-        if arguments is None:
-            self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
-            arguments = json_value({"_raw": call.arguments}).decode()
+        arguments = call_arguments(call, self._note)
         tail = b"}"
         extra = call.extra if call.provider == self._dialect.provider else None
         if extra:

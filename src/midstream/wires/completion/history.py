@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from ...core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, ToolResponse, Turn
 from ...core.dialect import Dialect, Options
 from ...core.handoff import Action, Note
-from ..reasoning import is_own
+from ..reasoning import belongs_to, is_own
+from ..stand_ins import omitted
 
 
 def readable(
@@ -59,15 +60,14 @@ class _Reader:
         if self._policy == "text" and block.text:
             self._note("adapted", "thinking", "another model's thinking is sent as plain text")
             return [Text(block.text + "\n\n")]
-        maker = block.origin.model or block.origin.provider if block.origin else ""
-        self._note("dropped", "thinking", f"it was {maker or 'another model'}'s own")
+        self._note("dropped", "thinking", belongs_to(block))
         return []
 
     def _media(self, media: Media) -> Text | Media:
         if media.kind in self._dialect.media:
             return media
         self._note("dropped", "media", f"a prompt here carries no {media.kind}; a line of text stands in")
-        return Text(f"[{media.kind} omitted{': ' + media.name if media.name else ''}]")
+        return Text(omitted(media))
 
     def _response(self, response: ToolResponse) -> ToolResponse:
         content: list[Text | Media | Opaque] = [

@@ -15,8 +15,9 @@ from ...core.dialect import Dialect, Options
 from ...core.errors import MissingReasoning
 from ...core.handoff import Action, Note
 from ...core.ids import ToolIdMapper, scheme_for
-from ..json_border import arguments_text, json_text, json_value, object_text
-from ..reasoning import is_own, same_origin
+from ..json_border import json_text, json_value, object_text
+from ..reasoning import belongs_to, is_own, same_origin
+from ..stand_ins import SEE_MEDIA, call_arguments, omitted
 from ..tool_names import ToolNames
 from .media import media_part
 
@@ -54,16 +55,6 @@ class ContentsWriter:
     @property
     def size(self) -> int:
         return self._size
-
-    def clone(self) -> ContentsWriter:
-        twin = ContentsWriter.__new__(ContentsWriter)
-        twin.__dict__.update(self.__dict__)
-        twin.notes = self.notes.copy()
-        twin.names = self.names.clone()
-        twin.closed = self.closed.copy()
-        twin.parts = self.parts.copy()
-        twin._ids = self._ids.clone()
-        return twin
 
     def write(self, turns: Sequence[Turn], offset: int) -> None:
         for number, turn in enumerate(turns, offset):
@@ -127,7 +118,7 @@ class ContentsWriter:
         part = media_part(media, self._dialect.media)
         if part is None:
             self._note("dropped", "media", f"{media.mime or media.kind} is not read here; a line of text stands in")
-            return encode_text(f"[{media.kind} omitted{': ' + media.name if media.name else ''}]")
+            return encode_text(omitted(media))
         return json_value({**part, _SIGNATURE: signature} if signature else part)
 
     def _opaque(self, block: Opaque, out: list[bytes], *, own_model: bool) -> None:
@@ -210,14 +201,10 @@ class ContentsWriter:
             self._note("adapted", "thinking", "another model's thinking is sent as plain text")
             parts.append(encode_text(block.text))
         else:
-            maker = block.origin.model or block.origin.provider if block.origin else ""
-            self._note("dropped", "thinking", f"it was {maker or 'another model'}'s own")
+            self._note("dropped", "thinking", belongs_to(block))
 
     def _call(self, call: ToolCall, signature: str | None) -> bytes:
-        arguments = arguments_text(call.arguments)
-        if arguments is None:
-            self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
-            arguments = json_value({"_raw": call.arguments}).decode()
+        arguments = call_arguments(call, self._note)
         sealed = b',"%b":%b' % (_SIGNATURE.encode(), json_text(signature)) if signature else b""
         return b'{"functionCall":{"id":%b,"name":%b,"args":%b}%b}' % (
             json_text(self._ids.resolve_tool_call_id(call)),
@@ -250,7 +237,7 @@ class ContentsWriter:
         if not texts and inside:
             body = b"{}"
         else:
-            body = self._response(said or ("(see the attached media)" if moved else ""), response.is_error)
+            body = self._response(said or (SEE_MEDIA if moved else ""), response.is_error)
         fields = [
             b'"id":' + json_text(self._ids.resolve_tool_response_id(response)),
             b'"name":' + json_text(self.names.wire(name)),

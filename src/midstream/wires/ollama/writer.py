@@ -13,11 +13,11 @@ from typing import assert_never
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import Dialect, Options
 from ...core.handoff import Action, Note
-from ..json_border import arguments_text, json_text, json_value
-from ..reasoning import is_own
+from ..json_border import json_text, json_value
+from ..reasoning import belongs_to, is_own
+from ..stand_ins import MEDIA_FOLLOWS, SEE_MEDIA, call_arguments, error_text, omitted
 from ..tool_names import ToolNames
 
-_MEDIA_FOLLOWS = "Attached media from the tool results:"
 _DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
 
 
@@ -38,14 +38,6 @@ class OllamaWriter:
     @property
     def size(self) -> int:
         return self._size
-
-    def clone(self) -> OllamaWriter:
-        twin = OllamaWriter.__new__(OllamaWriter)
-        twin.__dict__.update(self.__dict__)
-        twin.notes = self.notes.copy()
-        twin.names = self.names.clone()
-        twin.messages = self.messages.copy()
-        return twin
 
     def write(self, turns: Sequence[Turn], offset: int) -> None:
         for number, turn in enumerate(turns, offset):
@@ -94,7 +86,7 @@ class OllamaWriter:
                     if image is None:
                         what = block.mime or block.kind
                         self._note("dropped", "media", f"{what} is not read here; a line of text stands in")
-                        texts.append(f"[{block.kind} omitted{': ' + block.name if block.name else ''}]")
+                        texts.append(omitted(block))
                     else:
                         images.append(image)
                 case Opaque():
@@ -155,14 +147,10 @@ class OllamaWriter:
             self._note("adapted", "thinking", "another model's thinking is sent as plain text")
             texts.append(block.text + "\n\n")
         else:
-            maker = block.origin.model or block.origin.provider if block.origin else ""
-            self._note("dropped", "thinking", f"it was {maker or 'another model'}'s own")
+            self._note("dropped", "thinking", belongs_to(block))
 
     def _call(self, call: ToolCall) -> bytes:
-        arguments = arguments_text(call.arguments)
-        if arguments is None:
-            self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
-            arguments = json_value({"_raw": call.arguments}).decode()
+        arguments = call_arguments(call, self._note)
         return b'{"function":{"name":%b,"arguments":%b}}' % (
             json_text(self.names.wire(call.name)), arguments.encode(),
         )  # fmt: skip
@@ -175,11 +163,10 @@ class OllamaWriter:
             if images:
                 self._note("adapted", "media", "an image of a tool result moved to a user message behind the results")
                 followers += images
-            text = "\n".join(texts) or ("(see the attached media)" if images else "")
-            if response.is_error and "error" not in text[:40].lower():
-                text = f"Error: {text}"  # the wire has no error flag
+            text = "\n".join(texts) or (SEE_MEDIA if images else "")
+            text = error_text(response, text)
             name = response.name or self._called.get(response.call_id, "")
             named = b',"tool_name":' + json_text(self.names.wire(name)) if name else b""
             self._add("tool", text, rest=named)
         if followers:
-            self._add("user", _MEDIA_FOLLOWS, images=followers)
+            self._add("user", MEDIA_FOLLOWS, images=followers)

@@ -13,15 +13,15 @@ from typing import Any, assert_never
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import Dialect, Options
 from ...core.errors import MissingReasoning
-from ...core.handoff import Note
+from ...core.handoff import Action, Note
 from ...core.ids import ToolIdMapper, scheme_for
-from ..json_border import arguments_text, json_text, json_value
-from ..reasoning import is_own, same_origin, thinking_on
+from ..json_border import json_text, json_value
+from ..reasoning import belongs_to, is_own, same_origin, thinking_on
+from ..stand_ins import MEDIA_FOLLOWS, SEE_MEDIA, call_arguments, error_text, omitted
 from ..tool_names import ToolNames
 
 _LOOSE = 1024
 """So many messages are joined into one piece: the body of a long history is then joined of few."""
-_MEDIA_FOLLOWS = "Attached media from the tool results:"
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
 """Media types whose name is not the wire's word for the format."""
 
@@ -49,15 +49,6 @@ class ChatWriter:
     def size(self) -> int:
         return self._size
 
-    def clone(self) -> ChatWriter:
-        twin = ChatWriter.__new__(ChatWriter)
-        twin.__dict__.update(self.__dict__)
-        twin.notes = self.notes.copy()
-        twin.messages = self.messages.copy()
-        twin.names = self.names.clone()
-        twin._ids = self._ids.clone()
-        return twin
-
     def write(self, turns: Sequence[Turn], offset: int) -> None:
         messages = self.messages
         before = len(messages)
@@ -84,8 +75,8 @@ class ChatWriter:
             messages[self._loose : -1] = [b",".join(messages[self._loose : -1])]
             self._loose += 1
 
-    def _note(self, action: str, what: str, why: str) -> None:
-        self.notes.append(Note(action, what, why, self._turn))  # type: ignore[arg-type]
+    def _note(self, action: Action, what: str, why: str) -> None:
+        self.notes.append(Note(action, what, why, self._turn))
 
     def _human(self, role: str, blocks: Sequence[Block]) -> None:
         parts = self._content_parts(blocks)
@@ -135,7 +126,7 @@ class ChatWriter:
                 return {"type": "text", "text": text}
         if kind not in self._dialect.media or (kind in ("audio", "file") and _is_address(media)):
             self._note("dropped", "media", f"this model reads no such {kind}; a line of text stands in")
-            return {"type": "text", "text": f"[{kind} omitted{': ' + media.name if media.name else ''}]"}
+            return {"type": "text", "text": omitted(media)}
         extra = media.extra or {}
         if kind in ("image", "video"):
             url = media.url if media.data is None else f"data:{media.mime};base64,{media.data}"
@@ -206,8 +197,7 @@ class ChatWriter:
             return "\n".join(texts) + "\n\n"
         if policy == "drop" or not texts:
             for block in foreign:
-                maker = block.origin.model or block.origin.provider if block.origin else ""
-                self._note("dropped", "thinking", f"it was {maker or 'another model'}'s own")
+                self._note("dropped", "thinking", belongs_to(block))
         return ""
 
     def _reasoning(self, turn: Turn, own: list[Thinking], foreign: list[Thinking], calls: bool) -> bytes:
@@ -246,10 +236,7 @@ class ChatWriter:
             return b'{"id":%b,"type":"custom","custom":{"name":%b,"input":%b}}' % (
                 json_text(self._ids.resolve_tool_call_id(call)), json_text(call.name), json_text(call.arguments),
             )  # fmt: skip
-        arguments = arguments_text(call.arguments)
-        if arguments is None:
-            self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
-            arguments = json_value({"_raw": call.arguments}).decode()
+        arguments = call_arguments(call, self._note)
         encoded = arguments.encode() if self._dialect.arguments_object else json_text(arguments)
         extra = b',"extra_content":' + json_value(call.extra) if own and same_wire else b""
         name = self.names.wire(call.name)
@@ -273,13 +260,13 @@ class ChatWriter:
             )
         if media:
             self.messages.append(
-                json_value({"role": "user", "content": [{"type": "text", "text": _MEDIA_FOLLOWS}, *media]})
+                json_value({"role": "user", "content": [{"type": "text", "text": MEDIA_FOLLOWS}, *media]})
             )
 
     def _result_content(self, response: ToolResponse, media: list[dict[str, Any]]) -> bytes:
         content = response.content
         if len(content) == 1 and type(content[0]) is Text:
-            return json_text(self._error_text(response, content[0].text))
+            return json_text(error_text(response, content[0].text))
         parts: list[dict[str, Any]] = []
         where = self._dialect.tool_result_media
         for part in content:
@@ -294,15 +281,8 @@ class ChatWriter:
                 parts.append(spelled)
         if all(part.get("type") == "text" for part in parts):
             text = "\n".join([part["text"] for part in parts])
-            return json_text(self._error_text(response, text or ("(see the attached media)" if media else "")))
+            return json_text(error_text(response, text or (SEE_MEDIA if media else "")))
         return json_value(parts)
-
-    @staticmethod
-    def _error_text(response: ToolResponse, text: str) -> str:
-        """The chat wire has no error flag: a failed result says so in its text, unless it does already."""
-        if response.is_error and "error" not in text[:40].lower():
-            return f"Error: {text}"
-        return text
 
 
 def _own_keys(extra: dict[str, Any] | None) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from typing import Any, assert_never
 
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import Dialect, Options
-from ...core.handoff import Note
+from ...core.handoff import Action, Note
 from ...core.ids import ToolIdMapper, scheme_for
-from ..json_border import arguments_text, json_text, json_value
-from ..reasoning import same_origin
+from ..json_border import json_text, json_value
+from ..reasoning import belongs_to, same_origin
+from ..stand_ins import SEE_MEDIA, call_arguments, error_text, omitted
 from ..tool_names import ToolNames
 from .items import part_fields, reasoning_parts, replayed
 
@@ -58,16 +59,6 @@ class ResponsesWriter:
     def size(self) -> int:
         return self._size
 
-    def clone(self) -> ResponsesWriter:
-        twin = ResponsesWriter.__new__(ResponsesWriter)
-        twin.__dict__.update(self.__dict__)
-        twin.notes = self.notes.copy()
-        twin.names = self.names.clone()
-        twin.items = self.items.copy()
-        twin.ids = self.ids.clone()
-        twin.custom = self.custom.copy()
-        return twin
-
     def write(self, turns: Sequence[Turn], offset: int) -> None:
         for number, turn in enumerate(turns, offset):
             self._turn = number
@@ -93,8 +84,8 @@ class ResponsesWriter:
         self.items.append(item)
         self._size += len(item)
 
-    def note(self, action: str, what: str, why: str) -> None:
-        self.notes.append(Note(action, what, why, self._turn))  # type: ignore[arg-type]
+    def note(self, action: Action, what: str, why: str) -> None:
+        self.notes.append(Note(action, what, why, self._turn))
 
     def owns(self, turn: Turn) -> bool:
         """Whether this reader made the turn, so that ids and fields of its items mean something to it."""
@@ -151,7 +142,7 @@ class ResponsesWriter:
         kind = media.kind
         if kind not in self.dialect.media:
             self.note("dropped", "media", f"this model reads no {kind}; a line of text stands in")
-            return {"type": "input_text", "text": f"[{kind} omitted{': ' + media.name if media.name else ''}]"}
+            return {"type": "input_text", "text": omitted(media)}
         extra = media.extra or {}
         data = None
         if media.data is not None:
@@ -192,7 +183,7 @@ class ResponsesWriter:
         """A string, for not every host takes a list; a list only where there is more than text in it."""
         content = response.content
         if len(content) == 1 and type(content[0]) is Text:
-            return json_text(_error_text(response, content[0].text))
+            return json_text(error_text(response, content[0].text))
         inline = self.dialect.tool_result_media == "inline"
         parts: list[dict[str, Any]] = []
         for part in content:
@@ -203,7 +194,7 @@ class ResponsesWriter:
                 parts += self._parts([part])
         if all(part.get("type") == "input_text" for part in parts):
             text = "\n".join([part["text"] for part in parts])
-            return json_text(_error_text(response, text or ("(see the attached media)" if media else "")))
+            return json_text(error_text(response, text or (SEE_MEDIA if media else "")))
         if response.is_error:
             parts.insert(0, {"type": "input_text", "text": "Error:"})
         return json_value(parts)
@@ -250,7 +241,7 @@ class _AnswerItems:
     def _with_ids(self) -> bool:
         return self._own and not self._lost
 
-    def _note(self, action: str, what: str, why: str) -> None:
+    def _note(self, action: Action, what: str, why: str) -> None:
         self._out.note(action, what, why)
 
     def _continues(self, first: Text, then: Block) -> bool:
@@ -291,10 +282,7 @@ class _AnswerItems:
                 % (call_id, json_text(call.name), json_text(call.arguments), fields)
             )
             return
-        arguments = arguments_text(call.arguments)
-        if arguments is None:
-            self._note("adapted", "tool_call", f"the arguments of {call.name} are no JSON object; sent as {{_raw}}")
-            arguments = json_value({"_raw": call.arguments}).decode()
+        arguments = call_arguments(call, self._note)
         out.add(
             b'{"type":"function_call","call_id":%b,"name":%b,"arguments":%b%b}'
             % (call_id, json_text(out.names.wire(call.name)), json_text(arguments), fields)
@@ -331,8 +319,7 @@ class _AnswerItems:
         elif block.text and policy == "keep" and self._out.dialect.reasoning.echo != "never":
             self._waiting.append(Thinking(block.text, "content"))
         else:
-            maker = block.origin.model or block.origin.provider if block.origin else ""
-            self._note("dropped", "thinking", f"it was {maker or 'another model'}'s own")
+            self._note("dropped", "thinking", belongs_to(block))
 
     def _drop_waiting(self, why: str) -> None:
         for _ in self._waiting:
@@ -373,10 +360,3 @@ def _is_custom(call: ToolCall) -> bool:
 def _is_address(url: str) -> bool:
     """A file id has no scheme."""
     return "://" in url[:32] or url.startswith("data:")
-
-
-def _error_text(response: ToolResponse, text: str) -> str:
-    """This wire has no error flag: a failed result says so in its text, unless it does already."""
-    if response.is_error and "error" not in text[:40].lower():
-        return f"Error: {text}"
-    return text

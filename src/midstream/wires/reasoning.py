@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.blocks import Origin, Thinking
-from ..core.dialect import Dialect, Options
+from ..core.dialect import EFFORTS, Dialect, Options
 
 
 def thinking_on(dialect: Dialect, options: Options) -> bool:
@@ -40,14 +40,6 @@ def nearest_effort(effort: str, known: tuple[str, ...]) -> str:
     """The level a model knows that is nearest to the one asked for, ties to the lower."""
     if not known or effort in known:
         return effort
-    scale = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-    if effort not in scale:
-        return known[-1]
-    wanted = scale.index(effort)
-    return min(
-        known,
-        key=lambda level: (
-            abs(scale.index(level) - wanted) if level in scale else 99,
-            scale.index(level) if level in scale else 99,
-        ),
-    )
+    wanted = EFFORTS.index(effort)
+    named = [level for level in EFFORTS if level in known]  # a dialect may know words of its own besides
+    return min(named, key=lambda level: abs(EFFORTS.index(level) - wanted)) if named else known[-1]

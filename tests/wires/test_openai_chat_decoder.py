@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midstream import ToolSpec, decode_response, make_decoder
-from midstream.core.blocks import Opaque, Text, Thinking, ToolCall, Turn
+from midstream.core.blocks import Media, Opaque, Text, Thinking, ToolCall, Turn
 from midstream.core.errors import BadRequest, MalformedStream, RateLimited
-from midstream.core.events import Done, ErrorEvent, ToolCallDelta, ToolCallStart
+from midstream.core.events import Done, ErrorEvent, ErrorInfo, ToolCallDelta, ToolCallStart
 from midstream.wires.sse import DEFAULT_LIMIT
 from midstream.wires.wire import Decoder
 from tests.wires.feeding import at_random, by_byte, events_of
@@ -358,3 +358,76 @@ def test_sources_of_the_whole_answer_are_kept_once(kind: str) -> None:
     turn = done(sse({**delta(content="x"), **sources}, {**delta("stop"), **sources}), "xai")
     assert [(block.kind, block.data) for block in turn.blocks if isinstance(block, Opaque)] == [(kind, sources[kind])]
     assert error(sse({**delta("stop"), **sources}), "xai").error.kind == "empty"
+
+
+def test_what_else_an_answer_carries_is_kept() -> None:
+    fields: dict[str, Any] = {"audio": {"id": "a"}, "annotations": [{"n": 1}], "images": [{"i": 1}]}
+    turn = done(sse(delta(content="x"), *[delta(**{name: value}) for name, value in fields.items()], delta("stop")))
+    assert {block.kind: block.data for block in turn.blocks if isinstance(block, Opaque)} == fields
+
+
+def test_a_refusal_is_text_that_says_so() -> None:
+    assert done(sse(delta(refusal="no"), delta("stop"))).blocks == (Text("no", {"refusal": True}),)
+
+
+def test_the_old_form_of_a_call() -> None:
+    pieces = [{"name": "f", "arguments": ""}, {"arguments": '{"a"'}, {"arguments": ":1}"}]
+    turn = done(sse(*[delta(function_call=piece) for piece in pieces], delta("function_call")))
+    assert [(found.name, found.arguments) for found in turn.tool_calls] == [("f", '{"a":1}')]
+    assert turn.stop_reason == "tool_use"
+
+
+def test_a_call_with_free_form_input() -> None:
+    custom = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "g", "input": "free text"}}
+    (found,) = done(sse(delta(tool_calls=[custom]), delta("tool_calls"))).tool_calls
+    assert (found.name, found.arguments, found.extra) == ("g", "free text", {"type": "custom"})
+
+
+def test_structured_reasoning_comes_together_where_it_is_wanted_back() -> None:
+    pieces = [
+        {"type": "reasoning.text", "index": 0, "text": "h"},
+        {"type": "reasoning.text", "index": 0, "text": "m", "signature": "s"},
+        {"type": "reasoning.encrypted", "index": 1, "data": "e"},
+    ]
+    chunks = [delta(reasoning_details=[piece]) for piece in pieces]
+    turn = done(sse(*chunks, delta("stop", content="a")), "openrouter")
+    assert (turn.thinking, turn.text) == ("hm", "a")
+    joined = {"type": "reasoning.text", "index": 0, "text": "hm", "signature": "s"}
+    assert turn.extra == {"reasoning_details": [joined, pieces[2]]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"content": {"type": "text", "text": "a"}}, "a"),
+        ({"content": ["a", 3, {"type": "text", "text": "b"}]}, "ab"),
+        ({"content": 7}, "7"),
+        ({"content": "a", "annotations": 3, "images": "x", "audio": 1}, "a"),
+    ],
+    ids=str,
+)
+def test_content_of_odd_shapes(fields: dict[str, Any], text: str) -> None:
+    assert done(sse(delta(**fields), delta("stop"))).text == text
+
+
+def test_calls_of_odd_shapes() -> None:
+    one = {"id": 5, "function": {"name": "f", "arguments": "{}"}}
+    assert calls([one, 3]) == [("5", "f", "{}")]
+    turn = done(sse(delta(tool_calls=one), delta("tool_calls")))
+    assert [found.raw_id for found in turn.tool_calls] == ["5"]
+
+
+def test_an_image_among_the_parts() -> None:
+    part = {"type": "image_url", "image_url": {"url": "https://example.com/a"}}
+    assert done(sse(delta(content=[part]), delta("stop", content="a"))).blocks[0] == Media(
+        "image/*", url="https://example.com/a"
+    )
+
+
+def test_a_lost_connection_after_the_end_is_an_end() -> None:
+    lost = ErrorInfo("transport", "reset", retryable=True)
+    for chunks, kind in (([delta("stop", content="a")], Done), ([delta(content="a")], ErrorEvent)):
+        decoder = fresh()
+        events = [*decoder.feed(sse(*chunks, done=False)), *decoder.fail(lost)]
+        assert isinstance(events[-1], kind) and events[-1].turn.text == "a"
+        assert decoder.ended and decoder.feed(sse(delta(content="late"))) == []

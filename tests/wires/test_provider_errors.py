@@ -1,0 +1,127 @@
+"""Error bodies in the shapes hosts use: what is said, and of which kind it is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from midstream.core.errors import (
+    BadRequest,
+    ContentFiltered,
+    ContextTooLong,
+    NotFound,
+    Overloaded,
+    ProviderError,
+    QuotaExceeded,
+    RateLimited,
+    Unauthorized,
+)
+from midstream.wires.provider_errors import error_info, provider_error, read_error
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "type", "code"),
+    [
+        ({"error": {"message": "no", "type": "t", "code": "c"}}, "no", "t", "c"),
+        ({"type": "error", "error": {"type": "t", "message": "no"}}, "no", "t", None),
+        ([{"error": {"code": 404, "message": "no", "status": "NOT_FOUND"}}], "no", "NOT_FOUND", "404"),
+        ({"object": "error", "message": "no", "type": "t", "code": "3"}, "no", "t", "3"),
+        ({"error": "no", "code": "c"}, "no", None, "c"),
+        ({"error": None, "message": "no"}, "no", None, None),
+        ({"detail": "no"}, "no", None, None),
+        ({"detail": [{"loc": ["body", 0], "msg": "a"}, {"loc": [], "msg": "b"}]}, "body.0: a; : b", None, None),
+        ({"detail": {"error": "no"}}, "no", None, None),
+        ({"error": {"message": "up", "metadata": {"raw": "their words"}}}, "up (their words)", None, None),
+        ("no", "no", None, None),
+        (3, "3", None, None),
+        ({"odd": 1}, "{'odd': 1}", None, None),
+    ],
+)
+def test_where_the_words_are(body: Any, message: str, type: str | None, code: str | None) -> None:
+    fields = read_error(body)
+    assert (fields.message, fields.type, fields.code) == (message, type, code)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind"),
+    [
+        (402, "x", QuotaExceeded),
+        (429, "exceeded_current_quota_error", QuotaExceeded),
+        (429, "engine_overloaded_error", Overloaded),
+        (429, "slow down", RateLimited),
+        (400, "the prompt is too long", ContextTooLong),
+        (413, "x", ContextTooLong),
+        (400, "judged high risk", ContentFiltered),
+        (401, "x", Unauthorized),
+        (403, "x", Unauthorized),
+        (400, "API key not valid", Unauthorized),
+        (404, "x", NotFound),
+        (400, "x", BadRequest),
+        (422, "x", BadRequest),
+        (400, "server_error", BadRequest),
+        (500, "x", Overloaded),
+        (529, "x", Overloaded),
+        (599, "x", Overloaded),
+        (418, "x", BadRequest),
+        (None, "rate_limit_error", RateLimited),
+        (None, "invalid_api_key", Unauthorized),
+        (None, "invalid_request_error", BadRequest),
+        (None, "x", ProviderError),
+        (302, "x", ProviderError),
+    ],
+)
+def test_kinds(status: int | None, said: str, kind: type[ProviderError]) -> None:
+    for body in ({"error": {"message": said}}, json.dumps({"error": {"message": "x", "type": said}}).encode()):
+        error = provider_error(status, body)
+        assert type(error) is kind
+        assert error.status == status
+
+
+def test_a_status_inside_a_body_that_came_with_200() -> None:
+    assert type(provider_error(200, {"error": {"message": "x", "code": "503"}})) is Overloaded
+    assert provider_error(200, {"error": {"message": "x", "code": 77}}).status == 200
+    assert provider_error(404, {"error": {"message": "x", "code": 503}}).status == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"<html><TITLE> 502 Bad Gateway </TITLE><p>secret", "an HTML page instead of JSON (502 Bad Gateway)"),
+        (b"<p>gone</p>", "an HTML page instead of JSON"),
+        (b" upstream gone\n", "upstream gone"),
+        (b"  ", "an empty body"),
+        (b"\xff", "\ufffd"),
+        (b"x" * 10_000, "x" * 500 + "…"),
+    ],
+)
+def test_bodies_that_are_no_json(body: bytes, message: str) -> None:
+    assert provider_error(502, body).message == message
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, None),
+    ],
+)
+def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+    assert provider_error(429, {}, headers=headers).retry_after == seconds
+
+
+def test_who_said_it_and_under_which_id() -> None:
+    error = provider_error(400, {"error": "no"}, headers={"CF-Ray": "a", "X-Request-Id": "b"}, provider="p")
+    assert (error.provider, error.request_id) == ("p", "b")
+
+
+def test_as_an_event() -> None:
+    info = error_info(provider_error(429, {"error": {"message": "slow", "type": "t", "code": "c"}}))
+    assert (info.kind, info.message, info.status, info.code, info.type) == ("provider", "slow", 429, "c", "t")
+    assert info.retryable is True

@@ -11,14 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from midstream.core.blocks import Conversation
-from midstream.core.dialect import Options
-from midstream.core.ids import ToolIdMapper
 from midstream.core.tools import ToolSpec
 
 from .declaration import callable_tools, json_arguments, spaced_json, tool_object
 from .messages import Message, transcribe
-from .prompt import Prompt
+from .prompt import Prompt, Rendering
 from .specials import BARS, Specials
 from .writer import PromptWriter
 
@@ -41,21 +38,11 @@ class ChatML(msgspec.Struct, frozen=True):
     thinks: bool = False
     """Reasoning has a place in the prompt, and the model can be told to leave it out."""
 
-    def render(
-        self,
-        conversation: Conversation,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        ids: ToolIdMapper | None = None,
-        thinking: bool | None = None,
-        preserve_thinking: bool = False,
-        add_generation_prompt: bool = True,
-        options: Options | None = None,
-    ) -> Prompt:
-        transcript = transcribe(conversation)
+    def write(self, given: Rendering) -> Prompt:
+        transcript = transcribe(given.conversation)
         messages = transcript.messages
         out = PromptWriter(self.specials)
-        first = _write_system(out, messages, callable_tools(tools, transcript.notes))
+        first = _write_system(out, messages, callable_tools(given.tools, transcript.notes))
         question = _last_question(messages)
         last = len(messages) - 1
         for index in range(first, len(messages)):
@@ -65,14 +52,14 @@ class ChatML(msgspec.Struct, frozen=True):
                 _write_result(out, message, begins, index == last or messages[index + 1].role != "tool")
                 continue
             out.own(f"<|im_start|>{message.role}\n")
-            if self.thinks and message.role == "assistant" and (preserve_thinking or index > question):
+            if self.thinks and message.role == "assistant" and (given.preserve_thinking or index > question):
                 _write_thinking(out, message, index == last)
             out.foreign(message.text)
             _write_calls(out, message)
             out.own("<|im_end|>\n")
-        if add_generation_prompt:
+        if given.add_generation_prompt:
             out.own("<|im_start|>assistant\n")
-            if self.thinks and thinking is False:
+            if self.thinks and given.thinking is False:
                 out.own("<think>\n\n</think>\n\n")
         return Prompt(out.text(), _STOP, notes=tuple(transcript.notes))
 

@@ -11,14 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from midstream.core.blocks import Conversation
-from midstream.core.dialect import Options
-from midstream.core.ids import ToolIdMapper
 from midstream.core.tools import ToolSpec
 
 from .declaration import NO_PARAMETERS, callable_tools, raw_arguments, spaced_json
 from .messages import Message, transcribe
-from .prompt import Prompt
+from .prompt import Prompt, Rendering
 from .specials import Specials
 from .writer import PromptWriter
 
@@ -37,32 +34,22 @@ class DeepSeek(msgspec.Struct, frozen=True):
     name: str
     specials: Specials
 
-    def render(
-        self,
-        conversation: Conversation,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        ids: ToolIdMapper | None = None,
-        thinking: bool | None = None,
-        preserve_thinking: bool = False,
-        add_generation_prompt: bool = True,
-        options: Options | None = None,
-    ) -> Prompt:
-        transcript = transcribe(conversation)
+    def write(self, given: Rendering) -> Prompt:
+        transcript = transcribe(given.conversation)
         out = PromptWriter(self.specials)
         out.own("<｜begin▁of▁sentence｜>")
         out.foreign("\n\n".join([message.text for message in transcript.messages if message.role == "system"]))
-        _write_tools(out, callable_tools(tools, transcript.notes))
+        _write_tools(out, callable_tools(given.tools, transcript.notes))
         asked = False
         for message in transcript.messages:
             if message.role == "system":
                 continue
             _write_message(out, message, asked)
             asked = message.role == "user"
-        opens = add_generation_prompt and asked
+        opens = given.add_generation_prompt and asked
         if opens:
-            out.own("<｜Assistant｜><think>" if thinking else "<｜Assistant｜></think>")
-        return Prompt(out.text(), _STOP, opens and thinking is True, tuple(transcript.notes))
+            out.own("<｜Assistant｜><think>" if given.thinking else "<｜Assistant｜></think>")
+        return Prompt(out.text(), _STOP, opens and given.thinking is True, tuple(transcript.notes))
 
 
 def _write_tools(out: PromptWriter, tools: Sequence[ToolSpec]) -> None:

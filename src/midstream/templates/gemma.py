@@ -11,14 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from midstream.core.blocks import Conversation
-from midstream.core.dialect import Options
-from midstream.core.ids import ToolIdMapper
 from midstream.core.tools import ToolSpec
 
 from .declaration import callable_tools, json_arguments, spaced_json, tool_object
 from .messages import Message, transcribe
-from .prompt import Prompt
+from .prompt import Prompt, Rendering
 from .specials import Specials
 from .writer import PromptWriter
 
@@ -35,22 +32,12 @@ class Gemma(msgspec.Struct, frozen=True):
     name: str
     specials: Specials
 
-    def render(
-        self,
-        conversation: Conversation,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        ids: ToolIdMapper | None = None,
-        thinking: bool | None = None,
-        preserve_thinking: bool = False,
-        add_generation_prompt: bool = True,
-        options: Options | None = None,
-    ) -> Prompt:
-        transcript = transcribe(conversation)
+    def write(self, given: Rendering) -> Prompt:
+        transcript = transcribe(given.conversation)
         out = PromptWriter(self.specials)
         out.own("<bos>")
         speaker = ""
-        declared = callable_tools(tools, transcript.notes)
+        declared = callable_tools(given.tools, transcript.notes)
         if declared:
             speaker = _take_turn(out, "", "user")
             _write_tools(out, declared)
@@ -59,7 +46,7 @@ class Gemma(msgspec.Struct, frozen=True):
             _write_message(out, message)
         if speaker:
             out.own("<end_of_turn>\n")
-        if add_generation_prompt:
+        if given.add_generation_prompt:
             out.own("<start_of_turn>model\n")
         return Prompt(out.text(), _STOP, notes=tuple(transcript.notes))
 

@@ -14,14 +14,12 @@ from typing import Literal
 
 import msgspec
 
-from midstream.core.blocks import Conversation
-from midstream.core.dialect import Options
 from midstream.core.ids import ToolIdMapper, kimi_strategy
 from midstream.core.tools import ToolSpec
 
 from .declaration import callable_tools, raw_arguments, spaced_json, tool_object
 from .messages import Message, transcribe
-from .prompt import Prompt
+from .prompt import Prompt, Rendering
 from .specials import BARS, Specials
 from .writer import PromptWriter
 
@@ -63,25 +61,15 @@ class KimiK2(msgspec.Struct, frozen=True):
     """The prompt opens the thinking that the answer begins with."""
     can_disable: bool = False
 
-    def render(
-        self,
-        conversation: Conversation,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        ids: ToolIdMapper | None = None,
-        thinking: bool | None = None,
-        preserve_thinking: bool = False,
-        add_generation_prompt: bool = True,
-        options: Options | None = None,
-    ) -> Prompt:
-        transcript = transcribe(conversation, frozenset(self.media))
+    def write(self, given: Rendering) -> Prompt:
+        transcript = transcribe(given.conversation, frozenset(self.media))
         notes = transcript.notes
-        mapper = kimi_strategy.create_mapper() if ids is None else ids
-        instant = self.can_disable and thinking is False
-        whole = self.reasoning == "all" or (self.reasoning == "asked" and preserve_thinking)
+        mapper = kimi_strategy.create_mapper() if given.ids is None else given.ids
+        instant = self.can_disable and given.thinking is False
+        whole = self.reasoning == "all" or (self.reasoning == "asked" and given.preserve_thinking)
         kept_from = -1 if whole else transcript.last_answer
         out = PromptWriter(self.specials)
-        self._open(out, callable_tools(tools, notes), transcript.messages)
+        self._open(out, callable_tools(given.tools, notes), transcript.messages)
         for index, message in enumerate(transcript.messages):
             self._header(out, message)
             if message.role == "assistant" and self.reasoning != "none":
@@ -97,11 +85,11 @@ class KimiK2(msgspec.Struct, frozen=True):
             if message.calls:
                 _write_calls(out, message, mapper)
             out.own("<|im_end|>")
-        if add_generation_prompt:
+        if given.add_generation_prompt:
             out.own("<|im_assistant|>assistant<|im_middle|>")
             if self.thinks_first:
                 out.own("<think></think>" if instant else "<think>")
-        inside = add_generation_prompt and self.thinks_first and not instant
+        inside = given.add_generation_prompt and self.thinks_first and not instant
         return Prompt(out.text(), STOP, inside, tuple(notes))
 
     def _open(self, out: PromptWriter, tools: Sequence[ToolSpec], messages: Sequence[Message]) -> None:

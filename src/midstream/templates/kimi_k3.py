@@ -8,20 +8,17 @@ response format are said as system messages. The prompt ends inside `think`, or 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from midstream.core.blocks import Conversation, ToolCall
+from midstream.core.blocks import ToolCall
 from midstream.core.dialect import Options
-from midstream.core.ids import ToolIdMapper
-from midstream.core.tools import ToolSpec
 
 from .declaration import callable_tools, compact_json, parsed_arguments, spaced_json, tool_object
 from .kimi_k2 import BRACKETS
 from .messages import Message, transcribe
-from .prompt import Prompt
+from .prompt import Prompt, Rendering
 from .specials import BARS, Specials
 from .writer import PromptWriter
 
@@ -51,23 +48,13 @@ class KimiK3(msgspec.Struct, frozen=True):
     name: str
     specials: Specials
 
-    def render(
-        self,
-        conversation: Conversation,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        ids: ToolIdMapper | None = None,
-        thinking: bool | None = None,
-        preserve_thinking: bool = False,
-        add_generation_prompt: bool = True,
-        options: Options | None = None,
-    ) -> Prompt:
-        transcript = transcribe(conversation, frozenset(["image"]))
+    def write(self, given: Rendering) -> Prompt:
+        transcript = transcribe(given.conversation, frozenset(["image"]))
         notes = transcript.notes
-        thinks = thinking is not False
-        asked = options or Options()
+        thinks = given.thinking is not False
+        asked = given.options or Options()
         out = _Xtml(self.specials)
-        declared = callable_tools(tools, notes)
+        declared = callable_tools(given.tools, notes)
         if declared:
             out.declare(_TOOLS, [tool_object(tool) for tool in declared])
         if thinks:
@@ -87,10 +74,10 @@ class KimiK3(msgspec.Struct, frozen=True):
         if asked.tool_choice in _CHOICES:
             out.system("tool-choice", _CHOICES[asked.tool_choice])
         out.response_format(asked.response_format or {})
-        if add_generation_prompt:
+        if given.add_generation_prompt:
             out.open("message", role="assistant")
             out.open("think" if thinks else "response")
-        return Prompt(out.text(), _STOP, add_generation_prompt and thinks, tuple(notes))
+        return Prompt(out.text(), _STOP, given.add_generation_prompt and thinks, tuple(notes))
 
 
 class _Xtml:

@@ -12,14 +12,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from midstream.core.blocks import Conversation, ToolCall
-from midstream.core.dialect import Options
-from midstream.core.ids import ToolIdMapper
+from midstream.core.blocks import ToolCall
 from midstream.core.tools import ToolSpec
 
 from .declaration import callable_tools, json_arguments, spaced_json, tool_object
 from .messages import transcribe
-from .prompt import Prompt
+from .prompt import Prompt, Rendering
 from .specials import BARS, Specials
 from .writer import PromptWriter
 
@@ -35,20 +33,10 @@ class Llama3(msgspec.Struct, frozen=True):
     name: str
     specials: Specials
 
-    def render(
-        self,
-        conversation: Conversation,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        ids: ToolIdMapper | None = None,
-        thinking: bool | None = None,
-        preserve_thinking: bool = False,
-        add_generation_prompt: bool = True,
-        options: Options | None = None,
-    ) -> Prompt:
-        transcript = transcribe(conversation)
+    def write(self, given: Rendering) -> Prompt:
+        transcript = transcribe(given.conversation)
         messages = list(transcript.messages)
-        undeclared = callable_tools(tools, transcript.notes)
+        undeclared = callable_tools(given.tools, transcript.notes)
         out = PromptWriter(self.specials)
         out.own("<|begin_of_text|>")
         if undeclared:
@@ -78,7 +66,7 @@ class Llama3(msgspec.Struct, frozen=True):
             _write_header(out, "user")
             _write_tools(out, undeclared)
             out.own("<|eot_id|>")
-        if add_generation_prompt:
+        if given.add_generation_prompt:
             _write_header(out, "assistant")
         return Prompt(out.text(), _STOP, notes=tuple(transcript.notes))
 

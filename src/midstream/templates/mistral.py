@@ -11,14 +11,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from midstream.core.blocks import Conversation
-from midstream.core.dialect import Options
 from midstream.core.ids import ToolIdMapper, mistral_strategy
 from midstream.core.tools import ToolSpec
 
 from .declaration import callable_tools, json_arguments, spaced_json, tool_object
 from .messages import Message, transcribe
-from .prompt import Prompt
+from .prompt import Prompt, Rendering
 from .specials import Specials
 from .writer import PromptWriter
 
@@ -29,21 +27,11 @@ class Mistral(msgspec.Struct, frozen=True):
     name: str
     specials: Specials
 
-    def render(
-        self,
-        conversation: Conversation,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        ids: ToolIdMapper | None = None,
-        thinking: bool | None = None,
-        preserve_thinking: bool = False,
-        add_generation_prompt: bool = True,
-        options: Options | None = None,
-    ) -> Prompt:
-        transcript = transcribe(conversation)
+    def write(self, given: Rendering) -> Prompt:
+        transcript = transcribe(given.conversation)
         messages = transcript.messages
-        mapper = mistral_strategy.create_mapper() if ids is None else ids
-        declared = callable_tools(tools, transcript.notes)
+        mapper = mistral_strategy.create_mapper() if given.ids is None else given.ids
+        declared = callable_tools(given.tools, transcript.notes)
         asked = _last_question(messages)
         out = PromptWriter(self.specials)
         out.own("<s>")

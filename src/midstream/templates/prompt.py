@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from midstream.core.blocks import Conversation, Value
 from midstream.core.dialect import Options
 from midstream.core.handoff import Note
@@ -23,7 +25,24 @@ class Prompt(Value, frozen=True):
     notes: tuple[Note, ...] = ()
 
 
-class Template(Protocol):
+class Rendering(msgspec.Struct, frozen=True):
+    """What to write a prompt of.
+
+    `ids` are the request's (the family's own scheme if None); `thinking` None leaves it to the model; `preserve_thinking`
+    keeps the reasoning of finished turns where the family can. Of `options` a template reads what its model takes in words:
+    the effort, the tool choice and the response format (K3).
+    """
+
+    conversation: Conversation
+    tools: Sequence[ToolSpec] = ()
+    ids: ToolIdMapper | None = None
+    thinking: bool | None = None
+    preserve_thinking: bool = False
+    add_generation_prompt: bool = True
+    options: Options | None = None
+
+
+class Family(Protocol):
     """How one family of models was taught to read a conversation."""
 
     @property
@@ -31,6 +50,22 @@ class Template(Protocol):
 
     @property
     def specials(self) -> Specials: ...
+
+    def write(self, given: Rendering) -> Prompt: ...
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A family's prompts, to be asked for by keyword; see Rendering for the words."""
+
+    family: Family
+
+    @property
+    def name(self) -> str:
+        return self.family.name
+
+    @property
+    def specials(self) -> Specials:
+        return self.family.specials
 
     def render(
         self,
@@ -43,9 +78,6 @@ class Template(Protocol):
         add_generation_prompt: bool = True,
         options: Options | None = None,
     ) -> Prompt:
-        """The prompt. `ids` are the request's (the family's own scheme if None); `thinking` None leaves it to the model.
-
-        `preserve_thinking` keeps the reasoning of finished turns where the family can. Of `options` a template reads
-        what its model takes in words: the effort, the tool choice and the response format (K3).
-        """
-        ...
+        return self.family.write(
+            Rendering(conversation, tools, ids, thinking, preserve_thinking, add_generation_prompt, options)
+        )

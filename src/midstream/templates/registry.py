@@ -12,9 +12,9 @@ from .kimi_k3 import KIMI_K3
 from .kimi_k25 import KIMI_K25, KIMI_K26, KIMI_K27_CODE
 from .llama3 import LLAMA3
 from .mistral import MISTRAL
-from .prompt import Template
+from .prompt import Family, Template
 
-_ALL: tuple[Template, ...] = (
+_FAMILIES: tuple[Family, ...] = (
     KIMI_K2_0711,
     KIMI_K2,
     KIMI_K2_THINKING,
@@ -29,7 +29,7 @@ _ALL: tuple[Template, ...] = (
     MISTRAL,
     DEEPSEEK,
 )
-TEMPLATES: dict[str, Template] = {template.name: template for template in _ALL}
+TEMPLATES: dict[str, Template] = {family.name: Template(family) for family in _FAMILIES}
 
 
 def get_template(name: str) -> Template:

@@ -25,16 +25,16 @@ class Reply:
     def __init__(self, batches: AsyncGenerator[list[Event], None]) -> None:
         self._batches = batches
         self._events = self._run()
-        self._seen: list[Event] = []
-        self._turn: Turn | None = None
-        self.error: ErrorInfo | None = None
+        self._heard = Heard()
 
     @property
     def turn(self) -> Turn | None:
         """The turn: whole after the end, before it what has come so far (its `failure` set), None before the start."""
-        if self._turn is None and self._seen:
-            return aborted(self._seen)
-        return self._turn
+        return self._heard.turn
+
+    @property
+    def error(self) -> ErrorInfo | None:
+        return self._heard.error
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
@@ -52,10 +52,7 @@ class Reply:
         """The Turn at the end; a failed one has `failure` set and `error` says why."""
         async for _ in self._events:
             pass
-        turn = self.turn
-        if turn is None:
-            raise LocalError("the reply was closed before it started: there is no turn")
-        return turn
+        return self._heard.result()
 
     async def text(self) -> AsyncIterator[str]:
         """Only the words, as they come."""
@@ -71,19 +68,47 @@ class Reply:
     async def _run(self) -> AsyncGenerator[Event, None]:
         try:
             async for batch in self._batches:
-                last = batch[-1]
-                if isinstance(last, (Done, ErrorEvent)):
-                    self._turn = last.turn
-                    self.error = last.error if isinstance(last, ErrorEvent) else None
-                    self._seen.clear()
-                else:
-                    self._seen += batch
+                self._heard.add(batch)
                 for event in batch:
                     yield event
         finally:
-            if self._turn is None and self._seen:
-                self.error = ErrorInfo(ABORTED, "the reply was closed before its end")
+            self._heard.left()
             await self._batches.aclose()
+
+
+class Heard:
+    """What has come of an answer: nothing, a part that its caller may leave, or all of it."""
+
+    def __init__(self) -> None:
+        self._seen: list[Event] = []
+        self._turn: Turn | None = None
+        self.error: ErrorInfo | None = None
+
+    @property
+    def turn(self) -> Turn | None:
+        if self._turn is None and self._seen:
+            return aborted(self._seen)
+        return self._turn
+
+    def add(self, batch: list[Event]) -> None:
+        last = batch[-1]
+        if isinstance(last, (Done, ErrorEvent)):
+            self._turn = last.turn
+            self.error = last.error if isinstance(last, ErrorEvent) else None
+            self._seen.clear()
+        else:
+            self._seen += batch
+
+    def left(self) -> None:
+        """No more will be heard."""
+        if self._turn is None and self._seen:
+            self.error = ErrorInfo(ABORTED, "the reply was closed before its end")
+
+    def result(self) -> Turn:
+        turn = self.turn
+        if turn is None:
+            raise LocalError("the reply was closed before it started: there is no turn")
+        return turn
 
 
 def aborted(events: list[Event]) -> Turn:

@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
-from ..core.errors import LocalError
-from ..core.events import Done, ErrorEvent, ErrorInfo, Event, TextDelta
+from ..core.events import ErrorInfo, Event, TextDelta
 from ..core.tools import ToolSpec
 from . import calls
 from .catalog import Catalog
-from .reply import ABORTED, aborted
+from .reply import Heard
 
 T = TypeVar("T")
 
@@ -64,16 +63,16 @@ class SyncReply:
     def __init__(self, batches: AsyncGenerator[list[Event], None]) -> None:
         self._batches = batches
         self._events = self._run()
-        self._seen: list[Event] = []
-        self._turn: Turn | None = None
-        self.error: ErrorInfo | None = None
+        self._heard = Heard()
 
     @property
     def turn(self) -> Turn | None:
         """The turn: whole after the end, before it what has come so far (its `failure` set), None before the start."""
-        if self._turn is None and self._seen:
-            return aborted(self._seen)
-        return self._turn
+        return self._heard.turn
+
+    @property
+    def error(self) -> ErrorInfo | None:
+        return self._heard.error
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
@@ -88,10 +87,7 @@ class SyncReply:
         """The Turn at the end; a failed one has `failure` set and `error` says why."""
         for _ in self._events:
             pass
-        turn = self.turn
-        if turn is None:
-            raise LocalError("the reply was closed before it started: there is no turn")
-        return turn
+        return self._heard.result()
 
     def text(self) -> Iterator[str]:
         """Only the words, as they come."""
@@ -107,18 +103,11 @@ class SyncReply:
         background = Background()
         try:
             while (batch := background.run(_next(self._batches))) is not None:
-                last = batch[-1]
-                if isinstance(last, (Done, ErrorEvent)):
-                    self._turn = last.turn
-                    self.error = last.error if isinstance(last, ErrorEvent) else None
-                    self._seen.clear()
-                else:
-                    self._seen += batch
+                self._heard.add(batch)
                 yield from batch
         finally:
             background.close()  # and with it the answer: a loop that ends cancels its tasks and closes its generators
-            if self._turn is None and self._seen:
-                self.error = ErrorInfo(ABORTED, "the reply was closed before its end")
+            self._heard.left()
 
 
 class Background:

@@ -135,6 +135,13 @@ def provider_error(
     )
 
 
+def told_error(data: bytes, provider: str) -> ProviderError:
+    """The error an event of the name `error` tells of: under a key of that name, or all of it."""
+    value = decode_leniently(data)
+    inner = value.get("error", value) if isinstance(value, dict) else value
+    return provider_error(None, {"error": inner}, provider=provider)
+
+
 def error_info(error: ProviderError) -> ErrorInfo:
     """The same error as the payload of an `error` event."""
     return ErrorInfo("provider", error.message, error.status, error.code, error.type, error.retryable)

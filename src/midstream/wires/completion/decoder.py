@@ -15,8 +15,7 @@ from ...core.errors import ProviderError, TruncatedStream
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
 from ..asked import Asked
-from ..json_border import decode_leniently
-from ..provider_errors import provider_error
+from ..provider_errors import provider_error, told_error
 from .flavours import FLAVOURS
 from .portion import Portion
 from .stops import StopText
@@ -54,8 +53,7 @@ class CompletionAnswer:
 
     def event(self, data: bytes, name: str) -> None:
         if name == "error":
-            value = decode_leniently(data)
-            raise self._refusal(value.get("error", value) if isinstance(value, dict) else value)
+            raise told_error(data, self._dialect.provider)
         self._portion(self._flavour.read_chunk(data))
 
     def whole(self, body: bytes) -> None:

@@ -20,7 +20,7 @@ from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
 from ..asked import Asked
 from ..json_border import convert_leniently, decode_leniently, encode_json
-from ..provider_errors import provider_error
+from ..provider_errors import provider_error, told_error
 from .shapes import Call, Choice, Chunk, Function, Message
 from .usage import read_usage
 
@@ -98,8 +98,7 @@ class ChatAnswer:
 
     def event(self, data: bytes, name: str) -> None:
         if name == "error":
-            value = decode_leniently(data)
-            raise self._refusal(value.get("error", value) if isinstance(value, dict) else value)
+            raise told_error(data, self._dialect.provider)
         try:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, RecursionError, ValueError):

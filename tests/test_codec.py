@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from midstream import Conversation, Options, Text, ToolSpec, Turn, encode_request, human
-from midstream.core.errors import LocalError
+from midstream import Conversation, Options, Text, ToolSpec, Turn, decode_stream, encode_request, human, resolve
+from midstream.core.errors import LocalError, UnknownModel
 from midstream.wires.outgoing import HistoryCache
 from midstream.wires.registry import get_wire
 
@@ -69,3 +69,28 @@ def test_an_effort_of_a_stranger_that_we_have_no_word_for_is_passed_on(wire: str
     assert reader is not None
     options = reader(json.dumps(body).encode()).options
     assert options.effort is None and "default" in str(options.extra_body)
+
+
+def test_a_plain_string_is_a_conversation_of_one_human_turn() -> None:
+    asked = encode_request(Conversation((human("hi"),)), "openai/gpt-4o")
+    assert encode_request("hi", "openai/gpt-4o") == asked
+
+
+SAID = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+def test_a_stream_may_come_in_one_piece() -> None:
+    assert list(decode_stream(SAID, turn_key="k")) == list(decode_stream([SAID], turn_key="k"))
+
+
+@pytest.mark.parametrize("name", ["moonshot/kimi-k2.5", "moonshot:kimi-k2.5", "moonshot-k2.5"])
+def test_a_dialect_may_be_named_by_a_model_that_speaks_it(name: str) -> None:
+    found = resolve("moonshot/kimi-k2.5")
+    done = list(decode_stream(SAID, dialect=name, turn_key="k", model="" if "kimi" in name else "kimi-k2.5"))[-1]
+    assert done == list(decode_stream(SAID, dialect=found.dialect, turn_key="k", model="kimi-k2.5"))[-1]
+
+
+def test_a_dialect_that_is_none_is_said() -> None:
+    for name in ("nobody/x", "nonsense"):
+        with pytest.raises(UnknownModel, match="no "):
+            decode_stream(SAID, dialect=name)

@@ -11,7 +11,7 @@ import midstream
 
 NAMES = """
 Agent Client Conversation Event Media MidstreamError Note Options ProviderError Session Text Thinking ToolCall ToolResponse
-ToolSpec Turn Usage complete complete_sync decode_response decode_stream encode_request human make_decoder reduce resolve
+ToolSpec Toolbox Turn Usage complete complete_sync decode_response decode_stream encode_request human reduce resolve
 stream stream_sync tool_result
 """.split()
 
@@ -21,7 +21,7 @@ def test_the_public_names_are_these_and_fewer_than_thirty() -> None:
     assert len(NAMES) < 30
 
 
-@pytest.mark.parametrize("name", [*NAMES, "Opaque", "Request", "mint_turn_key"])
+@pytest.mark.parametrize("name", [*NAMES, "Opaque", "Request", "make_decoder", "mint_turn_key"])
 def test_every_name_is_there_and_listed(name: str) -> None:
     assert getattr(midstream, name) is getattr(midstream, name)
     assert name in dir(midstream)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .agent.loop import Agent
+    from .agent.toolbox import Toolbox
     from .client.calls import complete, stream
     from .client.session import Session
     from .client.sync import complete_sync, stream_sync
     from .client.turn import Client
-    from .codec import decode_response, decode_stream, encode_request, make_decoder
+    from .codec import decode_response, decode_stream, encode_request
+    from .codec import make_decoder as make_decoder
     from .codec import mint_turn_key as mint_turn_key
     from .core.blocks import (
         Conversation,
@@ -56,6 +58,7 @@ __all__ = [
     "ToolCall",
     "ToolResponse",
     "ToolSpec",
+    "Toolbox",
     "Turn",
     "Usage",
     "complete",
@@ -64,7 +67,6 @@ __all__ = [
     "decode_stream",
     "encode_request",
     "human",
-    "make_decoder",
     "reduce",
     "resolve",
     "stream",
@@ -74,6 +76,7 @@ __all__ = [
 
 _HOMES = {
     "agent.loop": "Agent",
+    "agent.toolbox": "Toolbox",
     "client.calls": "complete stream",
     "client.session": "Session",
     "client.sync": "complete_sync stream_sync",

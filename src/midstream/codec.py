@@ -9,7 +9,7 @@ from threading import Lock
 
 from msgspec.structs import replace
 
-from .core.blocks import Conversation, Turn
+from .core.blocks import Conversation, Turn, human
 from .core.dialect import Dialect, Options, TextCalls
 from .core.errors import LocalError
 from .core.events import Event
@@ -34,7 +34,7 @@ def mint_turn_key() -> str:
 
 
 def encode_request(
-    conversation: Conversation,
+    conversation: Conversation | str,
     model: str | Resolved,
     *,
     tools: Sequence[ToolSpec] = (),
@@ -43,8 +43,11 @@ def encode_request(
 ) -> Request:
     """The next request of this conversation as `model` wants it: method, path, headers without secrets, body, notes.
 
-    What was encoded before is not encoded again: finished turns are kept in `cache` (pass None for none).
+    What was encoded before is not encoded again: finished turns are kept in `cache` (pass None for none). A plain string
+    is a conversation of one human turn.
     """
+    if isinstance(conversation, str):
+        conversation = Conversation((human(conversation),))
     target = resolve(model) if isinstance(model, str) else model
     options = options or Options()
     _check_choice(options.tool_choice, tools)
@@ -76,16 +79,20 @@ def make_decoder(
     tools: Sequence[ToolSpec] = (),
     text_calls: TextCalls = "execute",
 ) -> Decoder:
-    """A decoder for one answer: feed it bytes, get events."""
+    """A decoder for one answer: feed it bytes, get events. `dialect` may be the name of one, or of a model."""
     if isinstance(dialect, str):
-        dialect = REGISTRY.dialect(dialect)
+        if "/" in dialect or ":" in dialect:
+            target = resolve(dialect)
+            dialect, model = target.dialect, model or target.model
+        else:
+            dialect = REGISTRY.dialect(dialect)
     spoken = get_wire(wire or (dialect.wire if dialect is not None else "openai-chat"))
     asked = Asked(turn_key or mint_turn_key(), model, tool_names or {}, tools, text_calls)
     return spoken.decoder(dialect or spoken.plain, asked)
 
 
 def decode_stream(
-    chunks: Iterable[bytes],
+    chunks: bytes | Iterable[bytes],
     *,
     wire: str | None = None,
     dialect: str | Dialect | None = None,
@@ -95,7 +102,7 @@ def decode_stream(
     tools: Sequence[ToolSpec] = (),
     text_calls: TextCalls = "execute",
 ) -> Iterator[Event]:
-    """The events of a streamed answer, cut into chunks anyhow."""
+    """The events of a streamed answer, in one piece or cut into chunks anyhow."""
     decoder = make_decoder(
         wire=wire,
         dialect=dialect,
@@ -105,7 +112,7 @@ def decode_stream(
         tools=tools,
         text_calls=text_calls,
     )
-    return decode_chunks(decoder, chunks)
+    return decode_chunks(decoder, (chunks,) if isinstance(chunks, bytes) else chunks)
 
 
 def decode_response(

@@ -512,3 +512,12 @@ def test_one_conversation_through_strict_doubles_of_many_models_with_an_interrup
                 check_encodes_everywhere(session.conversation, agent.toolbox)
 
     asyncio.run(main())
+
+
+def test_an_agent_takes_plain_functions() -> None:
+    async def main(host: Host, client: Client) -> list[str]:
+        agent = Agent(Session(MODEL, client=client), [look, Tool.from_function(fail)])
+        assert [spec.name for spec in agent.toolbox.specs()] == ["look", "fail"]
+        return [event.response.text async for event in agent.run("go") if isinstance(event, ToolFinished)]
+
+    assert play([calls("look"), Answer("done")], main) == ["a.txt holds 3 lines"]

@@ -60,6 +60,17 @@ def test_with_nothing_to_say_the_model_goes_on() -> None:
     chat([Answer("hi")], act)
 
 
+def test_an_empty_text_is_nothing_to_say() -> None:
+    async def act(session: Session, host: Host) -> None:
+        await session.add(human("hello"))
+        await session.send("", Text(""))
+        await session.send("", "so")
+        assert [turn.text for turn in session.conversation.turns] == ["hello", "hi", "so", "hi"]
+        assert session.conversation.turns[2].blocks == (Text("so"),)
+
+    chat([Answer("hi")], act, store=MemoryStore())
+
+
 def test_a_stored_conversation_is_taken_up_again() -> None:
     store = MemoryStore()
 

@@ -66,6 +66,15 @@ def test_complete_asks_for_no_stream_and_gives_the_same_turn() -> None:
     play([Answer("let me", "", (Call("look", {"path": "x"}),))], act)
 
 
+def test_a_client_takes_a_plain_string() -> None:
+    async def act(host: Host, client: Client) -> None:
+        assert (await client.stream("a/m", "hi")).text == "hello"
+        assert (await client.complete("a/m", "hi")).text == "hello"
+        assert [body["messages"] for body in host.bodies] == [[{"role": "user", "content": "hi"}]] * 2
+
+    play([Answer("hello")], act)
+
+
 def test_an_error_event_after_the_start_is_no_exception() -> None:
     async def act(host: Host, client: Client) -> None:
         events = [event async for event in client.stream("a/m", ASKED)]

@@ -22,6 +22,7 @@ from midstream.core.blocks import (
     human,
     tool_result,
 )
+from midstream.core.errors import LocalError
 
 words = st.text(max_size=6)
 maybe = st.none() | words
@@ -166,3 +167,30 @@ def test_short_ways_to_write_turns() -> None:
     assert human("a", picture, key="k") == Turn("human", (Text("a"), picture), key="k")
     result = tool_result(ToolCall("1", "f"), "ok", picture, is_error=True)
     assert result == ToolResponse("1", "f", (Text("ok"), picture), is_error=True)
+
+
+@pytest.mark.parametrize("given", ["hi", ["hi"], ("hi",), [Text("hi")], Text("hi"), (part for part in ["hi"])])
+def test_a_turn_takes_what_plainly_is_its_blocks(given: Any) -> None:
+    assert Turn("human", given) == human("hi")
+    assert type(Turn("human", given).blocks) is tuple
+
+
+@pytest.mark.parametrize("given", [[1], (b"x",), [Text("a"), None], [human("x")], Usage()])
+def test_a_turn_of_something_else_says_what_came(given: Any) -> None:
+    with pytest.raises(LocalError, match="a turn holds blocks"):
+        Turn("human", given)
+
+
+def test_a_stranger_cannot_speak() -> None:
+    with pytest.raises(LocalError, match="no speaker 'user': expected human, ai or tool"):
+        Turn("user", (Text("hi"),))  # type: ignore[arg-type]
+
+
+def test_a_conversation_takes_a_list_of_turns_and_nothing_else() -> None:
+    assert Conversation([human("a"), human("b")]) == Conversation((human("a"), human("b")))  # type: ignore[arg-type]
+    assert type(Conversation([human("a")]).turns) is tuple  # type: ignore[arg-type]
+    for wrong in ("hi", ["hi"], [human("a"), "hi"], [{"role": "user"}]):
+        with pytest.raises(LocalError, match="a conversation holds Turns"):
+            Conversation(wrong)  # type: ignore[arg-type]
+    with pytest.raises(LocalError, match="a conversation holds Turns"):
+        Conversation().add("hi")  # type: ignore[arg-type]

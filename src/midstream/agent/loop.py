@@ -8,14 +8,16 @@ iterator) at any moment loses nothing that was finished.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from typing import Any
 
 from ..client.reply import ABORTED, Reply
 from ..client.session import Session
 from ..client.turnstile import Turnstile
 from ..client.unbroken import unbroken
 from ..core.blocks import Media, Text, ToolResponse, Turn
+from .functions import Tool
 from .limits import Limits, Spent
 from .progress import AgentEvent, Stopped, ToolFinished
 from .round import Round
@@ -26,11 +28,20 @@ _CUT = ("max_tokens", "refusal")
 
 
 class Agent:
-    """A session that runs its model's tools. One run at a time; between two runs the session may change its model."""
+    """A session that runs its model's tools. One run at a time; between two runs the session may change its model.
 
-    def __init__(self, session: Session, toolbox: Toolbox, limits: Limits = Limits()) -> None:  # noqa: B008  (frozen)
+    `tools` is a Toolbox, or what one is made of: functions, Tools, names of built-in tools. Without a Toolbox's `approve`
+    nobody can be asked, and those that write or run are refused.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        tools: Toolbox | Iterable[Tool | Callable[..., Any] | str],
+        limits: Limits = Limits(),  # noqa: B008  (frozen)
+    ) -> None:
         self.session = session
-        self.toolbox = toolbox
+        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.limits = limits
         self._turnstile = Turnstile("the agent is working already: read that run to its end, or close it, first")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from ..core.blocks import Conversation, Turn, human
+from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
 from ..core.events import Event
 from ..core.tools import ToolSpec
@@ -41,7 +41,7 @@ async def complete(
 ) -> Turn:
     """The next answer, whole."""
     async with Client(catalog, api_key=api_key) as client:
-        return await client.complete(model, as_conversation(conversation), tools=tools, options=options)
+        return await client.complete(model, conversation, tools=tools, options=options)
 
 
 async def batches(
@@ -55,11 +55,7 @@ async def batches(
 ) -> AsyncGenerator[list[Event], None]:
     """As `stream`, in the batches the network brought."""
     async with Client(catalog, api_key=api_key) as client:
-        answer = client.batches(model, as_conversation(conversation), tools=tools, options=options)
+        answer = client.batches(model, conversation, tools=tools, options=options)
         async with aclosing(answer):
             async for batch in answer:
                 yield batch
-
-
-def as_conversation(conversation: Conversation | str) -> Conversation:
-    return Conversation((human(conversation),)) if isinstance(conversation, str) else conversation

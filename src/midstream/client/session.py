@@ -93,7 +93,7 @@ class Session:
             await self._client.aclose()
 
     def send(self, *content: str | Text | Media) -> Reply:
-        """Say something and stream the answer. With nothing to say, the model goes on from where the conversation is.
+        """Say something and stream the answer. With nothing to say (or ""), the model goes on from where the conversation is.
 
         One answer at a time: whatever came of an earlier reply that was left in the middle is kept first.
         """
@@ -188,8 +188,9 @@ class Session:
         return models
 
     async def _turn(self, content: Sequence[str | Text | Media]) -> AsyncGenerator[list[Event], None]:
-        if content:
-            await self.add(human(*content, key=mint_turn_key()))
+        said = [part for part in content if part not in ("", Text(""))]
+        if said:
+            await self.add(human(*said, key=mint_turn_key()))
         batches = self._client.batches(
             self._models, self.conversation, tools=self.tools, options=self.options, turn_key=mint_turn_key()
         )

@@ -63,7 +63,7 @@ class Client:
     def encode(
         self,
         model: str | Resolved,
-        conversation: Conversation,
+        conversation: Conversation | str,
         tools: Sequence[ToolSpec] = (),
         options: Options | None = None,
     ) -> Request:
@@ -73,19 +73,19 @@ class Client:
     def stream(
         self,
         model: str | Sequence[str],
-        conversation: Conversation,
+        conversation: Conversation | str,
         *,
         tools: Sequence[ToolSpec] = (),
         options: Options | None = None,
         turn_key: str | None = None,
     ) -> Reply:
-        """The events of the next answer. Given several models, the next is tried where one cannot begin to answer."""
+        """The events of the next answer; a plain string is a conversation of one human turn. Given several models, the next is tried where one cannot begin to answer."""
         return Reply(self.batches(model, conversation, tools=tools, options=options, turn_key=turn_key))
 
     async def batches(
         self,
         model: str | Sequence[str],
-        conversation: Conversation,
+        conversation: Conversation | str,
         *,
         tools: Sequence[ToolSpec] = (),
         options: Options | None = None,
@@ -114,7 +114,7 @@ class Client:
     async def complete(
         self,
         model: str | Sequence[str],
-        conversation: Conversation,
+        conversation: Conversation | str,
         *,
         tools: Sequence[ToolSpec] = (),
         options: Options | None = None,
@@ -143,7 +143,7 @@ class Client:
         return self.catalog.resolve(model) if isinstance(model, str) else model
 
     async def _begin(
-        self, model: str | Sequence[str], conversation: Conversation, tools: Sequence[ToolSpec], options: Options
+        self, model: str | Sequence[str], conversation: Conversation | str, tools: Sequence[ToolSpec], options: Options
     ) -> tuple[_Asked, Answer, float]:
         """The first model of the chain that begins to answer, its answer, and when it was asked."""
         names = [model] if isinstance(model, str) else list(model)

@@ -8,11 +8,16 @@ New fields always get a default, so conversations stored by an older midstream l
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
+
+from .errors import LocalError
 
 Speaker: TypeAlias = Literal["human", "ai", "tool"]
+_SPEAKERS = frozenset(get_args(Speaker))
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -100,6 +105,7 @@ class ToolResponse(Value, frozen=True, tag="tool_response"):
 
 
 Block: TypeAlias = Text | Thinking | ToolCall | ToolResponse | Media | Opaque
+_BLOCKS = frozenset(get_args(Block))
 
 
 class Usage(Value, frozen=True):
@@ -139,6 +145,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     `key` is minted when the turn opens and never changes: it is part of the seed of the turn's tool-call ids.
     `role` is set only where an instruction stands inside the conversation (`system`, `developer`).
     `failure` names why an ai turn did not end well (`truncated`, `empty`, `provider` …); such a turn is never replayed.
+    A list of blocks and plain strings among them are taken for what they mean.
     """
 
     speaker: Speaker
@@ -153,6 +160,14 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     failure: str = ""
     response_id: str | None = None
     extra: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.speaker not in _SPEAKERS:
+            raise LocalError(
+                f"no speaker {self.speaker!r}: expected human, ai or tool (instructions are the conversation's `system`)"
+            )
+        if type(self.blocks) is not tuple or not _BLOCKS.issuperset(map(type, self.blocks)):
+            force_setattr(self, "blocks", _as_blocks(self.blocks))
 
     @property
     def text(self) -> str:
@@ -172,12 +187,22 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
 
 
 class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A system prompt and the turns said so far. Growing it makes a new value that shares the old turns."""
+    """A system prompt and the turns said so far. Growing it makes a new value that shares the old turns.
+
+    A list of turns will do; whether its ends are turns is looked at, and no more: a conversation grows in constant time.
+    """
 
     turns: tuple[Turn, ...] = ()
     system: str | tuple[Text, ...] = ""
     id: str = ""
     extra: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.turns) is not tuple:
+            force_setattr(self, "turns", tuple(self.turns))
+        for turn in (*self.turns[:1], *self.turns[-1:]):
+            if type(turn) is not Turn:
+                raise LocalError(f"a conversation holds Turns, got {_named(turn)}; human('…') makes one of a text")
 
     def add(self, *turns: Turn) -> Conversation:
         """This conversation with more turns."""
@@ -195,6 +220,21 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def from_json(cls, data: bytes | str) -> Conversation:
         return msgspec.json.decode(data, type=cls)
+
+
+def _as_blocks(given: str | Block | Iterable[str | Block]) -> tuple[Block, ...]:
+    parts = (given,) if isinstance(given, (str, msgspec.Struct)) else tuple(given)
+    blocks = tuple([Text(part) if isinstance(part, str) else part for part in parts])
+    for block in blocks:
+        if type(block) not in _BLOCKS:
+            raise LocalError(
+                f"a turn holds blocks (Text, Thinking, ToolCall, ToolResponse, Media), got {_named(block)}"
+            )
+    return blocks
+
+
+def _named(given: object) -> str:
+    return f"{type(given).__name__} {given!r}"[:80]
 
 
 def human(*content: str | Text | Media, key: str = "") -> Turn:

@@ -8,7 +8,7 @@ from midstream.core.blocks import Text, ToolCall, ToolResponse
 from midstream.core.errors import LimitExceeded
 from midstream.toolformats import kimi
 from midstream.toolformats.findings import ArgumentsFound, CallEnded, CallFound, TextFound
-from midstream.toolformats.registry import get_filter
+from midstream.toolformats.registry import get_filter, leak_filter
 from tests.shared_data import vector_params, vectors
 
 from .edge_case_table import CASES, PAGE, page, read
@@ -175,3 +175,107 @@ def test_rendering() -> None:
         kimi.render_result(ToolResponse("a", "read", (Text("ok"),)), "functions.read:4")
         == "## Return of functions.read:4\nok"
     )
+
+
+def _section(*calls: str) -> str:
+    return SECTION.format("".join(calls))
+
+
+def _call(raw_id: str, arguments: str = '{"path": "/x"}') -> str:
+    return f"<|tool_call_begin|>{raw_id}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
+
+
+@pytest.mark.parametrize(
+    ("raw_id", "name"),
+    [
+        ("functions.read:0", "read"),
+        (" functions.read:0 \n", "read"),
+        ("functions.read:812", "read"),
+        ("functions.read:-1", "read"),
+        ("functions.read", "read"),
+        ("read:0", "read"),
+        ("read", "read"),
+        ("functions.fs.read:0", "read"),
+        ("functions.fs:read:0", "read"),
+        ("functions.fs/read:0", "read"),
+        ("functions_read_1", "read"),
+        ("functionsread7", "read"),
+        ("4", "read"),
+        ("call_0a1b", "read"),
+        ("toolu_0a1b", "read"),
+        ("", "read"),
+        ("functions.write:0", None),
+        ("functions.read it:0", None),
+    ],
+)
+def test_the_tool_an_id_means(raw_id: str, name: str | None) -> None:
+    """By its name where one is told, else by the one tool that takes these arguments."""
+    text = _section(_call(raw_id))
+    for way in splits(text):
+        found = outcome(feed(leak_filter("kimi", TOOLS), way))
+        if name is None:
+            assert found.calls == []
+            assert raw_id in found.problems[0].raw
+        else:
+            assert [(call[0], call[1]) for call in found.calls] == [(name, '{"path": "/x"}')]
+            assert found.problems == []
+        assert found.text == ""
+
+
+MARKERS: dict[str, tuple[str, str, str, int]] = {
+    "text around a section": ("a " + _section(_call("functions.read:0")) + " b", "a  b", "", 1),
+    "two calls": (_section(_call("functions.read:0"), _call("functions.read:1")), "", "", 2),
+    "two sections": (_section(_call("functions.read:0")) + "b" + _section(_call("functions.read:1")), "b", "", 2),
+    "an empty section": ("a" + _section() + "b", "ab", "", 0),
+    "no section": ("a" + _call("functions.read:0") + "b", "ab", "", 1),
+    "no end of the section": ("<|tool_calls_section_begin|>" + _call("functions.read:0"), "", "", 1),
+    "no begin of the section": (_call("functions.read:0") + "<|tool_calls_section_end|>b", "b", "", 1),
+    "sections in the singular": (
+        "<|tool_call_section_begin|>" + _call("functions.read:0") + "<|tool_call_section_end|>b", "b", "", 1,
+    ),
+    "no end of a call": (_section(_call("functions.read:0").removesuffix("<|tool_call_end|>")), "", "", 1),
+    "a section inside unclosed thinking": ("<think>hm" + _section(_call("functions.read:0")), "", "hm", 1),
+    "thinking, then a section": ("<think>hm</think>a" + _section(_call("functions.read:0")), "a", "hm", 1),
+    "thinking after a section": (_section(_call("functions.read:0")) + "<think>hm</think>b", "b", "hm", 1),
+    "fenced arguments": (_section(_call("functions.read:0", '```json\n{"path": "/x"}\n```')), "", "", 1),
+    "no arguments between the markers": (_section(_call("functions.read:0", "")), "", "", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MARKERS)
+def test_markers_that_are_missing_or_odd(case: str) -> None:
+    text, said, thought, number = MARKERS[case]
+    outcomes = [outcome(feed(get_filter("kimi", TOOLS, tags=THINK), way)) for way in splits(text)]
+    assert all(found == outcomes[0] for found in outcomes)
+    found = outcomes[0]
+    assert (found.text, found.thinking, len(found.calls)) == (said, thought, number)
+    assert {name for name, _ in found.parsed} <= {"read"}
+    if "no arguments" not in case:
+        assert all(arguments == {"path": "/x"} for _, arguments in found.parsed)
+
+
+def test_an_answer_that_starts_inside_thinking() -> None:
+    text = "hm</think>a" + _section(_call("functions.read:0"))
+    found = outcome(feed(get_filter("kimi", TOOLS, tags=THINK, starts_inside=True), [text]))
+    assert (found.thinking, found.text, len(found.calls)) == ("hm", "a", 1)
+
+
+def test_a_call_cut_off_anywhere_never_looks_whole() -> None:
+    text = _section(_call("functions.read:0"))
+    for size in range(len(text)):
+        found = _read(text[:size], tags=THINK)
+        assert "|>" not in found.text
+        for _, arguments, _ in found.calls:
+            assert arguments == '{"path": "/x"}' or not arguments.endswith("}")
+
+
+def test_a_bare_call_that_is_cut_off_is_no_call() -> None:
+    text = "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>"
+    for size in range(len(text) + 1):
+        assert outcome(feed(get_filter("kimi", [tool("now")]), [text[:size]])).calls == []
+
+
+def test_words_between_the_calls_are_reported() -> None:
+    found = _read(_section(_call("functions.read:0"), "and", _call("functions.read:1")))
+    assert len(found.calls) == 2
+    assert [problem.raw for problem in found.problems] == ["and"]

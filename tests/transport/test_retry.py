@@ -140,3 +140,25 @@ def test_retried_statuses() -> None:
 )
 def test_worth_retrying(error: MidstreamError, headers: dict[str, str], again: bool) -> None:
     assert worth_retrying(error, headers) is again
+
+
+@pytest.mark.parametrize(
+    ("said", "waited"),
+    [
+        ("0", None),
+        ("-5", None),
+        ("0.4", 0.4),
+        ("90", 90.0),
+        ("120", 120.0),
+        ("120.5", None),
+        ("Fri, 29 Sep 2023 16:27:37 GMT", 60.0),
+        ("Fri, 29 Sep 2023 16:26:30 GMT", None),
+        ("Fri, 29 Sep 2023 17:26:37 GMT", None),
+        ("tomorrow", None),
+    ],
+)
+def test_what_the_peer_asks_is_waited_if_it_is_reasonable(said: str, waited: float | None) -> None:
+    policy = RetryPolicy()
+    for attempt in range(3):
+        wanted = backoff(attempt, lambda: MIDDLE, policy) if waited is None else waited
+        assert wait_for(attempt, {"retry-after": said}, NOW, lambda: MIDDLE, policy) == wanted

@@ -122,3 +122,54 @@ def test_what_came_before_the_limit_is_delivered_at_any_split(lines: list[bytes]
 
 def test_comments_are_read_past_without_being_kept() -> None:
     assert parse([b": keep-alive\n" * 100 + b"data: 1\n\n"], limit=50) == [ServerSentEvent(b"1")]
+
+
+RULES: dict[str, tuple[bytes, list[tuple[str, str, str, int | None]]]] = {
+    "one space is taken off, no more": (b"data:   x \n\n", [("message", "  x ", "", None)]),
+    "a colon in the value is the value's": (b"data: a: b\n\n", [("message", "a: b", "", None)]),
+    "names are exact": (b"Data: a\ndata : b\n data: c\ndatax: d\n\n", []),
+    "an unknown field says nothing": (b"odd: 1\ndata: a\nodd\n\n", [("message", "a", "", None)]),
+    "the last event name counts": (b"event: a\nevent: b\ndata: 1\n\n", [("b", "1", "", None)]),
+    "an empty event name is none": (b"event:\ndata: 1\n\n", [("message", "1", "", None)]),
+    "a name without data is forgotten": (b"event: a\n\ndata: 1\n\n", [("message", "1", "", None)]),
+    "an id stays": (b"id: 7\ndata: 1\n\ndata: 2\n\n", [("message", "1", "7", None), ("message", "2", "7", None)]),
+    "an id needs no data": (b"id: 7\n\ndata: 1\n\n", [("message", "1", "7", None)]),
+    "an empty id resets": (b"id: 7\n\nid\ndata: 1\n\n", [("message", "1", "", None)]),
+    "an id with a null is no id": (b"id: 7\nid: a\0b\ndata: 1\n\n", [("message", "1", "7", None)]),
+    "retry is digits": (b"retry: 05\ndata: 1\n\n", [("message", "1", "", 5)]),
+    "retry with anything else is none": (b"retry: +5\nretry: 1.5\nretry: 5x\ndata: 1\n\n", [("message", "1", "", None)]),
+    "a retry without measure is survived": (b"retry: " + b"9" * 5000 + b"\ndata: 1\n\n", []),
+    "fields in any order": (b"data: 1\nevent: x\n\n", [("x", "1", "", None)]),
+    "carriage returns end lines": (b"data: a\rdata: b\r\rdata: c\r\r", [("message", "a\nb", "", None), ("message", "c", "", None)]),
+    "CR CR LF is a line and a blank one": (b"data: a\r\r\ndata: b\n\n", [("message", "a", "", None), ("message", "b", "", None)]),
+    "LF CR is a line and a blank one": (b"data: a\n\rdata: b\n\r", [("message", "a", "", None), ("message", "b", "", None)]),
+    "data without a value is an empty line": (b"data\ndata\n\n", [("message", "\n", "", None)]),
+    "other separators are text": ("data: a\u2028b\u0085c\x0b\x0c\n\n".encode(), [("message", "a\u2028b\u0085c\x0b\x0c", "", None)]),
+    "one mark of byte order is taken off": (b"\xef\xbb\xbfdata: 1\n\n", [("message", "1", "", None)]),
+    "two are not": (b"\xef\xbb\xbf\xef\xbb\xbfdata: 1\n\ndata: 2\n\n", [("message", "2", "", None)]),
+    "broken characters are replaced": (b"data: a\xffb\xe4\xbd\n\n", [("message", "a\ufffdb\ufffd", "", None)]),
+    "blank lines and comments keep alive": (b"\n\r\n: x\n:\n\ndata: 1\n\n:\n", [("message", "1", "", None)]),
+    "no stream at all": (b'{"error": "x"}\n', []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules(rule: str) -> None:
+    source, wanted = RULES[rule]
+    for pieces in ([source], by_byte(source), [source[:9], source[9:]]):
+        got = [(event.event, event.text, event.id, event.retry) for event in parse(pieces)]
+        if "without measure" in rule:
+            assert [text for _, text, _, _ in got] == ["1"]
+        else:
+            assert got == wanted
+
+
+@pytest.mark.parametrize("source", [b"data: 1\n\ndata: 2", b"data: 1\n\ndata: 2\n", b"data: 1\r\n\r\ndata: 2\r\n"])
+def test_an_event_without_its_blank_line_counts_only_at_a_lenient_end(source: bytes) -> None:
+    for pieces in ([source], by_byte(source)):
+        assert [event.text for event in parse(pieces)] == ["1", "2"]
+        assert [event.text for event in parse(pieces, lenient_end=False)] == ["1"]
+
+
+def test_a_mark_of_byte_order_and_nothing_after_it() -> None:
+    assert parse([b"\xef\xbb\xbfdata: 1"]) == [ServerSentEvent(b"1")]

@@ -95,13 +95,18 @@ class _Calls:
         if marker == "{":
             reader.pos -= 1  # the argument marker was forgotten, and no id holds a brace
         elif marker != ARGUMENTS_BEGIN:
-            if name and any(tool.name == name and not (tool.parameters or {}).get("required") for tool in self._tools):
+            # What the stream's end cut off is never taken for a call without arguments.
+            bare = [tool for tool in self._tools if tool.name == name and not (tool.parameters or {}).get("required")]
+            if bare and name and marker is not None:
                 self._whole(raw_id, name, "{}")
             else:
                 self._problem("a tool call without arguments", raw_id)
             return marker
         yield from reader.spaces()
         head = yield from reader.peek(1)
+        if not head:
+            self._problem("a tool call without arguments", raw_id)
+            return None
         if name and head not in ("`", '"'):
             return (yield from self._streamed(raw_id, name))
         collected = Collected()

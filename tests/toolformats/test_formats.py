@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from midstream.core.blocks import Text, ToolCall, ToolResponse
 from midstream.core.errors import UnknownToolFormat
 from midstream.core.ids import TOOL_FORMATS
+from midstream.core.tools import ToolSpec, parse_arguments
 from midstream.toolformats.registry import FORMATS, get_filter, leak_filter, text_format
 
 from .feeding import PLACES, cut, feed, outcome, splits, tool
@@ -91,6 +92,17 @@ def test_calls_survive_the_prompt_and_back(name: str, made: list[ToolCall], plac
     assert found.parsed == [(call.name, json.loads(call.arguments)) for call in made]
     assert found.problems == []
     assert found.text == ("" if name == "llama" else before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("arguments", [{"dir": "/a b"}, {}], ids=str)
+def test_a_call_that_is_cut_off_runs_as_it_was_meant_or_not_at_all(name: str, arguments: dict[str, str]) -> None:
+    tools = [ToolSpec("list", "lists", {"type": "object", "properties": {"dir": {"type": "string"}}})]
+    text = text_format(name).render_calls([ToolCall("id0", "list", json.dumps(arguments))], ())
+    for size in range(len(text)):
+        for called, said, _ in outcome(feed(leak_filter(name, tools), [text[:size]])).calls:
+            read = parse_arguments(ToolCall("id0", called, said))
+            assert read == arguments or "_parse_error" in read, text[:size]
 
 
 @pytest.mark.parametrize("name", NAMES)

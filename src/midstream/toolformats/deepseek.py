@@ -95,14 +95,14 @@ class _Calls:
             if marker in ("{", "```"):
                 reader.pos -= len(marker)
             elif marker != "\n":
-                self._whole(name, "")
+                self._whole(name, "", marker)
                 return marker
             yield from reader.spaces()
         if name and (yield from reader.peek(1)) == "{":
             return (yield from self._streamed(name))
         text = Collected()
         marker = yield from json_until(reader, _ENDS, text.add)
-        self._whole(name, text.text.strip())
+        self._whole(name, text.text.strip(), marker)
         return marker
 
     def _streamed(self, name: str) -> Step[str | None]:
@@ -112,8 +112,9 @@ class _Calls:
         self._reader.out.append(CallEnded())
         return marker
 
-    def _whole(self, name: str, text: str) -> None:
-        arguments = unwrap(text) or "{}"
+    def _whole(self, name: str, text: str, marker: str | None) -> None:
+        # What the stream's end cut off is never taken for a call without arguments.
+        arguments = unwrap(text) or ("{}" if marker is not None else "")
         if name and is_json(arguments):
             self._prose.call()
             self._reader.out += (CallFound(name), ArgumentsFound(arguments), CallEnded())

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midstream.core.errors import ConfigError
-from midstream.transport.proxy import Proxy, is_loopback, proxy_for
+from midstream.transport.loopback import is_loopback, leads_to_loopback
+from midstream.transport.proxy import Proxy, proxy_for
 from midstream.transport.trust import ssl_context
 
 P, Q = "http://proxy.example:3128", "http://other.example:8080"
@@ -68,6 +69,28 @@ def test_loopback_goes_direct(host: str) -> None:
 )
 def test_others_are_not_loopback(host: str) -> None:
     assert not is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "url, yes",
+    [
+        ("http://127.0.0.1:1/v1", True),
+        ("http://127.8.9.1/v1", True),
+        ("http://[::1]:1/v1", True),
+        ("http://localhost/v1", True),
+        ("http://localhost.evil.example/", False),
+        ("http://127.evil.example/", False),
+        ("http://0.0.0.0/", True),
+        ("http://[::ffff:127.0.0.1]/", True),
+        ("http://x.localhost:1/", True),
+        ("http://10.0.0.1/", False),
+        ("http://127.0.0.1@evil.example/", False),
+        ("http://[::1/", False),
+        ("", False),
+    ],
+)
+def test_loopback_is_this_machine_only(url: str, yes: bool) -> None:
+    assert leads_to_loopback(url) is yes
 
 
 def test_the_password_of_a_proxy_is_kept_out_of_sight() -> None:

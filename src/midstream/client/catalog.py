@@ -15,8 +15,8 @@ from ..core.dialect import Endpoint
 from ..core.errors import ConfigError, MissingKey, UnknownModel
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
+from ..transport.loopback import leads_to_loopback
 from .config import Config, LoadedConfig, ModelConfig, load_config
-from .loopback import is_loopback
 from .prices import Price, price_of
 from .windows import window_of
 
@@ -66,7 +66,7 @@ class Catalog:
         variable = self.key_variable(target) if api_key is None else None
         key = api_key if api_key is not None else self._environ.get(variable or "", "")
         if not key:
-            if is_loopback(endpoint.base_url):
+            if leads_to_loopback(endpoint.base_url):
                 return {}
             raise MissingKey(_no_key(target))
         if endpoint.auth == "bearer" or variable in endpoint.bearer_env:

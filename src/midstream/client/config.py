@@ -31,7 +31,7 @@ import msgspec
 
 from ..core.dialect import without_header_values
 from ..core.errors import ConfigError
-from .loopback import is_loopback
+from ..transport.loopback import leads_to_loopback
 
 PROJECT_FILE = ".midstream.toml"
 
@@ -127,7 +127,7 @@ def _check_trust(config: Config, path: Path, trusted: Sequence[str]) -> None:
     if any(Path(each).expanduser().resolve() == folder for each in trusted):
         return
     for name, provider in config.providers.items():
-        if provider.base_url and is_loopback(provider.base_url):
+        if provider.base_url and leads_to_loopback(provider.base_url):
             continue
         for setting in ("base_url", "api_key_env"):
             if getattr(provider, setting):

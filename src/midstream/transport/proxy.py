@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from ..core.blocks import Value
 from ..core.errors import ConfigError
+from .loopback import is_loopback
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -37,17 +38,6 @@ def proxy_for(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> 
     if not value or _excluded(host, port, _setting("no_proxy", environ)[1]):
         return None
     return _parse(name, value)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this host is the machine itself; decided by the name alone, nothing is looked up."""
-    host = host.strip("[]").rstrip(".").lower()
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    address = _address(host)
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address is not None and (address.is_loopback or address.is_unspecified)
 
 
 def _setting(name: str, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -199,3 +199,19 @@ def test_thinking_can_be_turned_off_and_on() -> None:
         assert sim.refused == []
 
     on_stage(play)
+
+
+def test_clients_that_leave_before_the_answer_are_no_error_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    body = b'{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hi"}]}'
+    head = f"POST /openai/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+
+    async def leave(sim: Sim, client: Client) -> None:
+        for _ in range(20):
+            _, writer = await asyncio.open_connection("127.0.0.1", sim.port)
+            writer.write(head + body)
+            writer.transport.abort()
+        await ask(client, CHAT)
+        assert sim.requests == 21
+
+    on_stage(leave)
+    assert caplog.records == []

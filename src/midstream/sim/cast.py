@@ -23,6 +23,7 @@ _SAMPLE_NAMES = (
     "qwen3-32b", "gemma-3-27b", "deepseek-v3.1", "hermes-4", "grok-3",
 )  # fmt: skip
 _HOST_IDS = {"moonshot": "name:n", "moonshot-cn": "name:n", "kimi-coding": "name:n", "deepinfra": "bare"}
+_WHOLE_CALLS = frozenset({"groq"})  # hosts that send a call's arguments in one piece
 _SCHEME_IDS = {"kimi": "functions", "kimi-k3": "name_n", "mistral": "nine", "anthropic": "toolu"}
 
 
@@ -46,7 +47,7 @@ class Player(msgspec.Struct, frozen=True):
             ids=ids or chosen or _SCHEME_IDS.get(dialect.ids, "call"),
             first_call=first_call,
             seal=self.host.traits.signature_prefix,
-            whole_calls=dialect.provider == "groq",
+            whole_calls=dialect.provider in _WHOLE_CALLS,
             response_id=f"sim-{number:06d}",
         )
         if not raw:

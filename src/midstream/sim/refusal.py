@@ -40,9 +40,12 @@ def _shape(problem: Problem, traits: Traits) -> dict[str, Any]:
             return {"error": message}
         case "completion":
             return {"detail": {"error": message}}
-    if traits.name == "mistral":
-        fields = {"message": message, "type": problem.type, "param": None, "code": problem.code or "3000"}
-        return {"object": "error", **fields, "raw_status_code": status}
-    if traits.name.startswith("moonshot"):
-        return {"error": {"message": message, "type": problem.type}}
-    return {"error": {"message": message, "type": problem.type, "param": None, "code": problem.code}}
+    brief = {"message": message, "type": problem.type}
+    match traits.error_shape:
+        case "flat":
+            flat = {**brief, "param": None, "code": problem.code or "3000"}
+            return {"object": "error", **flat, "raw_status_code": status}
+        case "brief":
+            return {"error": brief}
+        case "full":
+            return {"error": {**brief, "param": None, "code": problem.code}}

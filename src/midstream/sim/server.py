@@ -173,19 +173,24 @@ class Sim:
         if not scene.stream:
             return web.Response(body=speak_whole(scene.wire, answer, voice), content_type="application/json")
         response = web.StreamResponse(headers={"content-type": _MEDIA.get(scene.wire, "text/event-stream")})
+        try:
+            await self._stream(request, response, list(speak(scene.wire, answer, voice)), fault)
+        except ConnectionError:  # the client has left: nobody is there to tell
+            pass
+        return response
+
+    async def _stream(self, request: Any, response: Any, pieces: Sequence[bytes], fault: str | None) -> None:
         await response.prepare(request)
-        pieces = list(speak(scene.wire, answer, voice))
         for number, piece in enumerate(pieces):
             if fault in ("cut", "stall") and number == max(1, len(pieces) // 2):
                 if fault == "stall":
                     await asyncio.sleep(3600)
                 request.transport.abort()
-                return response
+                return
             if self.delay:
                 await asyncio.sleep(self.delay)
             await response.write(spoiled(piece, fault))
         await response.write_eof()
-        return response
 
     def _refuse(self, problem: Problem, host: Host) -> Any:
         from aiohttp import web
@@ -196,8 +201,8 @@ class Sim:
     def _fail(self, fault: str, host: Host) -> Any:
         if fault == "500":
             return self._refuse(Problem("fault", "internal error", 500, "server_error"), host)
-        kind = "rate_limit_reached_error" if host.name.startswith("moonshot") else "rate_limit_error"
-        response = self._refuse(Problem("fault", "too many requests, please slow down", 429, kind), host)
+        too_many = Problem("fault", "too many requests, please slow down", 429, host.traits.rate_limit_type)
+        response = self._refuse(too_many, host)
         response.headers["retry-after"] = "0"
         return response
 

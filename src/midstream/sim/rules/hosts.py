@@ -34,7 +34,8 @@ def _chat(name: str, *more: Rule, **traits: Any) -> Host:
 
 def _moonshot(name: str, *more: Rule, **traits: Any) -> Host:
     fields: dict[str, Any] = {
-        "id_max": None, "blank_content": False, "moonshot_schema": True, "max_tools": 128, "name_pattern": _KIMI_NAME, **traits,
+        "id_max": None, "blank_content": False, "moonshot_schema": True, "max_tools": 128, "name_pattern": _KIMI_NAME,
+        "error_shape": "brief", "rate_limit_type": "rate_limit_reached_error", **traits,
     }  # fmt: skip
     return _chat(name, chat.UNIQUE_IDS, chat.REASONING, chat.THINKING, *more, **fields)
 
@@ -60,6 +61,7 @@ _ALL = (
         id_message="Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.",
         id_code="3280",
         fields=chat.MISTRAL_FIELDS,
+        error_shape="flat",
         max_tools=128,
     ),
     _chat(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -47,6 +47,9 @@ class Traits(msgspec.Struct, frozen=True):
     signature_prefix: str = ""
     """How reasoning it made itself is sealed: any other seal is refused."""
     needs_call_signature: bool = False
+    error_shape: Literal["full", "brief", "flat"] = "full"
+    """On the chat wire: OpenAI's error object, one without param and code, or its fields without an object around them."""
+    rate_limit_type: str = "rate_limit_error"
 
 
 Check: TypeAlias = Callable[[Body, Traits], Iterator[str | Problem]]

@@ -90,9 +90,10 @@ class StreamDecoder:
             if self._body is not None:
                 self._hold(data)
                 return []
-            for at in range(0, len(data), _SLICE):
-                if self._read(self._framing.feed(data[at : at + _SLICE])):
-                    break
+            if len(data) <= _SLICE:
+                self._read(self._framing.feed(data))
+            else:
+                self._read_slices(data)
         except (RemoteError, ProviderError) as error:
             self._give_up(_info(error))
         return builder.take()
@@ -147,6 +148,11 @@ class StreamDecoder:
         self._body += data
         if len(self._body) > self._limit:
             raise LimitExceeded(f"the body is longer than {self._limit} bytes")
+
+    def _read_slices(self, data: bytes) -> None:
+        for at in range(0, len(data), _SLICE):
+            if self._read(self._framing.feed(data[at : at + _SLICE])):
+                return
 
     def _read(self, events: Iterable[ServerSentEvent]) -> bool:
         """Whether the answer ended among them."""

@@ -92,7 +92,7 @@ def test_a_json_schema_is_said() -> None:
     assert 'schema:\n```json\n{"a":1,"type":"object"}\n```<|close|>message' in text
 
 
-@pytest.mark.parametrize(("effort", "said"), [(None, "max"), ("low", "low"), ("medium", "high"), ("<|sep|>", "max")])
+@pytest.mark.parametrize(("effort", "said"), [(None, "max"), ("low", "low"), ("medium", "high"), ("xhigh", "max")])
 def test_the_effort_is_one_of_its_words(effort: str | None, said: str) -> None:
     text = K3.render(Conversation((human("q"),)), options=Options(effort=effort)).text
     assert f"`thinking_effort={said}`" in text

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
-from midstream.core.dialect import Options
+from midstream.core.dialect import EFFORTS, Options
 from midstream.core.errors import ConfigError
 from midstream.core.tools import ToolSpec
 from midstream.templates.registry import TEMPLATES, get_template
 from midstream.templates.specials import JOINER, Specials
-from tests.templates.strategies import HALVES, TOKENS, Draft, drafts, harmless, texts, tool_drafts
+from tests.templates.strategies import HALVES, TOKENS, Draft, drafts, harmless, tool_drafts
 
 every_template = pytest.mark.parametrize("name", TEMPLATES)
 switches = st.fixed_dictionaries(
@@ -26,7 +26,7 @@ switches = st.fixed_dictionaries(
 )
 options = st.builds(
     Options,
-    effort=st.one_of(st.none(), texts),
+    effort=st.sampled_from((None, *EFFORTS)),
     tool_choice=st.sampled_from([None, "none", "required", "<|sep|>"]),
     response_format=st.sampled_from([None, {"type": "json_object"}, {"type": "json_schema", "json_schema": "<|sep|>"}]),
 )

@@ -103,9 +103,9 @@ class TestAppend:
             human("a lone \ud83d surrogate"),
             Turn("ai", (Text("x", {"key": object()}),)),
             Turn("ai", origin=Origin(model="\udc00")),
-            Turn("prophet", (Text("not a speaker"),)),  # type: ignore[arg-type]
+            Turn("ai", (Text(5),)),  # type: ignore[arg-type]
         ],
-        ids=["surrogate", "object", "surrogate-in-model", "speaker"],
+        ids=["surrogate", "object", "surrogate-in-model", "number-for-text"],
     )
     def test_what_could_not_be_read_back_is_refused(self, store: Store, turn: Turn) -> None:
         made = said(store, "one")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from midstream import encode_request
+from midstream import Conversation, Text, Turn, encode_request, human
 from midstream.core.dialect import Options
 from midstream.sim.cast import cast
 from midstream.sim.matrix import SCENES, TOOLS
@@ -20,7 +20,7 @@ JUDGED = {
     "openai": "openai", "moonshot-k2": "moonshot-k2", "moonshot-k2-thinking": "moonshot-k2-thinking",
     "moonshot-k2.5": "moonshot-k2.5", "moonshot-k2.7-code": "moonshot-k2.7-code", "moonshot-k3": "moonshot-k3",
     "kimi-weights": "vllm-kimi-k2.5", "kimi-k3-weights": "vllm-kimi-k3", "mistral": "mistral", "deepseek": "deepseek", "deepseek-reasoner": "deepseek-reasoner",
-    "minimax": "minimax", "qwen": "qwen", "zai": "zai", "compatible": "openai-compatible", "anthropic": "claude",
+    "minimax": "minimax", "qwen": "qwen", "zai": "zai", "compatible": "openai-compatible", "anthropic": "claude", "claude-4.8": "claude-4.8",
     "moonshot-anthropic": "moonshot-anthropic-k2.5", "compatible-anthropic": "deepseek-anthropic",
     "openai-responses": "openai-responses-5", "gemini": "gemini-3-pro", "gemini-2": "gemini-2.5-flash", "ollama": "ollama",
     "completions": "completions-kimi-k2.5", "llamacpp": "llamacpp-kimi-k2.5-native",
@@ -317,6 +317,20 @@ def test_every_rule_refuses_its_breach(host: str) -> None:
             way(body)
             caught = {problem.rule for problem in verdict(body, host)}
             assert rule.name in caught, f"{host}: breach {number} of {rule.name!r} passed; caught only {caught}"
+
+
+def test_an_instruction_may_stand_among_the_messages_only_where_the_generation_takes_it() -> None:
+    for host, model in (("claude-4.8", "anthropic/claude-opus-4-8"), ("anthropic", "anthropic/claude-sonnet-4-5")):
+        for first in ((), (human("x"),)):
+            story = Conversation((*first, Turn("human", (Text("be kind"),), role="system"), human("y")))
+            assert judge(encode_request(story, model, cache=None).body, host) == []
+    native = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [{"role": role, "content": "x"} for role in ("user", "system")],
+    }
+    assert judge(native, "claude-4.8") == []
+    assert judge(native, "anthropic")
 
 
 def test_every_rule_cites_where_it_is_known_from() -> None:

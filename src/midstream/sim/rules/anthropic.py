@@ -34,6 +34,8 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
         if not body.get(field):
             yield f"{field}: Field required"
     for index, message in enumerate(_messages(body)):
+        if message.get("role") == "system" and traits.mid_system and index:
+            continue
         if message.get("role") not in ("user", "assistant"):
             yield f"messages.{index}.role: Input should be 'user' or 'assistant'"
 

@@ -87,6 +87,11 @@ _ALL = (
     _chat("compatible"),
     Host("anthropic", Traits("anthropic", "anthropic", signature_prefix=seal("anthropic")), anthropic.RULES),
     Host(
+        "claude-4.8",
+        Traits("claude-4.8", "anthropic", signature_prefix=seal("anthropic"), mid_system=True),
+        anthropic.RULES,
+    ),
+    Host(
         "moonshot-anthropic",
         Traits("moonshot-anthropic", "anthropic", reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME),
         (*anthropic.RULES, anthropic.REASONING),

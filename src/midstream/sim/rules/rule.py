@@ -47,6 +47,8 @@ class Traits(msgspec.Struct, frozen=True):
     signature_prefix: str = ""
     """How reasoning it made itself is sealed: any other seal is refused."""
     needs_call_signature: bool = False
+    mid_system: bool = False
+    """Whether an instruction may stand among the messages, behind the first."""
     error_shape: Literal["full", "brief", "flat"] = "full"
     """On the chat wire: OpenAI's error object, one without param and code, or its fields without an object around them."""
     rate_limit_type: str = "rate_limit_error"

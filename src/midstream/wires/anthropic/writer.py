@@ -91,7 +91,9 @@ class MessagesWriter:
     def _human(self, turn: Turn) -> None:
         role = "user"
         if turn.role in ("system", "developer"):
-            if self._dialect.mid_system:
+            if self._dialect.mid_system and (
+                self.closed or self.blocks
+            ):  # the first message is the user's all the same
                 role = "system"
             else:
                 self._note("adapted", "turn", f"a {turn.role} message inside the conversation is sent as the user's")

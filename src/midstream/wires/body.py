@@ -13,10 +13,9 @@ def merge_body(body: dict[str, Any], extra: dict[str, Any] | None) -> None:
 
 
 def join_body(head: bytes, items: list[bytes], tail: bytes) -> bytes:
-    """Head, items with commas between them, and tail, in one copy: a long history is most of a body."""
+    """Head, items with commas between them, and tail, in one copy, for a long history is most of a body. Uses `items` up."""
     if not items:
         return head + tail
-    pieces = items.copy()
-    pieces[0] = head + pieces[0]
-    pieces[-1] += tail
-    return b",".join(pieces)
+    items[0] = head + items[0]
+    items[-1] += tail
+    return b",".join(items)

@@ -136,13 +136,13 @@ class _ResponsesRequest:
         self.notes.append(Note(action, what, why))
 
     def _input(self, conversation: Conversation) -> list[bytes]:
-        items = self.writer.items
+        items = self.writer.items.copy()
         role = self.dialect.system_role
         if role != "instructions" and conversation.system_text:
             system = b'{"type":"message","role":"%b","content":%b}' % (
                 role.encode(), json_text(conversation.system_text),
             )  # fmt: skip
-            items = [system, *items]
+            items.insert(0, system)
         if self.options.prefill is not None:
             self._note("dropped", "option", "prefill: this wire has no way to begin the answer")
         if not items and not self.options.previous_response_id:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 
 from click.testing import CliRunner
@@ -16,8 +18,12 @@ from midstream.cli.sim import sim
 
 def test_serve_says_where_it_is_answers_and_ends_at_ctrl_c() -> None:
     command = [sys.executable, "-u", "-m", "midstream.cli.sim", "serve", "--port", "0", "--delay", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    # A shell's background job ignores SIGINT and hands that down; the server under test must hear it.
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heard) as server:  # noqa: PLW1509
         assert server.stdout is not None
+        killer = threading.Timer(60, server.kill)  # a server that does not hear must not hang the suite
+        killer.start()
         try:
             first = server.stdout.readline()
             found = re.search(r"http://127\.0\.0\.1:\d+", first)
@@ -30,7 +36,9 @@ def test_serve_says_where_it_is_answers_and_ends_at_ctrl_c() -> None:
             assert f"{found[0]}/moonshot" in shown and f"{found[0]}/anthropic" in shown
         finally:
             server.send_signal(signal.SIGINT)
-        assert server.wait(timeout=20) == 0
+        status = server.wait()
+        killer.cancel()
+        assert status == 0
 
 
 def test_a_port_that_is_taken_is_said() -> None:

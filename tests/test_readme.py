@@ -38,7 +38,9 @@ def test_the_terminal_session_is_the_demos(monkeypatch: pytest.MonkeyPatch) -> N
     played = without_ids(CliRunner().invoke(demo, ["--fast"]).output)
     at = 0
     for line in without_ids(block("console"))[1:]:
-        if line != "[…]":
+        if line.startswith("  result"):  # parallel tools: whichever is done first is shown first
+            assert line in played, line
+        elif line != "[…]":
             assert line in played[at:], line
             at = played.index(line, at) + 1
 

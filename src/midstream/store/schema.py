@@ -31,9 +31,9 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
     """Bring the database up to this program's schema."""
     steps = migrations()
     newest = steps[-1][0]
-    if _version(db, path, newest) == newest:
+    if _is_ours(db) and db.execute("PRAGMA user_version").fetchone()[0] == newest:
         return
-    # Another process may be migrating too: look again once the write lock is ours.
+    # Another process may be migrating too, and three looks are no snapshot: judge once the write lock is ours.
     db.execute("BEGIN IMMEDIATE")
     try:
         version = _version(db, path, newest)
@@ -50,10 +50,13 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
         raise
 
 
+def _is_ours(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID)
+
+
 def _version(db: sqlite3.Connection, path: Path, newest: int) -> int:
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-    if not ours and (version or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
+    if not _is_ours(db) and (version or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
         raise StoreError(f"{str(path)!r} is another program's database: give midstream a file of its own")
     if version > newest:
         raise NewerSchema(

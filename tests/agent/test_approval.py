@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream.agent.approval import ALWAYS, NO, ONCE, AllowPattern, Answer, Approval, Request
+from midstream.agent.allow import AllowList
+from midstream.agent.approval import ALWAYS, NO, ONCE, Answer, Approval
+from midstream.agent.request import Request
 from midstream.core.errors import ConfigError
 
 
@@ -87,7 +89,7 @@ def test_the_allow_list_does_not_allow(case: str) -> None:
 
 @given(st.text(st.sampled_from("ab ;|&$`\"'<>()\\\n*?[]{}~#!\t="), max_size=12))
 def test_first_words_never_allow_a_sign_of_the_shell(rest: str) -> None:
-    allowed = AllowPattern("bash:git status*").allows(bash("git status " + rest))
+    allowed = AllowList(["bash:git status*"]).allows(bash("git status " + rest))
     assert allowed == (not set(rest) & set(";|&$`\"'<>()\\\n*?[]{}~#!\t"))
 
 
@@ -156,4 +158,11 @@ def test_questions_come_one_at_a_time_and_the_first_answer_may_settle_the_rest()
 
 def test_the_human_sees_all_that_is_there() -> None:
     shown = bash("ls\u202e\x1b[2K\rrm -rf x\u200b\ncommand: echo harmless").shown()
-    assert shown == "bash\n  command: ls\\u{202e}␛[2K␍rm -rf x\\u{200b}\n  │ command: echo harmless"
+    assert shown == "\n".join(
+        [
+            "bash",
+            "  command: 2 lines, 40 characters",
+            "  │ ls\\u{202e}␛[2K␍rm -rf x\\u{200b}",
+            "  │ command: echo harmless",
+        ]
+    )

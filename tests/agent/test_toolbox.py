@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.agent.approval import ALWAYS, NO, ONCE, Answer, Approval, Request
+from midstream.agent.approval import ALWAYS, NO, ONCE, Answer, Approval
 from midstream.agent.functions import Tool, ToolFailed, tool
+from midstream.agent.request import Request
 from midstream.agent.toolbox import BUILTIN, Toolbox, interrupted
 from midstream.core.blocks import Media, Text, ToolCall, ToolResponse
 from midstream.core.errors import ConfigError

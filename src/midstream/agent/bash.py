@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
-from .functions import Tool, ToolFailed
+from .functions import Preview, Tool, ToolFailed
 from .paths import Folder
 from .pipes import PipeReader
 
@@ -64,7 +64,7 @@ class Bash:
 
     def tool(self) -> Tool:
         # It keeps its own time, for only it knows how to end what it started.
-        return Tool.from_function(self.bash, runs=True, timeout=None)
+        return Tool.from_function(self.bash, runs=True, timeout=None, preview=self._preview)
 
     async def bash(
         self,
@@ -84,6 +84,10 @@ class Bash:
         finally:
             await run.end()
         return run.report(None if ended else seconds)
+
+    def _preview(self, command: str, timeout: float | None = None) -> Preview:
+        _checked(command)
+        return Preview(self._folder.path)
 
 
 def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import msgspec
 
-from .functions import Tool, ToolFailed
+from .change import Change
+from .functions import Preview, Tool, ToolFailed
 from .paths import MAX_READ, Folder
 
 MAX_LINES = 2000
@@ -33,8 +34,8 @@ class Files:
     def tools(self) -> tuple[Tool, ...]:
         return (
             Tool.from_function(self.read_file),
-            Tool.from_function(self.write_file, writes=True),
-            Tool.from_function(self.edit_file, writes=True),
+            Tool.from_function(self.write_file, writes=True, preview=self._preview_write),
+            Tool.from_function(self.edit_file, writes=True, preview=self._preview_edit),
         )
 
     def read_file(
@@ -69,28 +70,52 @@ class Files:
         replace_all: Annotated[bool, "Replace every occurrence; otherwise there must be exactly one."] = False,
     ) -> str:
         """Replace a piece of text in a file."""
-        if not old_string:
-            raise ToolFailed("old_string is empty; to write a whole file use write_file")
-        if old_string == new_string:
-            raise ToolFailed("old_string and new_string are the same; nothing to do")
         data, status = self._folder.read(path, self._max_read)
         text = _text(data, path, "strict")
-        if old_string not in text and "\r\n" in text:
-            # Models write \n for the line ends they were shown; in a file of CRLF lines it can only mean those.
-            old_string, new_string = _crlf(old_string), _crlf(new_string)
-        places = _places(text, old_string)
-        if not places:
-            raise ToolFailed(f"{path}: old_string is not in the file (0 matches){_near(text, old_string)}")
-        if len(places) > 1 and not replace_all:
-            lines = ", ".join([str(text.count("\n", 0, place) + 1) for place in places[:10]])
-            raise ToolFailed(
-                f"{path}: old_string has {len(places)} matches (lines {lines}{', …' if len(places) > 10 else ''}); "
-                "give more of the text around the one you mean, or set replace_all"
-            )
-        count = text.count(old_string)
-        self._folder.write(path, _bytes(text.replace(old_string, new_string)), expected=status)
-        line = text.count("\n", 0, places[0]) + 1
+        edited, count, line = _edited(text, path, old_string, new_string, replace_all)
+        self._folder.write(path, _bytes(edited), expected=status)
         return f"edited {path}: " + (f"{count} replacements" if count > 1 else f"1 replacement at line {line}")
+
+    def _preview_write(self, path: str, content: str) -> Preview:
+        _bytes(content)
+        where, old, unread = self._folder.peek(path, self._max_read)
+        before = None
+        if old is not None:
+            try:
+                before = _text(old, path, "strict")
+            except ToolFailed as error:
+                unread = str(error).removeprefix(f"{path}: ")
+        change = Change(where, before, content, ("content",), unread=unread, whole=True)
+        return Preview(self._folder.path, change)
+
+    def _preview_edit(self, path: str, old_string: str, new_string: str, replace_all: bool = False) -> Preview:
+        where = self._folder.peek(path, self._max_read)[0]
+        text = _text(self._folder.read(path, self._max_read)[0], path, "strict")
+        edited, _, _ = _edited(text, path, old_string, new_string, replace_all)
+        _bytes(edited)
+        change = Change(where, text, edited, ("old_string", "new_string", "replace_all"))
+        return Preview(self._folder.path, change)
+
+
+def _edited(text: str, path: str, old_string: str, new_string: str, replace_all: bool) -> tuple[str, int, int]:
+    """The text after an edit, and how many replacements it makes, and the line of the first."""
+    if not old_string:
+        raise ToolFailed("old_string is empty; to write a whole file use write_file")
+    if old_string == new_string:
+        raise ToolFailed("old_string and new_string are the same; nothing to do")
+    if old_string not in text and "\r\n" in text:
+        # Models write \n for the line ends they were shown; in a file of CRLF lines it can only mean those.
+        old_string, new_string = _crlf(old_string), _crlf(new_string)
+    places = _places(text, old_string)
+    if not places:
+        raise ToolFailed(f"{path}: old_string is not in the file (0 matches){_near(text, old_string)}")
+    if len(places) > 1 and not replace_all:
+        lines = ", ".join([str(text.count("\n", 0, place) + 1) for place in places[:10]])
+        raise ToolFailed(
+            f"{path}: old_string has {len(places)} matches (lines {lines}{', …' if len(places) > 10 else ''}); "
+            "give more of the text around the one you mean, or set replace_all"
+        )
+    return text.replace(old_string, new_string), text.count(old_string), text.count("\n", 0, places[0]) + 1
 
 
 def is_binary(data: bytes) -> bool:

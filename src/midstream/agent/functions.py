@@ -20,10 +20,11 @@ from typing import Any, TypeAlias, overload
 
 import msgspec
 
-from midstream.core.blocks import Media, Text
+from midstream.core.blocks import Media, Text, Value
 from midstream.core.errors import ConfigError, LocalError
 from midstream.core.tools import ToolSpec
 
+from .change import Change
 from .docstrings import read_docstring
 
 Checked: TypeAlias = dict[str, Any]
@@ -41,11 +42,19 @@ class BadArguments(ToolFailed):
     """The arguments do not fit the schema; the message says what to change."""
 
 
+class Preview(Value, frozen=True):
+    """What can be said of a call before it is made: the folder it works in, and what becomes of a file."""
+
+    folder: str = ""
+    change: Change | None = None
+
+
 class Tool:
     """What the model sees (`spec`), what runs (`call`), and what must be known before it may.
 
     `writes` and `runs` tools ask for approval; `parallel_safe` ones may run beside each other. `timeout` is in seconds,
     None for a tool that keeps its own time. `check` turns the parsed arguments into what `call` gets, or raises BadArguments.
+    `preview` gets the same, before anybody is asked to approve; where it raises ToolFailed, nobody is.
     """
 
     def __init__(
@@ -58,6 +67,7 @@ class Tool:
         runs: bool = False,
         parallel_safe: bool | None = None,
         timeout: float | None = 120.0,
+        preview: Callable[..., Preview] | None = None,
     ) -> None:
         if not _NAME.match(spec.name):
             raise ConfigError(
@@ -70,6 +80,7 @@ class Tool:
         self.runs = runs
         self.parallel_safe = not (writes or runs) if parallel_safe is None else parallel_safe
         self.timeout = timeout
+        self._preview = preview
 
     @classmethod
     def from_function(
@@ -82,12 +93,20 @@ class Tool:
         runs: bool = False,
         parallel_safe: bool | None = None,
         timeout: float | None = 120.0,
+        preview: Callable[..., Preview] | None = None,
     ) -> Tool:
         """A tool from a sync or async function; `name` and `description` replace the function's own."""
         signature = Signature(func)
         spec = ToolSpec(name or func.__name__, description or signature.description, signature.schema)
         return cls(
-            spec, func, check=signature.check, writes=writes, runs=runs, parallel_safe=parallel_safe, timeout=timeout
+            spec,
+            func,
+            check=signature.check,
+            writes=writes,
+            runs=runs,
+            parallel_safe=parallel_safe,
+            timeout=timeout,
+            preview=preview,
         )
 
     @property
@@ -100,6 +119,14 @@ class Tool:
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
+
+    async def preview(self, checked: Checked) -> Preview:
+        """What this call would do; empty where the tool cannot tell."""
+        if self._preview is None:
+            return Preview()
+        found = await _in_thread(self._preview, checked)
+        assert isinstance(found, Preview)
+        return found
 
     async def run(self, checked: Checked) -> Content:
         """Call the function with checked arguments, off the event loop if it is a sync one."""

@@ -119,6 +119,33 @@ class Folder:
         with self.open(path) as (fd, status):
             return read_regular(fd, limit, path), status
 
+    def peek(self, path: str, limit: int = MAX_READ) -> tuple[str, bytes | None, str]:
+        """Where a write to this path would end, relative to the folder; what is there now; and why that cannot be read.
+
+        Directories that a write would make need not be there.
+        """
+        walk = _Walk(self, path, create=False, imagine=True)
+        try:
+            with _worded(path):
+                place = walk.end()
+            if not place.name:
+                raise PathRefused(f"{path}: is a directory")
+            if walk.imagined or place.status() is None:
+                return place.shown, None, ""
+            try:
+                fd = open_regular(place.directory, place.name, path)
+                try:
+                    return place.shown, read_regular(fd, limit, path), ""
+                finally:
+                    os.close(fd)
+            except ToolFailed as error:
+                status = place.status()
+                if status is None or not stat.S_ISREG(status.st_mode):
+                    raise
+                return place.shown, None, str(error).removeprefix(f"{path}: ")
+        finally:
+            walk.close()
+
     def write(self, path: str, data: bytes, *, expected: os.stat_result | None = None) -> bool:
         """Replace or create a regular file, keeping its mode; True if it is new.
 
@@ -170,10 +197,12 @@ class Folder:
 class _Walk:
     """One walk: the descriptors and names from the folder down to where it stands."""
 
-    def __init__(self, folder: Folder, path: str, create: bool) -> None:
+    def __init__(self, folder: Folder, path: str, create: bool, imagine: bool = False) -> None:
         self._folder = folder
         self._path = path
         self._create = create
+        self._imagine = imagine
+        self.imagined = 0  # how many of the last names are of directories that are not there
         self._todo = deque(folder.parts(path))
         self._fds: list[int] = []
         self._names: list[str] = []
@@ -203,11 +232,17 @@ class _Walk:
         if not self._names:
             raise PathRefused(f"{self._path}: leads out of the working folder")
         self._names.pop()
-        os.close(self._fds.pop())
+        if self.imagined:
+            self.imagined -= 1
+        else:
+            os.close(self._fds.pop())
 
     def _enter(self, name: str) -> None:
         if len(self._names) >= MAX_DEPTH:
             raise PathRefused(f"{self._path[:80]}…: more than {MAX_DEPTH} directories deep")
+        if self.imagined:
+            self._imagine_one(name)
+            return
         try:
             fd = os.open(name, _DIRECTORY, dir_fd=self._fds[-1])
         except OSError as error:
@@ -215,6 +250,9 @@ class _Walk:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=self._fds[-1])
                 fd = os.open(name, _DIRECTORY, dir_fd=self._fds[-1])
+            elif error.errno == errno.ENOENT and self._imagine:
+                self._imagine_one(name)
+                return
             elif error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK) and self._is_link(name):
                 return
             else:
@@ -222,8 +260,14 @@ class _Walk:
         self._fds.append(fd)
         self._names.append(name)
 
+    def _imagine_one(self, name: str) -> None:
+        self.imagined += 1
+        self._names.append(name)
+
     def _is_link(self, name: str) -> bool:
         """If the name is a symbolic link, put what it says in its place. The kernel never follows one for us."""
+        if self.imagined:
+            return False
         try:
             target = os.readlink(name, dir_fd=self._fds[-1])
         except OSError:

@@ -19,11 +19,12 @@ from midstream.core.blocks import Text, ToolCall, ToolResponse, tool_result
 from midstream.core.errors import ConfigError
 from midstream.core.tools import ToolSpec, parse_arguments
 
-from .approval import Approval, Request
+from .approval import Approval
 from .bash import Bash
 from .files import Files
-from .functions import Content, Tool, ToolFailed
+from .functions import Checked, Content, Tool, ToolFailed
 from .paths import Folder
+from .request import Request
 from .search import Search
 
 BUILTIN = ("bash", "read_file", "write_file", "edit_file", "glob", "grep")
@@ -172,11 +173,7 @@ class Toolbox:
             raise ToolFailed(msgspec.json.encode(_shortened(arguments)).decode())
         checked = tool.check(arguments)
         if tool.writes or tool.runs:
-            answer = await self.approve.decide(Request(tool.name, arguments, writes=tool.writes, runs=tool.runs))
-            if not answer.allowed:
-                raise ToolFailed(
-                    "not allowed, nothing was run" + (f": {answer.reason}" if answer.reason else " (the user said no)")
-                )
+            await self._approved(tool, arguments, checked)
         deadline = asyncio.timeout(tool.timeout)
         try:
             async with deadline:
@@ -185,6 +182,17 @@ class Toolbox:
             if deadline.expired():
                 raise ToolFailed(f"stopped waiting: {tool.name} took longer than {tool.timeout:g} s") from None
             raise
+
+    async def _approved(self, tool: Tool, arguments: dict[str, Any], checked: Checked) -> None:
+        request = await _request(tool, arguments, checked)
+        answer = await self.approve.decide(request)
+        if not answer.allowed:
+            raise ToolFailed(
+                "not allowed, nothing was run" + (f": {answer.reason}" if answer.reason else " (the user said no)")
+            )
+        # A question takes its time; what was shown must still be what happens.
+        if await _request(tool, arguments, checked) != request:
+            raise ToolFailed("nothing was run: the file was changed after the call was approved; read it again")
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name[:64], self._tools, 1)
@@ -231,6 +239,11 @@ def _worded(error: BaseException) -> str:
 def _shortened(parse_error: dict[str, Any]) -> dict[str, Any]:
     raw = str(parse_error.get("_raw", ""))
     return {**parse_error, "_raw": raw if len(raw) <= 2000 else raw[:2000] + "…"}
+
+
+async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked) -> Request:
+    found = await tool.preview(checked)
+    return Request(tool.name, arguments, writes=tool.writes, runs=tool.runs, folder=found.folder, change=found.change)
 
 
 async def _all_done(tasks: Sequence[asyncio.Future[None]]) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import click
 import msgspec
 
-from ..agent.approval import Answer, Request
+from ..agent.approval import Answer
 from ..agent.progress import AgentEvent, Stopped
+from ..agent.request import Request
 from ..core.blocks import Turn
 from ..core.errors import MidstreamError
 from ..core.events import ErrorEvent, ErrorInfo
@@ -24,7 +25,7 @@ from .plain import PlainView
 from .running import run
 from .status import Status, summary, total_cost
 from .terminal import Paint, color_choice, is_terminal, wants_color
-from .view import Gate
+from .view import Gate, shown_on
 from .workspace import Workspace
 
 _MAX_STDIN = 64 * 1024 * 1024
@@ -161,7 +162,8 @@ class _Human:
         self._lines: LineInput | None = None
         if is_terminal(sys.stderr):
             try:
-                self._lines = LineInput(os.open("/dev/tty", os.O_RDONLY), interactive=True, echo=_to_stderr)
+                terminal = os.open("/dev/tty", os.O_RDONLY)
+                self._lines = LineInput(terminal, interactive=True, echo=_to_stderr, show=shown_on(sys.stderr))
             except OSError:
                 self._lines = None
 

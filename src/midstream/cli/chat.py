@@ -17,7 +17,8 @@ import click
 
 from midstream import __version__
 
-from ..agent.approval import Answer, Request
+from ..agent.approval import Answer
+from ..agent.request import Request
 from ..client.session import Session
 from ..core.errors import ConfigError, MidstreamError
 from ..store.places import data_dir
@@ -30,7 +31,7 @@ from .plain import PlainView
 from .running import interrupts, run
 from .status import Status, money, summary, total_cost
 from .terminal import Paint, color_choice, has_cursor, is_terminal, wants_color
-from .view import Gate, View
+from .view import Gate, View, shown_on
 from .workspace import Workspace
 
 HISTORY_TURNS = 40
@@ -73,8 +74,10 @@ def chat(tools: tuple[str, ...], no_tools: bool, **given: Any) -> int:
 
 async def _chat(settings: Settings) -> int:
     chatting = Chat()
-    human, view = _terminal(chatting, settings) if has_cursor(sys.stdout) and has_cursor(sys.stdin) else _pipe()
-    ask = chatting.approve if human.interactive else None
+    live = has_cursor(sys.stdout) and has_cursor(sys.stdin)
+    human, view = _terminal(chatting, settings) if live else _pipe()
+    # Somebody who cannot see the question cannot answer it.
+    ask = chatting.approve if human.interactive and (live or is_terminal(sys.stderr)) else None
     async with Workspace(settings, ask=ask) as workspace:
         chatting.open(workspace, human, view)
         return await chatting.run()
@@ -97,13 +100,14 @@ def _terminal(chatting: Chat, settings: Settings) -> tuple[Human, View]:
         toggle=chatting.toggle,
         color=color,
         history=data_dir() / "history" if settings.store else None,
+        show=shown_on(sys.stdout),
     )
     return human, LiveView(console)
 
 
 def _pipe() -> tuple[Human, View]:
     view = PlainView(sys.stdout, sys.stderr, Paint(wants_color(color_choice(), sys.stderr)))
-    return LineInput(0, interactive=is_terminal(sys.stdin), echo=_echo), view
+    return LineInput(0, interactive=is_terminal(sys.stdin), echo=_echo, show=shown_on(sys.stderr)), view
 
 
 def _echo(text: str) -> None:

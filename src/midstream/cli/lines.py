@@ -8,14 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..agent.approval import ALWAYS, NO, ONCE, Answer, Request
+from ..agent.approval import ALWAYS, NO, ONCE, Answer
+from ..agent.request import Request
+from ..core.visible import visible
 
 _MAX_LINE = 4 * 1024 * 1024
-APPROVAL_QUESTION = "Allow this? [y]es, [a]lways, [n]o, or say why not: "
+_YES = {
+    "command": "[y]es, [a]lways this exact command in this session",
+    "arguments": "[y]es, [a]lways {tool} with exactly these arguments in this session",
+    "tool": "[y]es, [a]lways {tool} in this folder in this session",
+    "": "[y]es once (a file like this is asked for each time)",
+}
+
+Show = Callable[[Request], str]
+"""All of a request, for the terminal that it is written to."""
 
 
 class Interrupted(Exception):
@@ -25,8 +37,9 @@ class Interrupted(Exception):
 class LineInput:
     """The human behind a file descriptor. `interactive` says whether somebody is there to be asked."""
 
-    def __init__(self, fd: int, *, interactive: bool, echo: Callable[[str], None]) -> None:
+    def __init__(self, fd: int, *, interactive: bool, echo: Callable[[str], None], show: Show = Request.shown) -> None:
         self.interactive = interactive
+        self._show = show
         self._fd = fd
         self._echo = echo
         self._held = b""
@@ -38,11 +51,16 @@ class LineInput:
         return await self._line()
 
     async def approve(self, request: Request) -> Answer:
-        self._echo(f"{request.shown()}\n{APPROVAL_QUESTION}")
+        """Ask with all of the call in sight. What was typed before it was there is no answer to it."""
+        self._echo(f"{self._show(request)}\n")
+        early, self._held = self._held + _drained(self._fd), b""
+        self._echo(question(request))
         try:
             return answer_of(await self._line())
         except EOFError:
             return NO
+        finally:
+            self._held = early + self._held
 
     @contextmanager
     def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> Iterator[None]:
@@ -66,6 +84,12 @@ class LineInput:
         return line.decode("utf-8", "replace")
 
 
+def question(request: Request) -> str:
+    """What is asked, with all that an "always" would cover."""
+    yes = _YES[request.scope].format(tool=visible(request.tool))
+    return f"Allow this? {yes}, [n]o, or say why not: "
+
+
 def answer_of(text: str) -> Answer:
     """What the human meant: y or yes, a or always, n or no or nothing; any other words are a no with its reason."""
     word = text.strip().lower()
@@ -74,6 +98,22 @@ def answer_of(text: str) -> Answer:
     if word in ("a", "always"):
         return ALWAYS
     return NO if word in ("", "n", "no") else Answer(False, reason=f"the user said: {text.strip()}")
+
+
+def _drained(fd: int) -> bytes:
+    """What waits to be read: whole lines are kept, a line that is not at its end yet is dropped."""
+    if sys.platform == "win32" or not os.isatty(fd):
+        return b""
+    import termios
+
+    data = b""
+    while select.select([fd], [], [], 0)[0]:
+        more = os.read(fd, 65536)
+        if not more:
+            break
+        data += more
+    termios.tcflush(fd, termios.TCIFLUSH)
+    return data
 
 
 async def _read(fd: int) -> bytes:

@@ -9,7 +9,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from ..agent.approval import AllowPattern
+from ..agent.allow import AllowPattern
 from ..core.errors import MidstreamError
 from .terminal import color_option
 

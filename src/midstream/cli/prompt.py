@@ -7,6 +7,7 @@ thinking; what else is typed waits for the next prompt.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,16 +19,17 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import create_input
-from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
-from ..agent.approval import NO, Answer, Request
+from ..agent.approval import NO, Answer
+from ..agent.request import Request
 from ..core.visible import visible
 from ..store.places import make_private_file
-from .lines import APPROVAL_QUESTION, Interrupted, answer_of
+from .lines import Interrupted, Show, answer_of, question
 
 Complete = Callable[[str], Iterable[tuple[str, str]]]
 """The words that may stand where the line before the cursor ends: each with its meaning."""
@@ -36,16 +38,30 @@ _ESCAPE_WAIT = 0.08  # an Esc that begins a key sequence is followed by the rest
 _STYLE = Style.from_dict({"prompt": "bold ansicyan", "bottom-toolbar": "noreverse ansibrightblack"})
 
 
+def _to_stdout(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 class TerminalInput:
     """A View's counterpart: reads what the human types."""
 
     interactive = True
 
     def __init__(
-        self, *, complete: Complete, toggle: Callable[[], None], color: bool, history: Path | None = None
+        self,
+        *,
+        complete: Complete,
+        toggle: Callable[[], None],
+        color: bool,
+        history: Path | None = None,
+        echo: Callable[[str], None] = _to_stdout,
+        show: Show = Request.shown,
     ) -> None:
         self._input = create_input()
         self._toggle = toggle
+        self._echo = echo
+        self._show = show
         self._depth = None if color else ColorDepth.DEPTH_1_BIT
         self._toolbar: Callable[[], str] = lambda: ""
         self._watch: Watch | None = None
@@ -79,21 +95,26 @@ class TerminalInput:
             raise Interrupted from None
 
     async def approve(self, request: Request) -> Answer:
-        """Ask with all of the call in sight. Ctrl-C and Esc stop the whole answer."""
+        """Ask with all of the call in sight. Ctrl-C and Esc stop the whole answer.
+
+        The call goes into the scrollback, for a prompt is cropped to the screen. What was typed before the question was
+        there is no answer to it: it waits for the next prompt.
+        """
         asking: PromptSession[str] = PromptSession(
             input=self._input, style=_STYLE, color_depth=self._depth, key_bindings=_approval_keys()
         )
+        self._echo(f"{self._show(request)}\n")
+        early = [*get_typeahead(self._input), *self._input.read_keys(), *self._input.flush_keys()]
         if self._watch is not None:
             self._watch.pause()
         try:
-            text = await asking.prompt_async(
-                FormattedText([("", request.shown() + "\n"), ("class:prompt", APPROVAL_QUESTION)]), handle_sigint=False
-            )
+            text = await asking.prompt_async(FormattedText([("class:prompt", question(request))]), handle_sigint=False)
             return answer_of(text)
         except (EOFError, KeyboardInterrupt):
             self._stop()
             return NO
         finally:
+            store_typeahead(self._input, early)
             if self._watch is not None:
                 self._watch.resume()
 

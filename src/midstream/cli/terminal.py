@@ -6,7 +6,9 @@ tricks (a spinner, a live view) only where the stream is a terminal that is not 
 
 from __future__ import annotations
 
+import locale
 import os
+import shutil
 from collections.abc import Mapping
 from typing import IO, Literal, TypeAlias, cast
 
@@ -30,6 +32,25 @@ def has_cursor(stream: IO[str] | None, environ: Mapping[str, str] | None = None)
     """Whether lines that were written may be written over."""
     environ = os.environ if environ is None else environ
     return is_terminal(stream) and environ.get("TERM", "") not in ("", "dumb")
+
+
+def columns(stream: IO[str]) -> int:
+    """How wide the terminal really is. COLUMNS may say more, and then rows would break where we do not see it."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return shutil.get_terminal_size((80, 24)).columns
+
+
+def encoding(stream: IO[str]) -> str:
+    """What a terminal can be sent: in the C locale only ASCII, although Python would write UTF-8 there."""
+    own = getattr(stream, "encoding", None) or "ascii"
+    for name in (own, locale.getencoding()):
+        try:
+            "│␠é".encode(name)
+        except (UnicodeEncodeError, LookupError):
+            return "ascii"  # an encoding that lacks our signs has little else, and ASCII is in all of them
+    return own
 
 
 def wants_color(choice: ColorChoice, stream: IO[str], environ: Mapping[str, str] | None = None) -> bool:

@@ -6,16 +6,18 @@ Whatever comes from a model, a tool or a file is made safe for the terminal befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import IO, Protocol
 
 import msgspec
 
 from ..agent.progress import AgentEvent
+from ..agent.request import Request
 from ..core.blocks import ToolCall, ToolResponse, Turn
 from ..core.visible import terminal_safe, visible
 from .status import Status
+from .terminal import columns, encoding
 
 RESULT_LINES = 12
 LINE_LENGTH = 400
@@ -75,6 +77,11 @@ class Gate:
             held, self._held = self._held, []
             for event in held:
                 self._view.show(event)
+
+
+def shown_on(stream: IO[str]) -> Callable[[Request], str]:
+    """How a request is shown there: as wide as it is now, in what it can be sent."""
+    return lambda request: request.shown(columns(stream), encoding(stream))
 
 
 def call_line(call: ToolCall) -> str:

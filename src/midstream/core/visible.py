@@ -5,11 +5,16 @@ controls that reorder it and characters of no width that hide in it. `visible` w
 and DEL as their control pictures (␛), all others as \\u{…}. Newline and tab stay. `terminal_safe` does the same for what
 steers a terminal or reorders a line, and leaves joiners and selectors, which scripts and emoji need in running prose.
 Both are linear, and give text that can always be encoded as UTF-8.
+
+`revealed` is for what a human is asked to approve: one line, from which the text can be read back exactly. Tabs, line
+breaks, blanks at the end and long runs of blanks are written out as well (␠×3000), and so is whatever the terminal's
+encoding lacks, and a sign of ours that stands in the text itself.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 
 # Cc: ESC, CR, BEL … and the C1 set, which terminals read as escapes too. Lone surrogates cannot be written to a terminal
 # at all; the line and paragraph separators break a line where a log or a prompt does not expect it.
@@ -42,3 +47,82 @@ def _written_out(match: re.Match[str]) -> str:
     if code == 0x7F:
         return "\u2421"
     return f"\\u{{{code:x}}}"
+
+
+_RUNS = re.compile(r"(.)\1*", re.DOTALL)
+_BLANKS_INSIDE = 8  # this many blanks in a row are counted, not drawn
+_BLANKS_BEFORE = 16  # the same at the beginning of a line, where code is indented
+_REPEATED = 4
+_SIGNS = re.compile("[\u2400-\u2426\u23ce]")
+# Marks drawn over the character before them; those of living scripts are left alone.
+_OVERLAID = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u2800]")
+_NOT_DRAWN = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zs", "Zl", "Zp"})
+
+
+def revealed(text: str, encoding: str = "utf-8") -> str:
+    """The text as one line in which nothing hides and no two texts look the same.
+
+    Signs: ␛ and its like for controls, ␠ for a blank, ␊ for a line break, \\u{…} for anything else that would not be
+    drawn, ×n for a run. An encoding that lacks these signs gets \\u{…} throughout, and \\u{20}{n} for a run.
+    """
+    signs = can_encode("␠␊×", encoding)
+    written: list[str] = []
+    after_sign = False
+    for match in _RUNS.finditer(text):
+        char, count = match[1], len(match[0])
+        if _is_hidden(char, match.start(), match.end(), len(text), encoding):
+            one = _sign(char) if signs else f"\\u{{{ord(char):x}}}"
+            written.append(_run(one, count, signs, follower=text[match.end() : match.end() + 1]))
+            after_sign = True
+            continue
+        if after_sign and char == ("×" if signs else "{"):
+            written.append(f"\\u{{{ord(char):x}}}" * count)
+            continue
+        if char == "\\" and text.startswith("u{", match.end()):
+            written.append("\\" * (count - 1) + "\\u{5c}")
+        else:
+            written.append(match[0])
+        after_sign = False
+    return "".join(written)
+
+
+def folded_breaks(count: int, encoding: str = "utf-8") -> str:
+    """So many line breaks with nothing between them, as `revealed` writes a run."""
+    return f"⏎×{count}" if can_encode("⏎×", encoding) else f"\\u{{a}}{{{count}}}"
+
+
+def can_encode(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_hidden(char: str, start: int, end: int, length: int, encoding: str) -> bool:
+    if char == " ":
+        return end == length or end - start >= (_BLANKS_INSIDE if start else _BLANKS_BEFORE)
+    if "!" <= char <= "~":
+        return False
+    return bool(
+        unicodedata.category(char) in _NOT_DRAWN
+        or _UNSEEN.match(char)
+        or _OVERLAID.match(char)
+        or _SIGNS.match(char)
+        or not can_encode(char, encoding)
+    )
+
+
+def _sign(char: str) -> str:
+    if char <= " ":
+        return chr(0x2400 + ord(char))
+    return "\u2421" if char == "\x7f" else f"\\u{{{ord(char):x}}}"
+
+
+def _run(one: str, count: int, signs: bool, follower: str) -> str:
+    if count == 1 or (count < _REPEATED and one != "␠"):
+        return one * count
+    if not signs:
+        return f"{one}{{{count}}}"
+    # A digit behind the number would be read as a part of it.
+    return f"{one}×{count - 1}{one}" if follower.isdigit() else f"{one}×{count}"

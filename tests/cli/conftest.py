@@ -6,7 +6,9 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -46,29 +48,35 @@ def cli(home: Path) -> Cli:
     return Cli()
 
 
-@pytest.fixture
-def doubles(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sim]:
-    """The doubles at the address that `moonshot/…` leads to, with `inject` for bad days."""
+@contextmanager
+def serving(sim: Sim) -> Iterator[Sim]:
+    """The doubles in a thread of their own."""
     ready = threading.Event()
-    held: dict[str, object] = {}
+    held: dict[str, Any] = {}
 
     async def serve() -> None:
-        async with Sim() as sim:
-            held["sim"] = sim
+        async with sim:
             held["loop"] = asyncio.get_running_loop()
             held["end"] = asyncio.Event()
             ready.set()
-            await held["end"].wait()  # type: ignore[attr-defined]
+            await held["end"].wait()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     assert ready.wait(10)
-    sim = held["sim"]
-    assert isinstance(sim, Sim)
-    monkeypatch.setenv("MOONSHOT_API_BASE", f"{sim.url}/moonshot")
-    yield sim
-    held["loop"].call_soon_threadsafe(held["end"].set)  # type: ignore[attr-defined]
-    thread.join(10)
+    try:
+        yield sim
+    finally:
+        held["loop"].call_soon_threadsafe(held["end"].set)
+        thread.join(10)
+
+
+@pytest.fixture
+def doubles(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sim]:
+    """The doubles at the address that `moonshot/…` leads to, with `inject` for bad days."""
+    with serving(Sim()) as sim:
+        monkeypatch.setenv("MOONSHOT_API_BASE", f"{sim.url}/moonshot")
+        yield sim
 
 
 @pytest.fixture

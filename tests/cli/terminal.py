@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 
 import pexpect
@@ -16,9 +17,10 @@ class Terminal:
     def __init__(
         self, *args: str, environ: dict[str, str], cwd: Path | None = None, columns: int = 100, rows: int = 40
     ) -> None:
-        self._screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
+        self._screen = pyte.HistoryScreen(columns, rows, history=100_000, ratio=0.5)
         self._stream = pyte.ByteStream(self._screen)
         self.raw = b""
+        self._above: list[str] = []
         self._shown: str | None = None
         self.process = pexpect.spawn(
             sys.executable,
@@ -36,8 +38,11 @@ class Terminal:
     def screen(self) -> str:
         if self._shown is None:
             columns = range(self._screen.columns)
-            above = ["".join([row[column].data for column in columns]) for row in self._screen.history.top]
-            self._shown = "\n".join([line.rstrip() for line in (*above, *self._screen.display)]).rstrip()
+            # What has scrolled away does not change any more, so each row is read once.
+            for row in islice(self._screen.history.top, len(self._above), None):
+                self._above.append("".join([row[column].data for column in columns]).rstrip())
+            below = [line.rstrip() for line in self._screen.display]
+            self._shown = "\n".join([*self._above, *below]).rstrip()
         return self._shown
 
     def type(self, text: str) -> None:
@@ -54,6 +59,13 @@ class Terminal:
                 raise AssertionError(
                     f"no {text!r} (x{count}) on the screen:\n{self.screen}\n\nraw: {self.raw[-2000:]!r}"
                 )
+        return self.screen
+
+    def wait_for_words(self, text: str, *, count: int = 1, seconds: float = 30.0) -> str:
+        """The same for words that may be broken over rows: blanks and line breaks do not count."""
+        wanted, end = "".join(text.split()), time.monotonic() + seconds
+        while "".join(self.screen.split()).count(wanted) < count:
+            assert self._pump() and time.monotonic() < end, f"no {text!r} (x{count}) on the screen:\n{self.screen}"
         return self.screen
 
     def wait_for_end(self, seconds: float = 30.0) -> int:

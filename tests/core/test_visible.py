@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream.core.visible import terminal_safe, visible
+from midstream.core.visible import revealed, terminal_safe, visible
+
+from .read_back import read_back
 
 ANY_TEXT = st.text(st.characters(codec=None))
 
@@ -59,3 +61,36 @@ def test_what_is_visible_is_stable_and_can_be_written(text: str) -> None:
     shown.encode()
     assert not any(c for c in shown if unicodedata.category(c) == "Cc" and c not in "\n\t")
     assert shown.count("\n") == text.count("\n")
+
+
+REVEALED = {
+    "plain text stays": ("git log -n 3  # é 漢", "git log -n 3  # é 漢", "git log -n 3  # \\u{e9} \\u{6f22}"),
+    "padding is counted": ("ls" + " " * 3000 + "; rm x", "ls␠×3000; rm x", "ls\\u{20}{3000}; rm x"),
+    "a digit behind padding": ("a" + " " * 20 + "5", "a␠×19␠5", "a\\u{20}{20}5"),
+    "an indent stays": ("        x", "        x", "        x"),
+    "a deep indent is counted": (" " * 30 + "x", "␠×30x", "\\u{20}{30}x"),
+    "blanks at the end": ("x  ", "x␠×2", "x\\u{20}\\u{20}"),
+    "tabs and line breaks": ("a\tb\nc\r", "a␉b␊c␍", "a\\u{9}b\\u{a}c\\u{d}"),
+    "other blanks": ("a\u00a0b\u2003c", "a\\u{a0}b\\u{2003}c", "a\\u{a0}b\\u{2003}c"),
+    "marks drawn over a letter": ("a\u0336", "a\\u{336}", "a\\u{336}"),
+    "private and unassigned": ("\ue000\u0378", "\\u{e000}\\u{378}", "\\u{e000}\\u{378}"),
+    "our own signs in the text": ("␠×5 ⏎", "\\u{2420}\\u{d7}5 \\u{23ce}", "\\u{2420}\\u{d7}5 \\u{23ce}"),
+    "an escape in the text": ("\\u{202e}", "\\u{5c}u{202e}", "\\u{5c}u{202e}"),
+    "a sign and what counts it": ("\t×3\t{3}", "␉\\u{d7}3␉{3}", "\\u{9}\\u{d7}3\\u{9}\\u{7b}3}"),
+}
+
+
+@pytest.mark.parametrize("case", REVEALED)
+def test_what_is_revealed(case: str) -> None:
+    text, shown, ascii_shown = REVEALED[case]
+    assert revealed(text) == shown
+    assert revealed(text, "ascii") == ascii_shown
+
+
+@given(ANY_TEXT | st.text(st.sampled_from(" 0×{}\\u␠⏎␛\t\n\x1b\u200bae5"), max_size=40), st.booleans())
+def test_what_is_revealed_can_be_read_back(text: str, ascii_only: bool) -> None:
+    shown = revealed(text, "ascii" if ascii_only else "utf-8")
+    assert read_back(shown, ascii_only=ascii_only) == text
+    shown.encode("ascii" if ascii_only else "utf-8")
+    assert not any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in shown)
+    assert not shown.endswith(" ") and " " * 16 not in shown

@@ -80,7 +80,7 @@ class _Page:
     def __init__(self, columns: int | None, encoding: str) -> None:
         self._columns = None if columns is None else max(_NARROWEST, columns - 1)
         self._encoding = encoding
-        self._bar, self._broken = ("│", "┆") if can_encode("│┆", encoding) else ("|", ":")
+        self._bar, self._broken, self._blank = ("│", "┆", "␠") if can_encode("│┆␠", encoding) else ("|", ":", "\\u{20}")
 
     def request(self, request: Request) -> list[str]:
         change = request.change
@@ -139,9 +139,8 @@ class _Page:
             return [before + text]
         rows = []
         while True:
-            cut = _cut(text, self._columns - _cells(before))
-            rows.append(before + text[:cut])
-            text = text[cut:]
+            row, text = _broken(text, self._columns - _cells(before), self._blank)
+            rows.append(before + row)
             if not text:
                 return rows
             before = f"  {self._broken} "
@@ -192,8 +191,8 @@ def _width(char: str) -> int:
     return 1 if char in "│┆␠␊␉⏎×" or unicodedata.east_asian_width(char) not in "WFA" else 2
 
 
-def _cut(text: str, room: int) -> int:
-    """Where to break a row: within the room, and with no blank on either side, for it would not be seen there."""
+def _broken(text: str, room: int, blank: str) -> tuple[str, str]:
+    """What of a line fits into a row, and the rest. A blank at the break would not be seen: it is written out."""
     cells = end = 0
     for char in text:
         cells += _width(char)
@@ -201,8 +200,12 @@ def _cut(text: str, room: int) -> int:
             break
         end += 1
     if end == len(text):
-        return end
+        return text, ""
     for cut in range(end, max(0, end - _MOST_BLANKS - 2), -1):
         if text[cut - 1] != " " and text[cut] != " ":
-            return cut
-    return max(1, end)
+            return text[:cut], text[cut:]
+    for cut in range(end - len(blank) + 1, 0, -1):
+        # Behind the sign of a blank, these would be read as counting it.
+        if text[cut - 1] == " " and text[cut] not in " ×{":
+            return text[: cut - 1] + blank, text[cut:]
+    return text[: max(1, end)], text[max(1, end) :]

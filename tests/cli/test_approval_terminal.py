@@ -42,7 +42,7 @@ CASES: dict[str, Call] = {
 }
 REFUSED = {
     "a megabyte to write": f"at most {MAX_CHARACTERS:,} characters",
-    "a megabyte of lines": f"and {MAX_ROWS:,} lines",
+    "too many lines": f"and {MAX_ROWS:,} lines",
     "a megabyte to run": "longer than 100000 bytes",
 }
 SCREENS: dict[str, tuple[int, dict[str, str]]] = {
@@ -73,15 +73,15 @@ def play(conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, t
 @pytest.fixture
 def port(home: Path) -> Iterator[str]:
     with serving(Sim(script=play)) as sim:
-        yield f"{sim.url}/moonshot"
+        yield f"{sim.url}/groq"  # sends each call in one piece, which is quick
 
 
 @pytest.mark.parametrize("kind", SCREENS)
 def test_every_character_is_seen_before_it_is_approved(kind: str, port: str, environ: dict[str, str]) -> None:
     columns, changes = SCREENS[kind]
     Path("long.txt").write_text(LONG)
-    environ = {**environ, "MOONSHOT_API_BASE": port, "MOONSHOT_API_KEY": "key-for-the-double", **changes}
-    terminal = Terminal("chat", "-m", "moonshot/kimi-k2.5", "--thinking", "off", environ=environ, columns=columns)
+    environ = {**environ, "GROQ_BASE_URL": port, "GROQ_API_KEY": "key-for-the-double", **changes}
+    terminal = Terminal("chat", "-m", "groq/llama-3.3-70b-versatile", environ=environ, columns=columns)
     before = sorted(Path().rglob("*"))
     questions = 0
     try:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 from midstream.agent.request import MAX_CHARACTERS, MAX_ROWS
@@ -161,3 +163,52 @@ def _counts(value: str) -> bool:
 def _lines(text: str, ascii_only: bool) -> list[str]:
     line = read_back(text, ascii_only=ascii_only)
     return [""] * len(line) if line and not line.strip("\n") else [line]
+
+
+@pytest.mark.parametrize("kind", ["80, NO_COLOR", "80, dumb"])
+def test_what_was_typed_before_the_question_is_no_answer(kind: str, environ: dict[str, str]) -> None:
+    changes = {"TERM": "dumb"} if "dumb" in kind else {"NO_COLOR": "1"}
+    changes["MIDSTREAM_SIM_DELAY"] = "0.05"
+    terminal = Terminal("chat", "-m", "sim/kimi-k2.5", environ={**environ, **changes}, columns=80)
+    try:
+        terminal.wait_for("›")
+        terminal.enter('Run bash "touch X"')
+        terminal.wait_for("Step 1")
+        terminal.enter("y")  # meant for whatever, but not for a call that nobody has seen
+        terminal.wait_for_words(QUESTION)
+        terminal.enter("n")
+        terminal.wait_for("not allowed")
+        terminal.wait_for("You said: y")  # the line waited for its turn
+        assert not Path("X").exists()
+    finally:
+        terminal.close()
+
+
+def test_one_question_in_a_narrow_terminal_shows_all_of_the_call(port: str, environ: dict[str, str]) -> None:
+    environ = {**environ, "GROQ_BASE_URL": port, "GROQ_API_KEY": "key-for-the-double"}
+    model = ("-m", "groq/llama-3.3-70b-versatile", "-T", "all")
+    for name, call in (("padding", CASES["padding"]), ("sixty lines", CASES["sixty lines"])):
+        number = list(CASES).index(name)
+        terminal = Terminal("ask", *model, f"case {number}", environ=environ, columns=40, rows=10)
+        try:
+            screen = terminal.wait_for_words(QUESTION)
+            seen = _seen(screen, call.name, ascii_only=False)
+            expected = _expected(call)
+            assert {key: seen.get(key) for key in expected} == expected
+            terminal.enter("n")
+            assert terminal.wait_for_end() == 0
+        finally:
+            terminal.close()
+
+
+def test_nobody_is_asked_where_the_question_could_not_be_seen(port: str, environ: dict[str, str]) -> None:
+    environ = {**environ, "GROQ_BASE_URL": port, "GROQ_API_KEY": "key-for-the-double", "TERM": "dumb"}
+    command = f"exec {sys.executable} -m midstream.cli.main chat -m groq/llama-3.3-70b-versatile >out 2>err"
+    process = pexpect.spawn("/bin/sh", ["-c", command], env=environ, timeout=30)
+    try:
+        process.send("case 0\ny\n\x04\x04")
+        process.expect(pexpect.EOF)
+    finally:
+        process.close(force=True)
+    assert "nobody can be asked here" in Path("err").read_text("utf-8")
+    assert not Path("X").exists()

@@ -132,7 +132,8 @@ class _Page:
         """A sentence of ours."""
         if self._columns is None:
             return ["  " + text]
-        return textwrap.wrap(text, self._columns, initial_indent="  ", subsequent_indent="    ")
+        wide = _cells(text) - len(text)
+        return textwrap.wrap(text, self._columns - wide, initial_indent="  ", subsequent_indent="    ")
 
     def _wrapped(self, text: str, before: str) -> list[str]:
         if self._columns is None:

@@ -105,6 +105,14 @@ def test_an_ordinary_file_is_covered(path: str, work: Path) -> None:
     assert not call(box, "write_file", path=path, content="1\n").is_error
 
 
+def test_an_always_for_such_a_file_grants_nothing_else(work: Path) -> None:
+    human = Human(ALWAYS)
+    box = Toolbox(["write_file"], approve=Approval(human), workdir=work)
+    for path in (".git/config", "a.txt", "b.txt"):
+        call(box, "write_file", path=path, content="1\n")
+    assert [request.arguments["path"] for request in human.asked] == [".git/config", "a.txt"]
+
+
 def test_edits_are_held_to_the_same(work: Path) -> None:
     box = Toolbox(["edit_file"], approve=Approval(allow=["edit_file"]), workdir=work)
     assert "only --yolo" in call(box, "edit_file", path="linked/config", old_string="old", new_string="evil").text

@@ -93,7 +93,10 @@ def test_first_words_never_allow_a_sign_of_the_shell(rest: str) -> None:
     assert allowed == (not set(rest) & set(";|&$`\"'<>()\\\n*?[]{}~#!\t"))
 
 
-@pytest.mark.parametrize("pattern", ["", ":", "bash:", "bash:*", "b*sh", "bash:a;b*", "bash:echo $X*", "bash:'a'*"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["", ":", "bash:", "bash:*", "b*sh", "bash:a;b*", "bash:echo $X*", "bash:'a'*", "bash:X=1 a*", "bash:a\nb*"],
+)
 def test_a_pattern_that_cannot_be_judged_is_refused(pattern: str) -> None:
     with pytest.raises(ConfigError):
         Approval(allow=[pattern])

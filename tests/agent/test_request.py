@@ -4,7 +4,7 @@ import asyncio
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from midstream.agent.approval import ALWAYS, Answer, Approval
@@ -57,6 +57,11 @@ def test_how_a_request_is_shown(case: str) -> None:
     st.integers(1, 90),
     st.sampled_from(["utf-8", "ascii", "latin-1"]),
 )
+@example("rm -rf" + " a" * 60 + " / tmp", 40, "utf-8")
+@example("rm -rf" + " a" * 60 + " / tmp", 41, "ascii")
+@example("word" + " word" * 60, 40, "utf-8")
+@example("x" * 33 + "   y" * 30, 40, "utf-8")
+@example("x" * 33 + " ×" * 60, 40, "utf-8")
 def test_a_command_can_be_read_back_from_rows_of_any_width(command: str, columns: int, encoding: str) -> None:
     rows = Request("bash", {"command": command}, runs=True).shown(columns, encoding).split("\n")
     signs = encoding == "utf-8"

@@ -107,13 +107,11 @@ def simple_commands(command: str) -> list[list[str]] | None:
     """The words of each part of a chain of plain commands, or None if it is anything more than that."""
     if not _CHAIN.match(command):
         return None
-    parts = [part.split() for part in _JOINTS.split(command)]
-    # Before a command, NAME=value sets a variable, and LD_PRELOAD is one.
-    return None if any("=" in words[0] for words in parts) else parts
+    return [part.split() for part in _JOINTS.split(command)]
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text is plain words and nothing else."""
+    """Whether a text is a command of plain words. NAME=value before one sets a variable, and LD_PRELOAD is one."""
     return bool(re.fullmatch(_PART, text)) and "=" not in text.split()[0]
 
 

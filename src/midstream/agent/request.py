@@ -206,7 +206,9 @@ def _broken(text: str, room: int, blank: str) -> tuple[str, str]:
         if text[cut - 1] != " " and text[cut] != " ":
             return text[:cut], text[cut:]
     for cut in range(end - len(blank) + 1, 0, -1):
-        # Behind the sign of a blank, these would be read as counting it.
-        if text[cut - 1] == " " and text[cut] not in " ×{":
-            return text[: cut - 1] + blank, text[cut:]
+        if text[cut - 1] == " " and text[cut] != " ":
+            # Right behind the sign of a blank, × and { would be read as counting it.
+            rest = text[cut:].lstrip("×{")
+            counting = "".join([f"\\u{{{ord(char):x}}}" for char in text[cut : len(text) - len(rest)]])
+            return text[: cut - 1] + blank, counting + rest
     return text[: max(1, end)], text[max(1, end) :]

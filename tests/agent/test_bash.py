@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream.agent.bash import MAX_COMMAND, Bash, Capped, child_environment
+from midstream.agent.bash import MAX_COMMAND, Bash, Capped
+from midstream.agent.environment import child_environment
 from midstream.agent.functions import ToolFailed
 from midstream.agent.paths import Folder
 

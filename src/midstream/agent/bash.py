@@ -2,24 +2,27 @@
 
 The command runs below a supervisor (see supervisor.py) in a session of its own, with nothing on standard input. Whatever
 it leaves behind is ended with it: at its end, at the timeout, when we are cancelled and when we are killed. Should the
-command kill the supervisor, its processes are found by a marker in their environment.
-Variables that look like secrets are not passed on. That is no wall: a command can still read what its user can read.
+command kill the supervisor, its processes are found by the marks they bear.
+Variables that are keys or look like secrets are not passed on, and this process is closed to its user's other processes
+(/proc/PID/environ), so an unprivileged command cannot read them from here. docs/safety.md says what is not guarded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
-import re
 import secrets
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
+from . import supervisor
+from .environment import child_environment, known_key_names
 from .functions import Preview, Tool, ToolFailed
 from .paths import Folder
 from .pipes import PipeReader
@@ -29,25 +32,12 @@ MAX_TIMEOUT = 600.0
 OUTPUT_LIMIT = 64 * 1024
 MAX_COMMAND = 100_000  # the system takes no longer argument than 128 KiB
 
-_SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
-_MARKER = "MIDSTREAM_RUN"
 _LEASH_SECONDS = 1.6  # the supervisor needs at most GRACE + GIVE_UP
-_SECRET_NAME = re.compile(
-    r"(?:^|_)(?:KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASS|PASSPHRASE|CREDENTIALS?|COOKIES?|AUTH|PWD|DSN|HEADERS)(?:_|$)"
-    r"|APIKEY|ACCESSKEY|PASSWORD|PASSWD|TOKEN$|SECRET",
-    re.IGNORECASE,
-)
-_SECRET_VALUE = re.compile(
-    r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@|sk-[\w-]{16}|gh[pousr]_\w{16}|xox[a-z]-|AKIA[0-9A-Z]{16}", re.IGNORECASE
-)
-_NOT_SECRET = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
-# A shell reads these files before the command; a person looking at a screen is expected by the pagers and prompts.
-_STARTUP_FILES = frozenset({"BASH_ENV", "ENV"})
-_NOBODY_THERE = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
 
 class Bash:
-    """Runs commands in a folder. `keep` names variables to pass on although they look like secrets."""
+    """Runs commands in a folder. `keep` names variables to pass on although they look like secrets; `key_names` those that
+    hold keys, which are never passed on: unless told, those that the catalog and the configuration name."""
 
     def __init__(
         self,
@@ -56,11 +46,13 @@ class Bash:
         timeout: float = DEFAULT_TIMEOUT,
         output_limit: int = OUTPUT_LIMIT,
         keep: Iterable[str] = (),
+        key_names: Iterable[str] | None = None,
     ) -> None:
         self._folder = folder
         self._timeout = timeout
         self._output_limit = output_limit
         self._keep = frozenset(keep)
+        self._key_names = known_key_names(folder.path) if key_names is None else frozenset(key_names)
 
     def tool(self) -> Tool:
         # It keeps its own time, for only it knows how to end what it started.
@@ -78,7 +70,7 @@ class Bash:
         if not 0 < seconds <= MAX_TIMEOUT:
             raise ToolFailed(f"timeout must be more than 0 and at most {MAX_TIMEOUT:.0f} seconds, got {seconds}")
         run = _Run(self._output_limit)
-        run.start(_shell(), _checked(command), self._folder.path, child_environment(os.environ, self._keep))
+        run.start(_shell(), _checked(command), self._folder.path, self._environment())
         try:
             ended = await run.wait(seconds)
         finally:
@@ -89,22 +81,8 @@ class Bash:
         _checked(command)
         return Preview(self._folder.path)
 
-
-def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
-    """The environment without what looks like a secret, and with the settings for a program nobody is watching."""
-    kept = frozenset(keep)
-    passed = {
-        name: value
-        for name, value in environment.items()
-        if name in kept or (name not in _STARTUP_FILES and not looks_secret(name, value))
-    }
-    return {**passed, **_NOBODY_THERE}
-
-
-def looks_secret(name: str, value: str) -> bool:
-    if name in _NOT_SECRET:
-        return False
-    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+    def _environment(self) -> dict[str, str]:
+        return child_environment(os.environ, self._keep, self._key_names)
 
 
 class Capped:
@@ -147,17 +125,20 @@ class _Run:
         self._leash = -1
 
     def start(self, shell: str, command: str, folder: str, environment: dict[str, str]) -> None:
+        close_to_others()
         leash_read, self._leash = os.pipe()
         output_read, output_write = os.pipe()
         report_read, report_write = os.pipe()
+        command_fd = _held(command.encode())
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", _SUPERVISOR, shell, command],
+                [sys.executable, "-I", "-S", supervisor.__file__, shell, self._marker, str(command_fd)],
+                pass_fds=(command_fd,),
                 stdin=leash_read,
                 stdout=output_write,
                 stderr=report_write,
                 cwd=folder,
-                env={**environment, _MARKER: self._marker},
+                env=environment,
                 start_new_session=True,
             )
         except OSError as error:
@@ -165,7 +146,7 @@ class _Run:
                 os.close(fd)
             raise ToolFailed(f"the command could not be started: {error.strerror}") from error
         finally:
-            for fd in (leash_read, output_write, report_write):
+            for fd in (leash_read, output_write, report_write, command_fd):
                 os.close(fd)
         self._output_reader = PipeReader(output_read, self._output.add)
         self._report_reader = PipeReader(report_read, self._add_report)
@@ -220,20 +201,13 @@ class _Run:
         await asyncio.wait({self._output_reader.done, self._report_reader.done}, timeout=0.2)
         self._output_reader.close()
         self._report_reader.close()
-        self._process.wait()
+        if self._process.wait() != 0:
+            self._kill_by_force()  # whatever the report says: the supervisor did not end as it should
 
     def _kill_by_force(self) -> None:
         assert self._process is not None
-        for _ in range(20):
-            marked = _marked(f"{_MARKER}={self._marker}".encode())
-            for pid in marked:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    pass  # gone meanwhile
-            if not marked:
-                break
         self._process.kill()
+        supervisor.sweep(self._marker)
 
     def _words(self) -> list[str] | None:
         """The report, if one came: a supervisor that was killed leaves none."""
@@ -245,17 +219,21 @@ class _Run:
             self._report += data
 
 
-def _marked(marker: bytes) -> list[int]:
-    """The living processes that carry the marker in their environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if marker in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue  # gone meanwhile, or another user's
-    return found
+def close_to_others() -> None:
+    """Let no other process of this user read our environment and memory through /proc; root still can.
+
+    For the whole process and for good: core dumps and debuggers of the same user are shut out too.
+    """
+    ctypes.CDLL(None).prctl(supervisor.PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _held(data: bytes) -> int:
+    """A descriptor to read the data from. Not a pipe: that holds less than a long command."""
+    fd = os.memfd_create("command")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _shell() -> str:

@@ -58,6 +58,12 @@ class Catalog:
         endpoint = target.endpoint
         return next((name for name in (*endpoint.key_env, *endpoint.bearer_env) if self._environ.get(name)), None)
 
+    def key_names(self) -> frozenset[str]:
+        """Every environment variable that some provider's key is read from, whether it is set or not."""
+        configured = [each.api_key_env for each in self.config.providers.values() if each.api_key_env]
+        rows = [*REGISTRY.providers.values(), *self.registry.providers.values()]
+        return frozenset(configured).union(*[(*row.endpoint.key_env, *row.endpoint.bearer_env) for row in rows])
+
     def auth_headers(self, target: Resolved, api_key: str | None = None) -> dict[str, str]:
         """The secret headers for one request; MissingKey says which variable to set."""
         endpoint = target.endpoint

@@ -1,0 +1,103 @@
+"""The environment of a command: everything of ours except keys.
+
+A variable is left out if the catalog or the configuration names it as a key, if its name or its value looks like a secret, or
+if its value holds one that was left out by name (`BACKUP=$OPENAI_API_KEY`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from ..client.catalog import Catalog
+from ..client.config import Config, load_config
+from ..core.errors import ConfigError
+
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASS|PASSPHRASE|CREDENTIALS?|COOKIES?|AUTH|PWD|DSN|HEADERS"
+    r"|PAT|PATS|JWT|BEARER|SAS|MNEMONIC|WEBHOOK)(?:_|$)"
+    r"|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|PASSWORD|PASSWD|TOKEN$|SECRET|CONN(?:ECTION)?_?STR",
+    re.IGNORECASE,
+)
+# What issuers begin their keys with, as they write it; each is followed by enough characters to be one.
+_ISSUED = (
+    r"sk-[\w-]{16}",
+    r"[rs]k_(?:live|test)_\w{8}",
+    r"whsec_\w{16}",
+    r"gh[pousr]_\w{16}",
+    r"github_pat_\w{16}",
+    r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent)-[\w-]{16}",
+    r"hf_\w{16}",
+    r"gsk_\w{16}",
+    r"r8_\w{16}",
+    r"(?:xai|pplx|nvapi|csk|fw|tgp_v1|jina)[-_][\w-]{20}",
+    r"AIza[\w-]{20}",
+    r"ya29\.[\w-]{16}",
+    r"GOCSPX-[\w-]{16}",
+    r"npm_[A-Za-z0-9]{30}",
+    r"pypi-[\w-]{16}",
+    r"xox[a-z]-[\w-]{8}",
+    r"xapp-[\w-]{8}",
+    r"(?:AKIA|ASIA)[0-9A-Z]{16}",
+    r"SG\.[\w-]{16}",
+    r"dop_v1_\w{16}",
+    r"shp(?:at|ca|pa|ss)_\w{16}",
+    r"dapi[0-9a-f]{30}",
+    r"hvs\.[\w-]{16}",
+    r"lin_api_\w{16}",
+    r"ATATT3[\w-]{16}",
+    r"AGE-SECRET-KEY-1\w{16}",
+    r"eyJ[\w-]{8,}\.[\w-]{8,}\.",  # a JSON web token
+)
+_SECRET_VALUES = (
+    re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_ISSUED)})"),
+    re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^\s@]+@", re.IGNORECASE),  # a URL with a password
+    re.compile(r"://[^/\s:@]{16,}@"),  # or with a token for a user
+    re.compile(r"-----BEGIN [A-Z0-9 ]+-----"),
+    re.compile(
+        r"(?:account_?key|shared_?access_?(?:key|signature)|password|passwd|pwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*\S",
+        re.IGNORECASE,
+    ),
+    re.compile(r"[?&]sig=|\"private_key\"|\"service_account\"|hooks\.slack\.com/services/|/api/webhooks/\d"),
+)
+_NOT_SECRET = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
+_TELLING = 8  # a shorter value of a key may stand anywhere by chance
+# A shell reads these files before the command; a person looking at a screen is expected by the pagers and prompts.
+_STARTUP_FILES = frozenset({"BASH_ENV", "ENV"})
+_NOBODY_THERE = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+
+
+def child_environment(
+    environment: Mapping[str, str], keep: Iterable[str] = (), key_names: Collection[str] = ()
+) -> dict[str, str]:
+    """The environment without keys and what looks like a secret, and with the settings for a program nobody is watching."""
+    kept = frozenset(keep)
+    hidden = {
+        name
+        for name, value in environment.items()
+        if name in key_names or name in _STARTUP_FILES or looks_secret(name, value)
+    }
+    values = [environment[name] for name in hidden - _STARTUP_FILES - kept]
+    known = [value for value in values if len(value) >= _TELLING and not value.startswith("/")]  # a path to one is none
+    passed = {
+        name: value
+        for name, value in environment.items()
+        if name in kept or (name not in hidden and not any(secret in value for secret in known))
+    }
+    return {**passed, **_NOBODY_THERE}
+
+
+def looks_secret(name: str, value: str) -> bool:
+    if name in _NOT_SECRET:
+        return False
+    return bool(_SECRET_NAME.search(name)) or any(pattern.search(value) for pattern in _SECRET_VALUES)
+
+
+def known_key_names(folder: str) -> frozenset[str]:
+    """The variables that the catalog and the configuration in force there name as keys."""
+    try:
+        catalog = Catalog(load_config(Path(folder)))
+    except ConfigError:
+        catalog = Catalog(Config())  # whoever reads the configuration for its settings says what is wrong with it
+    return catalog.key_names()

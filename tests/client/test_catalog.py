@@ -32,7 +32,7 @@ def base(name: str, **environ: str) -> str:
 
 def headers(name: str, **environ: str) -> dict[str, str]:
     catalog = Catalog(WORK, environ=environ)
-    return catalog.auth_headers(catalog.resolve(name))
+    return catalog.auth_headers(catalog.resolve(name)).reveal()
 
 
 def test_an_address_comes_from_the_environment_the_configuration_or_the_registry() -> None:
@@ -85,7 +85,7 @@ def test_keys_go_where_the_provider_wants_them() -> None:
     assert headers("gemini/gemini-2.5-flash", GEMINI_API_KEY="k1") == {"x-goog-api-key": "k1"}
     assert headers("gemini/gemini-2.5-flash", GOOGLE_API_KEY="k1") == {"x-goog-api-key": "k1"}
     catalog = Catalog(WORK, environ={"OPENAI_API_KEY": "theirs"})
-    assert catalog.auth_headers(catalog.resolve("openai/gpt-4o"), "mine") == {"authorization": "Bearer mine"}
+    assert catalog.auth_headers(catalog.resolve("openai/gpt-4o"), "mine").reveal() == {"authorization": "Bearer mine"}
 
 
 def test_the_first_name_of_a_key_wins_and_an_empty_one_is_none() -> None:
@@ -124,7 +124,7 @@ def test_the_environment_is_read_at_the_call_not_before(monkeypatch: pytest.Monk
     monkeypatch.setenv("MOONSHOT_API_KEY", "late")
     monkeypatch.setenv("MOONSHOT_BASE_URL", "https://late.example/v1")
     target = catalog.resolve("moonshot/kimi-k2.5")
-    assert catalog.auth_headers(target) == {"authorization": "Bearer late"}
+    assert catalog.auth_headers(target).reveal() == {"authorization": "Bearer late"}
     assert target.endpoint.base_url == "https://late.example/v1"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,11 @@ def test_the_users_folder_can_be_moved() -> None:
         '[providers.x]\nbase_url = "http://127.0.0.1.evil.example/v1"',
         '[providers.x]\nbase_url = "http://127.evil.example/v1"',
         '[providers.x]\nbase_url = "http://localhost@evil.example/v1"',
+        '[providers.local1]\nbase_url = "http://127.0.0.1:8080/v1"\napi_key_env = "LOCAL_KEY"',
+        '[providers.x]\nbase_url = "http://evil.localhost:8080/v1"',
+        '[providers.ollama]\nbase_url = "http://localhost:11434"',
+        '[providers.openai]\nheaders = {x-team = "blue"}',
+        '[providers.openai]\napi_key_env = "OPENAI_API_KEY"',
     ],
 )
 def test_a_project_that_is_not_trusted_may_not_say_where_keys_go(places: Places, text: str) -> None:
@@ -110,15 +116,60 @@ def test_a_project_that_is_not_trusted_may_not_say_where_keys_go(places: Places,
     assert places.load().config.providers
 
 
+@pytest.mark.parametrize(
+    "mode, counts", [(0o600, True), (0o644, True), (0o666, False), (0o646, False), (0o622, False), (0o400, True)]
+)
+def test_a_project_file_that_others_may_write_does_not_count(places: Places, mode: int, counts: bool) -> None:
+    own = places.own('default_model = "openai/gpt-4o"')
+    Path(own).chmod(mode)
+    loaded = places.load()
+    assert loaded.config.default_model == ("openai/gpt-4o" if counts else "")
+    assert loaded.files == ((own,) if counts else ())
+    assert [own in told for told in loaded.ignored] == ([] if counts else [True])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: only root can give a file to somebody else")
+def test_a_project_file_of_another_user_does_not_count(places: Places) -> None:
+    own = places.own('default_model = "evil/x"\n[aliases]\nfast = "evil/x"')
+    os.chown(own, 65534, -1)
+    loaded = places.load("below")
+    assert loaded.config == Config() and loaded.origins == {} and loaded.files == ()
+    assert loaded.ignored == (f"{own}: it belongs to another user",)
+    # Not even an error: whoever can write to a folder above must not be able to stop us. A file further up may count.
+    Path(own).write_text("nonsense = [")
+    assert places.load("below").config == Config()
+    above = places.project.parent / ".midstream.toml"
+    above.write_text('default_model = "mine/x"')
+    assert places.load("below").config.default_model == "mine/x"
+    # A link is judged by who made it and by where it leads.
+    Path(own).unlink()
+    Path(own).symlink_to(above)
+    assert places.load().files == (own,)
+    os.chown(own, 65534, -1, follow_symlinks=False)
+    assert places.load().files == (str(above),)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: needs the groups of root")
+def test_a_file_may_be_writable_for_the_users_private_group_alone(places: Places) -> None:
+    own = places.own('default_model = "mine/x"')
+    Path(own).chmod(0o664)
+    assert places.load().files == (own,)
+    os.chown(own, -1, 65534)
+    assert places.load().ignored == (f"{own}: its group may write it (chmod g-w)",)
+
+
 def test_a_project_cannot_trust_itself(places: Places) -> None:
     places.own(f'trusted_projects = ["{places.project}"]\n[providers.openai]\nbase_url = "https://evil.example/v1"')
     with pytest.raises(ConfigError, match="your own file"):
         places.load()
 
 
-def test_any_project_may_name_this_machine(places: Places) -> None:
-    places.own('[providers.local1]\nbase_url = "http://127.0.0.1:8080/v1"\napi_key_env = "LOCAL_KEY"')
-    assert places.load().config.providers["local1"].api_key_env == "LOCAL_KEY"
+def test_user_info_in_addresses_is_not_listed(places: Places) -> None:
+    places.user('[providers.work]\nbase_url = "https://me:s3cret@models.example/v1"')
+    environ = {"OPENAI_BASE_URL": "https://me:s3cret@other.example/v1"}
+    listed = {each.name: each.value for each in list_settings(places.load(), environ)}
+    assert listed["providers.work.base_url"] == "https://(hidden)@models.example/v1"
+    assert listed["providers.openai.base_url"] == "https://(hidden)@other.example/v1"
 
 
 def test_every_setting_is_listed_with_its_origin_and_no_secret(places: Places) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midstream.core.errors import LocalError
+from midstream.core.secret import SecretHeaders
 from midstream.transport.target import Target, prepare
 from midstream.wires.request import Request
 
@@ -16,7 +17,7 @@ BASE = "https://api.example/v1"
 
 
 def _prepare(request: Request | None = None, base: str = BASE, auth: dict[str, str] | None = None) -> Target:
-    return prepare(request or asks(), base, AUTH if auth is None else auth, "gzip")
+    return prepare(request or asks(), base, SecretHeaders(AUTH if auth is None else auth), "gzip")
 
 
 @pytest.mark.parametrize(
@@ -95,17 +96,17 @@ def test_control_characters_never_leave(before: str, breaking: str, after: str) 
         (asks(method="POST" + bad), AUTH),
     ):
         with pytest.raises(LocalError) as caught:
-            prepare(request, BASE, auth, "gzip")
+            prepare(request, BASE, SecretHeaders(auth), "gzip")
         assert CANARY not in str(caught.value)
     with pytest.raises(LocalError):
-        prepare(asks(), BASE + "/" + bad, AUTH, "gzip")
+        prepare(asks(), BASE + "/" + bad, SecretHeaders(AUTH), "gzip")
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Host", "connection", "Upgrade", "TE"])
 def test_framing_belongs_to_the_transport(name: str) -> None:
     for request, auth in ((asks(headers={name: "1"}), AUTH), (asks(), {name: "1"})):
         with pytest.raises(LocalError, match=name):
-            prepare(request, BASE, auth, "gzip")
+            prepare(request, BASE, SecretHeaders(auth), "gzip")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "é", "(x)"])
@@ -116,7 +117,7 @@ def test_header_names_are_tokens(name: str) -> None:
 
 def test_headers_are_merged_without_regard_to_case_and_the_key_wins() -> None:
     headers = {"Authorization": "Bearer stale", "X-Note": "ü\tx", "Accept-Encoding": "br"}
-    assert dict(_prepare(asks(headers=headers)).headers) == {
+    assert _prepare(asks(headers=headers)).headers.reveal() == {
         "user-agent": "midstream",
         "authorization": f"Bearer {CANARY}",
         "x-note": "ü\tx",

@@ -18,7 +18,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated
 
 from . import supervisor
@@ -32,7 +31,7 @@ MAX_TIMEOUT = 600.0
 OUTPUT_LIMIT = 64 * 1024
 MAX_COMMAND = 100_000  # the system takes no longer argument than 128 KiB
 
-_LEASH_SECONDS = 1.6  # the supervisor needs at most GRACE + GIVE_UP
+_LEASH_SECONDS = 2.8  # a supervisor that lives needs at most GRACE + GIVE_UP, and the guard above it GIVE_UP more
 
 
 class Bash:
@@ -157,7 +156,7 @@ class _Run:
         return bool(done)
 
     async def end(self) -> None:
-        """See that nothing is left running, however often we are cancelled meanwhile (it takes two seconds at most)."""
+        """See that nothing is left running, however often we are cancelled meanwhile (two seconds at most, or five if the command stopped its supervisor)."""
         ending = asyncio.ensure_future(self._end())
         cancelled = False
         while not ending.done():

@@ -7,9 +7,10 @@ when it closes, because we said so or because we are gone, everything is ended. 
 line on standard error is the report: `exit <code> <left>` or `signal <number> <left>` of the command, or `stopped 0 <left>`,
 where left counts the processes that had to be ended.
 
-The command may kill this process, and midstream above it. So a watcher runs beside them, not above the command: when this
-process ends without a word, it kills whatever bears the marks of the run. The marks are an environment variable and a limit
-on a resource that Linux does not count any more: `env -i` removes the first; fork, exec and setsid keep the second.
+The command may kill its supervisor. So there are two, one above the other: the upper one, the guard, then inherits all that
+is left and ends it. It may kill both, and midstream above them. So a watcher runs beside them, not above the command: when
+both are gone without a word, it kills whatever bears the marks of the run. The marks are an environment variable and a limit on
+a resource that Linux does not count any more: `env -i` removes the first; fork, exec and setsid keep the second.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PR_SET_CHILD_SUBREAPER = 36
 GRACE = 0.4
 GIVE_UP = 1.0
 MARKER = "MIDSTREAM_RUN"
+STOPPED = "stopped 0"
 # Hard limits that bear a mark: locks are not counted since Linux 2.4, and no process reaches 2**61 µs of real-time work.
 # Two, so that a midstream run by this very tool finds one free.
 MARK_LIMITS = ((10, b"Max file locks"), (15, b"Max realtime timeout"))
@@ -35,30 +37,53 @@ MARK_BASE = 1 << 61
 
 
 def main(shell: str, marker: str, command_fd: int) -> None:
+    """The guard."""
     libc = ctypes.CDLL(None)
-    # Nobody but root may look into this process: its descriptors carry the report.
+    # Nobody but root may look into these processes: their descriptors carry the report.
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     command = read_all(command_fd)
     bear(marker)
     watcher = watch(marker)
+    wake = become_reaper(libc)
+    supervisor = os.fork()
+    if supervisor == 0:
+        try:
+            supervise(libc, shell, command, marker)
+        finally:
+            os._exit(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    outcome: str | None = wait(supervisor, wake)
+    if outcome == STOPPED:
+        outcome = last_word(supervisor)  # it has heard the same, and ends everything now
+    if outcome != "exit 0":
+        os.write(2, f"{STOPPED} {end_all(grace=0)}\n".encode())
+    os.write(watcher, b".")
+
+
+def supervise(libc: ctypes.CDLL, shell: str, command: bytes, marker: str) -> None:
+    wake = become_reaper(libc)
+    child = os.fork()
+    if child == 0:
+        become(libc, shell, command, marker)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    report = wait(child, wake)
+    left = end_all()
+    os.write(2, f"{report} {left}\n".encode())
+    os._exit(0)
+
+
+def become_reaper(libc: ctypes.CDLL) -> int:
+    """Inherit every orphan below, and hear of every end: over the descriptor that is returned."""
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         sys.stderr.write("cannot become the reaper of the command's processes\n")
-        sys.exit(1)
+        os._exit(1)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     # Handlers, not SIG_IGN: what is ignored stays ignored in the command.
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    child = os.fork()
-    if child == 0:
-        become(libc, shell, command, marker)
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, 1)
-    report = wait(child, wake_read)
-    left = end_all()
-    os.write(2, f"{report} {left}\n".encode())
-    os.write(watcher, b".")
+    return wake_read
 
 
 def read_all(fd: int) -> bytes:
@@ -101,16 +126,16 @@ def marked(marker: str) -> list[int]:
     """The living processes that bear the marker: in their environment, or among their limits."""
     variable = f"{MARKER}={marker}".encode()
     value = str(mark_value(marker)).encode()
-    found = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes longer to load than all of this
-        if name.isdigit() and (in_limits(name, value) or variable in content(f"/proc/{name}/environ")):
-            found.append(int(name))
-    return found
+    # The newest first: one that forks and leaves, over and over, is there.
+    pids = sorted([int(name) for name in os.listdir("/proc") if name.isdigit()], reverse=True)  # noqa: PTH208
+    return [pid for pid in pids if in_limits(pid, value) or variable in content(f"/proc/{pid}/environ")]
 
 
-def in_limits(pid: str, value: bytes) -> bool:
+def in_limits(pid: int, value: bytes) -> bool:
     limits = content(f"/proc/{pid}/limits")
-    return any(value in line for line in limits.splitlines() if line.startswith(tuple([name for _, name in MARK_LIMITS])))
+    return any(
+        value in line for line in limits.splitlines() if line.startswith(tuple([name for _, name in MARK_LIMITS]))
+    )
 
 
 def content(path: str) -> bytes:
@@ -123,10 +148,10 @@ def content(path: str) -> bytes:
 
 
 def sweep(marker: str) -> None:
-    """End all that bear the marker, until none is found twice in a row: one that forks may be missed once."""
+    """Kill all that bear the marker, until none is found three times in a row: one that forks may be missed once."""
     limit = time.monotonic() + GIVE_UP
     clean = 0
-    while clean < 2 and time.monotonic() < limit:
+    while clean < 3 and time.monotonic() < limit:
         found = [pid for pid in marked(marker) if pid != os.getpid() and not ended(pid)]
         send(found, signal.SIGKILL)
         clean = 0 if found else clean + 1
@@ -180,12 +205,30 @@ def wait(child: int, wake: int) -> str:
         ready = {fd for fd, _ in poll.poll()}
         if wake in ready:
             os.read(wake, 4096)
-        status = reap(child)
-        if status is not None:
-            code = os.waitstatus_to_exitcode(status)
-            return f"exit {code}" if code >= 0 else f"signal {-code}"
+        outcome = ending(child)
+        if outcome is not None:
+            return outcome
         if 0 in ready:
-            return "stopped 0"
+            return STOPPED
+
+
+def last_word(child: int) -> str | None:
+    """How the child ended, if it does so in the time it may take; it may be stopped."""
+    limit = time.monotonic() + GRACE + GIVE_UP + 0.1
+    outcome = None
+    while outcome is None and time.monotonic() < limit:
+        time.sleep(0.002)
+        outcome = ending(child)
+    return outcome
+
+
+def ending(child: int) -> str | None:
+    """`exit <code>` or `signal <number>`, None while it lives."""
+    status = reap(child)
+    if status is None:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return f"exit {code}" if code >= 0 else f"signal {-code}"
 
 
 def reap(child: int = 0) -> int | None:
@@ -212,20 +255,30 @@ def all_gone() -> bool:
     return False
 
 
-def end_all() -> int:
+def end_all(grace: float = GRACE) -> int:
     """Ask all descendants to end, then make them; how many there were."""
     if all_gone():
         return 0
     started = descendants()
-    send(started, signal.SIGTERM)
-    limit = time.monotonic() + GRACE
+    if grace:
+        send(started, signal.SIGTERM)
+    limit = time.monotonic() + grace
     while not all_gone() and time.monotonic() < limit:
         time.sleep(0.005)
     limit = time.monotonic() + GIVE_UP
     while not all_gone() and time.monotonic() < limit:
         send(descendants(), signal.SIGKILL)
-        time.sleep(0.002)
+        # One that forks and leaves, over and over, is always our child, and gone before all of /proc is read.
+        for _ in range(20):
+            send(children(), signal.SIGKILL)
+        time.sleep(0.001)
     return len(started)
+
+
+def children() -> list[int]:
+    """The direct children, where the kernel lists them."""
+    pid = os.getpid()
+    return [int(child) for child in content(f"/proc/{pid}/task/{pid}/children").split()]
 
 
 def send(pids: list[int], number: int) -> None:
@@ -238,18 +291,18 @@ def send(pids: list[int], number: int) -> None:
 
 def descendants() -> list[int]:
     """All processes below this one, from the parent column of /proc."""
-    children: dict[int, list[int]] = {}
+    below: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes longer to load than all of this
         if name.isdigit():
             fields = stat(int(name))
             if fields:
-                children.setdefault(int(fields[1]), []).append(int(name))
+                below.setdefault(int(fields[1]), []).append(int(name))
     found: list[int] = []
     todo = [os.getpid()]
     while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
+        more = below.get(todo.pop(), [])
+        found += more
+        todo += more
     return found
 
 

@@ -19,7 +19,7 @@ from .workspace import default_model
 _EPILOG = """\b
 Files, the later over the earlier:
   ~/.config/midstream/config.toml        yours (MIDSTREAM_HOME or XDG_CONFIG_HOME move it)
-  .midstream.toml                        the project's: the nearest one upwards
+  .midstream.toml                        the project's: the nearest one upwards that is yours
 
 \b
 A file may look like this:
@@ -44,7 +44,10 @@ def config() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def show(origin: bool, as_json: bool) -> None:
     """The settings in force."""
-    rows = list(_rows(load_config()))
+    loaded = load_config()
+    for told in loaded.ignored:
+        click.echo(visible(f"midstream: ignored: {told}"), err=True)
+    rows = list(_rows(loaded))
     if as_json:
         found = {name: {"value": value, "origin": where} if origin else value for name, value, where in rows}
         click.echo(msgspec.json.encode(found).decode())

@@ -11,8 +11,9 @@ import importlib.util
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -70,6 +71,7 @@ class LazyGroup(click.Group):
         """Run, and turn whatever happens into an exit code and at most one line."""
         extra["standalone_mode"] = False
         _lenient_output()
+        warnings.showwarning = _show_warning
         try:
             code = super().main(args=args, prog_name=prog_name, **extra)
             _flush()
@@ -99,6 +101,18 @@ def _is_installed(place: str) -> bool:
 
 def _tell(message: str) -> None:
     click.echo(f"midstream: {' '.join(visible(message).split())}", err=True)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning is one line too; where in the code it arose says nothing to the user."""
+    _tell(f"warning: {message}")
 
 
 def _debug() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
@@ -10,10 +9,10 @@ import msgspec
 from ..client.catalog import Catalog
 from ..client.session import Session
 from ..core.blocks import human
+from ..core.secret import hide_url_secrets
 from ..dialects.registry import REGISTRY, Resolved
 
 _NEXT = "(your next message)"
-_USER_INFO = re.compile(r"//[^/@]*@")
 
 
 def wire_lines(session: Session, text: str = "") -> Iterator[str]:
@@ -27,7 +26,7 @@ def wire_lines(session: Session, text: str = "") -> Iterator[str]:
     finally:
         session.conversation = before
     target = session.target
-    yield f"{request.method} {_USER_INFO.sub('//‹hidden›@', target.endpoint.base_url)}{request.path}"
+    yield f"{request.method} {hide_url_secrets(target.endpoint.base_url, '‹hidden›')}{request.path}"
     for name, value in {
         **request.headers,
         **_own_headers(target),

@@ -30,6 +30,7 @@ from ..core.dialect import MissingReasoning, Options
 from ..core.errors import ConfigError, LocalError, MissingKey
 from ..core.handoff import SwitchReport
 from ..core.ids import valid_tool_format
+from ..core.visible import visible
 from ..dialects.registry import Resolved
 from ..store import SqliteStore, Store
 from .options import EFFORTS, Settings
@@ -54,6 +55,8 @@ class Workspace:
         self._ask = ask
         self._stack = AsyncExitStack()
         self._loaded = load_config()
+        for told in self._loaded.ignored:
+            click.echo(visible(f"midstream: ignored: {told}"), err=True)
         self._client = Client(Catalog(self._loaded))
         self._has_sim = False
         self.store: Store | None = None

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
 from ..core.events import Event
+from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec
 from .catalog import Catalog
 from .reply import Reply
@@ -23,7 +24,7 @@ def stream(
     *,
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
-    api_key: str | None = None,
+    api_key: str | Secret | None = None,
     catalog: Catalog | None = None,
 ) -> Reply:
     """The events of the next answer; a plain string is a conversation of one human turn."""
@@ -36,10 +37,11 @@ async def complete(
     *,
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
-    api_key: str | None = None,
+    api_key: str | Secret | None = None,
     catalog: Catalog | None = None,
 ) -> Turn:
     """The next answer, whole."""
+    api_key = hide(api_key)
     async with Client(catalog, api_key=api_key) as client:
         return await client.complete(model, conversation, tools=tools, options=options)
 
@@ -50,10 +52,11 @@ async def batches(
     *,
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
-    api_key: str | None = None,
+    api_key: str | Secret | None = None,
     catalog: Catalog | None = None,
 ) -> AsyncGenerator[list[Event], None]:
     """As `stream`, in the batches the network brought."""
+    api_key = hide(api_key)
     async with Client(catalog, api_key=api_key) as client:
         answer = client.batches(model, conversation, tools=tools, options=options)
         async with aclosing(answer):

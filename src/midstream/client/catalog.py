@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ..core.dialect import Endpoint
 from ..core.errors import ConfigError, MissingKey, UnknownModel
+from ..core.secret import Secret, SecretHeaders
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
 from ..transport.loopback import leads_to_loopback
@@ -64,20 +65,20 @@ class Catalog:
         rows = [*REGISTRY.providers.values(), *self.registry.providers.values()]
         return frozenset(configured).union(*[(*row.endpoint.key_env, *row.endpoint.bearer_env) for row in rows])
 
-    def auth_headers(self, target: Resolved, api_key: str | None = None) -> dict[str, str]:
+    def auth_headers(self, target: Resolved, api_key: str | Secret | None = None) -> SecretHeaders:
         """The secret headers for one request; MissingKey says which variable to set."""
         endpoint = target.endpoint
         if endpoint.auth == "none":
-            return {}
+            return SecretHeaders()
         variable = self.key_variable(target) if api_key is None else None
-        key = api_key if api_key is not None else self._environ.get(variable or "", "")
+        key = api_key = Secret(api_key if api_key is not None else self._environ.get(variable or "", ""))
         if not key:
             if leads_to_loopback(endpoint.base_url):
-                return {}
+                return SecretHeaders()
             raise MissingKey(_no_key(target))
         if endpoint.auth == "bearer" or variable in endpoint.bearer_env:
-            return {"authorization": f"Bearer {key}"}
-        return {endpoint.auth: key}
+            return SecretHeaders({"authorization": key.behind("Bearer ")})
+        return SecretHeaders({endpoint.auth: key})
 
     def price(self, target: Resolved) -> Price | None:
         """What a token costs there, by the user's figures or the dated table; None if nobody knows."""

@@ -15,13 +15,15 @@
     input_price = 0.6                     # dollars a million tokens
     output_price = 3.0
 
-Every value remembers the file it came from. A file that cannot be read says what is wrong and where. A project's file may
-come with somebody else's code: it may send keys to other hosts only if the user's own file lists it in `trusted_projects`.
+Every value remembers the file it came from. A file that cannot be read says what is wrong and where. A project's file counts
+only if it is the user's own: theirs, and nobody else may write it. Even so it may have come with somebody else's code: it may
+speak of providers (addresses, keys, headers) only if the user's own file lists its folder in `trusted_projects`.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +33,6 @@ import msgspec
 
 from ..core.dialect import without_header_values
 from ..core.errors import ConfigError
-from ..transport.loopback import leads_to_loopback
 
 PROJECT_FILE = ".midstream.toml"
 
@@ -63,15 +64,17 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     aliases: dict[str, str] = {}
     models: dict[str, ModelConfig] = {}
     trusted_projects: tuple[str, ...] = ()
-    """Folders whose project file may name hosts and key variables; only the user's own file may say so."""
+    """Folders whose project file may speak of providers; only the user's own file may say so."""
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
-    """The merged configuration; `origins` says for each dotted name which file set it."""
+    """The merged configuration; `origins` says for each dotted name which file set it, `ignored` which project files do
+    not count, and why."""
 
     config: Config = Config()
     origins: dict[str, str] = {}
     files: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 def config_home(environ: Mapping[str, str] | None = None) -> Path:
@@ -84,31 +87,88 @@ def config_home(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def load_config(directory: Path | None = None, environ: Mapping[str, str] | None = None) -> LoadedConfig:
-    """The user's file with the project's over it; neither has to be there. The project's is the nearest one upwards."""
+    """The user's file with the project's over it; neither has to be there. The project's is the nearest one upwards that is
+    the user's."""
     start = (directory or Path.cwd()).resolve()
-    project = next(
-        (folder / PROJECT_FILE for folder in (start, *start.parents) if (folder / PROJECT_FILE).is_file()), None
-    )
-    files = [config_home(environ) / "config.toml", *([project] if project else [])]
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     found: list[str] = []
-    for path in files:
-        if not path.is_file():
-            continue
-        values = _read(path)
-        checked = _check(values, path)
-        if path == project:
-            _check_trust(checked, path, merged.get("trusted_projects", ()))
+    ignored: list[str] = []
+    own = config_home(environ) / "config.toml"
+    if own.is_file():
+        values = _parse(_read(own), own)
+        _check(values, own)
+        _merge(merged, values, str(own), origins, "")
+        found.append(str(own))
+    project = _project_file(start, ignored)
+    if project is not None:
+        path, data = project
+        values = _parse(data, path)
+        _check_trust(_check(values, path), path, merged.get("trusted_projects", ()))
         _merge(merged, values, str(path), origins, "")
         found.append(str(path))
-    return LoadedConfig(msgspec.convert(merged, Config), origins, tuple(found))
+    return LoadedConfig(msgspec.convert(merged, Config), origins, tuple(found), tuple(ignored))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _project_file(start: Path, ignored: list[str]) -> tuple[Path, bytes] | None:
+    """The nearest file upwards that counts, with its content; those that do not are told."""
+    for folder in (start, *start.parents):
+        path = folder / PROJECT_FILE
+        if not path.is_file():
+            continue
+        try:
+            # One descriptor is judged and read, so that nobody can exchange the file in between.
+            with path.open("rb") as file:
+                fault = _foreign(path.lstat()) or _foreign(os.fstat(file.fileno()))
+                if fault is None:
+                    return path, file.read()
+        except PermissionError:
+            fault = "you may not read it"
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from None
+        ignored.append(f"{path}: {fault}")
+    return None
+
+
+def _foreign(status: os.stat_result) -> str | None:
+    """Why a file is not the user's own, or None if it is. Where there are no users (Windows), every file is."""
+    if not hasattr(os, "geteuid"):
+        return None
+    if status.st_uid != os.geteuid():
+        return "it belongs to another user"
+    if stat.S_ISLNK(status.st_mode):
+        return None  # a link has no mode of its own
+    if status.st_mode & stat.S_IWOTH:
+        return "everybody may write it (chmod o-w)"
+    if status.st_mode & stat.S_IWGRP and not _own_group(status.st_gid):
+        return "its group may write it (chmod g-w)"
+    return None
+
+
+def _own_group(gid: int) -> bool:
+    """Whether a group is the user's private one: many systems give each user a group of the same name, with nobody else in
+    it, and let it write all of their files."""
+    import grp
+    import pwd
+
     try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _parse(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
@@ -120,21 +180,18 @@ def _check(values: dict[str, Any], path: Path) -> Config:
 
 
 def _check_trust(config: Config, path: Path, trusted: Sequence[str]) -> None:
-    """A project that is not trusted may not lead a key away: to another host, or out of another variable."""
+    """A project that is not trusted may not lead a key away: to another host, were it this machine, or out of another
+    variable."""
     folder = path.parent
     if config.trusted_projects:
         raise ConfigError(f"{path}: trusted_projects belongs into your own file, not into a project's")
     if any(Path(each).expanduser().resolve() == folder for each in trusted):
         return
-    for name, provider in config.providers.items():
-        if provider.base_url and leads_to_loopback(provider.base_url):
-            continue
-        for setting in ("base_url", "api_key_env"):
-            if getattr(provider, setting):
-                raise ConfigError(
-                    f"{path}: providers.{name}.{setting} decides where a key is sent, and this project is not trusted: "
-                    f'move it to your own config.toml, or put trusted_projects = ["{folder}"] there'
-                )
+    for name in config.providers:
+        raise ConfigError(
+            f"{path}: providers.{name} decides where a key is sent, and this project is not trusted: "
+            f'move it to your own config.toml, or put trusted_projects = ["{folder}"] there'
+        )
 
 
 def _merge(into: dict[str, Any], values: Mapping[str, Any], origin: str, origins: dict[str, str], prefix: str) -> None:

@@ -22,9 +22,11 @@ from ..codec import decode_response, encode_request
 from ..core.blocks import Conversation, ToolCall, Turn, Value, human
 from ..core.dialect import Options
 from ..core.errors import MidstreamError, MissingKey, ProviderError, RemoteError, TransportError
+from ..core.secret import Secret, SecretEnvironment, SecretHeaders, hide
 from ..core.tools import ToolSpec, parse_arguments
 from ..dialects.registry import Resolved
 from ..transport import RetryPolicy, Transport, TransportOptions
+from ..transport.clear_text import warn_of_clear_text
 from ..transport.secrets import Secrets
 from ..wires.provider_errors import provider_error
 from ..wires.request import Request
@@ -89,7 +91,7 @@ async def create_kimi_completion(
     model: str = DEFAULT_MODEL,
     max_tokens: int = DEFAULT_MAX_TOKENS,
     temperature: float | None = None,
-    api_key: str | None = None,
+    api_key: str | Secret | None = None,
     base_url: str | None = None,
     send: Send | None = None,
     delay: Delay | None = None,
@@ -98,6 +100,8 @@ async def create_kimi_completion(
     environ: Mapping[str, str] | None = None,
 ) -> CompletionResult:
     """The answer to a prompt."""
+    api_key = hide(api_key)
+    environ = None if environ is None else SecretEnvironment(environ)
     return await create_kimi_completion_with_tools(
         prompt,
         (),
@@ -123,7 +127,7 @@ async def create_kimi_completion_with_tools(
     model: str = DEFAULT_MODEL,
     max_tokens: int = DEFAULT_MAX_TOKENS,
     temperature: float | None = None,
-    api_key: str | None = None,
+    api_key: str | Secret | None = None,
     base_url: str | None = None,
     send: Send | None = None,
     delay: Delay | None = None,
@@ -132,12 +136,13 @@ async def create_kimi_completion_with_tools(
     environ: Mapping[str, str] | None = None,
 ) -> CompletionResult:
     """The answer to a prompt, or the calls it makes: then `content` is the JSON of its `tool_use` blocks."""
-    environ = os.environ if environ is None else environ
+    environ = SecretEnvironment(os.environ if environ is None else environ)
     catalog = Catalog(Config(), environ=environ)
     target = catalog.resolve(f"moonshot/{model}")
     if base_url:
         target = replace(target, endpoint=replace(target.endpoint, base_url=base_url.rstrip("/")))
-    headers = _auth(catalog, target, api_key or environ.get(KEY_VARIABLE) or None)
+    api_key = hide(api_key or environ.get(KEY_VARIABLE) or None)
+    headers = _auth(catalog, target, api_key)
     request = encode_request(
         Conversation((human(prompt),), system=system),
         target,
@@ -145,26 +150,30 @@ async def create_kimi_completion_with_tools(
         options=Options(max_tokens=max_tokens, temperature=temperature, stream=False),
         cache=None,
     )
+    warn_of_clear_text(target.endpoint.base_url, headers)
     began = clock()
     call = _Call(request, target, headers)
     body = await _attempt(call, send or _send, delay or _delay, logger)
     turn = _read(body, target, call.secrets)
+    if isinstance(turn, KimiApiError):
+        del body  # it may echo the key, and the locals of a frame may be shown
+        raise turn
     return _result(turn, model, (clock() - began) * 1000)
 
 
 class _Call:
     """A request ready to be sent. A plain class: no repr shows its key."""
 
-    def __init__(self, request: Request, target: Resolved, auth: Mapping[str, str]) -> None:
+    def __init__(self, request: Request, target: Resolved, auth: SecretHeaders) -> None:
         self.url = target.endpoint.base_url + request.path
         self.method = request.method
-        secret = {**(target.endpoint.headers or {}), **auth}
-        self.headers = {**request.headers, **secret}
+        secret = SecretHeaders({**(target.endpoint.headers or {}), **auth})
+        self.headers = SecretHeaders({**request.headers, **secret})
         self.body = request.body
         self.secrets = Secrets(secret)
 
 
-def _auth(catalog: Catalog, target: Resolved, api_key: str | None) -> dict[str, str]:
+def _auth(catalog: Catalog, target: Resolved, api_key: Secret | None) -> SecretHeaders:
     try:
         return catalog.auth_headers(target, api_key)
     except MissingKey as error:
@@ -180,15 +189,18 @@ async def _attempt(call: _Call, send: Send, delay: Delay, logger: Log) -> bytes:
     """Send until there is an answer, or until trying again is of no use."""
     for attempt in range(MAX_RETRIES + 1):
         failure: ProviderError | TransportError
+        response: KimiResponse | None
         try:
-            response = await send(call.method, call.url, call.headers, call.body)
+            response = await send(call.method, call.url, call.headers.reveal(), call.body)
         except TransportError as error:
             failure = error
         else:
             if response.status < 400:
                 return response.body
             failure = provider_error(response.status, call.secrets.scrub(response.body), provider="moonshot")
-            if response.status != 429 and response.status < 500:
+            failure = call.secrets.scrub_error(failure)
+            response = None  # its body may echo the key, and the locals of a frame may be shown
+            if failure.status != 429 and (failure.status or 0) < 500:
                 raise _api_error(failure, failure.code)
         if attempt < MAX_RETRIES:
             wait = BASE_DELAY_MS * 2**attempt
@@ -213,11 +225,11 @@ def _api_error(error: MidstreamError, code: str | None) -> KimiApiError:
     return made
 
 
-def _read(body: bytes, target: Resolved, secrets: Secrets) -> Turn:
+def _read(body: bytes, target: Resolved, secrets: Secrets) -> Turn | KimiApiError:
     try:
         return decode_response(body, dialect=target.dialect, model=target.model)
     except (RemoteError, ProviderError) as error:
-        raise _api_error(secrets.scrub_error(error), "KIMI_BAD_RESPONSE") from error
+        return _api_error(secrets.scrub_error(error), "KIMI_BAD_RESPONSE")
 
 
 def _result(turn: Turn, model: str, latency_ms: float) -> CompletionResult:

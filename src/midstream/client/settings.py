@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ..core.blocks import Value
+from ..core.secret import hide_url_secrets
 from .catalog import Catalog
 from .config import LoadedConfig, load_config
 
@@ -40,7 +41,8 @@ def _settled(loaded: LoadedConfig) -> Iterator[Setting]:
     values = msgspec.to_builtins(loaded.config)
     for name, origin in loaded.origins.items():
         # A header may carry a secret.
-        yield Setting(name, HIDDEN if ".headers." in name else _value(values, name), origin)
+        value = _value(values, name)
+        yield Setting(name, HIDDEN if ".headers." in name else _shown(value), origin)
 
 
 def _from_environment(catalog: Catalog, environ: Mapping[str, str]) -> Iterator[Setting]:
@@ -53,7 +55,12 @@ def _from_environment(catalog: Catalog, environ: Mapping[str, str]) -> Iterator[
             yield Setting(f"providers.{provider.name}.api_key", IS_SET, f"${key}")
         base = next((name for name in endpoint.base_env if environ.get(name)), None)
         if base is not None:
-            yield Setting(f"providers.{provider.name}.base_url", environ[base], f"${base}")
+            yield Setting(f"providers.{provider.name}.base_url", _shown(environ[base]), f"${base}")
+
+
+def _shown(value: Any) -> Any:
+    """An address may hold a user and a password."""
+    return hide_url_secrets(value, HIDDEN) if isinstance(value, str) else value
 
 
 def _value(node: Any, dotted: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
 from ..core.events import ErrorInfo, Event, TextDelta
+from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec
 from . import calls
 from .catalog import Catalog
@@ -28,10 +29,11 @@ def complete_sync(
     *,
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
-    api_key: str | None = None,
+    api_key: str | Secret | None = None,
     catalog: Catalog | None = None,
 ) -> Turn:
     """The next answer, whole."""
+    api_key = hide(api_key)
     background = Background()
     try:
         return background.run(
@@ -47,7 +49,7 @@ def stream_sync(
     *,
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
-    api_key: str | None = None,
+    api_key: str | Secret | None = None,
     catalog: Catalog | None = None,
 ) -> SyncReply:
     """The events of the next answer, in a plain `for`."""

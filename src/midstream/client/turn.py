@@ -20,9 +20,11 @@ from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
 from ..core.errors import LocalError, MidstreamError, RetriesExhausted
 from ..core.events import Done, ErrorEvent, Event
+from ..core.secret import Secret, SecretHeaders
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..transport import Answer, Transport, TransportOptions, stream_events
+from ..transport.clear_text import warn_of_clear_text
 from ..wires.outgoing import HistoryCache
 from ..wires.request import Request
 from ..wires.wire import decode_whole
@@ -40,12 +42,12 @@ class Client:
         catalog: Catalog | None = None,
         *,
         transport: TransportOptions | Transport | None = None,
-        api_key: str | None = None,
+        api_key: str | Secret | None = None,
         breaker: Breaker | None = None,
     ) -> None:
         self.catalog = catalog or Catalog()
         self._transport = transport if isinstance(transport, Transport) else Transport(transport)
-        self._api_key = api_key
+        self._api_key = None if api_key is None else Secret(api_key)
         self._breaker = breaker or Breaker()
         self._history = HistoryCache()
 
@@ -136,8 +138,11 @@ class Client:
         try:
             turn = decode_whole(decoder, body, provider=asked.target.provider)
         except MidstreamError as error:
-            raise answer.secrets.scrub_error(error) from None
-        return replace(turn, latency_ms=(time.monotonic() - began) * 1000)
+            failure = answer.secrets.scrub_error(error)
+        else:
+            return replace(turn, latency_ms=(time.monotonic() - began) * 1000)
+        del body  # it may echo the key, and the locals of a frame may be shown
+        raise failure
 
     def _target(self, model: str | Resolved) -> Resolved:
         return self.catalog.resolve(model) if isinstance(model, str) else model
@@ -167,7 +172,9 @@ class Client:
     async def _open(self, request: Request, target: Resolved) -> Answer:
         """Send it, with the host's headers and key, unless its breaker is open."""
         base = target.endpoint.base_url
-        headers = {**(target.endpoint.headers or {}), **self.catalog.auth_headers(target, self._api_key)}
+        key = self.catalog.auth_headers(target, self._api_key)
+        headers = SecretHeaders({**(target.endpoint.headers or {}), **key})
+        warn_of_clear_text(base, headers)
         host = host_of(base)
         self._breaker.check(host)
         try:

@@ -22,6 +22,7 @@ from ..core.blocks import Conversation, Turn, human, tool_result
 from ..core.dialect import Options
 from ..core.errors import MidstreamError, ProviderError
 from ..core.events import Done, TextDelta
+from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec, parse_arguments
 from ..sim.answer import Answer, Call
 from ..sim.cast import cast
@@ -215,10 +216,12 @@ def check_host(
     model: str,
     *,
     like: str = "openai-compatible",
-    api_key: str | None = None,
+    api_key: str | Secret | None = None,
     options: Options | None = None,
 ) -> Report:
     """The checks against a host of your own; `like` names the known provider whose dialect it speaks."""
+
+    api_key = hide(api_key)
 
     async def run() -> Report:
         catalog = Catalog(Config(providers={"host": ProviderConfig(like=like, base_url=base_url)}))

@@ -25,13 +25,14 @@ from ..core.errors import (
     TimedOut,
     TruncatedStream,
 )
+from ..core.secret import Secret, SecretEnvironment, SecretHeaders
 from ..wires.provider_errors import provider_error
 from .answer import Answer, Response
 from .encoding import accept_encoding
 from .options import TransportOptions
 from .retry import retry_after, retry_delay, worth_retrying
 from .session import Session
-from .target import OutgoingRequest, SecretHeaders, Target, prepare
+from .target import OutgoingRequest, Target, prepare
 
 ErrorReader: TypeAlias = Callable[[int, Mapping[str, str], bytes], ProviderError]
 """(status, headers, body) -> the typed error they tell of."""
@@ -74,7 +75,7 @@ class Transport:
     ) -> None:
         self.options = options or TransportOptions()
         self._error_from_response = error_from_response
-        self._environ = os.environ if environ is None else environ
+        self._environ = SecretEnvironment(os.environ if environ is None else environ)
         self._sleep = sleep
         self._clock = clock
         self._now = now
@@ -86,11 +87,11 @@ class Transport:
         self,
         request: OutgoingRequest,
         base_url: str,
-        auth_headers: Mapping[str, str] | None = None,
+        auth_headers: Mapping[str, str | Secret] | None = None,
     ) -> Answer:
         """Send the request, again if need be, and wait for the first byte of a good answer."""
-        auth_headers = SecretHeaders(auth_headers or {})
-        target = prepare(request, base_url, auth_headers, accept_encoding(request.stream))
+        auth_headers = hidden = SecretHeaders(auth_headers)  # rebound too: the locals of a frame may be shown
+        target = prepare(request, base_url, hidden, accept_encoding(request.stream))
         session = self._ready()
         moments = _Moments(self._clock(), session.loop.time() + self.options.total)
         attempts: list[MidstreamError] = []
@@ -159,7 +160,7 @@ class Transport:
         answer = Answer(response, self.options, moments.ends, attempts, target.secrets)
         if not 200 <= answer.status < 300:
             body = await self._error_body(answer)
-            return _Failure(self._refusal(answer, target, body), answer.headers)
+            return _Failure(self._refusal(answer, target, body), target.secrets.scrub_headers(answer.headers))
         try:
             await answer.begin()
         except TruncatedStream:
@@ -203,7 +204,9 @@ class Transport:
                 status=answer.status,
             )
         headers = target.secrets.scrub_headers(answer.headers)
+        # Before it is read, for the reader may cut it; and after, for it may put together what was apart.
         error = self._error_from_response(answer.status, headers, target.secrets.scrub(body))
+        error = target.secrets.scrub_error(error)
         asked = retry_after(headers, self._now())
         if error.retry_after is None and asked is not None and asked >= 0:
             error.retry_after = asked

@@ -7,10 +7,12 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(host: str) -> bool:
-    """True for 127.0.0.0/8, ::1, the unspecified addresses and localhost with all below it; a name that merely begins so is
-    some other host."""
-    host = host.strip("[]").rstrip(".").lower()
-    if host == "localhost" or host.endswith(".localhost"):
+    """True for a literal address that is ours (127.0.0.0/8, ::1, the unspecified ones) and for `localhost`.
+
+    A name that begins or ends so is some other host: what `evil.localhost` leads to, a name server decides.
+    """
+    host = host.strip("[]").lower()
+    if host in ("localhost", "localhost."):
         return True
     try:
         address = ipaddress.ip_address(host)

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from ..core.blocks import Value
 from ..core.errors import ConfigError
+from ..core.secret import Secret
 from .loopback import is_loopback
 
 _PORTS = {"http": 80, "https": 443}
@@ -21,8 +22,8 @@ _PORTS = {"http": 80, "https": 443}
 class Proxy(Value, frozen=True, repr_omit_defaults=True):
     url: str
     """Without user and password."""
-    authorization: str = ""
-    """The value of Proxy-Authorization; a secret."""
+    authorization: Secret = Secret("")
+    """The value of Proxy-Authorization."""
 
     def __repr__(self) -> str:
         return f"Proxy({self.url!r})"
@@ -35,18 +36,21 @@ def proxy_for(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> 
     name, value = _setting(f"{scheme}_proxy", environ)
     if not value:
         name, value = _setting("all_proxy", environ)
-    if not value or _excluded(host, port, _setting("no_proxy", environ)[1]):
+    if not value or _excluded(host, port, _setting("no_proxy", environ)[1].reveal()):
         return None
-    return _parse(name, value)
+    found = _parse(value)
+    if isinstance(found, str):
+        raise ConfigError(f"{name} {found}")
+    return found
 
 
-def _setting(name: str, environ: Mapping[str, str]) -> tuple[str, str]:
+def _setting(name: str, environ: Mapping[str, str]) -> tuple[str, Secret]:
     upper = name.upper()
     if name in environ:
-        return name, environ[name].strip()
+        return name, Secret(environ[name].strip())
     if name == "http_proxy" and "REQUEST_METHOD" in environ:
-        return upper, ""
-    return upper, environ.get(upper, "").strip()
+        return upper, Secret("")
+    return upper, Secret(environ.get(upper, "").strip())
 
 
 def _excluded(host: str, port: int, no_proxy: str) -> bool:
@@ -79,22 +83,23 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _parse(name: str, value: str) -> Proxy:
-    """`value` never enters a message: it may hold a password."""
+def _parse(setting: Secret) -> Proxy | str:
+    """The proxy, or what is wrong: told, not raised, for a password may be among the locals here."""
+    value = setting.reveal()
     if "://" not in value:
         value = "http://" + value
     try:
         parts = urlsplit(value)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise ConfigError(f"{name} is not a URL: expected http://host:port") from None
+        return "is not a URL: expected http://host:port"
     if parts.scheme not in _PORTS:
-        raise ConfigError(f"{name} names a {parts.scheme} proxy: only http and https proxies are supported")
+        return f"names a {parts.scheme} proxy: only http and https proxies are supported"
     if not host or any(ord(c) <= 32 or ord(c) == 127 for c in value):
-        raise ConfigError(f"{name} is not a URL: expected http://host:port")
+        return "is not a URL: expected http://host:port"
     shown = f"[{host}]" if ":" in host else host
-    authorization = ""
+    authorization = Secret("")
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+        authorization = Secret("Basic " + base64.b64encode(pair.encode()).decode())
     return Proxy(f"{parts.scheme}://{shown}:{port or _PORTS[parts.scheme]}", authorization)

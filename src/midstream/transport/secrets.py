@@ -1,23 +1,33 @@
 """The values that may be in no message: the keys of one request, taken out of whatever the peer echoes.
 
 A peer may repeat a key in an error's body, its headers, or after a good status in the stream itself. Only errors are
-scrubbed: what a model says is passed on as it came. A message that was cut may end within a key, so a long beginning of
-one is taken out too.
+scrubbed: what a model says is passed on as it came. A key is found in any case, with blanks within it, in base64 and hex, and
+behind the escapes of JSON, URLs and HTML, however often they were applied. A message may be cut, so any long part of a key is
+taken out too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import html
+import re
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from ..core.errors import MidstreamError, ProviderError
 from ..core.events import ErrorEvent, ErrorInfo
+from ..core.secret import VEIL, Secret, SecretHeaders
 
 _SHORTEST = 6
-_TELLING = 12
-_VEIL = b"***"
+_TELLING = 12  # so many characters of a key in a row tell too much
+_SCHEMES = ("bearer", "digest", "basic")
+# One character, however it is written: \u002d \x2d \/ %2d %252d &#45; &#x2d; &amp;#45; &sol;, or what is between characters.
+_UNIT = re.compile(
+    r"\\+u(?P<u>[0-9a-fA-F]{4})|\\+x(?P<x>[0-9a-fA-F]{2})|(?P<gap>\\+[nrt]|[\s\u00ad\u200b-\u200d\u2060\ufeff]+)"
+    r"|\\+(?P<c>[^\w\s\\])|%(?:25)*(?P<p>[0-9a-fA-F]{2})|&(?:amp;)*(?P<h>#\d{1,6};|#[xX][0-9a-fA-F]{1,5};|[A-Za-z]{2,8};)"
+)
 
 E = TypeVar("E", bound=MidstreamError)
 
@@ -25,27 +35,27 @@ E = TypeVar("E", bound=MidstreamError)
 class Secrets:
     """Each header's value and each word of it (the key behind `Bearer`)."""
 
-    __slots__ = ("_words",)
+    __slots__ = ("_forms", "_headers")
 
-    def __init__(self, auth_headers: Mapping[str, str] | None = None) -> None:
-        words = {part for value in (auth_headers or {}).values() for part in (value, *value.split())}
-        words -= {word for word in words if len(word) < _SHORTEST or word.lower() in ("bearer", "digest")}
-        # longest first, so that no part of one is left
-        self._words = tuple(sorted((word.encode("utf-8", "surrogatepass") for word in words), key=len, reverse=True))
+    def __init__(self, auth_headers: Mapping[str, str | Secret] | None = None) -> None:
+        self._headers = SecretHeaders(auth_headers)
+        self._forms: _Forms | None = None  # made for the first error: most requests have none
 
     def __repr__(self) -> str:
-        return f"<{len(self._words)} secrets>"
+        return f"<secrets of {len(self._headers)} headers>"
 
     def scrub(self, data: bytes) -> bytes:
-        for word in self._words:
-            data = data.replace(word, _VEIL)
-        for word in self._words:
-            if b" " not in word and len(word) > _TELLING:
-                data = _without_beginnings(data, word)
-        return data
+        return self.scrub_text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def scrub_text(self, text: str) -> str:
-        return self.scrub(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+        if self._forms is None:
+            self._forms = _Forms(self._headers)
+        bare, places = _read(text)
+        pieces, done = list[str](), 0
+        for at, end in self._forms.found(bare):
+            pieces += [text[done : places[at][0]], VEIL]
+            done = places[end - 1][1]
+        return "".join([*pieces, text[done:]])
 
     def scrub_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {name: self.scrub_text(value) for name, value in headers.items()}
@@ -54,11 +64,13 @@ class Secrets:
         return replace(event, error=self._info(event.error))
 
     def scrub_error(self, error: E) -> E:
-        """The same error, saying no secret any more."""
+        """The same error, saying no secret any more, without the frames and the causes that might."""
         error.args = tuple([self.scrub_text(part) if isinstance(part, str) else part for part in error.args])
         if isinstance(error, ProviderError):
             error.message = self.scrub_text(error.message)
             error.code, error.type = self._field(error.code), self._field(error.type)
+            error.request_id = self._field(error.request_id)
+        error.__cause__ = error.__context__ = error.__traceback__ = None
         return error
 
     def _info(self, info: ErrorInfo) -> ErrorInfo:
@@ -69,13 +81,84 @@ class Secrets:
         return None if value is None else self.scrub_text(value)
 
 
-def _without_beginnings(data: bytes, word: bytes) -> bytes:
-    head = word[:_TELLING]
-    at = data.find(head)
-    while at >= 0:
-        end = at + _TELLING
-        while end < len(data) and end - at < len(word) and data[end] == word[end - at]:
-            end += 1
-        data = data[:at] + _VEIL + data[end:]
-        at = data.find(head, at + len(_VEIL))
-    return data
+class _Forms:
+    """What to look for: parts of so many characters, and words that count only whole (short ones, and those with blanks)."""
+
+    __slots__ = ("_parts", "_whole")
+
+    def __init__(self, headers: SecretHeaders) -> None:
+        values = [value.reveal() for value in headers.values()]
+        words = {part for value in values for part in (value, *value.split()) if part.lower() not in _SCHEMES}
+        words = {word for word in words if len(_bare(word)) >= _SHORTEST}
+        single = {word for word in words if not any(character.isspace() for character in word)}
+        forms = {form for word in single for form in (_bare(word), *_codes(word))}
+        self._whole = [_bare(word) for word in words if word not in single or len(word) < _TELLING]
+        self._parts = {form[at : at + _TELLING] for form in forms for at in range(len(form) - _TELLING + 1)}
+
+    def found(self, bare: str) -> Iterator[tuple[int, int]]:
+        """Where secrets begin and end, in order; those that touch are joined."""
+        start = end = -1
+        for at in range(len(bare)):
+            size = self._size_at(bare, at)
+            if size and at > end:
+                if end >= 0:
+                    yield start, end
+                start = at
+            if size:
+                end = max(end, at + size)
+        if end >= 0:
+            yield start, end
+
+    def _size_at(self, bare: str, at: int) -> int:
+        if bare[at : at + _TELLING] in self._parts:
+            return _TELLING
+        return max([len(word) for word in self._whole if bare.startswith(word, at)], default=0)
+
+
+def _read(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The characters meant, in lower case and without blanks, and where each stands in the text."""
+    characters: list[str] = []
+    places: list[tuple[int, int]] = []
+    at = 0
+    for match in _UNIT.finditer(text):
+        for plain in range(at, match.start()):
+            characters.append(_small(text[plain]))
+            places.append((plain, plain + 1))
+        at = match.end()
+        if match["gap"] is None:
+            characters.append(_small(_meant(match)))
+            places.append(match.span())
+    for plain in range(at, len(text)):
+        characters.append(_small(text[plain]))
+        places.append((plain, plain + 1))
+    return "".join(characters), places
+
+
+def _meant(match: re.Match[str]) -> str:
+    code = match["u"] or match["x"] or match["p"]
+    if code:
+        return chr(int(code, 16))
+    if match["c"]:
+        return match["c"]
+    meant = html.unescape(f"&{match['h']}")
+    return meant if len(meant) == 1 else "\0"
+
+
+def _small(character: str) -> str:
+    small = character.lower()
+    return small if len(small) == 1 else character
+
+
+def _bare(word: str) -> str:
+    return "".join([_small(character) for character in word if not character.isspace()])
+
+
+def _codes(word: str) -> Iterator[str]:
+    """The word in hex, and in base64 wherever in the coded text it may begin, as far as that depends on it alone."""
+    data = word.encode("utf-8", "surrogatepass")
+    yield data.hex()
+    for before in range(3):
+        coded = base64.b64encode(b"\0" * before + data).decode().rstrip("=").lower()
+        sure = coded[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
+        yield sure
+        yield sure.replace("+", "-").replace("/", "_")

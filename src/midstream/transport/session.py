@@ -21,6 +21,7 @@ from ..core.errors import (
     TransportError,
     TruncatedStream,
 )
+from ..core.secret import SecretText
 from .options import TransportOptions
 from .proxy import Proxy, proxy_for
 from .target import Target
@@ -81,7 +82,7 @@ class Session:
 
     def _route(self, target: Target, proxy: Proxy | None) -> dict[str, Any]:
         """How to get there: headers, proxy and trust."""
-        headers: dict[str, str] = target.headers
+        headers = target.headers.reveal()
         route: dict[str, Any] = {}
         if target.scheme == "https":
             if self._ssl is None:
@@ -90,9 +91,9 @@ class Session:
         if proxy is not None:
             route["proxy"] = proxy.url
             if proxy.authorization and target.scheme == "https":
-                route["proxy_headers"] = {"Proxy-Authorization": proxy.authorization}
+                route["proxy_headers"] = {"Proxy-Authorization": SecretText(proxy.authorization.reveal())}
             elif proxy.authorization:
-                headers = {**headers, "proxy-authorization": proxy.authorization}
+                headers["proxy-authorization"] = SecretText(proxy.authorization.reveal())
         return {**route, "headers": headers}
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
 from ..core.errors import LocalError
+from ..core.secret import Secret, SecretHeaders
 from .secrets import Secrets
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -38,15 +39,6 @@ class OutgoingRequest(Protocol):
     def body(self) -> bytes: ...
     @property
     def stream(self) -> bool: ...
-
-
-class SecretHeaders(dict[str, str]):
-    """Headers whose values no repr shows, for the frames a traceback may print."""
-
-    def __repr__(self) -> str:
-        return f"<headers {sorted(self)}>"
-
-    __str__ = __repr__
 
 
 class Target:
@@ -86,16 +78,16 @@ class Target:
         return Target(self.method, url, self.headers, self.body, self.secrets, self.stream)
 
 
-def prepare(request: OutgoingRequest, base_url: str, auth_headers: Mapping[str, str], accept_encoding: str) -> Target:
+def prepare(request: OutgoingRequest, base_url: str, auth_headers: SecretHeaders, accept_encoding: str) -> Target:
     """Check everything and put it together; LocalError says what is wrong."""
     if not _TOKEN.fullmatch(request.method):
         raise LocalError(f"the method {request.method[:40]!r} is not an HTTP method")
     merged = SecretHeaders({"user-agent": "midstream"})
-    for headers in (request.headers, auth_headers):
+    for headers in (SecretHeaders(request.headers), auth_headers):
         for name, value in headers.items():
             _check_header(name, value)
             merged[name.lower()] = value
-    merged["accept-encoding"] = accept_encoding
+    merged["accept-encoding"] = Secret(accept_encoding)
     url = _base(base_url) + _path(request.path)
     return Target(request.method, url, merged, request.body, Secrets(auth_headers), request.stream)
 
@@ -144,10 +136,10 @@ def _check_segments(path: str) -> None:
         raise LocalError("the path holds a '.' or '..' segment: it would leave the place the base URL names")
 
 
-def _check_header(name: str, value: str) -> None:
+def _check_header(name: str, value: Secret) -> None:
     if not _TOKEN.fullmatch(name):
         raise LocalError(f"{name[:40]!r} cannot be the name of a header")
     if name.lower() in _FRAMING:
         raise LocalError(f"the header {name!r} is set by the transport alone")
-    if _UNPRINTABLE.search(value):
+    if _UNPRINTABLE.search(value.reveal()):
         raise LocalError(f"the value of the header {name!r} holds a control character; is there a line break in it?")

@@ -1,0 +1,115 @@
+"""A value that is shown nowhere: not by str, repr or format, not in a log, not among the locals of a traceback.
+
+`reveal` gives it to whoever sends it, and nobody else has a reason to call that.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
+
+VEIL = "***"
+
+_USER_INFO = re.compile(r"(?<=://)(?:[^/?#\s]*|[^/?#\s@]*:(?!\d+(?:[/?#]|$))[^\s@]*)@")
+_QUERY_VALUE = re.compile(r"([?&][^=&\s#]*=)[^&\s#]+")
+
+
+class Secret:
+    """Holds a key. Two are equal if what they hold is; nothing else is known of it."""
+
+    __slots__ = ("__value",)
+
+    def __init__(self, value: str | Secret) -> None:
+        self.__value: str = value.reveal() if isinstance(value, Secret) else value
+
+    def reveal(self) -> str:
+        return self.__value
+
+    def __repr__(self) -> str:
+        return VEIL
+
+    def __str__(self) -> str:
+        return VEIL
+
+    def __format__(self, spec: str) -> str:
+        return VEIL
+
+    def __bool__(self) -> bool:
+        return bool(self.__value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(_bytes(self.__value), _bytes(other.__value))
+
+    def __hash__(self) -> int:
+        return hash(self.__value)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled or copied")
+
+    def behind(self, prefix: str) -> Secret:
+        """The same behind a word that is none (`Bearer `)."""
+        return Secret(prefix + self.__value)
+
+
+def hide(value: str | Secret | None) -> Secret | None:
+    """For a function that gets a key as text: rebound at once, it is not among the locals a traceback shows."""
+    return None if value is None else Secret(value)
+
+
+class SecretText(str):
+    """A secret where a library insists on text: its repr shows nothing, but it is the text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return VEIL
+
+
+class SecretHeaders(dict[str, Secret]):
+    """Headers of which only the names are shown."""
+
+    def __init__(self, headers: Mapping[str, str | Secret] | None = None) -> None:
+        super().__init__({name: Secret(value) for name, value in (headers or {}).items()})
+
+    def __repr__(self) -> str:
+        return f"<headers {sorted(self)}>"
+
+    __str__ = __repr__
+
+    def reveal(self) -> dict[str, str]:
+        """For whoever sends them."""
+        return {name: SecretText(value.reveal()) for name, value in self.items()}
+
+
+class SecretEnvironment(Mapping[str, str]):
+    """The environment, for frames that need it: none of its values is shown."""
+
+    __slots__ = ("__values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.__values = values
+
+    def __getitem__(self, name: str) -> str:
+        return self.__values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__values)
+
+    def __len__(self) -> int:
+        return len(self.__values)
+
+    def __repr__(self) -> str:
+        return f"<environment of {len(self)} variables>"
+
+
+def hide_url_secrets(url: str, stand_in: str) -> str:
+    """The URL with something else for its user and password, and for the values in its query."""
+    return _QUERY_VALUE.sub(rf"\1{stand_in}", _USER_INFO.sub(f"{stand_in}@", url))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

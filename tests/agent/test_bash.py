@@ -160,6 +160,18 @@ def test_killing_the_supervisor_leaves_nothing_either(shell: Shell) -> None:
     assert "watches the command" in answer
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: only root can write to a descriptor of the supervisor")
+def test_a_forged_report_does_not_help_when_all_watchers_are_killed(shell: Shell) -> None:
+    """The forger is believed about the exit code, and about nothing else."""
+    answer = shell.run(
+        "(env -i setsid bash -c 'echo $$ > pid; exec sleep 999' &); sleep 0.2; echo 'exit 0 0' >/proc/$PPID/fd/2; "
+        'for p in /proc/[0-9]*; do grep -qs "$MIDSTREAM_RUN" $p/cmdline && kill -9 ${p#/proc/}; done; sleep 999',
+        5,
+    )
+    assert "FAILED" not in answer
+    assert not _lives(int((shell.root / "pid").read_text()))
+
+
 def test_a_cancelled_command_is_gone_before_the_cancellation_arrives(shell: Shell) -> None:
     async def main() -> None:
         task = asyncio.ensure_future(shell.tool.bash("trap '' TERM; touch started; setsid sleep 999 & sleep 999"))
@@ -253,7 +265,7 @@ SECRETS = {
     "AWS_ACCESS_KEY_ID": "x",
     "AWS_SESSION_TOKEN": "x",
     "GOOGLE_APPLICATION_CREDENTIALS": "x",
-    "PGPASSWORD": "x",
+    "PGPASSWORD": "correct-horse",
     "MYSQL_PWD": "x",
     "my_secret": "x",
     "apikey": "x",
@@ -261,6 +273,24 @@ SECRETS = {
     "SOMETHING": "sk-abcdefghijklmnopqrstuv",
     "BASH_ENV": "evil.sh",
     "ENV": "evil.sh",
+    "GITHUB_PAT": "x",
+    "AZURE_STORAGE_CONNECTION_STRING": "x",
+    "SLACK_WEBHOOK": "x",
+    "V1": "hf_abcdefghijklmnopqrstuv",
+    "V2": "AIzaSyabcdefghijklmnopqrstuv",
+    "V3": "rk_live_abcdefghijkl",
+    "V4": "glpat-abcdefghijklmnopqrst",
+    "V5": "npm_abcdefghijklmnopqrstuvwxyz0123456789",
+    "V6": "pypi-AgEIcHlwaS5vcmcabcdef",
+    "V7": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
+    "V8": "-----BEGIN OPENSSH PRIVATE KEY-----",
+    "V9": "Endpoint=sb://x/;SharedAccessKeyName=a;SharedAccessKey=b",
+    "V10": "Server=db;User=me;Password=hunter2",
+    "V11": "https://abcdefghijklmnopqrstuvwx@git.example/x.git",
+    "V12": "see ghp_abcdefghijklmnopqrstuv here",
+    "V13": '{"type": "service_account"}',
+    "V14": "ASIAABCDEFGHIJKLMNOP",
+    "COPY": "see correct-horse there",
 }
 HARMLESS = {
     "PATH": "/bin",
@@ -273,6 +303,14 @@ HARMLESS = {
     "HTTPS_PROXY": "http://proxy:3128",
     "AUTHOR": "me",
     "LANG": "C.UTF-8",
+    "MANPATH": "/usr/share/man",
+    "LS_COLORS": "rs=0:di=01;34:ln=01;36",
+    "DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/1000/bus",
+    "npm_config_cache": "/home/me/.npm",
+    "TASK": "sk-ip",
+    "PIP_INDEX_URL": "https://pypi.example/simple",
+    "GIT_AUTHOR_EMAIL": "me@example.com",
+    "REPO": "ssh://git@github.com/me/x",
 }
 
 

@@ -96,7 +96,9 @@ def test_wire_shows_no_secret(script: Script, doubles: Sim, environ: dict[str, s
     assert "(your next message)" in err
     assert "* moonshot: MOONSHOT_API_KEY is set" in err
     assert "canary" not in out + err
-    Path(".midstream.toml").write_text(
+    home = Path(environ["MIDSTREAM_HOME"])
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text(
         f'[providers.work]\nlike = "moonshot"\nbase_url = "{doubles.url.replace("//", "//me:canary@")}/moonshot"\n'
         'headers = { X-Plain = "canary" }\n'
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socketserver
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -101,6 +104,50 @@ def test_config_says_where_each_value_comes_from(cli: Cli, home: Path, monkeypat
     assert found["aliases.fast"] == "sim/gpt-4o"
     assert cli("ask", "-m", "fast", "Hello").stdout.startswith("This is gpt-4o.")
     assert cli("config", "path").stdout.strip() == str(home / "config.toml")
+
+
+def test_config_shows_no_user_info(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text('[providers.work]\nbase_url = "https://me:canary@models.example/v1"\n')
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://canary@other.example/v1")
+    for args in ((), ("--origin",), ("--json",)):
+        result = cli("config", "show", *args)
+        assert "(hidden)@models.example/v1" in result.stdout and "(hidden)@other.example/v1" in result.stdout
+        assert "canary" not in result.output
+
+
+def test_a_project_file_that_does_not_count_is_told_of(cli: Cli, home: Path) -> None:
+    Path(".midstream.toml").write_text('default_model = "sim/gpt-4o"\n')
+    Path(".midstream.toml").chmod(0o666)
+    for args in (("config", "show"), ("ask", "-m", "sim/kimi-k2.5", "Hello")):
+        result = cli(*args)
+        assert result.exit_code == 0 and "gpt-4o" not in result.stdout
+        assert "midstream: ignored: " in result.stderr and ".midstream.toml: everybody may write it" in result.stderr
+
+
+def test_a_key_over_plain_http_is_one_line_on_standard_error(home: Path) -> None:
+    """Through a proxy of the test's own, so that no name is looked up."""
+    answer = b"HTTP/1.1 401 No\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
+
+    class Proxy(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(answer)
+
+    home.mkdir()
+    (home / "config.toml").write_text('[providers.work]\nbase_url = "http://far.invalid/v1"\n')
+    with socketserver.TCPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environ = {"WORK_API_KEY": "canary", "http_proxy": f"http://127.0.0.1:{server.server_address[1]}"}
+        command = [sys.executable, "-m", "midstream.cli.main", "ask", "-m", "work/x", "Hello"]
+        done = subprocess.run(
+            command, env={**os.environ, **environ}, capture_output=True, text=True, timeout=60, check=False
+        )
+        server.shutdown()
+    lines = [line for line in done.stderr.splitlines() if "plain http" in line]
+    assert len(lines) == 1 and lines[0].startswith("midstream: warning: the key for far.invalid:80 ")
+    assert "401" in done.stderr and "canary" not in done.stderr + done.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

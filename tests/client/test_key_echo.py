@@ -11,7 +11,7 @@ import logging
 import re
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -29,7 +29,7 @@ from midstream.core.secret import Secret, SecretHeaders, SecretText, hide_url_se
 from midstream.transport import Transport, TransportOptions
 from midstream.transport.clear_text import KeyInClearText, warn_of_clear_text
 from midstream.transport.secrets import Secrets
-from tests.transport.asking import QUICK, run
+from tests.transport.asking import QUICK, asks, run
 from tests.transport.loopback import Seen, Server, Wire
 
 KEY = "sk-canary/4a9f+0c77d1.Qz8=mWx2"
@@ -317,3 +317,41 @@ def test_a_client_warns_of_it() -> None:
                 await client.complete("far/x", "hello")
 
     run(main())
+
+
+def test_a_cancelled_request_shows_no_key_even_in_the_frames_of_the_http_library() -> None:
+    async def silent(wire: Wire, seen: Seen) -> None:
+        await wire.gone()
+
+    async def main() -> BaseException:
+        async with Server(silent) as server, _client("openai-compatible", server.base) as client:
+            task = asyncio.ensure_future(client.complete("peer/x", "hello"))
+            while not server.seen:
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError as error:
+                return error
+        raise AssertionError("it was not cancelled")
+
+    shown = shown_by(run(main()))
+    assert "authorization" in shown  # the frames that hold the headers are there
+    assert not leaks(shown)
+
+
+def test_what_a_reader_of_errors_puts_together_is_scrubbed_too() -> None:
+    async def backwards(wire: Wire, seen: Seen) -> None:
+        await wire.answer(KEY[::-1].encode(), 401)
+
+    def forwards(status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        text = body[::-1].decode()
+        return ProviderError(f"bad key {text}", status=status, code=text, type=text, request_id=text)
+
+    async def main() -> ProviderError:
+        async with Server(backwards) as server, Transport(QUICK, error_from_response=forwards, environ={}) as transport:
+            with pytest.raises(ProviderError, match=r"bad key \*\*\*") as caught:
+                await transport.open(asks(), server.base, {"authorization": f"Bearer {KEY}"})
+            return caught.value
+
+    assert not leaks(shown_by(run(main())))

@@ -320,14 +320,16 @@ def test_a_client_warns_of_it() -> None:
 
 
 def test_a_cancelled_request_shows_no_key_even_in_the_frames_of_the_http_library() -> None:
-    async def silent(wire: Wire, seen: Seen) -> None:
-        await wire.gone()
-
     async def main() -> BaseException:
+        asked = asyncio.Event()
+
+        async def silent(wire: Wire, seen: Seen) -> None:
+            asked.set()
+            await wire.gone()
+
         async with Server(silent) as server, _client("openai-compatible", server.base) as client:
             task = asyncio.ensure_future(client.complete("peer/x", "hello"))
-            while not server.seen:
-                await asyncio.sleep(0)
+            await asked.wait()
             task.cancel()
             try:
                 await task

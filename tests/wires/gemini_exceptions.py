@@ -7,9 +7,6 @@ CORPUS = {
 }
 
 NO_FINISH = {
-    "google-gemini-2-0-flash-exp-image-generation-json-cb45a2": (
-        "a made-up body without a finish reason: error(truncated), the turn is equal"
-    ),
     "google-none-stream-ddb8dc": "an answer of the Interactions API, another wire: error(truncated), the turn is equal",
 }
 

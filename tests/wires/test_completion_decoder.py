@@ -248,7 +248,7 @@ def test_bad_json_is_malformed_and_never_skipped() -> None:
     end = native(token("a"), "{bad", token("b"))[-1]
     assert isinstance(end, ErrorEvent) and end.error.kind == "malformed" and end.turn.thinking == "a"
     assert native("[]")[-1].error.kind == "malformed"  # type: ignore[union-attr]
-    assert native({"token": {"text": 5}})[-1].error.kind == "malformed"  # type: ignore[union-attr]
+    assert native({"token": 5})[-1].error.kind == "malformed"  # type: ignore[union-attr]
 
 
 def test_what_the_transport_loses() -> None:

@@ -311,7 +311,7 @@ def test_surprising_types_cost_only_their_field() -> None:
             "responseId": {},
         },
     )
-    assert (got.text, got.tool_calls[0].arguments, got.tool_calls[0].raw_id) == ("a", '{"a":1}', None)
+    assert (got.text, got.tool_calls[0].arguments, got.tool_calls[0].raw_id) == ("a7", '{"a":1}', None)
     assert got.blocks[-1] == Media("", data="QUJD")
 
 

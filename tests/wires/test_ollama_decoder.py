@@ -168,7 +168,7 @@ def test_surprising_types_cost_only_their_field() -> None:
         {"message": {"content": ["no"], "images": [7, "QUJD"]}},
         {"message": 7, "done": True, "done_reason": 7, "eval_count": 3.0, "prompt_eval_count": "x"},
     )
-    assert (got.text, got.tool_calls[0].name, got.tool_calls[0].raw_id, got.raw_stop) == ("a", "f", None, None)
+    assert (got.text, got.tool_calls[0].name, got.tool_calls[0].raw_id, got.raw_stop) == ('a["no"]', "f", None, None)
     assert got.blocks[-1] == Media("image/*", data="QUJD")
     assert (got.usage.input, got.usage.output) == (0, 3)
 

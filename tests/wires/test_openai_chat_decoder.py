@@ -400,7 +400,7 @@ def test_structured_reasoning_comes_together_where_it_is_wanted_back() -> None:
     ("fields", "text"),
     [
         ({"content": {"type": "text", "text": "a"}}, "a"),
-        ({"content": ["a", 3, {"type": "text", "text": "b"}]}, "ab"),
+        ({"content": ["a", 3, {"type": "text", "text": "b"}]}, "a3b"),
         ({"content": 7}, "7"),
         ({"content": "a", "annotations": 3, "images": "x", "audio": 1}, "a"),
     ],

@@ -32,24 +32,29 @@ from .events import (
     ToolCallStart,
 )
 from .ids import canonical_tool_call_id
+from .surrogates import REPLACEMENT, clean, join
 
 MAX_TURN_CHARS = 64 * 1024 * 1024
 """What one answer may hold: far above any model's output limit, far below a machine's memory."""
 
 _TEXT, _THINKING, _CALL, _WHOLE = "text", "thinking", "call", "whole"
+_DELTAS: dict[str, type[TextDelta | ThinkingDelta | ToolCallDelta]] = {
+    _TEXT: TextDelta, _THINKING: ThinkingDelta, _CALL: ToolCallDelta,
+}  # fmt: skip
 
 
 class Piece:
     """A block on its way: what has come of it so far. Held by decoders as the handle of a tool call."""
 
     __slots__ = (
-        "block", "call_index", "closed", "encrypted", "extra", "field", "id", "index", "kind", "name", "parts",
+        "block", "call_index", "closed", "encrypted", "extra", "field", "half", "id", "index", "kind", "name", "parts",
         "raw_id", "redacted", "signature", "started",
     )  # fmt: skip
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.parts: list[str] = []
+        self.half = ""  # of a character whose other half is still to come
         self.started = False
         self.closed = False
         self.index = -1
@@ -69,8 +74,8 @@ class TurnBuilder:
     """Turns a decoder's findings into events (taken with `take`) and, at the end, a Turn."""
 
     __slots__ = (
-        "_calls", "_chars", "_head", "_limit", "_queue", "_started", "blocks", "ended", "extra", "origin", "out",
-        "response_id", "turn_key", "usage",
+        "_calls", "_chars", "_head", "_limit", "_queue", "_started", "blocks", "ended", "extra", "halves", "origin",
+        "out",         "response_id", "turn_key", "usage",
     )  # fmt: skip
 
     def __init__(self, turn_key: str, origin: Origin, *, limit: int = MAX_TURN_CHARS) -> None:
@@ -82,6 +87,8 @@ class TurnBuilder:
         self.response_id: str | None = None
         self.extra: dict[str, Any] | None = None
         self.ended = False
+        self.halves = False
+        """Set by a decoder that met odd text: deltas may begin or end in the middle of a character from here on."""
         self._started = False
         self._head: Piece | None = None
         self._queue: deque[Piece] = deque()
@@ -132,7 +139,7 @@ class TurnBuilder:
 
     def text(self, delta: str, extra: dict[str, Any] | None = None) -> None:
         head = self._head
-        if head is not None and head.kind is _TEXT and extra is None:
+        if head is not None and head.kind is _TEXT and extra is None and not self.halves:
             head.parts.append(delta)
             self.out.append(TextDelta(head.index, delta))
             self._chars += len(delta)
@@ -146,7 +153,7 @@ class TurnBuilder:
 
     def thinking(self, delta: str, field: str = "") -> Piece:
         head = self._head
-        if head is not None and head.kind is _THINKING and delta:
+        if head is not None and head.kind is _THINKING and delta and not self.halves:
             head.parts.append(delta)
             self.out.append(ThinkingDelta(head.index, delta))
             self._chars += len(delta)
@@ -169,6 +176,8 @@ class TurnBuilder:
 
     def whole(self, block: Media | Opaque) -> None:
         """A block that needs no deltas."""
+        if self.halves and isinstance(block, Opaque):
+            block = Opaque(block.kind, clean(block.data), block.origin)
         piece = Piece(_WHOLE)
         piece.block = block
         piece.closed = True
@@ -195,13 +204,19 @@ class TurnBuilder:
 
     def call_arguments(self, piece: Piece, delta: str) -> None:
         if piece.closed:
-            if delta:
+            if not _blank(delta):
                 raise MalformedStream(f"arguments came for the call of {piece.name!r} after its end")
             return
+        if self.halves:
+            delta, piece.half = join(piece.half, delta)
         piece.parts.append(delta)
-        self._chars += len(delta)
         if piece.started:
             self.out.append(ToolCallDelta(piece.index, delta))
+        self.count(len(delta))
+
+    def count(self, chars: int) -> None:
+        """So many more characters are held for this turn, here or by its decoder."""
+        self._chars += chars
         if self._chars > self._limit:
             self._over_limit()
 
@@ -249,7 +264,7 @@ class TurnBuilder:
             raw_stop=raw_stop,
             failure=failure,
             response_id=self.response_id,
-            extra=self.extra,
+            extra=clean(self.extra) if self.halves else self.extra,
         )
 
     def _over_limit(self) -> None:
@@ -265,6 +280,8 @@ class TurnBuilder:
         return piece
 
     def _add(self, piece: Piece, delta: str) -> None:
+        if self.halves:
+            delta, piece.half = join(piece.half, delta)
         if not delta:
             return
         piece.parts.append(delta)
@@ -334,6 +351,10 @@ class TurnBuilder:
                 self._start_piece(piece)
 
     def _emit_end(self, piece: Piece) -> None:
+        if piece.half:
+            piece.half = ""
+            piece.parts.append(REPLACEMENT)
+            self.out.append(_DELTAS[piece.kind](piece.index, REPLACEMENT))
         content = "".join(piece.parts)
         block: Block
         if piece.kind is _TEXT:

@@ -11,6 +11,7 @@ from typing import assert_never
 import msgspec
 
 from midstream.core.reduce import Piece, TurnBuilder
+from midstream.core.surrogates import REPLACEMENT, join
 
 from .findings import ArgumentsFound, CallEnded, CallFound, Finding, ProblemFound, TextFilter, TextFound, ThinkingFound
 
@@ -24,7 +25,7 @@ class FilteredText:
     With `field` (`reasoning_content` …) the stream is a reasoning field: its text is thinking.
     """
 
-    __slots__ = ("_builder", "_call", "_closed", "_field", "_filter", "problems")
+    __slots__ = ("_builder", "_call", "_closed", "_field", "_filter", "_half", "problems")
 
     def __init__(self, builder: TurnBuilder, filter: TextFilter, field: str = "") -> None:
         self._builder = builder
@@ -32,9 +33,12 @@ class FilteredText:
         self._field = field
         self._call: Piece | None = None
         self._closed = False
+        self._half = ""
         self.problems: list[ProblemFound] = []
 
     def feed(self, delta: str) -> None:
+        if self._builder.halves:  # a filter reads whole characters only
+            delta, self._half = join(self._half, delta)
         for finding in self._filter.feed(delta):
             self._apply(finding)
 
@@ -42,6 +46,9 @@ class FilteredText:
         """No more text comes: give what was held back. Once is enough."""
         if self._closed:
             return
+        if self._half:
+            self._half = ""
+            self.feed(REPLACEMENT)
         self._closed = True
         for finding in self._filter.close():
             self._apply(finding)

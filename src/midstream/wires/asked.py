@@ -23,5 +23,11 @@ class Asked(msgspec.Struct, frozen=True):
     limit: int = DEFAULT_LIMIT
     """How many bytes of an event, a line or a body may be held."""
 
+    @property
+    def wire_names(self) -> frozenset[str]:
+        """The names of the tools as the host was told them."""
+        changed = set(self.tool_names.values())
+        return frozenset([*self.tool_names, *[tool.name for tool in self.tools if tool.name not in changed]])
+
     def builder(self, dialect: Dialect) -> TurnBuilder:
         return TurnBuilder(self.turn_key, Origin(dialect.provider, dialect.wire, self.model))

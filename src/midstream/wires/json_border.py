@@ -8,28 +8,31 @@ and digit bombs end there in MalformedStream.
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 import msgspec
 
 from ..core.errors import LocalError, MalformedStream
+from ..core.surrogates import clean, mended
 
 T = TypeVar("T")
 
 encode_json = msgspec.json.Encoder().encode
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 120
 
 
-def decode_leniently(data: bytes | str) -> Any:
-    """Any JSON value, with strangers' liberties taken; MalformedStream for what is no JSON at all."""
+def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
+    """Any JSON value, with strangers' liberties taken; MalformedStream for what is no JSON at all.
+
+    The texts of fields named in `halves` keep half a character at their edge: the next piece may bring the other half.
+    """
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     try:
         value = json.loads(text, parse_constant=lambda _: None, strict=False)
+        return clean(value, halves) if "\\u" in text or "\\U" in text else value
     except (ValueError, RecursionError) as error:
         raise MalformedStream(f"expected JSON, got {_excerpt(text)}: {_reason(error)}") from None
-    return _clean(value) if "\\u" in text or "\\U" in text else value
 
 
 def convert_leniently(value: Any, type: type[T]) -> T:
@@ -45,7 +48,7 @@ def json_text(value: str) -> bytes:
     try:
         return encode_json(value)
     except UnicodeEncodeError:
-        return encode_json(_SURROGATE.sub("\ufffd", value))
+        return encode_json(mended(value))
 
 
 def json_value(value: Any) -> bytes:
@@ -53,7 +56,7 @@ def json_value(value: Any) -> bytes:
     try:
         return encode_json(value)
     except UnicodeEncodeError:
-        return encode_json(_clean(value))
+        return encode_json(clean(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise LocalError(f"this cannot be written as JSON: {error}") from None
 
@@ -75,14 +78,14 @@ def object_text(raw: str) -> str | None:
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def _clean(value: Any) -> Any:
+def text_of(value: Any) -> str:
+    """What stands where text belongs: text as it is, nothing for null, anything else as its JSON."""
     if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, (list, tuple)):
-        return [_clean(item) for item in value]
-    if isinstance(value, dict):
-        return {_SURROGATE.sub("\ufffd", key): _clean(item) for key, item in value.items()}
-    return value
+        return value
+    try:
+        return "" if value is None else json_value(value).decode()
+    except LocalError as error:
+        raise MalformedStream(str(error)) from None
 
 
 def _excerpt(text: str) -> str:

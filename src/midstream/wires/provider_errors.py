@@ -104,6 +104,13 @@ def read_error(body: Any) -> ErrorFields:
     )
 
 
+def is_error(told: Any, *, beside: Any) -> bool:
+    """Whether this says that anything went wrong. Hosts send an empty `error` beside an answer; alone it is one."""
+    if isinstance(told, dict) and beside:
+        return any(told.values())
+    return bool(told) or (told is not None and not beside)
+
+
 def provider_error(
     status: int | None,
     body: bytes | Any,

@@ -2,7 +2,8 @@
 
 Blocks open and close as the host says. What the core has no word for (server-side tools and their results, compaction) is
 gathered with its deltas and kept whole; citations stay with their text. Tool input comes at the block's start or by
-deltas; deltas win. The end is a stop reason or `message_stop`; EOF without either is `truncated`.
+deltas; deltas win, and go to the open block of their index; without one, to the newest. Arguments for a call that has ended are
+malformed. The end is a stop reason or `message_stop`; EOF without either is `truncated`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from ...core.dialect import Dialect
 from ...core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
 from ...core.reduce import MAX_TURN_CHARS, Piece
 from ..asked import Asked
-from ..json_border import decode_leniently, json_value
+from ..json_border import decode_leniently, object_text, text_of
 from ..provider_errors import provider_error
+from ..stop_words import later_stop, settled_stop
 from .shapes import (
     BlockDelta,
     BlockStart,
@@ -58,9 +60,8 @@ _TURN_FIELDS = ("container", "stop_sequence", "stop_details")
 
 
 def stop_reason(raw: str | None, calls: int) -> str:
-    """The host's word in ours. Calls that end with a plain end are still calls."""
-    reason = STOP_REASONS.get(raw, raw) if raw else "end_turn"
-    return "tool_use" if calls and reason == "end_turn" else reason
+    """The host's word in ours. Calls that end with a plain end are still calls; without a call nothing waits for one."""
+    return settled_stop(STOP_REASONS.get(raw, raw) if raw else "end_turn", calls)
 
 
 class _Held:
@@ -102,8 +103,8 @@ class AnthropicAnswer:
     """Reads the events of a message, or a whole one."""
 
     __slots__ = (
-        "_calls", "_citations", "_dialect", "_extra", "_held", "_held_chars", "_names", "_said_end", "_seen",
-        "_stop_reason", "_thought", "_usage", "builder",
+        "_calls", "_citations", "_dialect", "_ended_calls", "_extra", "_held", "_held_chars", "_names", "_newest",
+        "_said_end", "_seen", "_stop_reason", "_stray", "_thought", "_usage", "builder",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect, asked: Asked) -> None:
@@ -111,6 +112,9 @@ class AnthropicAnswer:
         self.builder = asked.builder(dialect)
         self._names = asked.tool_names
         self._calls: dict[int, tuple[Piece, Any]] = {}  # open calls by block index, with the input of their start
+        self._ended_calls: set[int] = set()
+        self._newest = -1  # the index of the block that began last
+        self._stray: list[str] = []  # tool input under an index that no block began with
         self._held: dict[int, _Held] = {}
         self._held_chars = 0
         self._thought: Piece | None = None
@@ -132,13 +136,15 @@ class AnthropicAnswer:
         content = message.get("content")
         if message.get("type") == "error" or (content is None and "error" in message):
             raise self._refusal(message.get("error", message))
-        if not isinstance(content, list):
+        if content is None:
             raise MalformedStream("expected a message with a list of content blocks")
         self._begin(message)
-        for index, block in enumerate(content):
-            if isinstance(block, dict):
-                self._start(block, index)
-                self._stop(index)
+        blocks = content if isinstance(content, list) else [content]
+        if not any(isinstance(block, dict) and isinstance(block.get("type"), str) for block in blocks):
+            blocks = [{"type": "text", "text": content}] if content else []
+        for index, block in enumerate(blocks):
+            self._start(block if isinstance(block, dict) else {"type": "text", "text": block}, index)
+            self._stop(index)
         self._said_end = True
 
     def event(self, data: bytes, name: str) -> None:
@@ -147,6 +153,7 @@ class AnthropicAnswer:
             event = decode_event(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             event = read_event(data, name)
+            self.builder.halves = True
         if type(event) is BlockDelta:
             self._delta(event)
         else:
@@ -186,7 +193,7 @@ class AnthropicAnswer:
             case Failure():
                 raise self._refusal(event.error)
             case OtherDelta():
-                held = self._held.get(event.index)
+                held = self._held.get(self._newest if event.index is None else event.index)
                 if held is not None:
                     self._hold(held.add(event.delta))
             case Ping() | BlockDelta():
@@ -207,15 +214,19 @@ class AnthropicAnswer:
     def _note_end(self, fields: dict[str, Any], context_management: Any) -> None:
         reason = fields.get("stop_reason")
         if isinstance(reason, str) and reason:
-            self._stop_reason = reason
+            self._stop_reason = later_stop(self._stop_reason, reason, STOP_REASONS)
         for name in _TURN_FIELDS:
             if fields.get(name) is not None:
                 self._extra[name] = fields[name]
         if context_management is not None:
             self._extra["context_management"] = context_management
 
-    def _start(self, block: dict[str, Any], index: int) -> None:
+    def _start(self, block: dict[str, Any], index: int | None) -> None:
         builder = self.builder
+        if index is None:
+            index = self._newest + 1
+        self._newest = index
+        self._ended_calls.discard(index)
         if index in self._calls or index in self._held:
             self._stop(index)
         builder.end_block()
@@ -225,13 +236,13 @@ class AnthropicAnswer:
             citations = block.get("citations")
             if isinstance(citations, list) and citations:
                 self._cite(citations)
-            text = block.get("text")
-            if isinstance(text, str) and text:
+            text = text_of(block.get("text"))
+            if text:
                 builder.text(text)
         elif kind == "thinking":
             self._thought = builder.thinking("", "thinking")
             self._thought.signature = _text(block.get("signature"))
-            builder.thinking(_text(block.get("thinking")) or "")
+            builder.thinking(text_of(block.get("thinking")))
         elif kind == "redacted_thinking":
             piece = builder.thinking("", "thinking")
             piece.redacted = True
@@ -245,7 +256,9 @@ class AnthropicAnswer:
         else:
             self._held[index] = _Held(block)
 
-    def _json(self, text: str, index: int) -> None:
+    def _json(self, text: str, index: int | None) -> None:
+        if index is None:
+            index = self._newest
         call = self._calls.get(index)
         if call is not None:
             self.builder.call_arguments(call[0], text)
@@ -253,8 +266,16 @@ class AnthropicAnswer:
         held = self._held.get(index)
         if held is not None:
             self._hold(held.add({"partial_json": text}))
-        elif self._calls:  # an index nobody opened: the last call is meant
-            self.builder.call_arguments(next(reversed(self._calls.values()))[0], text)
+        elif not text.isspace():
+            if index in self._ended_calls:
+                raise MalformedStream(f"tool input came for block {index} after its end")
+            if len(self._calls) == 1:  # an index nobody opened: the open call may be meant, if it makes an object of it
+                self._stray.append(text)
+                self._hold(len(text))
+            elif self._calls:
+                raise MalformedStream(
+                    f"tool input came for block {index}, which never began, while two calls were open"
+                )
 
     def _hold(self, size: int) -> None:
         self._held_chars += size
@@ -268,13 +289,18 @@ class AnthropicAnswer:
         else:
             self._citations += citations
 
-    def _stop(self, index: int) -> None:
+    def _stop(self, index: int | None) -> None:
         builder = self.builder
+        if index is None:
+            index = self._newest
         call = self._calls.pop(index, None)
         if call is not None:
+            self._ended_calls.add(index)
             piece, given = call
+            if self._stray:
+                self._claim_stray(piece)
             if not piece.parts:
-                builder.call_arguments(piece, given if isinstance(given, str) else json_value(given or {}).decode())
+                builder.call_arguments(piece, text_of(given or {}))
             builder.close_call(piece)
             return
         held = self._held.pop(index, None)
@@ -284,6 +310,13 @@ class AnthropicAnswer:
             return
         self._thought = self._citations = None
         builder.end_block()
+
+    def _claim_stray(self, piece: Piece) -> None:
+        text = "".join(self._stray)
+        self._stray = []
+        if object_text("".join([*piece.parts, text])) is None:
+            raise MalformedStream("tool input came for a block that never began")
+        self.builder.call_arguments(piece, text)
 
     def end(self) -> None:
         for index in sorted([*self._calls, *self._held]):

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...core.errors import MalformedStream
-from ..json_border import decode_leniently
+from ..json_border import decode_leniently, text_of
 
 
 class _Shape(msgspec.Struct, gc=False, tag_field="type"):
@@ -39,23 +39,23 @@ Piece: TypeAlias = TextPiece | JsonPiece | ThinkingPiece | SignaturePiece | Cita
 
 class BlockDelta(_Shape, tag="content_block_delta"):
     delta: Piece
-    index: int = 0
+    index: int | None = None
 
 
 class OtherDelta(_Shape, tag="other_delta"):
     """A delta of a kind we have no word for, whole; never on the wire under this tag."""
 
     delta: dict[str, Any]
-    index: int = 0
+    index: int | None = None
 
 
 class BlockStart(_Shape, tag="content_block_start"):
     content_block: dict[str, Any]
-    index: int = 0
+    index: int | None = None
 
 
 class BlockStop(_Shape, tag="content_block_stop"):
-    index: int = 0
+    index: int | None = None
 
 
 class MessageStart(_Shape, tag="message_start"):
@@ -93,13 +93,16 @@ _PIECES: dict[str, tuple[Any, str]] = {
 }
 
 
+_HALVES = frozenset(field for _, field in _PIECES.values())
+
+
 def read_event(data: bytes, name: str) -> StreamEvent | OtherDelta:
     """The slow road, for what the typed decoder refuses. `name` is the event's name on its SSE line."""
-    value = decode_leniently(data)
+    value = decode_leniently(data, _HALVES)
     if not isinstance(value, dict):
         raise MalformedStream(f"expected an event object, got {type(value).__name__}")
     kind = value.get("type") or name
-    index = value["index"] if type(value.get("index")) is int else 0
+    index = value["index"] if type(value.get("index")) is int else None
     match kind:
         case "content_block_delta":
             return _delta(_object(value, "delta"), index)
@@ -118,12 +121,11 @@ def read_event(data: bytes, name: str) -> StreamEvent | OtherDelta:
     return Ping()
 
 
-def _delta(delta: dict[str, Any], index: int) -> BlockDelta | OtherDelta:
+def _delta(delta: dict[str, Any], index: int | None) -> BlockDelta | OtherDelta:
     shape, field = _PIECES.get(str(delta.get("type")), (None, ""))
     if shape is None:
         return OtherDelta(delta, index)
-    text = delta.get(field)
-    return BlockDelta(shape(text if isinstance(text, str) else "" if text is None else str(text)), index)
+    return BlockDelta(shape(text_of(delta.get(field))), index)
 
 
 def _object(value: dict[str, Any], name: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 The filter makes thinking and tool calls of the text; with `starts_inside` the prompt opened the thinking and no tag comes.
 The text said once more at the end is used only where no piece of it came. The end is a finish reason; [DONE] or EOF without
-one is `truncated`, unless the dialect's host never sends one. What is no event stream (a JSON body) is read as what it is.
+one is `truncated`, unless the dialect's host never sends one or the answer is one whole body.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 from ...core.blocks import Usage
 from ...core.dialect import Dialect
 from ...core.errors import ProviderError, TruncatedStream
+from ...core.surrogates import has_half
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
 from ..asked import Asked
 from ..provider_errors import provider_error, told_error
+from ..stop_words import later_stop, settled_stop
 from .flavours import FLAVOURS
 from .portion import Portion
 from .stops import StopText
@@ -34,7 +36,18 @@ STOP_REASONS = {
 class CompletionAnswer:
     """Reads the portions of a text, or the one body that holds it all."""
 
-    __slots__ = ("_dialect", "_finish", "_flavour", "_said", "_started", "_stop", "_text", "_usage", "builder")
+    __slots__ = (
+        "_dialect",
+        "_finish",
+        "_flavour",
+        "_is_whole",
+        "_said",
+        "_started",
+        "_stop",
+        "_text",
+        "_usage",
+        "builder",
+    )
 
     def __init__(self, dialect: Dialect, asked: Asked, text_filter: TextFilter) -> None:
         self._dialect = dialect
@@ -45,6 +58,7 @@ class CompletionAnswer:
         self._finish: str | None = None
         self._usage: Usage | None = None
         self._started = False
+        self._is_whole = False
         self._said = False
 
     @property
@@ -57,6 +71,7 @@ class CompletionAnswer:
         self._portion(self._flavour.read_chunk(data))
 
     def whole(self, body: bytes) -> None:
+        self._is_whole = True
         self._portion(self._flavour.read_body(body))
 
     def _portion(self, portion: Portion) -> None:
@@ -71,19 +86,21 @@ class CompletionAnswer:
         if not text and portion.whole and not self._said:
             text = portion.whole
         if text:
+            if not text.isascii() and has_half(text):
+                self.builder.halves = True
             self._said = True
             text = self._stop.feed(text)
             if text:
                 self._text.feed(text)
-        if portion.usage is not None:
+        if portion.usage is not None and (self._usage is None or portion.usage.input or portion.usage.output):
             self._usage = portion.usage
         if portion.finish:
-            self._finish = portion.finish
+            self._finish = later_stop(self._finish, portion.finish, STOP_REASONS)
 
     def end(self) -> None:
         self.settle()
         builder = self.builder
-        if self._finish is None and self._dialect.sends_finish:
+        if self._finish is None and self._dialect.sends_finish and not self._is_whole:
             what = "without a finish reason" if self._started else "before anything came"
             raise TruncatedStream(f"the stream ended {what}")
         builder.finish(self._reason(), self._finish)
@@ -91,8 +108,7 @@ class CompletionAnswer:
     def _reason(self) -> str:
         # An answer cut at its own end was finished, whatever the host went on to write.
         raw = "stop" if self._finish is None or self._stop.reached else self._finish
-        reason = STOP_REASONS.get(raw, raw)
-        return "tool_use" if self.builder.calls and reason == "end_turn" else reason
+        return settled_stop(STOP_REASONS.get(raw, raw), self.builder.calls)
 
     def settle(self) -> None:
         """Give what was held back, and the counts."""

@@ -11,6 +11,7 @@ import msgspec
 
 from ...core.blocks import Usage
 from ...core.errors import MalformedStream
+from ..provider_errors import is_error
 from .portion import Portion, count, read_shape
 
 
@@ -33,7 +34,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 def read_chunk(data: bytes) -> Portion:
     chunk = read_shape(data, _decode, _Chunk)
-    if chunk.error is not None:
+    if chunk.error is not None and is_error(chunk.error, beside=chunk.content):
         return Portion(error=chunk.error)
     portion = Portion(chunk.content or "", model=chunk.model if isinstance(chunk.model, str) else "")
     if chunk.stop:
@@ -54,6 +55,6 @@ def read_chunk(data: bytes) -> Portion:
 
 def read_body(data: bytes) -> Portion:
     portion = read_chunk(data)
-    if portion.error is None and portion.finish is None:
-        raise MalformedStream("expected a finished completion, got a body without one")
+    if portion.error is None and portion.finish is None and not portion.text:
+        raise MalformedStream("expected a completion, got a body without one")
     return portion

@@ -8,6 +8,7 @@ import msgspec
 
 from ...core.errors import MalformedStream
 from ..openai_chat.usage import read_usage
+from ..provider_errors import is_error
 from .portion import Portion, read_shape
 
 
@@ -35,7 +36,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 def read_chunk(data: bytes) -> Portion:
     chunk = read_shape(data, _decode, _Chunk)
-    if chunk.error is not None:
+    if chunk.error is not None and is_error(chunk.error, beside=chunk.choices):
         return Portion(error=chunk.error)
     if chunk.choices is None and (chunk.detail is not None or chunk.object == "error"):
         return Portion(error={"message": chunk.message, "detail": chunk.detail})

@@ -9,7 +9,7 @@ import msgspec
 
 from ...core.blocks import Usage
 from ...core.errors import MalformedStream
-from ..json_border import convert_leniently, decode_leniently
+from ..json_border import convert_leniently, decode_leniently, text_of
 
 
 class Portion(msgspec.Struct, gc=False):
@@ -25,6 +25,7 @@ class Portion(msgspec.Struct, gc=False):
 
 
 T = TypeVar("T")
+_TEXTS = ("text", "content", "generated_text")
 
 
 def read_shape(data: bytes, decode: Callable[[bytes], T], shape: type[T]) -> T:
@@ -32,10 +33,22 @@ def read_shape(data: bytes, decode: Callable[[bytes], T], shape: type[T]) -> T:
     try:
         return decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        value = decode_leniently(data)
+        value = decode_leniently(data, _TEXTS)
         if not isinstance(value, dict):
             raise MalformedStream(f"expected a chunk object, got {type(value).__name__}") from None
-        return convert_leniently(value, shape)
+        return convert_leniently(_with_texts(value), shape)
+
+
+def _with_texts(value: Any) -> Any:
+    """The same with JSON as text where text belongs."""
+    if isinstance(value, list):
+        return [_with_texts(item) for item in value]
+    if isinstance(value, dict):
+        return {
+            key: text_of(item) if key in _TEXTS and item is not None else _with_texts(item)
+            for key, item in value.items()
+        }
+    return value
 
 
 def count(*values: Any) -> int:

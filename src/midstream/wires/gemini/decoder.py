@@ -2,7 +2,7 @@
 
 A part with a thought signature stays a block of its own, for it goes back exactly as it came. What the core has no word for
 (code execution, server-side tools) is kept whole. Calls come whole, or value by value. The end is a finish reason or a
-blocked prompt, and is told when the bytes are over; EOF without either is `truncated`.
+blocked prompt, and is told when the bytes are over; EOF without either is `truncated`, unless the answer is one whole body.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import msgspec
 
 from ...core.blocks import Media, Opaque
 from ...core.dialect import Dialect
-from ...core.errors import LimitExceeded, TruncatedStream
+from ...core.errors import LimitExceeded, MalformedStream, TruncatedStream
 from ...core.events import ErrorInfo
 from ...core.reduce import MAX_TURN_CHARS, Piece
 from ..asked import Asked
 from ..json_border import decode_leniently
-from ..provider_errors import provider_error
+from ..provider_errors import is_error, provider_error
+from ..stop_words import settled_stop
 from .partial_args import PartialArguments
 from .shapes import Candidate, Chunk, FunctionCall, Part, decode_chunk, read_chunk
 from .usage import LARGE, UsageTally
@@ -48,8 +49,7 @@ _UNSAID = ("", 0, "FINISH_REASON_UNSPECIFIED")
 def stop_reason(raw: str | int, calls: int) -> str:
     """The host's word in ours. Calls that end with a plain `STOP` are still calls."""
     word = _NUMBERS.get(raw, str(raw)) if isinstance(raw, int) else raw
-    reason = STOP_REASONS.get(word, word)
-    return "tool_use" if calls and reason == "end_turn" else reason
+    return settled_stop(STOP_REASONS.get(word, word), calls)
 
 
 class _StreamedCall:
@@ -66,7 +66,7 @@ class GeminiAnswer:
     """Reads chunks, or the one body that stands for them all."""
 
     __slots__ = (
-        "_blocked", "_dialect", "_extra", "_finish", "_finish_message", "_held", "_names", "_seen", "_streamed", "_usage",
+        "_blocked", "_dialect", "_extra", "_finish", "_finish_message", "_held", "_is_whole", "_names", "_seen", "_streamed", "_usage",
         "builder",
     )  # fmt: skip
 
@@ -75,6 +75,7 @@ class GeminiAnswer:
         self.builder = asked.builder(dialect)
         self._names = asked.tool_names
         self._seen = False  # a chunk has come
+        self._is_whole = False
         self._streamed: _StreamedCall | None = None
         self._held = 0  # characters kept outside of text and arguments
         self._usage = UsageTally()
@@ -95,10 +96,11 @@ class GeminiAnswer:
         self._chunk(chunk, data)
 
     def whole(self, body: bytes) -> None:
+        self._is_whole = True
         self._chunk(read_chunk(body), body)
 
     def _chunk(self, chunk: Chunk, data: bytes) -> None:
-        if chunk.error is not None:
+        if chunk.error is not None and is_error(chunk.error, beside=chunk.candidates):
             raise provider_error(None, {"error": chunk.error}, provider=self._dialect.provider)
         if not self._seen:
             self._seen = True
@@ -133,7 +135,8 @@ class GeminiAnswer:
                     raw_parts = raw_parts if raw_parts is not None else _raw_parts(data, place)
                     self._other(part, raw_parts[number])
         if candidate.finishReason is not None and candidate.finishReason not in _UNSAID:
-            self._finish = candidate.finishReason
+            if self._finish is None or stop_reason(self._finish, 0) == "end_turn":  # an answer that was cut stays cut
+                self._finish = candidate.finishReason
             self._finish_message = candidate.finishMessage
         if candidate.groundingMetadata or candidate.citationMetadata or candidate.urlContextMetadata:
             self._keep_metadata(candidate)
@@ -198,6 +201,13 @@ class GeminiAnswer:
     def _call(self, call: FunctionCall, signature: str | None) -> None:
         builder = self.builder
         arguments = _arguments(call.args)
+        if (
+            not call.name
+            and call.id
+            and self._streamed is not None
+            and self._streamed.piece.raw_id not in (None, call.id)
+        ):
+            raise MalformedStream(f"arguments came for the call {call.id!r} while those of another were coming")
         if call.name or self._streamed is None:
             self._close_streamed()
             if not call.name and not arguments and not call.partialArgs:
@@ -235,7 +245,8 @@ class GeminiAnswer:
             self.settle()
             if self._blocked is not None:
                 builder.finish("refusal", self._blocked)
-            elif self._seen and not self._dialect.sends_finish:
+            elif self._seen and (self._is_whole or not self._dialect.sends_finish):
+                self._close_streamed()
                 builder.finish("tool_use" if builder.calls else "end_turn")
             else:
                 what = "without a finish reason" if self._seen else "before anything came"

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from ...core.errors import MalformedStream
-from ..json_border import decode_leniently
+from ..json_border import decode_leniently, text_of
 
 NOTHING = Raw(b"")
 
@@ -135,6 +135,8 @@ def _softened_chunk(chunk: dict[str, Any]) -> dict[str, Any]:
 
 
 def _soften_part(part: dict[str, Any]) -> None:
+    if part.get("text") is not None:
+        part["text"] = text_of(part["text"])
     _fit(part, "part")
     for name in ("functionCall", "inlineData", "fileData"):
         if part.get(name) is not None:

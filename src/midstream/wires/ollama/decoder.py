@@ -16,7 +16,8 @@ from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
 from ..asked import Asked
 from ..json_border import decode_leniently
-from ..provider_errors import provider_error
+from ..provider_errors import is_error, provider_error
+from ..stop_words import settled_stop
 from .shapes import Call, Line, Message, counts, decode_line, read_line
 
 STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
@@ -24,8 +25,7 @@ STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tok
 
 def stop_reason(raw: str | None, calls: int) -> str:
     """The host's word in ours; `load` and `unload` stay, for they answer no question. Old servers give no reason."""
-    reason = STOP_REASONS.get(raw, raw) if raw else "end_turn"
-    return "tool_use" if calls and reason == "end_turn" else reason
+    return settled_stop(STOP_REASONS.get(raw, raw) if raw else "end_turn", calls)
 
 
 class OllamaAnswer:
@@ -60,6 +60,8 @@ class OllamaAnswer:
                     self.event(text, "")
         else:
             self._line(line)
+            if line.done is None and line.message is not None and not self.builder.ended:
+                self._finish(line)  # one whole body has come to its end, whether it says so or not
 
     def end(self) -> None:
         what = "without `done`" if self._seen else "before anything came"
@@ -70,7 +72,7 @@ class OllamaAnswer:
 
     def _line(self, line: Line) -> None:
         builder = self.builder
-        if line.error is not None:
+        if line.error is not None and is_error(line.error, beside=line.message):
             raise provider_error(None, {"error": line.error}, provider=self._dialect.provider)
         if not self._seen:
             self._seen = True

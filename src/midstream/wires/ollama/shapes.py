@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core.errors import MalformedStream
-from ..json_border import decode_leniently
+from ..json_border import decode_leniently, text_of
 
 NOTHING = msgspec.Raw(b"")
 
@@ -87,11 +87,12 @@ def _softened(line: dict[str, Any]) -> dict[str, Any]:
     message = line["message"]
     if message is not None:
         for name in ("content", "thinking"):
-            if not isinstance(message.get(name), str):
-                message[name] = None
+            if message.get(name) is not None:
+                message[name] = text_of(message[name])
         images = message.get("images")
         message["images"] = [each for each in images if isinstance(each, str)] if isinstance(images, list) else None
         calls = message.get("tool_calls")
+        calls = [calls] if isinstance(calls, dict) else calls
         message["tool_calls"] = [_soft_call(call) for call in calls if isinstance(call, dict)] if isinstance(
             calls, list
         ) else None  # fmt: skip

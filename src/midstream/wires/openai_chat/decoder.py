@@ -1,8 +1,8 @@
 """OpenAI chat answers -> events: streams and whole bodies through one reading of choice 0.
 
-Reasoning is taken from the first field that has any, never twice. Tool deltas go by non-empty id, then by index, then to the
-last call. The end is a finish reason; [DONE] or EOF without one is `truncated`, unless the dialect's host never sends one.
-What is no event stream at all (a JSON body, an HTML page) is read as what it is.
+Reasoning is taken from the first field that has any, never twice. Tool deltas are routed by wires/tool_deltas. The end is a
+finish reason; [DONE] or EOF without one is `truncated`, unless the dialect's host never sends one, or the answer is one whole
+body. What stands where text belongs and is none (an object, a list of plain values) is its JSON as text.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import msgspec
 from ...core.blocks import Media, Opaque
 from ...core.dialect import Dialect
 from ...core.errors import MalformedStream, ProviderError, TruncatedStream
-from ...core.reduce import Piece
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
 from ..asked import Asked
-from ..json_border import convert_leniently, decode_leniently, encode_json
-from ..provider_errors import provider_error, told_error
-from .shapes import Call, Choice, Chunk, Function, Message
-from .usage import read_usage
+from ..json_border import convert_leniently, decode_leniently, text_of
+from ..provider_errors import is_error, provider_error, told_error
+from ..stop_words import later_stop, settled_stop
+from ..tool_deltas import ToolDelta, ToolDeltaRouter
+from .shapes import Call, Choice, Chunk, Message
+from .usage import has_counts, read_usage
 
 STOP_REASONS = {
     "stop": "end_turn",
@@ -40,14 +41,15 @@ _CHUNK_TYPES: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_HALVES = frozenset({*_REASONING_FIELDS, "content", "refusal", "text", "arguments"})
+_PARTS = ("text", "thinking", "image_url")
 
 
 def stop_reason(raw: str | None, calls: int) -> str:
-    """The host's word in ours. Calls that end with a plain `stop` are still calls."""
+    """The host's word in ours. Calls that end with a plain `stop` are still calls; without a call nothing waits for one."""
     if not raw:
         return "unknown"
-    reason = STOP_REASONS.get(raw, raw)
-    return "tool_use" if calls and reason == "end_turn" else reason
+    return settled_stop(STOP_REASONS.get(raw, raw), calls)
 
 
 def read_chunk(data: bytes) -> Chunk:
@@ -55,7 +57,7 @@ def read_chunk(data: bytes) -> Chunk:
     try:
         return _decode_chunk(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        value = decode_leniently(data)
+        value = decode_leniently(data, _HALVES)
         if not isinstance(value, dict):
             raise MalformedStream(f"expected a chunk object, got {type(value).__name__}") from None
         return convert_leniently(_softened(value), Chunk)
@@ -65,8 +67,8 @@ class ChatAnswer:
     """Reads chunks, or the one body that stands for them all."""
 
     __slots__ = (
-        "_by_id", "_by_index", "_details", "_dialect", "_filter", "_finish", "_is_whole", "_last",
-        "_make_reasoning_filter", "_names", "_reasoning_text", "_seen", "_sources", "_usage", "builder",
+        "_calls", "_details", "_dialect", "_filter", "_finish", "_is_whole", "_make_reasoning_filter", "_reasoning_text",
+        "_seen", "_sources", "_usage", "builder",
     )  # fmt: skip
 
     def __init__(
@@ -78,13 +80,10 @@ class ChatAnswer:
     ) -> None:
         self._dialect = dialect
         self.builder = asked.builder(dialect)
-        self._names = asked.tool_names
+        self._calls = ToolDeltaRouter(self.builder, asked.wire_names, asked.tool_names)
         self._filter = FilteredText(self.builder, text_filter) if text_filter is not None else None
         self._make_reasoning_filter = reasoning_filter
         self._reasoning_text: FilteredText | None = None
-        self._by_id: dict[str, Piece] = {}
-        self._by_index: dict[int, Piece] = {}
-        self._last: Piece | None = None
         self._details: list[Any] = []
         self._finish: str | None = None
         self._usage: dict[str, Any] | None = None
@@ -103,6 +102,7 @@ class ChatAnswer:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             chunk = read_chunk(data)
+            self.builder.halves = True
         self._chunk(chunk)
 
     def whole(self, body: bytes) -> None:
@@ -112,15 +112,17 @@ class ChatAnswer:
     def _chunk(self, chunk: Chunk) -> None:
         builder = self.builder
         choices = chunk.choices
-        if chunk.error is not None or (choices is None and (chunk.detail or chunk.object == "error")):
-            raise self._refusal(chunk.error if chunk.error is not None else msgspec.to_builtins(chunk))
+        if chunk.error is not None and is_error(chunk.error, beside=choices):
+            raise self._refusal(chunk.error)
+        if choices is None and (chunk.detail or chunk.object == "error"):
+            raise self._refusal(msgspec.to_builtins(chunk))
         if not self._seen and (choices or chunk.id):  # Azure first sends filter results under no name
             self._seen = True
             builder.start(chunk.model or "", chunk.id)
         if chunk.usage is not None:
-            self._usage = chunk.usage
+            self._count(chunk.usage)
         elif chunk.x_groq is not None and isinstance(chunk.x_groq.get("usage"), dict):
-            self._usage = chunk.x_groq["usage"]
+            self._count(chunk.x_groq["usage"])
         if chunk.citations:  # xAI and Perplexity: of the whole answer, repeated in every chunk
             self._sources["citations"] = chunk.citations
         if chunk.search_results:
@@ -130,6 +132,11 @@ class ChatAnswer:
                 if not choice.index:
                     self._choice(choice)
 
+    def _count(self, usage: dict[str, Any]) -> None:
+        """The last usage counts, but one that counts nothing does not unsay another."""
+        if self._usage is None or has_counts(usage):
+            self._usage = usage
+
     def _choice(self, choice: Choice) -> None:
         # Perplexity sends both: in a stream `message` repeats all that came, in a body `delta` is empty.
         message = (choice.message or choice.delta) if self._is_whole else (choice.delta or choice.message)
@@ -138,11 +145,20 @@ class ChatAnswer:
         elif choice.text:
             self._text(choice.text)
         if choice.finish_reason:
-            self._finish = choice.finish_reason
+            if choice.error is not None or choice.finish_reason == "error":
+                self._fail(choice)
+            self._finish = later_stop(self._finish, choice.finish_reason, STOP_REASONS)
         elif choice.finish_reason == "" and self._finish is None and choice.message is not None:
             self._finish = ""
         if choice.usage is not None and self._usage is None:
             self._usage = choice.usage
+
+    def _fail(self, choice: Choice) -> None:
+        """OpenRouter tells what an upstream host said inside the choice."""
+        if choice.error is not None and is_error(choice.error, beside=choice.finish_reason != "error"):
+            raise self._refusal(choice.error)
+        if choice.finish_reason == "error":
+            raise self._refusal({"message": "the host ended the answer with an error and gave no reason"})
 
     def _message(self, message: Message) -> None:
         if (
@@ -168,12 +184,13 @@ class ChatAnswer:
             self.builder.text(message.refusal, {"refusal": True})
         if message.tool_calls:
             self._end_reasoning()
-            for number, call in enumerate(message.tool_calls):
-                if self._is_whole:
-                    call.index = number  # whole, each is a call of its own, whatever ids the model repeated
-                self._call(call)
+            deltas = [_delta(call) for call in message.tool_calls]
+            if self._is_whole:
+                self._calls.whole(deltas)
+            else:
+                self._calls.array(deltas)
         if message.function_call is not None and message.function_call.name != "":
-            self._call(Call(index=0, function=message.function_call))
+            self._calls.array([_delta(Call(index=0, function=message.function_call))])
         if message.audio and any(message.audio.values()):
             self._opaque("audio", message.audio)
         if message.annotations:
@@ -217,92 +234,45 @@ class ChatAnswer:
             return
         for item in details:
             if isinstance(item, dict):
-                text = item.get("text") or item.get("summary")
-                if isinstance(text, str) and text:
+                text = text_of(item.get("text") or item.get("summary"))
+                if text:
                     self.builder.thinking(text, "reasoning_details")
 
     def _text(self, text: str) -> None:
+        if not text:
+            return
         if self._filter is None:
             self.builder.text(text)
         else:
             self._filter.feed(text)
 
     def _parts(self, parts: list[Any]) -> None:
+        if not any(isinstance(part, dict) and _is_part(part) for part in parts):
+            self._text(text_of(parts))  # the answer itself is a list: a host's JSON mode
+            return
         for part in parts:
-            if isinstance(part, str):
-                self._text(part)
-                continue
-            if not isinstance(part, dict):
-                continue
-            kind = part.get("type")
-            if kind == "thinking":
-                for inner in part.get("thinking") or ():
-                    text = inner.get("text") if isinstance(inner, dict) else inner
-                    if isinstance(text, str) and text:
-                        self.builder.thinking(text, "thinking")
-            elif isinstance(part.get("text"), str):
-                if part["text"]:
-                    self._text(part["text"])
-            elif kind == "image_url" and isinstance(part.get("image_url"), dict):
-                self.builder.whole(Media("image/*", url=part["image_url"].get("url")))
+            if isinstance(part, dict):
+                self._part(part)
             else:
-                self._opaque(str(kind), part)
+                self._text(text_of(part))
+
+    def _part(self, part: dict[str, Any]) -> None:
+        kind, text = part.get("type"), part.get("text")
+        if kind == "thinking":
+            thought = part.get("thinking")
+            for inner in thought if isinstance(thought, list) else (thought,):
+                words = text_of(inner.get("text", inner) if isinstance(inner, dict) else inner)
+                if words:
+                    self.builder.thinking(words, "thinking")
+        elif isinstance(text, str) or (kind == "text" and "text" in part):
+            self._text(text_of(text))
+        elif kind == "image_url" and isinstance(image := part.get("image_url"), dict) and _is_text(image.get("url")):
+            self.builder.whole(Media("image/*", url=image["url"]))
+        else:
+            self._opaque(str(kind), part)
 
     def _opaque(self, kind: str, data: Any) -> None:
         self.builder.whole(Opaque(kind, data, self.builder.origin))
-
-    def _call(self, call: Call) -> None:
-        builder = self.builder
-        function = call.function
-        if call.custom is not None and call.custom.get("name"):  # free-form input instead of JSON arguments
-            function = Function(call.custom.get("name"), call.custom.get("input"))
-            call.extra_content = {"type": "custom"}
-        name = (function.name or "").strip() if function is not None else ""
-        arguments = function.arguments if function is not None else None
-        piece = self._route(call, name)
-        if piece is None:
-            piece = builder.open_call(call.id or None, self._names.get(name, name), call.extra_content)
-            self._last = piece
-        else:
-            if call.id and not piece.raw_id:
-                piece.raw_id = call.id
-            if name and not piece.name:
-                builder.name_call(piece, self._names.get(name, name))
-            if call.extra_content and not piece.extra:
-                piece.extra = call.extra_content
-        if call.id:
-            self._by_id[call.id] = piece
-        if call.index is not None:
-            self._by_index[call.index] = piece
-        if arguments is not None:
-            text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
-            if text:
-                builder.call_arguments(piece, text)
-
-    def _route(self, call: Call, name: str) -> Piece | None:
-        """The open call a delta belongs to, or None for a new one."""
-        at_index = self._by_index.get(call.index) if call.index is not None else None
-        if call.id:
-            known = self._by_id.get(call.id)
-            if known is None:
-                # A new id on a known index: a late id, or a call that reuses the index. A name tells which.
-                return at_index if at_index is not None and not (name and at_index.raw_id) else None
-            if name and call.index is not None and at_index is None and known.name:
-                return None  # the host repeats an id for the next call
-            return known
-        if call.index is not None:
-            if at_index is not None and name and at_index.name and self._is_new_call(at_index, name):
-                return None
-            return at_index
-        if self._last is not None and not (name and self._last.name):
-            return self._last
-        return None
-
-    def _is_new_call(self, piece: Piece, name: str) -> bool:
-        """A named delta without id on a used index: hosts that repeat the name in every piece, or a second call."""
-        if self._names.get(name, name) != piece.name:
-            return True
-        return bool(piece.parts) and _is_object("".join(piece.parts))
 
     def end(self) -> None:
         self._end_reasoning()
@@ -313,9 +283,10 @@ class ChatAnswer:
         if self._sources and builder.has_output:
             for kind, found in self._sources.items():
                 self._opaque(kind, found)
-        if self._finish is None and self._dialect.sends_finish:
+        if self._finish is None and self._dialect.sends_finish and not (self._is_whole and self._seen):
             what = "without a finish reason" if self._seen else "before anything came"
             raise TruncatedStream(f"the stream ended {what}")
+        self._calls.end()
         builder.finish(stop_reason(self._finish, builder.calls) if self._finish else self._unsaid_end(), self._finish)
 
     def _unsaid_end(self) -> str:
@@ -324,6 +295,7 @@ class ChatAnswer:
         return "unknown"
 
     def settle(self) -> None:
+        self._calls.settle()
         if self._usage is not None:
             self.builder.usage = read_usage(self._usage)
         if self._details:
@@ -352,11 +324,26 @@ def merge_details(kept: list[Any], new: list[Any]) -> list[Any]:
     return kept
 
 
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return False
+def _delta(call: Call) -> ToolDelta:
+    function = call.function
+    if call.custom and any(call.custom.values()):  # free-form input instead of JSON arguments
+        name, text = text_of(call.custom.get("name")), text_of(call.custom.get("input"))
+        return ToolDelta(call.index, call.id, name.strip(), text, {"type": "custom"})
+    if function is None:
+        return ToolDelta(call.index, call.id, extra=call.extra_content)
+    arguments = function.arguments
+    if type(arguments) is not str:
+        arguments = text_of(arguments)
+    name = function.name.strip() if function.name else ""
+    return ToolDelta(call.index, call.id, name, arguments, call.extra_content)
+
+
+def _is_part(part: dict[str, Any]) -> bool:
+    return isinstance(part.get("type"), str) or isinstance(part.get("text"), str)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def _softened(chunk: dict[str, Any]) -> dict[str, Any]:
@@ -382,13 +369,22 @@ def _softened(chunk: dict[str, Any]) -> dict[str, Any]:
     return chunk
 
 
+def _words(value: Any) -> str:
+    """The text of an object that holds little else, or the JSON of any other."""
+    if isinstance(value, dict) and set(value) <= {"type", "text"} and _is_text(value.get("text")):
+        return str(value["text"])
+    return text_of(value)
+
+
 def _softened_message(message: dict[str, Any]) -> dict[str, Any]:
     for name in (*_REASONING_FIELDS, "refusal"):
-        if message.get(name) is not None and not isinstance(message[name], str):
-            message[name] = None
+        found = message.get(name)
+        if found is not None and not isinstance(found, str):
+            message[name] = _words(found)
     content = message.get("content")
     if content is not None and not isinstance(content, (str, list)):
-        message["content"] = [content] if isinstance(content, dict) else str(content)
+        known = isinstance(content, dict) and (content.get("type") in _PARTS or list(content) == ["text"])
+        message["content"] = [content] if known else text_of(content)
     for name in ("annotations", "images"):
         if message.get(name) is not None and not isinstance(message[name], list):
             message[name] = None

@@ -49,6 +49,7 @@ class Choice(_Shape):
     native_finish_reason: str | None = None
     usage: dict[str, Any] | None = None
     text: str | None = None
+    error: Any = None
 
 
 class Chunk(_Shape):

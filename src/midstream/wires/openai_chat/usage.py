@@ -30,6 +30,11 @@ def read_usage(raw: dict[str, Any]) -> Usage:
     )
 
 
+def has_counts(raw: dict[str, Any]) -> bool:
+    """Whether it counts anything at all."""
+    return any(isinstance(value, (int, float)) and value > 0 for value in raw.values())
+
+
 def _details(raw: dict[str, Any], *names: str) -> dict[str, Any]:
     for name in names:
         value = raw.get(name)

@@ -1,7 +1,8 @@
 """Responses answers -> events: streams and whole bodies through one reading of their items.
 
 An item's deltas stream as they come; `output_item.done` fills in what was not streamed (whole arguments, encrypted
-reasoning, ids) and closes its block. Items go by output_index, for hosts change item ids mid-stream. The final `output` is
+reasoning, ids) and closes its block. Items go by output_index, for hosts change item ids mid-stream; whose arguments a delta
+brings is decided by wires/tool_deltas. The final `output` is
 read only for items the stream left out. The end is response.completed, .incomplete or .failed, or an error event; EOF or
 [DONE] alone is `truncated`. Items of built-in tools are kept whole, for their origin.
 """
@@ -18,8 +19,9 @@ from ...core.dialect import Dialect
 from ...core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
 from ...core.reduce import MAX_TURN_CHARS, Piece
 from ..asked import Asked
-from ..json_border import decode_leniently, encode_json
+from ..json_border import decode_leniently, text_of
 from ..provider_errors import provider_error
+from ..tool_deltas import ToolDelta, ToolDeltaRouter
 from .items import item_fields, part_extra, part_texts, reasoning_extra
 from .shapes import ResponseEvent, decode_event, read_event, read_head, read_object, read_raw
 from .usage import read_usage
@@ -42,7 +44,7 @@ class ResponsesAnswer:
     """Reads the events of a response, or a whole one."""
 
     __slots__ = (
-        "_annotations", "_at", "_by_id", "_by_index", "_dialect", "_kept", "_names", "_pending", "_said", "_seen",
+        "_annotations", "_at", "_calls", "_dialect", "_kept", "_names", "_pending", "_said", "_seen",
         "_text_open", "builder",
     )  # fmt: skip
 
@@ -52,8 +54,7 @@ class ResponsesAnswer:
         self._dialect = dialect
         self.builder = asked.builder(dialect)
         self._names = asked.tool_names
-        self._by_id: dict[str, Piece] = {}
-        self._by_index: dict[int, Piece] = {}
+        self._calls = ToolDeltaRouter(self.builder, asked.wire_names, asked.tool_names)
         self._at: tuple[str, int | None, int | None] | None = None  # the part that is streaming
         self._said: dict[tuple[str, int | None], int] = {}  # how many parts of an item have streamed, by channel
         self._text_open = False
@@ -67,6 +68,7 @@ class ResponsesAnswer:
             event = decode_event(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             event = read_event(data)
+            self.builder.halves = True
         self._seen = True
         kind = event.type or name
         if kind == "response.output_text.delta":
@@ -76,7 +78,8 @@ class ResponsesAnswer:
                 self.builder.text(event.delta)
         elif kind == "response.function_call_arguments.delta" or kind == "response.custom_tool_call_input.delta":
             if event.delta:
-                self.builder.call_arguments(self._call_of(event), event.delta)
+                self._call_of(event)
+                self._calls.array([ToolDelta(event.output_index, event.item_id, arguments=event.delta)])
         elif kind == "response.reasoning_summary_text.delta":
             self._thinking_delta("summary", event.output_index, event.summary_index, event.delta)
         elif kind == "response.reasoning_text.delta":
@@ -115,23 +118,14 @@ class ResponsesAnswer:
         return self._at is not None and self._at[0] != "text" and self._at[1] == item
 
     def _call_of(self, event: ResponseEvent) -> Piece:
-        """The call a delta belongs to: by item id, else by place; a call nobody announced waits for its name."""
-        piece = self._by_id.get(event.item_id) if event.item_id else None
-        if piece is None and event.output_index is not None:
-            piece = self._by_index.get(event.output_index)
-        if piece is None:
-            piece = self._open_call(event.output_index, event.item_id, None, "")
-        return piece
+        """The call an event is about; one that nobody announced is opened, and waits for its name."""
+        piece = self._calls.find(event.output_index, event.item_id)
+        return piece if piece is not None else self._open_call(event.output_index, event.item_id, None, "")
 
     def _open_call(self, index: int | None, item_id: str | None, call_id: str | None, name: str) -> Piece:
-        piece = self.builder.open_call(call_id, self._names.get(name, name))
         self._at = None
         self._text_open = False
-        if item_id:
-            self._by_id[item_id] = piece
-        if index is not None:
-            self._by_index[index] = piece
-        return piece
+        return self._calls.open(ToolDelta(index, item_id, name, raw_id=call_id or ""))
 
     def _created(self, event: ResponseEvent, payload: bytes) -> None:
         if not self.builder.started:
@@ -172,7 +166,7 @@ class ResponsesAnswer:
         if call_id and not piece.raw_id:
             piece.raw_id = call_id
         if arguments is not None and not piece.closed:
-            text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
+            text = text_of(arguments)
             streamed = "".join(piece.parts)
             if len(text) > len(streamed) and text.startswith(streamed):
                 builder.call_arguments(piece, text[len(streamed) :])
@@ -218,15 +212,17 @@ class ResponsesAnswer:
         content = item.get("content")
         if isinstance(content, str):
             content = [{"type": "output_text", "text": content}]
+        elif content is not None and not _has_parts(content):
+            content = [{"type": "output_text", "text": text_of(content)}]
         # Parts are counted, not matched by content_index: some hosts begin that at 1.
         said = self._said.get(("text", index), 0)
         for place, part in enumerate(content if isinstance(content, list) else (), 1):
             if not isinstance(part, dict):
-                continue
+                part = {"type": "output_text", "text": text_of(part)}
             if place > said:
                 refusal = part.get("refusal")
-                text = refusal if isinstance(refusal, str) else part.get("text")
-                if not isinstance(text, str) or not text:
+                text = text_of(refusal if isinstance(refusal, str) else part.get("text"))
+                if not text:
                     continue
                 self._turn_to("text", index, place)
                 self.builder.text(text, {"refusal": True} if refusal else None)
@@ -254,10 +250,8 @@ class ResponsesAnswer:
 
     def _call(self, item: dict[str, Any], index: int | None) -> None:
         item_id, call_id, name = _call_head(item)
-        piece = self._by_id.get(item_id) if item_id else None
-        if piece is None and index is not None:
-            piece = self._by_index.get(index)
-        if piece is None or piece.closed:
+        piece = self._calls.find(index, item_id)
+        if piece is None or piece.closed or (piece.name and name and piece.name != self._names.get(name, name)):
             piece = self._open_call(index, item_id, call_id, name)
         self._keep_call_fields(piece, item)
         arguments = item.get("input") if item.get("type") == "custom_tool_call" else item.get("arguments")
@@ -333,6 +327,11 @@ class ResponsesAnswer:
 
     def _refusal(self, body: dict[str, Any]) -> ProviderError:
         return provider_error(None, body, provider=self._dialect.provider)
+
+
+def _has_parts(content: Any) -> bool:
+    """Whether this is a list of parts, and not an answer that is itself an object or a list."""
+    return isinstance(content, list) and (not content or any(isinstance(part, dict) for part in content))
 
 
 def _call_head(item: dict[str, Any]) -> tuple[str | None, str | None, str]:

@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from ...core.blocks import Thinking
+from ..json_border import text_of
 
 _CORE_FIELDS: dict[str, frozenset[str]] = {
     "message": frozenset({"type", "role", "content"}),
@@ -73,9 +74,14 @@ def part_fields(extra: dict[str, Any]) -> dict[str, Any]:
 
 def part_texts(parts: Any) -> list[str]:
     """The texts of a reasoning item's summary or content."""
-    if not isinstance(parts, list):
+    if parts is None or parts == "":
         return []
-    return [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    found = [part.get("text") if isinstance(part, dict) and "text" in part else part for part in _list(parts)]
+    return [text for each in found if (text := text_of(each)) or each == ""]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def reasoning_extra(item: dict[str, Any]) -> dict[str, Any] | None:

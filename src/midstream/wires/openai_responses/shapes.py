@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ...core.errors import MalformedStream
-from ..json_border import decode_leniently, encode_json
+from ..json_border import decode_leniently, json_value, text_of
 
 _NONE = msgspec.Raw(b"")
 _MOST = 1 << 31
@@ -56,7 +56,7 @@ def read_event(data: bytes) -> ResponseEvent:
     try:
         return decode_event(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        value = decode_leniently(data)
+        value = decode_leniently(data, ("delta",))
         if not isinstance(value, dict):
             raise MalformedStream(f"expected an event object, got {type(value).__name__}") from None
         return _softened(value)
@@ -92,12 +92,12 @@ def _softened(value: dict[str, Any]) -> ResponseEvent:
     for name in _TEXT_FIELDS:
         found = value.get(name)
         if found is not None:
-            setattr(event, name, found if isinstance(found, str) else encode_json(found).decode())
+            setattr(event, name, text_of(found))
     for name in _NUMBER_FIELDS:
         found = value.get(name)
         if isinstance(found, (int, float)) and 0 <= found < _MOST:
             setattr(event, name, int(found))
     for name in _RAW_FIELDS:
         if value.get(name) is not None:
-            setattr(event, name, msgspec.Raw(encode_json(value[name])))
+            setattr(event, name, msgspec.Raw(json_value(value[name])))
     return event

@@ -1,0 +1,54 @@
+"""Characters beyond U+FFFF that a host cut in two: a pair joined again is one character, a half alone is U+FFFD."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+REPLACEMENT = "\ufffd"
+_PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def has_half(text: str) -> bool:
+    return _HALF.search(text) is not None
+
+
+def mended(text: str) -> str:
+    """`text` as UTF-8 can carry it."""
+    return _HALF.sub(REPLACEMENT, _PAIR.sub(_joined, text))
+
+
+def clean(value: Any, halves: Collection[str] = ()) -> Any:
+    """A JSON value with every text mended; those in fields of these names keep a half at their edge, for its other half."""
+    if isinstance(value, str):
+        return mended(value)
+    if isinstance(value, (list, tuple)):
+        return [clean(item, halves) for item in value]
+    if isinstance(value, dict):
+        return {
+            mended(key): _with_edges(item) if key in halves and isinstance(item, str) else clean(item, halves)
+            for key, item in value.items()
+        }
+    return value
+
+
+def join(half: str, text: str) -> tuple[str, str]:
+    """The next text behind a half that was held back, and the half it ends with, if it does."""
+    text = half + text
+    if text and "\ud800" <= text[-1] <= "\udbff":
+        return mended(text[:-1]), text[-1]
+    return mended(text), ""
+
+
+def _with_edges(text: str) -> str:
+    if not text:
+        return text
+    first = text[0] if "\udc00" <= text[0] <= "\udfff" else ""
+    last = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+    return first + mended(text[len(first) : len(text) - len(last)]) + last
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return chr(0x10000 + ((ord(pair[1]) - 0xD800) << 10) + ord(pair[2]) - 0xDC00)

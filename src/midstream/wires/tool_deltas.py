@@ -1,0 +1,322 @@
+"""Whose arguments are these? The routing of streamed tool calls, the same for every wire that labels their pieces.
+
+Hosts label the pieces of a call with an index, an id, both, or nothing; they reuse indexes, repeat ids, mint an id for each
+piece, repeat the name or send it in two halves. Index and id are therefore labels that a call learns, not its identity.
+
+For each piece there is a candidate, the call that its labels point to: among the calls of a known index the newest with the
+same id, else the newest; for a new index none; without an index the newest call of that id; without either, in an array of two
+or more the call at the same place of the previous such array, otherwise the last call. Elements of one array without labels
+are different calls. A blank id and a negative index are none. A call is complete when its arguments parse as one JSON object.
+The first row that fits decides:
+
+    no candidate; an id or a name                                     a new call
+    no candidate; arguments only                                      held: a later name on that index makes it a call; at the
+                                                                      end joined to the last call if that gives an object
+    another id; a name, or arguments for a complete call              a new call
+    another id; no name; not complete                                 goes on (an id is minted for each piece)
+    same or no id; a name; complete; arguments                        a new call (index and id are reused)
+    same or no id; the same name; complete; no arguments              held: a call only if arguments follow
+    another name; no arguments yet; the two names joined are declared the names are joined
+    another name                                                      a new call; the old one stays as it is, and will not parse
+    else                                                              goes on
+
+Where no label tells two unfinished calls apart, a piece that went to the newer one may have been meant for the older. If it
+would have finished that one, nobody can tell, and the answer is malformed: no tool runs with another tool's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from ..core.errors import MalformedStream
+from ..core.reduce import Piece, TurnBuilder
+from .json_border import object_text
+from .json_progress import JsonProgress, State
+
+_MAX_DOUBTS = 64
+"""How many ways of reading an unlabelled stream are followed; one more is a doubt in itself."""
+
+_TOO_DEEP: State = ("", -1, 0, False)
+
+Label = tuple[int | None, str | None]
+
+
+class ToolDelta(msgspec.Struct, gc=False):
+    """One piece of a call, as a wire read it. `id` is what labels it; `raw_id` the call's own id where that is another, `""` for none."""
+
+    index: int | None = None
+    id: str | None = None
+    name: str = ""
+    arguments: str = ""
+    extra: dict[str, Any] | None = None
+    raw_id: str | None = None
+
+
+class _Call:
+    """A call on its way, and the labels it has learned."""
+
+    __slots__ = ("_complete", "_progress", "_read", "id", "index", "name", "number", "piece", "repeats")
+
+    def __init__(self, number: int, index: int | None, id: str | None, name: str, piece: Piece) -> None:
+        self.number = number
+        self.index = index
+        self.id = id
+        self.name = name  # as the host wrote it; the piece gets it when it can no longer grow
+        self.piece = piece
+        self.repeats = False  # its name came once more with nothing else: the next arguments are another call's
+        self._progress = JsonProgress()
+        self._read = 0
+        self._complete: bool | None = None
+
+    def progress(self) -> JsonProgress:
+        """How far the arguments have come. Read only when a row asks, and each piece once."""
+        parts = self.piece.parts
+        while self._read < len(parts):
+            self._progress.feed(parts[self._read])
+            self._read += 1
+        return self._progress
+
+    @property
+    def is_complete(self) -> bool:
+        if not self.progress().closed:
+            return False
+        if self._complete is None:  # blanks may follow, and anything else kills the progress: one parse is enough
+            self._complete = object_text("".join(self.piece.parts)) is not None
+        return self._complete
+
+
+class _Owner:
+    """The newest call of one label, and where the unfinished ones before it stood when it came."""
+
+    __slots__ = ("call", "doubts")
+
+    def __init__(self, call: _Call, doubts: set[State]) -> None:
+        self.call = call
+        self.doubts = doubts
+
+
+class ToolDeltaRouter:
+    """Gives each piece to its call in the builder. `declared` are the names of the tools as the host knows them, `own` what they are to us."""
+
+    __slots__ = ("_builder", "_calls", "_declared", "_held", "_ids", "_last", "_own", "_owners", "_places", "_unsaid")
+
+    def __init__(self, builder: TurnBuilder, declared: Collection[str] = (), own: dict[str, str] | None = None) -> None:
+        self._builder = builder
+        self._declared = declared
+        self._own = own or {}
+        self._owners: dict[Label, _Owner] = {}
+        self._calls = 0
+        self._last: _Call | None = None
+        self._places: Sequence[_Call | None] = ()
+        self._held: dict[int | None, list[str]] = {}
+        self._ids: dict[int, str] = {}  # of pieces that opened nothing
+        self._unsaid: _Call | None = None  # a call whose name may be the first half of one
+
+    def array(self, deltas: Sequence[ToolDelta]) -> None:
+        """The pieces of one array of a stream."""
+        if len(deltas) == 1:
+            self._piece(deltas[0], self._last)
+            return
+        taken: list[_Call | None] = []
+        for place, delta in enumerate(deltas):
+            there = self._places[place] if place < len(self._places) else self._last
+            taken.append(self._piece(delta, None if there in taken else there, placed=place < len(self._places)))
+        self._places = taken
+
+    def whole(self, deltas: Iterable[ToolDelta]) -> None:
+        """The array of a whole body: every element is a call of its own, whatever its labels say."""
+        for delta in deltas:
+            delta.index = None
+            if delta.name or delta.arguments:
+                self._open(delta, grows=False)
+            elif delta.id:
+                self._ids[len(self._ids)] = delta.id
+
+    def open(self, delta: ToolDelta) -> Piece:
+        """A call that the host announced as a new one."""
+        return self._open(delta, grows=False).piece
+
+    def find(self, index: int | None, id: str | None) -> Piece | None:
+        """The call these labels point to. One that was announced by its id alone learns its index here."""
+        owner = self._owner(index, id)
+        if owner is None and id and (named := self._owners.get((None, id))) is not None and named.call.index is None:
+            named.call.index = index
+            self._own_labels(named.call)
+            owner = named
+        return owner.call.piece if owner is not None else None
+
+    def end(self) -> None:
+        """The end was said: what was held back is due. MalformedStream for arguments that are nobody's."""
+        self.settle()
+        if self._ids and self._last is None:
+            raise MalformedStream("the answer holds a tool call without a name")
+        held, self._held = self._held, {}
+        texts = ["".join(parts) for parts in held.values()]
+        if not any(text.strip() for text in texts):
+            return
+        last = self._last
+        if last is None or len(texts) > 1 or object_text("".join([*last.piece.parts, texts[0]])) is None:
+            raise MalformedStream("arguments came for a tool call that was never named")
+        self._builder.call_arguments(last.piece, texts[0])
+
+    def settle(self) -> None:
+        """A name that waited for its second half is a name now."""
+        call, self._unsaid = self._unsaid, None
+        if call is not None:
+            self._builder.name_call(call.piece, self._own.get(call.name, call.name))
+
+    def _owner(self, index: int | None, id: str | None) -> _Owner | None:
+        owners = self._owners
+        if index is None:
+            return owners.get((None, id))
+        return (owners.get((index, id)) if id else None) or owners.get((index, None))
+
+    def _piece(self, delta: ToolDelta, there: _Call | None, *, placed: bool = False) -> _Call | None:
+        """The call this piece went to. `there` is the one its place points to, should it have no label."""
+        if delta.index is not None and delta.index < 0:
+            delta.index = None
+        if delta.id is not None and not delta.id.strip():
+            delta.id = None
+        owner: _Owner | None
+        if delta.index is None and delta.id is None:
+            call, owner = there, None if placed else self._owners.get((None, None))
+        else:
+            owner = self._owner(delta.index, delta.id)
+            call = owner.call if owner is not None else None
+        if call is None:
+            return self._piece_of_nobody(delta)
+        if (delta.name or call.repeats or (delta.id and call.id and delta.id != call.id)) and self._is_new(delta, call):
+            return self._open(delta)
+        self._go_on(delta, call, owner.doubts if owner is not None and owner.call is call else None)
+        return call
+
+    def _piece_of_nobody(self, delta: ToolDelta) -> _Call | None:
+        if delta.name or (delta.id and delta.arguments):
+            return self._open(delta)
+        if delta.id:
+            if delta.index is not None:
+                self._ids[delta.index] = delta.id
+        elif delta.index in self._held:
+            self._held[delta.index].append(delta.arguments)
+        elif delta.arguments and not delta.arguments.isspace():
+            self._held[delta.index] = [delta.arguments]
+        if delta.arguments:
+            self._builder.count(len(delta.arguments))
+        return None
+
+    def _is_new(self, delta: ToolDelta, call: _Call) -> bool:
+        """The rows between the first two and the last. What is held back, or joined, is seen to here."""
+        arguments = bool(delta.arguments) and not delta.arguments.isspace()
+        if delta.id and call.id and delta.id != call.id:
+            if delta.name or (arguments and call.is_complete):
+                return True
+            if not arguments and delta.index is not None and call.is_complete:
+                self._ids[delta.index] = delta.id
+            return False
+        if arguments and call.repeats and not delta.name:
+            delta.name = call.name
+            return True
+        if not delta.name or not call.name:
+            return bool(delta.name and arguments and call.is_complete)
+        if arguments and call.is_complete:
+            return True
+        if delta.name == call.name:
+            call.repeats = call.is_complete
+            return False
+        joined = call.name + delta.name
+        if not call.piece.parts and call.name not in self._declared and joined in self._declared:
+            call.name, delta.name = joined, ""
+            return False
+        return True
+
+    def _open(self, delta: ToolDelta, *, grows: bool = True) -> _Call:
+        self.settle()
+        index, name = delta.index, delta.name
+        if index is not None and not delta.id:
+            delta.id = self._ids.pop(index, None)
+        held = self._held.pop(index, None) if index is not None else None
+        said = self._own.get(name, name)
+        waits = grows and bool(name) and not held and not delta.arguments and self._may_grow(name)
+        piece = self._builder.open_call(_raw_id(delta), "" if waits else said, delta.extra)
+        call = _Call(self._calls, index, delta.id, name, piece)
+        self._calls += 1
+        if waits:
+            self._unsaid = call
+        self._last = call
+        self._own_labels(call)
+        for text in (*(held or ()), delta.arguments):
+            if text:
+                self._builder.call_arguments(piece, text)
+        return call
+
+    def _may_grow(self, name: str) -> bool:
+        """Whether this is the first half of a declared name."""
+        return name not in self._declared and any(known.startswith(name) for known in self._declared)
+
+    def _own_labels(self, call: _Call) -> None:
+        labels: list[Label] = [(None, None)]
+        if call.index is not None:
+            labels.append((call.index, None))
+        if call.id:
+            labels.append((None, call.id))
+            if call.index is not None:
+                labels.append((call.index, call.id))
+        for label in labels:
+            before = self._owners.get(label)
+            if before is None:
+                self._owners[label] = _Owner(call, set())
+            elif before.call.number < call.number:
+                doubts = before.doubts
+                if not before.call.is_complete and before.call.progress().alive:
+                    doubts.add(before.call.progress().state or _TOO_DEEP)
+                self._owners[label] = _Owner(call, doubts)
+
+    def _go_on(self, delta: ToolDelta, call: _Call, doubts: set[State] | None) -> None:
+        piece = call.piece
+        if delta.id and not call.id:
+            call.id = delta.id
+            if not piece.raw_id:
+                piece.raw_id = _raw_id(delta)
+            self._own_labels(call)
+        if delta.extra and not piece.extra:
+            piece.extra = delta.extra
+        if delta.name and not call.name:
+            call.name = delta.name
+            self._builder.name_call(piece, self._own.get(delta.name, delta.name))
+        if delta.arguments:
+            if self._unsaid is call:
+                self.settle()
+            if doubts and not delta.name:
+                self._doubt(doubts, call, delta.arguments)
+            self._builder.call_arguments(piece, delta.arguments)
+        elif self._unsaid is call and call.name in self._declared:
+            self.settle()
+
+    def _doubt(self, doubts: set[State], call: _Call, text: str) -> None:
+        """A piece that no label gives to this call alone: could an older one have been finished with it?"""
+        began = not call.progress().is_blank
+        for state in list(doubts):
+            if state is _TOO_DEEP:
+                self._cannot_tell(call)
+            other = JsonProgress.at(state)
+            if other.is_blank and not began:
+                continue  # the older call had no arguments when this one came: it has none
+            other.feed(text)
+            reached = other.state
+            if other.closed or (other.alive and reached is None) or len(doubts) > _MAX_DOUBTS:
+                self._cannot_tell(call)
+            if reached is not None:
+                doubts.add(reached)
+
+    @staticmethod
+    def _cannot_tell(call: _Call) -> NoReturn:
+        raise MalformedStream(
+            f"arguments came without a label while two calls were unfinished, the later one of {call.name!r}"
+        )
+
+
+def _raw_id(delta: ToolDelta) -> str | None:
+    return (delta.id if delta.raw_id is None else delta.raw_id) or None

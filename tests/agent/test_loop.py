@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from midstream.agent.functions import Tool
@@ -29,7 +30,7 @@ from midstream.sim.cast import cast
 from midstream.sim.rules.hosts import judge
 from midstream.sim.server import Sim
 from midstream.store import MemoryStore
-from tests.client.scripted import Cut, Host, Item, Refusal, Stall, play
+from tests.client.scripted import Cut, Host, Item, Refusal, Said, Stall, play
 
 T = TypeVar("T")
 MODEL = "a/m"
@@ -195,6 +196,60 @@ def test_a_call_of_a_failed_answer_is_never_run_and_has_a_result() -> None:
     assert response.is_error and "failed (truncated)" in response.text
     assert not any(isinstance(event, ToolStarted) for event in events)
     check_lawful(session.conversation)
+
+
+def told(*chunks: Any, end: bytes = b"data: [DONE]\n\n") -> Said:
+    """A stream with one whole call of `look` in it, and then this."""
+    call = {"index": 0, "id": "a", "function": {"name": "look", "arguments": '{"path":"a.txt"}'}}
+    first = {"id": "r", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}
+    return Said(b"".join([b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in (first, *chunks)]) + end)
+
+
+def ended(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"id": "r", "choices": [{"index": 0, "delta": {}, "finish_reason": finish, **fields}]}
+
+
+def unnamed(arguments: str, name: str = "") -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": {"tool_calls": [{"function": {"name": name, "arguments": arguments}}]}}]}
+
+
+NO_END = {
+    "no finish reason": told(),
+    "no finish reason and no [DONE]": told(end=b""),
+    "an empty finish reason": told(ended("")),
+    "an error inside the choice": told(ended("error", error={"message": "upstream is gone", "code": 502})),
+    "an error for a reason": told(ended("error")),
+    "an error chunk": told({"error": {"message": "overloaded"}}),
+    "an error behind the finish reason": told(ended("tool_calls"), {"error": {"message": "overloaded"}}),
+    "no JSON behind the finish reason": told(ended("tool_calls"), end=b"data: {nope\n\n"),
+    "cut, then a stop": told(ended("length"), ended("stop")),
+    "cut, then a stop for tools": told(ended("length"), ended("tool_calls")),
+    "filtered": told(ended("content_filter")),
+    "arguments of nobody": told({"choices": [{"delta": {"tool_calls": [{"index": 5, "function": {"arguments": "{}"}}]}}]}, ended("tool_calls")),
+    "arguments that fit two calls": told(unnamed('{"path":', "look"), unnamed('{"path":"', "fail"), unnamed("1}"), unnamed('"}'), ended("tool_calls")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NO_END)
+def test_nothing_runs_of_an_answer_whose_end_was_not_said(case: str) -> None:
+    ran: list[str] = []
+
+    def look(path: str) -> str:
+        """Look at a file."""
+        ran.append(path)
+        return "it ran"
+
+    events, session, _ = work([NO_END[case], Answer("here")], go, toolbox=Toolbox([look, fail]))
+    assert ran == [] and not any(isinstance(event, ToolStarted) for event in events)
+    found = [call for turn in session.conversation.turns for call in turn.tool_calls]
+    assert found and len(responses(session.conversation)) == len(found)
+    assert all(response.is_error and "not run" in response.text for response in responses(session.conversation))
+    check_lawful(session.conversation)
+
+
+def test_the_same_answer_runs_once_its_end_was_said() -> None:
+    events, _, _ = work([told(ended("tool_calls")), Answer("here")], go)
+    assert sum(isinstance(event, ToolStarted) for event in events) == 1
 
 
 def test_an_empty_or_cut_answer_is_asked_for_again_once() -> None:

@@ -40,7 +40,13 @@ class Stall(msgspec.Struct, frozen=True):
     pieces: int
 
 
-Item = Answer | Refusal | Cut | Stall
+class Said(msgspec.Struct, frozen=True):
+    """These bytes as the stream, whatever they are."""
+
+    data: bytes
+
+
+Item = Answer | Refusal | Cut | Stall | Said
 
 
 class Host:
@@ -72,6 +78,10 @@ class Host:
         if isinstance(item, Refusal):
             body = msgspec.json.encode({"error": {"message": item.message}})
             await wire.answer(body, item.status, "content-type: application/json", *item.headers)
+        elif isinstance(item, Said):
+            await wire.begin("content-type: text/event-stream")
+            await wire.chunk(item.data)
+            await wire.end()
         elif isinstance(item, Answer) and not msgspec.json.decode(seen.body).get("stream"):
             await wire.answer(speak_whole("openai-chat", item, voice), 200, "content-type: application/json")
         else:

@@ -213,6 +213,17 @@ def test_every_finish_reason_has_its_word() -> None:
     assert complete(Sender(reply("x", finish=None))).stop_reason == "unknown"
 
 
+def test_a_stop_for_tools_without_a_call_is_a_plain_end() -> None:
+    assert complete(Sender(reply("x", finish="tool_calls")), tools=[WEATHER]).stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"object":"chat.completion","usage":{"prompt_tokens":3}}', b"data: {}"])
+def test_what_has_no_end_gives_no_calls(body: bytes) -> None:
+    with pytest.raises(KimiApiError) as caught:
+        complete(Sender(KimiResponse(200, body)), tools=[WEATHER])
+    assert caught.value.code == "KIMI_BAD_RESPONSE"
+
+
 def test_a_retry_that_is_answered_is_an_answer() -> None:
     assert complete(Sender(refusal(500), reply())).content == "Hello!"
 

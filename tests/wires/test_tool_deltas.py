@@ -11,9 +11,12 @@ import msgspec
 import pytest
 
 from midstream import ToolSpec, decode_response, make_decoder
-from midstream.core.errors import MalformedStream
+from midstream.core.blocks import Origin
+from midstream.core.errors import LimitExceeded, MalformedStream
 from midstream.core.events import Done, ErrorEvent, Event, ToolCallStart
+from midstream.core.reduce import TurnBuilder
 from midstream.core.tools import parse_arguments
+from midstream.wires.tool_deltas import ToolDelta, ToolDeltaRouter
 from tests.wires.feeding import at_random, by_byte, events_of
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "tool_deltas.json").read_bytes())
@@ -222,11 +225,6 @@ def test_doubts_without_end_stay_linear() -> None:
 
 
 def test_arguments_that_are_held_count_against_the_limit() -> None:
-    from midstream.core.blocks import Origin
-    from midstream.core.errors import LimitExceeded
-    from midstream.core.reduce import TurnBuilder
-    from midstream.wires.tool_deltas import ToolDelta, ToolDeltaRouter
-
     router = ToolDeltaRouter(TurnBuilder("t", Origin("p", "w", "m"), limit=10))
     with pytest.raises(LimitExceeded):
         for _ in range(4):

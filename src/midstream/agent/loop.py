@@ -148,7 +148,9 @@ class Agent:
 
 def _unfit(turn: Turn, stop: Stopped | None) -> str:
     """Why the calls of this turn may not be run, if they may not."""
-    if turn.failure and turn.failure != ABORTED:
+    if turn.failure == ABORTED and stop is not None and stop.detail:
+        return stop.detail
+    if turn.failure:
         return f"the answer that asked for it failed ({turn.failure}), and its arguments may be cut"
     if turn.stop_reason == "max_tokens":
         return "the answer ran into its token limit, and the arguments may be cut; ask again with less in one call"

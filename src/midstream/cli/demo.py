@@ -89,7 +89,7 @@ class Tour:
             for text in words if turns else ():
                 self._stage.says(text)
             turn = await self._turn(model, words)
-            if turn is None or not turn.tool_calls:
+            if turn is None or turn.failure or not turn.tool_calls:
                 return
             results = await self._toolbox.run_all(turn.tool_calls, self._stage.result)
             await self._session.add(Turn("tool", tuple(results)))

@@ -227,20 +227,24 @@ def _api_error(error: MidstreamError, code: str | None) -> KimiApiError:
 
 def _read(body: bytes, target: Resolved, secrets: Secrets) -> Turn | KimiApiError:
     try:
-        return decode_response(body, dialect=target.dialect, model=target.model)
+        turn = decode_response(body, dialect=target.dialect, model=target.model)
     except (RemoteError, ProviderError) as error:
         return _api_error(secrets.scrub_error(error), "KIMI_BAD_RESPONSE")
+    if turn.failure == "truncated":  # the caller runs what it is given: nothing of an answer that has no end
+        return KimiApiError("the answer was cut off", code="KIMI_BAD_RESPONSE", provider="moonshot")
+    return turn
 
 
 def _result(turn: Turn, model: str, latency_ms: float) -> CompletionResult:
     usage = turn.usage
     blocks = [_tool_use(call) for call in turn.tool_calls]
+    reason = stop_reason(turn.raw_stop)
     return CompletionResult(
         content=msgspec.json.encode(blocks).decode() if blocks else turn.text,
         model=turn.origin.model if turn.origin is not None else model,
         prompt_tokens=usage.read if usage is not None else 0,
         completion_tokens=usage.output if usage is not None else 0,
-        stop_reason=stop_reason(turn.raw_stop),
+        stop_reason="end_turn" if reason == "tool_use" and not blocks else reason,
         latency_ms=latency_ms,
     )
 

@@ -107,6 +107,7 @@ class ChatAnswer:
 
     def whole(self, body: bytes) -> None:
         self._is_whole = True
+        self.builder.halves = True
         self._chunk(read_chunk(body))
 
     def _chunk(self, chunk: Chunk) -> None:
@@ -155,7 +156,7 @@ class ChatAnswer:
 
     def _fail(self, choice: Choice) -> None:
         """OpenRouter tells what an upstream host said inside the choice."""
-        if choice.error is not None and is_error(choice.error, beside=choice.finish_reason != "error"):
+        if choice.error is not None and is_error(choice.error, beside=choice):
             raise self._refusal(choice.error)
         if choice.finish_reason == "error":
             raise self._refusal({"message": "the host ended the answer with an error and gave no reason"})

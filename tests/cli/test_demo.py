@@ -6,17 +6,22 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from midstream.cli.demo import FURTHER, TOUR, demo
-from midstream.cli.demo_stage import TextStage, _painter, _words
+from midstream.agent.toolbox import Toolbox
+from midstream.cli.demo import FURTHER, TOUR, Tour, demo
+from midstream.cli.demo_stage import JsonStage, TextStage, _painter, _words
+from midstream.client.session import Session
+from midstream.client.turn import Client
 from midstream.core.blocks import Thinking
 from midstream.core.events import TextDelta, ThinkingDelta, ThinkingEnd, ThinkingStart
 from midstream.sim import server
 from midstream.testing import Answer, Call, sim_server
+from tests.client.scripted import Cut, Host, play
 
 
 def run(*arguments: str, **options: Any) -> Result:
@@ -143,3 +148,20 @@ def test_words_join_back() -> None:
 
 def test_the_painter_is_found() -> None:
     assert callable(_painter())
+
+
+def test_the_calls_of_a_cut_answer_are_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = Answer(calls=(Call("read_file", {"path": "plan.md"}),))
+
+    async def tour(host: Host, client: Client) -> Session:
+        toolbox = Toolbox(("read_file",), workdir=tmp_path)
+        session = Session("a/m", client=client, tools=toolbox.specs())
+        totals = await Tour(session, toolbox, JsonStage(), ("a/m",)).run()
+        assert totals.broken == 1
+        return session
+
+    session = play([Cut(asked, 3), Answer("ok")], tour)
+    answer = session.conversation.turns[1]
+    assert answer.failure == "truncated" and answer.tool_calls
+    assert not any(turn.speaker == "tool" for turn in session.conversation.turns)
+    capsys.readouterr()

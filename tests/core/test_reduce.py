@@ -362,3 +362,43 @@ def test_reduce_keeps_an_open_block_of_each_kind() -> None:
     assert (called.key, called.failure) == ("k", "truncated")
     closed = [Start(), TextStart(0), TextEnd(0, Text("whole")), ThinkingStart(1), ThinkingEnd(1, Thinking("t"))]
     assert reduce(closed).blocks == (Text("whole"), Thinking("t"))
+
+
+def test_text_between_two_parallel_calls_stays_between_them() -> None:
+    b = builder()
+    first = b.open_call("0", "f")
+    b.text("between")
+    second = b.open_call("1", "g")
+    b.call_arguments(second, "{}")
+    b.close_call(first)
+    b.text("behind")
+    b.close_call(second)
+    b.finish("tool_use")
+    events = b.take()
+    check(events)
+    last = events[-1]
+    assert isinstance(last, Done)
+    told = [block.text if isinstance(block, Text) else block.name for block in last.turn.blocks]  # type: ignore[union-attr]
+    assert told == ["f", "between", "g", "behind"]
+
+
+def test_thinking_between_two_parallel_calls_stays_between_them() -> None:
+    b = builder()
+    first = b.open_call("0", "f")
+    b.thinking("between")
+    b.open_call("1", "g")
+    b.close_call(first)
+    b.thinking("behind")
+    b.finish("tool_use")
+    kinds = [type(block) for block in b.take()[-1].turn.blocks]  # type: ignore[union-attr]
+    assert kinds == [ToolCall, Thinking, ToolCall, Thinking]
+
+
+def test_blanks_after_the_end_of_a_call_are_nothing_and_words_are_malformed() -> None:
+    b = builder()
+    call = b.open_call("0", "f")
+    b.call_arguments(call, "{}")
+    b.close_call(call)
+    b.call_arguments(call, " \n")
+    with pytest.raises(MalformedStream, match="'f'"):
+        b.call_arguments(call, "{}")

@@ -314,3 +314,11 @@ def test_any_bytes_give_events_and_one_end(pieces: list[bytes], separator: bytes
 def test_any_body_gives_events_and_one_end(value: Any) -> None:
     body = json.dumps(value).encode()
     check(make_decoder(wire="anthropic", turn_key="t").read_body(body))
+
+
+@pytest.mark.parametrize("later", ["", None, 5, [], {}, False], ids=repr)
+@pytest.mark.parametrize("reason", ["max_tokens", "end_turn", "stop_sequence"])
+def test_what_is_no_stop_reason_does_not_unsay_one(reason: str, later: Any) -> None:
+    got = turn(START, says("a"), finish(reason), {**finish(), "delta": {"stop_reason": later}}, STOP)
+    assert got.raw_stop == reason
+    assert got.stop_reason == {"stop_sequence": "end_turn"}.get(reason, reason)

@@ -536,3 +536,21 @@ def test_any_json_is_read_or_refused_as_invalid(content: Any) -> None:
             read_messages_request(json.dumps(value).encode())
         except InvalidHistory:
             pass
+
+
+def test_a_plain_chat_leaves_no_notes() -> None:
+    plain = (human("hi"), ai(Text("hello")), human("and?"))
+    assert not request(*plain).notes
+    called = (
+        human("hi"),
+        ai(Text("I look"), CALL),
+        tool(tool_result(CALL, "a.txt")),
+        ai(Text("a.txt"), key="b"),
+        human("ok"),
+    )
+    assert not request(*called, tools=[LS]).notes
+
+
+def test_what_stood_behind_a_call_moves_before_it_with_a_note() -> None:
+    made = request(human("hi"), ai(CALL, Text("I look")), tool(tool_result(CALL, "a.txt")), tools=[LS])
+    assert [(note.action, note.what) for note in made.notes] == [("adapted", "turn")]

@@ -373,6 +373,13 @@ def split(wire: str, field: str, *texts: str) -> bytes:
         told = [{"type": f"response.{name}", "output_index": 0, "delta": text} for text in texts]
         end = [{"type": "response.output_text.delta", "output_index": 1, "delta": "x"}, {"type": "response.completed"}]
         return sse(*([call] if field == "arguments" else []), *told, *end)
+    if wire == "ollama":
+        said = "" if field == "content" else "x"
+        return lines(*[{"message": {field: text}} for text in texts], {"message": {"content": said}, "done": True})
+    if wire == "gemini":
+        told = [{"text": text, "thought": field == "thinking"} for text in texts]
+        chunks = [{"candidates": [{"content": {"parts": [part]}}]} for part in told]
+        return sse(*chunks, {"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]})
     return sse(*[{"choices": [{"text": text}]} for text in texts], {"choices": [{"text": "", "finish_reason": "stop"}]})
 
 
@@ -380,6 +387,7 @@ FIELDS = [
     ("openai-chat", "content"), ("openai-chat", "reasoning_content"), ("openai-chat", "reasoning"), ("openai-chat", "arguments"),
     ("anthropic", "text"), ("anthropic", "thinking"), ("anthropic", "partial_json"),
     ("openai-responses", "text"), ("openai-responses", "thinking"), ("openai-responses", "arguments"), ("completion", "text"),
+    ("ollama", "content"), ("ollama", "thinking"), ("gemini", "text"), ("gemini", "thinking"),
 ]  # fmt: skip
 
 

@@ -431,3 +431,12 @@ def test_a_lost_connection_after_the_end_is_an_end() -> None:
         events = [*decoder.feed(sse(*chunks, done=False)), *decoder.fail(lost)]
         assert isinstance(events[-1], kind) and events[-1].turn.text == "a"
         assert decoder.ended and decoder.feed(sse(delta(content="late"))) == []
+
+
+@pytest.mark.parametrize("odd", [{"id": 7}, {"usage": 3}, {"model": ["m"]}], ids=str)
+def test_an_oddly_typed_chunk_without_a_finish_reason_ends_nothing(odd: dict[str, Any]) -> None:
+    chunk = {**delta(None, content="half"), **odd}
+    for end in (True, False):
+        failed = error(sse(chunk, done=end))
+        assert (failed.error.kind, failed.turn.text) == ("truncated", "half")
+    assert done(sse(chunk, {**delta(None), **odd, "choices": [{"delta": {}, "finish_reason": 7}]})).raw_stop == "7"

@@ -383,3 +383,22 @@ def test_kept_foreign_thinking_goes_under_the_readers_field_or_is_noted() -> Non
     body, request = encode(story, "openai/gpt-4.1", options=keep)
     assert "hm" not in json.dumps(body)
     assert [(note.action, note.what) for note in request.notes] == [("dropped", "thinking")]
+
+
+@pytest.mark.parametrize(
+    ("block", "kept"),
+    [
+        (Opaque("part", {"type": "hologram", "x": 1}), True),
+        (Opaque("part", {"type": "hologram", "x": 1}, Origin("openai", "openai-chat", "gpt-4o")), True),
+        (Opaque("part", {"type": "hologram", "x": 1}, Origin("anthropic", "anthropic", "claude")), False),
+        (Opaque("document", {"type": "hologram", "x": 1}), False),
+        (Opaque("document", {"type": "hologram", "x": 1}, Origin("openai", "openai-chat", "gpt-4o")), False),
+    ],
+    ids=["a part", "of this wire", "of another wire", "no part", "no part of this wire"],
+)
+def test_an_opaque_part_of_a_user_message_goes_where_it_belongs(block: Opaque, kept: bool) -> None:
+    body, request = encode(Conversation((Turn("human", (Text("look"), block), key="k"),)), "openai/gpt-4o")
+    (message,) = body["messages"]
+    text = {"type": "text", "text": "look"}
+    assert message["content"] == ([text, block.data] if kept else "look")
+    assert [(note.action, note.what) for note in request.notes] == ([] if kept else [("dropped", "opaque")])

@@ -238,3 +238,11 @@ def test_an_unlabelled_piece_that_fits_two_calls_says_so() -> None:
     with pytest.raises(MalformedStream):
         raise last.to_exception()
     assert msgspec.to_builtins(last.turn)["failure"] == "malformed"
+
+
+def test_a_name_that_waited_is_told_with_the_first_arguments() -> None:
+    data = chat([{"index": 0, "name": "get_"}, {"index": 0, "arguments": "{"}])
+    decoder = make_decoder(turn_key="t", tools=[ToolSpec("get_weather")])
+    waiting, told = data.split(b"\n\n")[:2]
+    assert not any(isinstance(event, ToolCallStart) for event in decoder.feed(waiting + b"\n\n"))
+    assert any(isinstance(event, ToolCallStart) for event in decoder.feed(told + b"\n\n"))

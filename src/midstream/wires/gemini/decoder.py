@@ -93,10 +93,12 @@ class GeminiAnswer:
             chunk = decode_chunk(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             chunk = read_chunk(data)
+            self.builder.halves = True
         self._chunk(chunk, data)
 
     def whole(self, body: bytes) -> None:
         self._is_whole = True
+        self.builder.halves = True
         self._chunk(read_chunk(body), body)
 
     def _chunk(self, chunk: Chunk, data: bytes) -> None:

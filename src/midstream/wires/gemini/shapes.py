@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from ...core.errors import MalformedStream
+from ...core.surrogates import clean
 from ..json_border import decode_leniently, text_of
 
 NOTHING = Raw(b"")
@@ -103,11 +104,19 @@ def read_chunk(data: bytes) -> Chunk:
     try:
         return decode_chunk(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        value = decode_leniently(data)
+        value = decode_leniently(data, ("text",))
         if not isinstance(value, dict):
             raise MalformedStream(f"expected a chunk object, got {type(value).__name__}") from None
     try:
-        return decode_chunk(json.dumps(_softened_chunk(value)).encode())
+        softened = _softened_chunk(value)
+        texts = [part.get("text") for part in _parts_of(softened)]
+        chunk = decode_chunk(json.dumps(clean(softened)).encode())
+        parts = [
+            part for candidate in chunk.candidates or () if candidate.content for part in candidate.content.parts or ()
+        ]
+        for part, text in zip(parts, texts, strict=True):
+            part.text = text  # it may end in half a character, which is no JSON
+        return chunk
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise MalformedStream(f"unexpected shape: {error}") from None
 
@@ -132,6 +141,11 @@ def _softened_chunk(chunk: dict[str, Any]) -> dict[str, Any]:
             for part in content["parts"]:
                 _soften_part(part)
     return chunk
+
+
+def _parts_of(chunk: dict[str, Any]) -> list[dict[str, Any]]:
+    contents = [candidate["content"] for candidate in chunk["candidates"] or () if candidate.get("content")]
+    return [part for content in contents for part in content["parts"]]
 
 
 def _soften_part(part: dict[str, Any]) -> None:

@@ -48,6 +48,7 @@ class OllamaAnswer:
             line = decode_line(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             line = read_line(data.removeprefix(b"\xef\xbb\xbf"))
+            self.builder.halves = True
         self._line(line)
 
     def whole(self, body: bytes) -> None:

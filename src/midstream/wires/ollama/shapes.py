@@ -53,6 +53,7 @@ class Line(_Shape):
 decode_line = msgspec.json.Decoder(Line).decode
 
 _COUNTS = tuple(name for name in Line.__struct_fields__ if name.endswith(("_count", "_duration")))
+_TEXTS = ("content", "thinking")
 _WANTED: dict[str, type] = {"message": dict, "model": str, "done": bool, "done_reason": str}
 
 
@@ -61,11 +62,17 @@ def read_line(data: bytes) -> Line:
     try:
         return decode_line(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        value = decode_leniently(data)
+        value = decode_leniently(data, _TEXTS)
         if not isinstance(value, dict):
             raise MalformedStream(f"expected an object, got {type(value).__name__}") from None
     try:
-        return decode_line(json.dumps(_softened(value)).encode())
+        softened = _softened(value)
+        message = softened["message"] or {}
+        texts = {name: message.pop(name, None) for name in _TEXTS}  # they may end in half a character, which is no JSON
+        line = decode_line(json.dumps(softened).encode())
+        if line.message is not None:
+            line.message.content, line.message.thinking = texts["content"], texts["thinking"]
+        return line
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise MalformedStream(f"unexpected shape: {error}") from None
 
@@ -86,7 +93,7 @@ def _softened(line: dict[str, Any]) -> dict[str, Any]:
             line[name] = int(line[name]) if type(line.get(name)) is float and line[name].is_integer() else None
     message = line["message"]
     if message is not None:
-        for name in ("content", "thinking"):
+        for name in _TEXTS:
             if message.get(name) is not None:
                 message[name] = text_of(message[name])
         images = message.get("images")

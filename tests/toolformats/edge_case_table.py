@@ -21,10 +21,10 @@ TOOLS = (tool("read", path="string"), tool("echo", t="string"), tool("list-files
 
 # Case: (what is odd about it, why it comes out as it does)
 CASES: dict[str, tuple[str, str]] = {
-    "dotted_name": ("id `functions.fs.read:0`", "`fs.read` is not declared, its last segment is"),
-    "colon_in_name": ("id `functions.ns:read:0`", "the last segment is declared"),
+    "dotted_name": ("id `functions.fs.read:0`", "`fs.read` is not `read`: reported, nothing runs"),
+    "colon_in_name": ("id `functions.ns:read:0`", "`ns:read` is not `read`: reported, nothing runs"),
     "hyphen_name": ("id `functions.list-files:0`", "a name like any other"),
-    "slash_name": ("id `functions.mcp/read:0`", "the last segment is declared"),
+    "slash_name": ("id `functions.mcp/read:0`", "`mcp/read` is not `read`: reported, nothing runs"),
     "space_in_name": ("id `functions.read file:0`", "no declared tool: reported, nothing runs"),
     "no_prefix": ("id `read:0`", "what Moonshot's own API sends"),
     "no_index": ("id `functions.read`", "the name is declared"),

@@ -38,6 +38,9 @@ TOKENS = (
     '{"name"', '{"path": "x"}', "{", "}", "[", "]", '"', "\\", "'", "\n", " ", "<", "<|", "&lt;", "&amp;lt;", ">", "é日本", "a", "1", ";",
 )  # fmt: skip
 HOSTILE = st.lists(st.sampled_from(TOKENS), max_size=24).map("".join)
+UNQUOTED = st.lists(
+    st.sampled_from([token for token in TOKENS if not set(token) & set("`\"'") and token != ">"]), max_size=24
+).map("".join)
 GARBAGE = st.lists(st.sampled_from((*TOKENS, "\ud800")), max_size=24).map("".join)
 STRINGS = st.one_of(
     st.text(max_size=20), HOSTILE, st.sampled_from(["", "\n", " x ", "\nx\n", "null", "42", "true", "{}"])
@@ -123,8 +126,8 @@ def test_any_split_gives_the_same_findings(
 
 @pytest.mark.parametrize("name", ["kimi", "kimi-k3", "deepseek"])
 @settings(max_examples=150, deadline=None)
-@given(text=GARBAGE, tagged=st.booleans())
-def test_special_tokens_never_reach_the_text(name: str, text: str, tagged: bool) -> None:
+@given(text=UNQUOTED, tagged=st.booleans())
+def test_special_tokens_never_reach_the_text_unless_quoted(name: str, text: str, tagged: bool) -> None:
     found = outcome(feed(get_filter(name, TOOLS, tags=("<think>", "</think>") if tagged else None), [text]))
     own = {
         "kimi": ("<|tool_call", "<|im_end|>"),

@@ -63,7 +63,7 @@ class CallReport:
         if head is None:
             text = Collected()
             marker = yield from json_until(reader, ends, text.add)
-            return marker, self.json(text.text.strip(), ended=marker is not None)
+            return marker, self.json(text.text.lstrip(), ended=marker is not None)
         reader.pos = head.end()
         self._prose.call()
         reader.out.append(CallFound(head[1]))
@@ -87,7 +87,7 @@ class CallReport:
         try:
             self.written(written_calls(value))
         except ValueError as error:
-            self.problem(f"this is not a call in JSON: {error}", text)
+            self.problem(f"this is not a call in JSON: {error}", text.rstrip())
             return ""
         return rest
 

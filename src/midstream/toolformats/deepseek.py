@@ -74,6 +74,10 @@ class _Calls:
             text = Collected()
             marker = yield from self._reader.until(_ALL, text.add)
             if text.text.strip():
+                if marker is not None and self._prose.quotes(text.text):
+                    self._prose.say(text.text)  # the answer went on, and quotes the marker
+                    self._reader.unread(marker)
+                    return
                 if marker is None and called:
                     self._prose.say(text.text)
                 else:

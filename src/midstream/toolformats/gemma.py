@@ -27,6 +27,7 @@ _CODE = "```tool_code"
 _CODE_END = Markers("```")
 _JSON_ENDS = JsonEnds(*_ENDS, _BEGIN)
 _OBJECTS = ('{"name"', '{ "name"', '{\n"name"', '{\n  "name"', '{\n    "name"')
+_WORD = re.compile(r"\w")
 _LINE_NUMBER = re.compile(r"\D")
 
 _HOW = """To call a tool, write one JSON object with its name and arguments between these lines:
@@ -38,11 +39,12 @@ _HOW = """To call a tool, write one JSON object with its name and arguments betw
 def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
     prose = Prose(
         reader,
-        (_BEGIN, _CODE, *_OBJECTS),
+        (_BEGIN, *_OBJECTS),
         tags=tags,
         starts_inside=starts_inside,
         noise=("<end_of_turn>",),
         stray=_ENDS,
+        fences=(_CODE,),
     )
     calls = _Calls(reader, tools, prose)
     while (opener := (yield from prose.opener())) is not None:
@@ -69,6 +71,10 @@ class _Calls:
         if (yield from self._reader.peek(1)) == "{":
             marker, rest = yield from self._report.json_until(_JSON_ENDS)
             if rest.strip(" \n}"):
+                if marker == _BEGIN:  # the end was forgotten: this is prose, which may quote what follows
+                    self._prose.say(rest)
+                    self._reader.unread(marker)
+                    return None
                 self._report.problem("text inside a tool request", rest)
             return marker
         body = Collected()
@@ -102,6 +108,9 @@ class _Calls:
             self._prose.say(text.text + gap)
 
     def code(self) -> Step[None]:
+        if _WORD.match((yield from self._reader.peek(1))):
+            self._prose.say(_CODE)  # another word that begins like it
+            return
         body = Collected()
         marker = yield from self._reader.until(_CODE_END, body.add)
         try:

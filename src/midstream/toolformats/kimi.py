@@ -18,7 +18,7 @@ from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound
 from .format import TextFormat
 from .json_text import JsonEnds, json_until
 from .markers import Markers
-from .names import name_by_arguments, recover_name
+from .names import is_nameless, name_by_arguments, recover_name
 from .prose import Prose, Tags
 from .script import Collected, Reader, Step
 
@@ -80,6 +80,10 @@ class _Calls:
         text = Collected()
         marker = yield from self._reader.until(_IN_SECTION, text.add)
         if text.text.strip():
+            if marker is not None and self._prose.quotes(text.text):
+                self._prose.say(text.text)  # the answer went on, and quotes the marker
+                self._reader.unread(marker)
+                return None
             if marker is None and called:
                 self._prose.say(text.text)  # the end of the section was forgotten: this is the answer going on
             else:
@@ -112,7 +116,8 @@ class _Calls:
         collected = Collected()
         marker = yield from json_until(reader, _IN_ARGUMENTS, collected.add)
         arguments = unwrap(collected.text.strip())
-        name = name or name_by_arguments(arguments, self._tools)
+        if not name and is_nameless(raw_id):
+            name = name_by_arguments(arguments, self._tools)
         if name:
             self._whole(raw_id, name, arguments)
         else:

@@ -1,7 +1,8 @@
 """Kimi K3 (XTML): channels and calls between `<|open|>tag<|sep|>` and `<|close|>tag<|sep|>` (facts/kimi.md §2).
 
 The answer is made of the channels think, response and tools; the prompt opens think, so with `starts_inside` the stream
-begins there. Each argument says its own type; arguments stream as JSON as they come.
+begins there. Each argument says its own type; arguments stream as JSON as they come. Tags in code or in a quotation are text
+(quoting.py), all but the end of the channel they stand in.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .format import TextFormat
 from .json_text import is_json, parse
 from .markers import Markers
 from .prose import Tags
+from .quoting import Quoting
 from .script import Collected, Reader, Step
 from .values import bare
 from .xml import escape, unescape
@@ -45,7 +47,7 @@ def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], st
 class _Message:
     """Where in the message the stream is: a channel, a call in it, an argument in that."""
 
-    __slots__ = ("_argument", "_blank", "_call", "_channel", "_reader", "_tagged")
+    __slots__ = ("_argument", "_blank", "_call", "_channel", "_quoted_opens", "_quoting", "_reader", "_tagged")
 
     def __init__(self, reader: Reader, starts_inside: bool) -> None:
         self._reader = reader
@@ -54,9 +56,14 @@ class _Message:
         self._argument: _Argument | None = None
         self._blank: list[str] | None = []  # white space between channels is layout
         self._tagged = False
+        self._quoting = Quoting(marks=reader.rescue)
+        self._quoted_opens = 0  # how often the channel we are in was opened again in quoted text
 
     def read(self) -> Step[None]:
         while (marker := (yield from self._reader.until(_ALL, self._say))) is not None:
+            if self._call is None and self._quoting.covers() and not (yield from self._ends_channel(marker)):
+                self._say(marker)
+                continue
             self._blank = []
             self._tagged = True
             if marker == END:
@@ -74,7 +81,17 @@ class _Message:
         elif self._blank and not self._tagged:
             self._reader.out.append(TextFound("".join(self._blank)))
 
+    def _ends_channel(self, marker: str) -> Step[bool]:
+        """Whether a quoted marker is all the same the end of the channel it stands in, which may quote a whole message."""
+        tag = self._channel + SEP
+        if marker not in (OPEN, CLOSE) or (yield from self._reader.peek(len(tag))) != tag:
+            return False
+        self._quoted_opens += 1 if marker == OPEN else -1
+        return self._quoted_opens < 0
+
     def _say(self, piece: str) -> None:
+        if self._call is None:
+            self._quoting.text.append(piece)
         if self._argument is not None:
             self._argument.add(piece)
         elif self._call is not None:
@@ -112,7 +129,7 @@ class _Message:
         if kind == "call":
             self._call = _Call(self._reader, attributes.get("tool", ""), tag)
         elif kind in ("think", "response", "tools", "message"):
-            self._channel = kind
+            self._enter(kind)
             if kind == "think":
                 self._reader.out.append(ThinkingFound(""))
         else:
@@ -124,7 +141,12 @@ class _Message:
             return
         self._leave_call()
         if kind != "call":
-            self._channel = "message"
+            self._enter("message")
+
+    def _enter(self, channel: str) -> None:
+        self._channel = channel
+        self._quoting = Quoting(marks=self._reader.rescue)
+        self._quoted_opens = 0
 
     def _leave_argument(self) -> None:
         if self._argument is not None:
@@ -136,6 +158,7 @@ class _Message:
         if self._call is not None:
             self._call.end()
             self._call = None
+            self._quoting.called()
 
 
 class _Call:

@@ -1,8 +1,10 @@
 """Which declared tool a call means, from the id or name the model wrote.
 
-A name that is declared is taken as written. Otherwise the name is recovered only where one declared tool fits: by the last
-segment of a dotted name, by case, by the remains of a sanitised id (`functionsread5`, `functions_read_1`), or, where the
-model wrote no name at all (`3`, `call_59ad…`), by the argument names. Two that fit are as bad as none.
+A name that is written is the name: declared, or a call of an unknown tool; it never runs another tool that looks like it,
+in other case or in another namespace. What is undone is only what hosts add to a name to make an id: the prefix `functions.`,
+a counter (`read:0`, `read_0`), and the deletions of a sanitised id (`functionsread5`, `functions_read_1`), where one declared tool
+fits. Only an id that holds no name at all (`3`, `call_59ad…`) leaves the tool to be told by the argument names.
+Two that fit are as bad as none.
 """
 
 from __future__ import annotations
@@ -15,9 +17,14 @@ from midstream.core.tools import ToolSpec
 from .json_text import parse
 
 _PREFIX = re.compile(r"(?:call_)?functions?[._]?")
-_COUNTER = re.compile(r"[._:-]?\d+\Z")
-_SEGMENTS = re.compile(r"[.:/]")
-_SQUASHED = re.compile(r"[^a-z0-9_-]+")
+_COUNTER = re.compile(r"[._:-]\d+\Z")
+_GLUED_COUNTER = re.compile(r"[._:-]?\d+\Z")
+_SANITISED = re.compile(r"[^A-Za-z0-9_-]+")
+_NAMELESS = re.compile(
+    r"(?:functions?[.:_]*)?:?\d*"  # nothing, or a counter
+    r"|(?:call|tool|toolu|tooluse|fc|chatcmpl-tool)[_-]?(?:\d[0-9A-Za-z]*|(?=[A-Za-z]*\d)[A-Za-z0-9]{16,})"
+    r"|(?:(?:call|tool|toolu|tooluse|fc|chatcmpl-tool)[_-]?)?(?=[a-f-]*\d)[0-9a-f-]{8,}"
+)
 MAX_ID = 1024
 
 
@@ -40,10 +47,15 @@ def recover_name(raw_id: str, tools: Sequence[ToolSpec]) -> str | None:
         if exact in declared:
             return exact
     written = written_name(raw_id)
-    if written is not None:
-        found = _only(declared, (written, _SEGMENTS.split(written)[-1]))
-        return found or written
-    return _only(declared, _spellings(raw_id))
+    if written is None:
+        return _sanitised(raw_id, declared)
+    # Other engines cut any prefix off. Where tools are declared, `os.read` would then run `read`.
+    return raw_id.rpartition(":")[0].removeprefix("functions.") if tools else written
+
+
+def is_nameless(raw_id: str) -> bool:
+    """Whether an id holds no name at all: nothing, a counter, or random letters under a known prefix."""
+    return _NAMELESS.fullmatch(raw_id) is not None
 
 
 def name_by_arguments(arguments: str, tools: Sequence[ToolSpec]) -> str | None:
@@ -65,21 +77,10 @@ def _fits(tool: ToolSpec, keys: Iterable[str]) -> bool:
     return set(keys) <= known and set(required if isinstance(required, list) else ()) <= set(keys)
 
 
-def _spellings(raw_id: str) -> set[str]:
-    """What may be left of a name after a host or client mangled its id."""
-    found = {raw_id}
-    for text in (raw_id, _SEGMENTS.split(raw_id)[-1]):
-        bare = _PREFIX.sub("", text, count=1) if _PREFIX.match(text) else text
-        found |= {bare, _COUNTER.sub("", text), _COUNTER.sub("", bare)}
-    return found
-
-
-def _only(declared: Sequence[str], spellings: Iterable[str]) -> str | None:
-    """The one declared name that is spelled like this, ignoring case and what sanitising deletes."""
-    wanted = {_squash(spelling) for spelling in spellings} - {""}
-    found = {name for name in declared if _squash(name) in wanted}
+def _sanitised(raw_id: str, declared: Sequence[str]) -> str | None:
+    """The one declared tool whose id is this one after a host or client took out of it what it does not allow."""
+    prefix = _PREFIX.match(raw_id)
+    bare = raw_id[prefix.end() :] if prefix else raw_id
+    wanted = {bare, (_GLUED_COUNTER if prefix else _COUNTER).sub("", bare)} - {""}
+    found = {name for name in declared if name in wanted or _SANITISED.sub("", name) in wanted}
     return found.pop() if len(found) == 1 else None
-
-
-def _squash(name: str) -> str:
-    return _SQUASHED.sub("", name.lower())

@@ -4,6 +4,8 @@ Think tags are read here, in the same pass, because each side hides from the oth
 and a call spelled out inside thinking is a thought, except for the formats whose markers are special tokens
 (`in_thinking`): there it is a real call and ends the thinking (facts/kimi.md §1.4).
 White space alone between calls, or around them, is layout of the format and not said; beside words it is kept.
+What stands in code or in a quotation is text, markers and all (quoting.py): no call, and in code no think tag either. Only
+the end of the thinking ends it wherever it stands.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TypeAlias
 
 from .findings import ProblemFound, TextFound, ThinkingFound
 from .markers import Markers, markers
+from .quoting import Quoting
 from .script import Reader, Step
 
 Tags: TypeAlias = tuple[str, str]
@@ -21,13 +24,16 @@ KNOWN_TAGS: tuple[Tags, ...] = (("<think>", "</think>"), ("<thinking>", "</think
 
 
 class Prose:
-    """Reads prose, reports it, and stops at openers. `noise` is left out unsaid (end-of-message tokens), `stray` is left
-    out and reported (the inner markers of a format, met outside a call), `starts` are openers only where no words came
-    since the beginning or the last call (the bracket of a bare JSON call)."""
+    """Reads prose, reports it, and stops at openers. `noise` is left out unsaid (end-of-message tokens), `wrappers` too,
+    where they are not quoted (tags around calls), `stray` is left out and reported (the inner markers of a format, met
+    outside a call), `starts` are openers only where no words came since the beginning or the last call (the bracket of a
+    bare JSON call), `fences` are openers that are a code fence themselves: they must begin a line, and are no call where
+    calls are only rescued."""
 
     __slots__ = (
-        "_blank", "_called", "_closers", "_fresh", "_in_thinking", "_inside", "_noise", "_openers", "_outside", "_pairs",
-        "_reader", "_said_thinking", "_starts", "_stray", "_stray_close",
+        "_blank", "_called", "_closers", "_fences", "_fresh", "_in_thinking", "_inside", "_noise", "_openers", "_outside",
+        "_pairs", "_reader", "_said_thinking", "_starts", "_stray", "_stray_close", "_text_quoting", "_thought_quoting",
+        "_wrappers",
     )  # fmt: skip
 
     def __init__(
@@ -41,8 +47,15 @@ class Prose:
         noise: tuple[str, ...] = (),
         stray: tuple[str, ...] = (),
         starts: tuple[str, ...] = (),
+        wrappers: tuple[str, ...] = (),
+        fences: tuple[str, ...] = (),
     ) -> None:
         self._reader = reader
+        self._fences = fences
+        self._wrappers = wrappers
+        self._text_quoting = Quoting(marks=reader.rescue)
+        self._thought_quoting = Quoting(marks=reader.rescue)
+        openers = openers if reader.rescue else (*openers, *fences)
         self._openers = openers
         self._stray = stray
         self._starts = starts
@@ -50,7 +63,7 @@ class Prose:
         self._in_thinking = in_thinking
         self._pairs = dict(tags)
         closers = tuple(self._pairs.values())
-        self._outside = markers(*openers, *noise, *stray, *self._pairs, *closers)
+        self._outside = markers(*openers, *noise, *wrappers, *stray, *self._pairs, *closers)
         self._fresh = markers(*self._outside.words, *starts) if starts else self._outside
         self._closers: tuple[str, ...] | None = closers if starts_inside and tags else None
         self._inside = self._markers_inside(closers)
@@ -66,12 +79,23 @@ class Prose:
 
     def call(self) -> None:
         """A call is being reported: blanks before it are layout."""
+        self._quoting.called()
         self._blank = []
         self._called = True
 
     def say(self, text: str) -> None:
         """Report text (or thinking) that turned out to be no call."""
         (self._text if self._closers is None else self._thought)(text)
+
+    def quotes(self, text: str) -> bool:
+        """Whether a call after this text, met outside prose, would be quoted by it."""
+        quoting = Quoting(marks=self._reader.rescue)
+        quoting.text.append(text)
+        return quoting.covers()
+
+    @property
+    def _quoting(self) -> Quoting:
+        return self._text_quoting if self._closers is None else self._thought_quoting
 
     def opener(self) -> Step[str | None]:
         """Report prose up to the next opener; the opener, or None at the end of the stream."""
@@ -92,6 +116,16 @@ class Prose:
                     return marker
                 self._text(marker)
                 continue
+            if marker in self._openers or marker in self._stray or marker in self._wrappers:
+                if self._is_quoted(marker):
+                    self.say(marker)
+                    continue
+            elif self._closers is None and self._quoting.in_code():
+                self._text(marker)
+                continue
+            if marker in self._wrappers:
+                self._blank = self._blank or []
+                continue
             if marker in self._stray:
                 self._reader.out.append(ProblemFound("a marker of a tool call stands alone", marker))
                 continue
@@ -102,9 +136,14 @@ class Prose:
                 return marker
             self._tag(marker)
 
+    def _is_quoted(self, marker: str) -> bool:
+        quoting = self._quoting
+        return quoting.covers() or (marker in self._fences and not quoting.at_line_start())
+
     def _tag(self, marker: str) -> None:
         if marker in self._pairs:
             if self._closers is None:
+                self._thought_quoting = Quoting(marks=self._reader.rescue)
                 self._closers = (self._pairs[marker],)
                 self._inside = self._markers_inside(self._closers)
                 self._thought("")
@@ -127,9 +166,10 @@ class Prose:
 
     def _markers_inside(self, closers: tuple[str, ...]) -> Markers:
         openers = self._openers if self._in_thinking else ()
-        return markers(*openers, *self._noise, *self._stray, *closers, *self._pairs)
+        return markers(*openers, *self._noise, *self._wrappers, *self._stray, *closers, *self._pairs)
 
     def _text(self, piece: str) -> None:
+        self._text_quoting.text.append(piece)
         if self._blank is not None:
             if piece.isspace():
                 self._blank.append(piece)
@@ -139,6 +179,7 @@ class Prose:
         self._reader.out.append(TextFound(piece))
 
     def _thought(self, piece: str) -> None:
+        self._thought_quoting.text.append(piece)
         self._said_thinking = True
         self._reader.out.append(ThinkingFound(piece))
 

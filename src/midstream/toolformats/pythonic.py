@@ -23,6 +23,8 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _STRING_PART = {quote: re.compile(rf"[^{quote}\\]++|\\.|{quote}", re.DOTALL) for quote in "'\""}
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))", re.DOTALL)
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
+_NAMESPACES = ("default_api", "functions")
+"""What stands before a declared name in Gemma's and OpenAI's prompts. Any other (`os.remove`) is part of the name."""
 _WORDS = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
 
 
@@ -70,9 +72,9 @@ class _Parser:
             call = self._call()
             self._want(")")
             return call
-        declared = self._declared
-        if name not in declared and name.rpartition(".")[2] in declared:
-            name = name.rpartition(".")[2]  # `default_api.search(...)`
+        space, _, bare = name.partition(".")
+        if name not in self._declared and space in _NAMESPACES:
+            name = bare
         return name, self._arguments(name)
 
     def _arguments(self, name: str) -> dict[str, Any]:

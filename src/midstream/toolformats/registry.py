@@ -50,12 +50,20 @@ def text_format(name: str) -> TextFormat:
 
 
 def get_filter(
-    name: str, tools: Sequence[ToolSpec] = (), *, tags: Tags | None = None, starts_inside: bool = False
+    name: str,
+    tools: Sequence[ToolSpec] = (),
+    *,
+    tags: Tags | None = None,
+    starts_inside: bool = False,
+    rescue: bool = False,
 ) -> TextFilter:
-    """A filter that reads every call of this format, declared or not, and thinking between `tags`."""
+    """A filter that reads every call of this format, declared or not, and thinking between `tags`.
+
+    With `rescue` the format was not chosen: calls are leaks, and what may be a quotation is one (quoting.py).
+    """
     script = text_format(name).script
     pairs = () if tags is None else (tags,)
-    return ScriptFilter(lambda reader: script(reader, tools, pairs, starts_inside))
+    return ScriptFilter(lambda reader: script(reader, tools, pairs, starts_inside), rescue=rescue)
 
 
 def leak_filter(
@@ -66,12 +74,12 @@ def leak_filter(
     starts_inside: bool = False,
     safety: TextCalls = "execute",
 ) -> TextFilter:
-    """`get_filter` under a safety policy: by default only calls of declared tools come through.
+    """`get_filter` for leaked calls, under a safety policy: by default only calls of declared tools come through.
 
     Where a host both leaks calls and leaves thinking in the text, give the tags here instead of chaining a ThinkFilter: a
     tag inside a call's arguments is data, and only one pass over both can tell.
     """
-    return Guard(get_filter(name, tools, tags=tags, starts_inside=starts_inside), tools, safety)
+    return Guard(get_filter(name, tools, tags=tags, starts_inside=starts_inside, rescue=True), tools, safety)
 
 
 def text_filter(dialect: Dialect, tools: Sequence[ToolSpec], safety: TextCalls = "execute") -> TextFilter | None:

@@ -47,11 +47,15 @@ class Collected:
 
 
 class Reader:
-    """The unread text of a stream and the findings made in it."""
+    """The unread text of a stream and the findings made in it.
 
-    __slots__ = ("buffer", "ended", "out", "pos", "rewound")
+    `rescue` says that calls have no business in this text: they are read out of it because a host leaks them.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("buffer", "ended", "out", "pos", "rescue", "rewound")
+
+    def __init__(self, *, rescue: bool = False) -> None:
+        self.rescue = rescue
         self.buffer = ""
         self.pos = 0
         self.ended = False
@@ -66,6 +70,13 @@ class Reader:
         """Text to be read again. Whoever does this must do it a bounded number of times, or with bounded text."""
         self.buffer = text + self.buffer[self.pos :]
         self.pos = 0
+
+    def unread(self, marker: str) -> None:
+        """The marker just read is to be read again."""
+        if self.buffer.endswith(marker, 0, self.pos):
+            self.pos -= len(marker)
+        else:
+            self.push_back(marker)
 
     def until(self, markers: Markers, sink: Callable[[str], object]) -> Step[str | None]:
         """Pass text to `sink` up to the next marker and past it; the marker, or None at the end of the stream."""
@@ -117,8 +128,8 @@ class ScriptFilter:
 
     __slots__ = ("_done", "_reader", "_steps")
 
-    def __init__(self, script: Callable[[Reader], Step[None]]) -> None:
-        self._reader = Reader()
+    def __init__(self, script: Callable[[Reader], Step[None]], *, rescue: bool = False) -> None:
+        self._reader = Reader(rescue=rescue)
         self._steps = script(self._reader)
         self._done = False
         next(self._steps)

@@ -82,8 +82,14 @@ class _Body:
             if marker == END:
                 self._report.problem("text inside a tool call", rest)
             else:
-                self._prose.say(rest)
+                return self._prose_goes_on(rest, marker)
         return marker
+
+    def _prose_goes_on(self, text: str, marker: str | None) -> None:
+        """The end of the call was forgotten: this is prose, which may quote the marker behind it."""
+        self._prose.say(text)
+        if marker is not None:
+            self._reader.unread(marker)
 
     def _named(self, name: str) -> Step[str | None]:
         """A name was read; its arguments are pairs of tags."""
@@ -96,7 +102,8 @@ class _Body:
             self._report.bare(name, glm_pairs(text))
         else:
             self._report.bare(name, child_pairs(text))
-        return marker
+        rest = text.rpartition(">")[2]
+        return self._prose_goes_on(rest, marker) if marker == BEGIN and rest.strip() else marker
 
     def _functions(self) -> Step[str | None]:
         """One or more functions inside the outer tag."""

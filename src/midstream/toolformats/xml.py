@@ -26,7 +26,7 @@ from .values import bare
 _INVOKE, _TOOL, _USE_TOOL, _USE = "<invoke ", "<tool>", "<use_tool", "<use "
 _ENDS = {_INVOKE: "</invoke>", _TOOL: "</tool>", _USE_TOOL: "</use_tool>", _USE: "</use>"}
 _END_MARKERS = {end: Markers(end) for end in _ENDS.values()}
-_NOISE = ("<function_calls>", "</function_calls>", "<tool_calls>", "</tool_calls>")
+_WRAPPERS = ("<function_calls>", "</function_calls>", "<tool_calls>", "</tool_calls>")
 _TAG = re.compile(r"""(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
 _ATTRIBUTE = re.compile(r"""([A-Za-z_][\w.-]*+)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _BARE_NAME = re.compile(r"\s*+([A-Za-z_][\w.-]*+)(?!\s*=)")
@@ -44,7 +44,7 @@ _HOW = """To call a tool, write it as XML; escape <, > and & in values, write li
 
 
 def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
-    prose = Prose(reader, tuple(_ENDS), tags=tags, starts_inside=starts_inside, noise=_NOISE)
+    prose = Prose(reader, tuple(_ENDS), tags=tags, starts_inside=starts_inside, wrappers=_WRAPPERS)
     element = _Element(reader, prose, CallReport(reader, prose, tools), frozenset([tool.name for tool in tools]))
     while (opener := (yield from prose.opener())) is not None:
         yield from element.read(opener)

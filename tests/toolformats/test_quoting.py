@@ -156,7 +156,9 @@ def test_a_call_without_its_end_does_not_run_what_the_text_after_it_quotes(forma
         assert found.text.strip() == after.strip()
 
 
-@pytest.mark.parametrize("text", ["Use `<think>` and `</think>`.", "```\n<think>a</think>\n```\n", "<code></think></code>"])
+@pytest.mark.parametrize(
+    "text", ["Use `<think>` and `</think>`.", "```\n<think>a</think>\n```\n", "<code></think></code>"]
+)
 def test_a_think_tag_in_code_is_text(text: str) -> None:
     for portions in splits(text):
         for filter in (think_filter(), get_filter("kimi", TOOLS, tags=THINK)):
@@ -195,6 +197,33 @@ def test_any_split_quotes_the_same(call: str, text: str, places: list[int], resc
     assert len(found.calls) <= text.count(written)
 
 
+def test_each_thinking_has_its_own_fences() -> None:
+    call = CALLS["kimi"][1]
+    for portions in splits(f"<think>```\nls</think>Hm.<think>{call}"):
+        found = outcome(feed(get_filter("kimi", TOOLS, tags=THINK), portions))
+        assert found.parsed == [("read", ARGUMENTS)]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "quoted"),
+    [
+        (["```\nls\n", "```\n"], [True, False]),
+        (["```\nls\n``", "`\n"], [True, True]),
+        (["it", "'s fine "], [False, False]),
+        (["it ", "'so "], [False, True]),
+        (["\\", "` "], [False, False]),
+        ([" ", "> x"], [False, True]),
+    ],
+)
+def test_the_place_is_known_between_pieces(pieces: list[str], quoted: list[bool]) -> None:
+    quoting = Quoting(marks=True)
+    seen = []
+    for piece in pieces:
+        quoting.text.append(piece)
+        seen.append(quoting.covers())
+    assert seen == quoted
+
+
 class CountedPieces(list[str]):
     """Counts how often the text is taken up."""
 
@@ -209,7 +238,7 @@ def test_text_without_markers_is_not_looked_at() -> None:
     quoting = Quoting(marks=True)
     quoting.text = pieces = CountedPieces()
     for _ in range(1000):
-        quoting.text.append("`quoted` \"text\"\n")
+        quoting.text.append('`quoted` "text"\n')
     assert CountedPieces.taken == 0
     assert not quoting.covers()
     assert not quoting.covers()

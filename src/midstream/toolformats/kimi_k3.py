@@ -158,7 +158,6 @@ class _Message:
         if self._call is not None:
             self._call.end()
             self._call = None
-            self._quoting.called()
 
 
 class _Call:

@@ -82,7 +82,8 @@ class _Body:
             if marker == END:
                 self._report.problem("text inside a tool call", rest)
             else:
-                return self._prose_goes_on(rest, marker)
+                self._prose_goes_on(rest, marker)
+                return None
         return marker
 
     def _prose_goes_on(self, text: str, marker: str | None) -> None:
@@ -103,7 +104,10 @@ class _Body:
         else:
             self._report.bare(name, child_pairs(text))
         rest = text.rpartition(">")[2]
-        return self._prose_goes_on(rest, marker) if marker == BEGIN and rest.strip() else marker
+        if marker == BEGIN and rest.strip():
+            self._prose_goes_on(rest, marker)
+            return None
+        return marker
 
     def _functions(self) -> Step[str | None]:
         """One or more functions inside the outer tag."""

@@ -434,5 +434,28 @@ def test_the_fallback_chain_of_a_session_answers_with_the_next() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [([Refusal(503)], [Stall(Answer("from b"), 2)]), ([Stall(Answer("from a"), 2)], [])]
+)
+def test_an_answer_of_a_chain_that_is_left_is_not_told_to_be_anyones(first: list[Item], second: list[Item]) -> None:
+    """Only its end would say which of the two gave it: replayed as the first one's own, it would be a false history."""
+
+    async def main() -> None:
+        async with Host(first) as a, Host(second) as b:
+            providers = {"a": ProviderConfig(base_url=a.base), "b": ProviderConfig(base_url=b.base)}
+            client = Client(Catalog(Config(providers=providers), environ={}))
+            client._transport._sleep = _no_wait
+            async with client, Session(["a/m", "b/m"], client=client) as session:
+                reply = session.send("x")
+                async for event in reply:
+                    if isinstance(event, TextDelta):
+                        break
+                await reply.aclose()
+                left = session.conversation.turns[1]
+            assert (left.failure, left.origin) == ("aborted", None)
+
+    asyncio.run(main())
+
+
 async def _no_wait(_: float) -> None:
     return None

@@ -148,6 +148,47 @@ class TestManyAtOnce:
             with ThreadPoolExecutor(6) as pool:
                 assert max(future.result() for future in [pool.submit(open_it) for _ in range(6)]) == 6
 
+    def test_an_opening_that_meets_another_waits_its_turn(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A change to WAL is told BUSY at once while another connection holds the write lock: no luck is needed to see it."""
+        naps: list[float] = []
+        with raw(path) as other:
+            other.execute("BEGIN IMMEDIATE")
+
+            def nap(seconds: float) -> None:
+                naps.append(seconds)
+                if len(naps) == 3:
+                    other.execute("ROLLBACK")
+
+            monkeypatch.setattr("time.sleep", nap)
+            with closing(SqliteStore(path)) as store:
+                store.create()
+            assert len(naps) == 3
+
+    def test_an_opening_does_not_wait_for_ever(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        naps: list[float] = []
+
+        def nap(seconds: float) -> None:
+            naps.append(seconds)
+            assert len(naps) < 1000, "it waits on, though its patience was 0"
+
+        with raw(path) as other:
+            other.execute("BEGIN IMMEDIATE")
+            monkeypatch.setattr("time.sleep", nap)
+            with pytest.raises(StoreError, match="another process has been writing"):
+                SqliteStore(path, patience=0)
+
+    def test_an_opening_that_fails_otherwise_is_not_tried_again(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path.mkdir()
+
+        def nap(seconds: float) -> None:
+            raise AssertionError("waited for what no waiting helps")
+
+        monkeypatch.setattr("time.sleep", nap)
+        with pytest.raises(StoreError):
+            SqliteStore(path)
+
     def test_readers_do_not_wait_for_a_writer(self, store: SqliteStore) -> None:
         made = store.create(Conversation((human("needle"),)))
         with store._writing() as db:

@@ -407,6 +407,36 @@ def test_a_stream_has_a_limit() -> None:
     assert isinstance(found, LimitExceeded)
 
 
+@pytest.mark.parametrize("headers", [(), ("content-encoding: gzip",)], ids=["plain", "gzip"])
+@pytest.mark.parametrize("size", [0, 1, 20, 21, 500])
+def test_a_stream_may_be_as_long_as_its_limit(size: int, headers: tuple[str, ...]) -> None:
+    """The whole answer is there: whichever way the limit is misjudged, nothing has to be waited for."""
+    body = b"x" * size
+    sent = gzip.compress(body) if headers else body
+    found, server = run(outcome(answers(200, sent, *headers), Clock(), max_stream=20))
+    if size <= 20:
+        assert found == body
+    else:
+        assert isinstance(found, LimitExceeded) and "longer than 20 bytes" in str(found)
+    assert server.accepted == 1
+
+
+def test_an_open_transport_sends_and_a_closed_one_does_not() -> None:
+    async def main() -> None:
+        async with Server(OK) as server:
+            transport = Transport(QUICK, environ={})
+            try:
+                assert await (await transport.open(asks(stream=False), server.base)).read() == JSON_OK
+                await transport.aclose()
+                with pytest.raises(LocalError, match="the transport is closed"):
+                    await transport.open(asks(stream=False), server.base)
+            finally:
+                await transport.aclose()
+            assert len(server.seen) == 1
+
+    run(main())
+
+
 def test_gzip_is_undone() -> None:
     found, _ = run(outcome(answers(200, gzip.compress(JSON_OK), "content-encoding: gzip"), Clock()))
     assert found == JSON_OK

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from midstream.core.errors import LocalError
 from midstream.core.secret import SecretHeaders
-from midstream.transport.target import Target, prepare
+from midstream.transport.target import Target, origin_of, prepare
 from midstream.wires.request import Request
 
 from .asking import AUTH, CANARY, asks
@@ -78,6 +78,33 @@ def test_paths_refused(path: str) -> None:
 def test_methods_refused(method: str) -> None:
     with pytest.raises(LocalError):
         _prepare(asks(method=method))
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://api.example/v1", ("https", "api.example", 443)),
+        ("http://api.example", ("http", "api.example", 80)),
+        ("HTTP://API.example:8080/x", ("http", "api.example", 8080)),
+        ("http://[::1]:1/", ("http", "::1", 1)),
+        ("ftp://api.example", None),
+        ("ws://api.example:80", None),
+        ("//api.example", None),
+        ("http:///v1", None),
+        ("https://:443/v1", None),
+        ("http://api.example:0", None),
+        ("http://api.example:65536", None),
+        ("http://[::1", None),
+        ("", None),
+    ],
+)
+def test_origin(url: str, origin: tuple[str, str, int] | None) -> None:
+    """Judged without a connection, so that a wrong verdict is seen at once."""
+    if origin is not None:
+        assert origin_of(url) == origin
+    else:
+        with pytest.raises(LocalError):
+            origin_of(url)
 
 
 BREAKING = st.sampled_from("\r\n\x00\x0b\x0c\x1b\x7f\ud800")

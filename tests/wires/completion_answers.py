@@ -29,6 +29,8 @@ TOOLS = (
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<[◁"), max_size=60)
 _WORDS = _TEXT.filter(lambda text: bool(text.strip()))
+# What stands before a call may not quote it: a raw completion cannot tell the two apart.
+_BEFORE_CALL = _WORDS.filter(lambda text: not set(text) & set("`~>\"'“”„‘‚«»‹「『"))
 _CALL = st.builds(Call, st.sampled_from(["read_file", "list_files"]), st.fixed_dictionaries({"path": _TEXT}))
 
 
@@ -36,7 +38,7 @@ def answers() -> st.SearchStrategy[Answer]:
     """Answers that think, and say something or call."""
     said = st.builds(Answer, _WORDS, _WORDS, input_tokens=st.integers(1, 99), length_stop=st.booleans())
     called = st.builds(
-        Answer, st.one_of(st.just(""), _WORDS), _WORDS, st.lists(_CALL, min_size=1, max_size=3).map(tuple),
+        Answer, st.one_of(st.just(""), _BEFORE_CALL), _WORDS, st.lists(_CALL, min_size=1, max_size=3).map(tuple),
         input_tokens=st.integers(1, 99),
     )  # fmt: skip
     return st.one_of(said, called)

@@ -24,7 +24,7 @@ _stderr = -1
 
 
 def pytest_configure() -> None:
-    global _stderr  # noqa: PLW0603
+    global _stderr
     _stderr = os.dup(2)  # pytest captures the one we have while a test runs
 
 

@@ -41,14 +41,21 @@ VALUES = st.recursive(
 CALLS = st.builds(
     Call, st.from_regex(r"[a-z][a-z0-9_]{0,15}", fullmatch=True), st.dictionaries(WORDS, VALUES, max_size=3)
 )
-# white space alone before a call is layout where calls are written as text
+QUOTING = frozenset("`~>\"'“”„‘‚«»‹「『")
+# where calls are written as text, white space alone before one is layout, and a text may not quote it
 ANSWERS = st.builds(
     Answer,
     text=WORDS,
     thinking=WORDS,
     calls=st.lists(CALLS, max_size=4).map(tuple),
     input_tokens=st.integers(1, 10**6),
-).filter(lambda answer: bool(answer.text.strip()) or (bool(answer.calls) and not answer.text))
+).filter(
+    lambda answer: (
+        not QUOTING & set(answer.text)
+        if answer.calls and answer.text.strip()
+        else bool(answer.text.strip() or (answer.calls and not answer.text))
+    )
+)
 
 
 def decoder_for(wire: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from midstream.core.tools import ToolSpec
@@ -12,6 +12,7 @@ from .arguments import Balanced, WrittenCall, leading_value, written_calls
 from .declarations import dump
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound
 from .json_text import JsonEnds, is_json, json_until
+from .markers import Markers, pattern
 from .prose import Prose
 from .script import Collected, Reader, Step
 from .values import properties_of, typed
@@ -21,6 +22,46 @@ _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*+:\s*+\{')
 _HEAD_STOP = re.compile(f"{_ARGUMENTS.pattern}|[}}<]")
 _HEAD_SIZE = 400
 """By then a call that names its tool first has come to its arguments."""
+_LOOK_AHEAD = 4096
+"""How far behind what looks like a call's end the end of its value may be."""
+
+
+class Values:
+    """Values between an opening and a closing tag, inside a call that `ends` end.
+
+    A model that writes about its own format puts an end inside a value. There it is data, if the value's own end still comes
+    before the next call: cut off at it, the call would run with half of its arguments.
+    """
+
+    __slots__ = ("_closing", "_ends", "_opening", "_stop")
+
+    def __init__(self, opening: str, closing: str, ends: Sequence[str], openers: Sequence[str]) -> None:
+        self._opening = opening
+        self._closing = closing
+        self._ends = Markers(*ends)
+        self._stop = re.compile(pattern((closing, *openers)))
+
+    def until_end(self, reader: Reader) -> Step[tuple[str, str | None]]:
+        """The text up to the end of the call, and the end; ("…", None) where the stream ended, or cannot be made out."""
+        body = Collected()
+        inside = False
+        while True:
+            piece = Collected()
+            marker = yield from reader.until(self._ends, piece.add)
+            text = piece.text
+            body.add(text)
+            opened, closed = text.rfind(self._opening), text.rfind(self._closing)
+            inside = opened > closed if opened >= 0 or closed >= 0 else inside
+            if marker is None or not inside:
+                return body.text, marker
+            ahead = yield from reader.head(self._stop, _LOOK_AHEAD)
+            at = reader.pos + len(ahead)
+            if reader.buffer.startswith(self._closing, at):
+                body.add(marker)
+            elif len(ahead) < _LOOK_AHEAD:
+                return body.text, marker  # the value's end was forgotten
+            else:
+                return body.text + marker, None
 
 
 class CallReport:
@@ -45,6 +86,15 @@ class CallReport:
         """A call whose arguments are bare text, to be typed by the schema."""
         schemas = properties_of(name, self._tools)
         self.values(name, {key: typed(text, schemas.get(key)) for key, text in texts.items()})
+
+    def pairs(self, name: str, read: Callable[[str], Mapping[str, str]], text: str) -> None:
+        """A call whose arguments are pairs in `text`, bare; a problem where `read` finds something else between them."""
+        try:
+            found = read(text)
+        except ValueError as error:
+            self.problem(str(error), f"{name}\n{text}")
+        else:
+            self.bare(name, found)
 
     def written(self, calls: Sequence[WrittenCall]) -> None:
         for call in calls:

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 
 from midstream.core.tools import ToolSpec
 
-from .calls import CallReport
+from .calls import CallReport, Values
 from .json_text import JsonEnds, parse
-from .markers import Markers
 from .prose import Prose, Tags
-from .script import Collected, Reader, Step
+from .script import Reader, Step
 from .values import TagEscape
 
 BEGIN, END = "<tool_call>", "</tool_call>"
@@ -30,8 +29,8 @@ GLM_ESCAPE = TagEscape(KEY, KEY_END, VALUE, VALUE_END, BEGIN, END)
 
 _NOISE = ("<|im_end|>", "<|im_start|>assistant", "<|endoftext|>", "<|observation|>", "<|user|>")
 _JSON_ENDS = JsonEnds(END, BEGIN, "<|im_end|>")
-_BODY_ENDS = Markers(END, BEGIN)
-_FUNCTION_ENDS = Markers(FUNCTION_END, END)
+_GLM_VALUES = Values(VALUE, VALUE_END, (END, BEGIN), (BEGIN,))
+_CODER_VALUES = Values(PARAMETER, PARAMETER_END, (FUNCTION_END, END), (FUNCTION, BEGIN))
 _VALUE_ENDS = re.compile(f"{PARAMETER_END}|{PARAMETER}")
 _NAME = re.compile(r"[A-Za-z_][\w.:/-]*")
 _NAME_END = re.compile(r"[^\w.:/-]")
@@ -94,17 +93,14 @@ class _Body:
 
     def _named(self, name: str) -> Step[str | None]:
         """A name was read; its arguments are pairs of tags."""
-        body = Collected()
-        marker = yield from self._reader.until(_BODY_ENDS, body.add)
-        text = body.text
+        text, marker = yield from _GLM_VALUES.until_end(self._reader)
+        rest = text.rpartition(">")[2] if marker == BEGIN else ""
+        text = text[: len(text) - len(rest)]
         if marker is None and text.strip():
             self._report.problem("a tool call was cut off", f"{name}\n{text}")
-        elif KEY in text:
-            self._report.bare(name, glm_pairs(text))
         else:
-            self._report.bare(name, child_pairs(text))
-        rest = text.rpartition(">")[2]
-        if marker == BEGIN and rest.strip():
+            self._report.pairs(name, glm_pairs if KEY in text else child_pairs, text)
+        if rest.strip():
             self._prose_goes_on(rest, marker)
             return None
         return marker
@@ -133,15 +129,13 @@ class _Body:
             self._prose.say(opened + head)
             return False
         self._reader.pos += 1
-        body = Collected()
-        marker = yield from self._reader.until(_FUNCTION_ENDS, body.add)
-        text = body.text
+        text, marker = yield from _CODER_VALUES.until_end(self._reader)
         if marker is None:
             self._report.problem("a tool call was cut off", f"{name}\n{text}")
         elif text.lstrip().startswith("{"):
             self._json_arguments(name, text.strip())
         else:
-            self._report.bare(name, coder_pairs(text))
+            self._report.pairs(name, coder_pairs, text)
         return marker == FUNCTION_END
 
     def _json_arguments(self, name: str, text: str) -> None:
@@ -155,7 +149,10 @@ class _Body:
 
 
 def coder_pairs(text: str) -> dict[str, str]:
-    """`<parameter=k>` value pairs; a forgotten end tag ends at the next parameter."""
+    """`<parameter=k>` value pairs; a forgotten end tag ends at the next parameter.
+
+    ValueError where text follows an end: the end stood in the value, and what came before is only half of it.
+    """
     pairs: dict[str, str] = {}
     at = text.find(PARAMETER)
     while at >= 0:
@@ -167,11 +164,18 @@ def coder_pairs(text: str) -> dict[str, str]:
         value = text[key_end + 1 : end.start() if end else len(text)]
         pairs[key] = CODER_ESCAPE.unescape(_without_frame(value))
         at = text.find(PARAMETER, end.start()) if end else -1
+        if end and end[0] == PARAMETER_END:
+            check_gap(text[end.end() : at if at >= 0 else len(text)])
     return pairs
 
 
+def check_gap(text: str) -> None:
+    if text.strip():
+        raise ValueError("text between the arguments of a call: one may have been cut short")
+
+
 def glm_pairs(text: str) -> dict[str, str]:
-    """`<arg_key>`, `<arg_value>` pairs."""
+    """`<arg_key>`, `<arg_value>` pairs; ValueError as in `coder_pairs`."""
     pairs: dict[str, str] = {}
     at = 0
     while (start := text.find(KEY, at)) >= 0:
@@ -185,6 +189,9 @@ def glm_pairs(text: str) -> dict[str, str]:
         key = text[start + len(KEY) : key_end].strip()
         pairs[key] = GLM_ESCAPE.unescape(text[value_start + len(VALUE) : value_end])
         at = value_end
+        if value_end < len(text):
+            following = text.find(KEY, value_end)
+            check_gap(text[value_end + len(VALUE_END) : following if following >= 0 else len(text)])
     return pairs
 
 

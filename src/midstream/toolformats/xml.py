@@ -13,19 +13,20 @@ from midstream.core.blocks import ToolCall, ToolResponse
 from midstream.core.tools import ToolSpec
 
 from .arguments import arguments_of
-from .calls import CallReport
+from .calls import CallReport, Values
 from .declarations import plain_lines
 from .format import TextFormat
 from .json_text import parse
 from .markers import Markers
 from .prose import Prose, Tags
 from .script import Collected, Reader, Step
-from .tool_call_tag import child_pairs
+from .tool_call_tag import check_gap, child_pairs
 from .values import bare
 
 _INVOKE, _TOOL, _USE_TOOL, _USE = "<invoke ", "<tool>", "<use_tool", "<use "
 _ENDS = {_INVOKE: "</invoke>", _TOOL: "</tool>", _USE_TOOL: "</use_tool>", _USE: "</use>"}
 _END_MARKERS = {end: Markers(end) for end in _ENDS.values()}
+_INVOKE_VALUES = Values("<parameter", "</parameter>", ("</invoke>",), (_INVOKE,))
 _WRAPPERS = ("<function_calls>", "</function_calls>", "<tool_calls>", "</tool_calls>")
 _TAG = re.compile(r"""(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
 _ATTRIBUTE = re.compile(r"""([A-Za-z_][\w.-]*+)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
@@ -76,14 +77,18 @@ class _Element:
         if attributes.endswith("/"):
             self._found(attributes[:-1], "")
             return
-        body = Collected()
-        marker = yield from self._reader.until(_END_MARKERS[_ENDS[opener]], body.add)
-        if marker is None:
-            self._report.problem("a tool call was cut off", opener + attributes + "\n" + body.text)
-        elif opener == _INVOKE:
-            self._report.bare(named(attributes), parameters(body.text))
+        if opener == _INVOKE:
+            text, marker = yield from _INVOKE_VALUES.until_end(self._reader)
         else:
-            self._found(attributes, body.text)
+            body = Collected()
+            marker = yield from self._reader.until(_END_MARKERS[_ENDS[opener]], body.add)
+            text = body.text
+        if marker is None:
+            self._report.problem("a tool call was cut off", opener + attributes + "\n" + text)
+        elif opener == _INVOKE:
+            self._report.pairs(named(attributes), parameters, text)
+        else:
+            self._found(attributes, text)
 
     def _calls(self, opener: str, tag: str) -> bool:
         """Whether an opening tag is a call. `<use …>` is also SVG and prose: it must name a tool, or have attributes."""
@@ -149,7 +154,7 @@ def _attributes(tag: str) -> dict[str, str]:
 
 
 def parameters(body: str) -> dict[str, str]:
-    """The `<parameter name=…>` elements of a call."""
+    """The `<parameter name=…>` elements of a call; ValueError where text follows an end, as in `coder_pairs`."""
     pairs: dict[str, str] = {}
     at = 0
     while match := _PARAMETER.search(body, at):
@@ -158,6 +163,9 @@ def parameters(body: str) -> dict[str, str]:
         value = body[match.end() : stop].removeprefix("\n").removesuffix("\n")
         pairs[unescape(match[1] or match[2] or "")] = unescape(value)
         at = stop
+        if end >= 0:
+            following = _PARAMETER.search(body, end)
+            check_gap(body[end + len("</parameter>") : following.start() if following else len(body)])
     return pairs
 
 

@@ -64,8 +64,8 @@ CASES: dict[str, tuple[str, str]] = {
 _HEAD = """# Kimi tool calls in text: the cases engines disagree on
 
 What midstream makes of 35 inputs on which vLLM, SGLang and llama.cpp differ, with the tools `read(path)`, `echo(t)` and
-`list-files(dir)` declared and calls of declared tools allowed (`execute`). Nothing is dropped in silence and no marker reaches
-the text. This page is written by `python -m tests.toolformats.edge_case_table` and checked by the tests.
+`list-files(dir)` declared and calls of declared tools allowed (`execute`). Nothing is dropped in silence, and no marker reaches
+the text unless the text quotes it. This page is written by `python -m tests.toolformats.edge_case_table` and checked by the tests.
 
 | case | input | text | thinking | calls | reported | why |
 |---|---|---|---|---|---|---|

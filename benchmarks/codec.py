@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from midstream import Conversation, encode_request, human, make_decoder
+from midstream.wires.history_cache import HistoryCache
 from midstream.wires.openai_chat.shapes import Chunk
-from midstream.wires.outgoing import HistoryCache
 
 from .measure import Row, Timing, misses, table, take_turns
 from .payloads import CHUNKS, WIRES, agent_history, anthropic_tools, chat_text, chat_tools, plain_history

@@ -23,7 +23,7 @@ from midstream import (
     tool_result,
 )
 from midstream.core.blocks import Origin
-from midstream.wires.outgoing import HistoryCache
+from midstream.wires.history_cache import HistoryCache
 
 CHUNKS = 20_000
 MESSAGES = 10_000

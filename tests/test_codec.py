@@ -12,7 +12,7 @@ import pytest
 
 from midstream import Conversation, Options, Text, ToolSpec, Turn, decode_stream, encode_request, human, resolve
 from midstream.core.errors import LocalError, UnknownModel
-from midstream.wires.outgoing import HistoryCache
+from midstream.wires.history_cache import HistoryCache
 from midstream.wires.registry import get_wire
 
 

@@ -15,9 +15,9 @@ from .core.errors import LocalError
 from .core.events import Event
 from .core.tools import ToolSpec
 from .dialects.registry import REGISTRY, Resolved, resolve
-from .wires.asked import Asked
-from .wires.outgoing import HistoryCache
-from .wires.path import choose_dialect
+from .wires.decode_context import DecodeContext
+from .wires.history_cache import HistoryCache
+from .wires.native_path import choose_dialect
 from .wires.registry import get_wire
 from .wires.request import Request
 from .wires.wire import Decoder, decode_chunks, decode_whole
@@ -87,7 +87,7 @@ def make_decoder(
         else:
             dialect = REGISTRY.dialect(dialect)
     spoken = get_wire(wire or (dialect.wire if dialect is not None else "openai-chat"))
-    asked = Asked(turn_key or mint_turn_key(), model, tool_names or {}, tools, text_calls)
+    asked = DecodeContext(turn_key or mint_turn_key(), model, tool_names or {}, tools, text_calls)
     return spoken.decoder(dialect or spoken.plain, asked)
 
 

@@ -21,7 +21,7 @@ from midstream.client.config import Config
 from midstream.client.session import Session
 from midstream.client.turn import Client
 from midstream.core.blocks import Turn
-from midstream.sim.rows import sim_rows
+from midstream.sim.providers import sim_rows
 from midstream.store import SqliteStore
 from midstream.wires.registry import get_wire
 from tests.victim import killed

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import pytest
 
 from midstream.agent.loop import Agent
-from midstream.agent.progress import AgentEvent, Stopped
+from midstream.agent.run import AgentEvent, Stopped
 from midstream.client.session import Session
 from midstream.core.blocks import Conversation
 from midstream.store import SqliteStore

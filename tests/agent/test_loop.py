@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from midstream.agent.functions import Tool
-from midstream.agent.limits import Limits
 from midstream.agent.loop import Agent
-from midstream.agent.progress import AgentEvent, Stopped, ToolFinished, ToolStarted
+from midstream.agent.run import AgentEvent, Limits, Stopped, ToolFinished, ToolStarted
 from midstream.agent.toolbox import Toolbox
 from midstream.client.catalog import Catalog
 from midstream.client.config import Config
@@ -26,7 +25,7 @@ from midstream.core.events import Done, ErrorEvent, Start, TextDelta
 from midstream.core.history import repair
 from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call
-from midstream.sim.cast import cast
+from midstream.sim.players import cast
 from midstream.sim.rules.hosts import judge
 from midstream.sim.server import Sim
 from midstream.store import MemoryStore
@@ -155,7 +154,7 @@ def test_arguments_that_are_no_json_are_told_and_nothing_runs() -> None:
 
 
 def _spent(agent: Agent) -> Any:
-    from midstream.agent.limits import Spent
+    from midstream.agent.run import Spent
 
     return Spent(agent.limits, agent.session)
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from midstream.agent.progress import ToolFinished, ToolStarted
+from midstream.agent.run import ToolFinished, ToolStarted
 from midstream.cli.markdown import MarkdownFeed
 from midstream.cli.plain import PlainView
 from midstream.cli.render import LiveView

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.client.estimate import estimate_conversation, estimate_text
+from midstream.client.tokens import estimate_conversation, estimate_text
 from midstream.core.blocks import Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn, human
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from midstream.client.prices import AS_OF, Price, price_of
-from midstream.client.windows import window_of
+from midstream.client.tokens import AS_OF, Price, price_of, window_of
 from midstream.core.blocks import Usage
 from midstream.dialects.registry import REGISTRY
 

@@ -19,7 +19,7 @@ from midstream.core.events import Done, ErrorEvent, TextDelta
 from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call
 from midstream.store import MemoryStore
-from midstream.store.errors import LengthConflict
+from midstream.store.protocol import LengthConflict
 from tests.client.scripted import Cut, Host, Item, Refusal, Stall, play
 
 Act = Callable[[Session, Host], Coroutine[Any, Any, Any]]

@@ -18,8 +18,8 @@ from midstream.client.turn import Client
 from midstream.core.blocks import Text, Thinking, ToolResponse, Turn
 from midstream.core.errors import BadRequest
 from midstream.core.events import Done, ErrorEvent
+from midstream.doctor.naive import as_it_came, naive_body
 from midstream.sim.matrix import TOOLS
-from midstream.sim.naive import as_it_came, naive_body
 from midstream.sim.server import Sim
 
 DOUBLES = (

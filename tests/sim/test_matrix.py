@@ -9,8 +9,8 @@ import pytest
 
 from midstream import encode_request
 from midstream.sim.answer import Answer
-from midstream.sim.cast import Player, cast
 from midstream.sim.matrix import _LIST, _READ, SCENES, TOOLS, Scene, cells, report
+from midstream.sim.players import Player, cast
 
 PLAYERS = cast()
 CORE = (

@@ -11,8 +11,8 @@ import pytest
 
 from midstream import Conversation, Text, Turn, encode_request, human
 from midstream.core.dialect import Options
-from midstream.sim.cast import cast
 from midstream.sim.matrix import SCENES, TOOLS
+from midstream.sim.players import cast
 from midstream.sim.rules import HOSTS, Problem, judge
 
 PLAYERS = cast()

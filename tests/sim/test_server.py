@@ -16,8 +16,8 @@ from midstream.client.session import Session
 from midstream.client.turn import Client
 from midstream.core.blocks import Text, Thinking, ToolResponse, Turn
 from midstream.core.errors import LocalError, Overloaded, ProviderError, RateLimited, RetriesExhausted
-from midstream.sim.cast import cast
 from midstream.sim.matrix import TOOLS
+from midstream.sim.players import cast
 from midstream.sim.server import Sim
 from midstream.transport import TransportOptions
 from midstream.transport.options import RetryPolicy

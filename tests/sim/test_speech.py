@@ -14,7 +14,7 @@ from midstream.codec import make_decoder
 from midstream.core.blocks import Turn
 from midstream.core.events import Done
 from midstream.sim.answer import Answer, Call, pieces, tokens
-from midstream.sim.cast import Player, cast
+from midstream.sim.players import Player, cast
 from midstream.sim.speech import _SPEAKERS, speak, speak_whole
 from midstream.wires.wire import decode_chunks, decode_whole
 

@@ -12,8 +12,8 @@ from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall,
 from midstream.core.dialect import EFFORTS, Options
 from midstream.core.errors import ConfigError
 from midstream.core.tools import ToolSpec
+from midstream.templates.prompt import JOINER, Specials
 from midstream.templates.registry import TEMPLATES, get_template
-from midstream.templates.specials import JOINER, Specials
 from tests.templates.strategies import HALVES, TOKENS, Draft, drafts, harmless, tool_drafts
 
 every_template = pytest.mark.parametrize("name", TEMPLATES)

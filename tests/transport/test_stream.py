@@ -235,13 +235,13 @@ def test_a_limit_of_the_decoder_is_an_error_event() -> None:
             await wire.chunk(b"x" * 65536)
 
     async def main() -> Event:
-        from midstream.wires.asked import Asked
+        from midstream.wires.decode_context import DecodeContext
         from midstream.wires.registry import get_wire
 
         async with Server(floods) as server, patient(_Clock()) as transport:
             answer = await transport.open(asks(), server.base, AUTH)
             wire = get_wire("openai-chat")
-            decoder = wire.decoder(wire.plain, Asked("k", limit=100_000))
+            decoder = wire.decoder(wire.plain, DecodeContext("k", limit=100_000))
             events = [event async for batch in stream_events(answer, decoder) for event in batch]
             await server.all_closed()
             return events[-1]

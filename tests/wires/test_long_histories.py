@@ -7,7 +7,7 @@ import json
 import pytest
 
 from midstream import Conversation, Text, Turn, encode_request, human
-from midstream.wires.outgoing import HistoryCache
+from midstream.wires.history_cache import HistoryCache
 
 MODELS = {
     "openai/gpt-4o": "messages",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from midstream.core.dialect import Dialect
 from midstream.core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
 from midstream.core.events import Done, ErrorEvent, ErrorInfo
-from midstream.wires.asked import Asked
+from midstream.wires.decode_context import DecodeContext
 from midstream.wires.framing import ArrayFraming, Framing, LineFraming
 from midstream.wires.provider_errors import provider_error
 from midstream.wires.sse import SSEParser
@@ -23,7 +23,7 @@ LIMIT = 64
 
 class Words:
     def __init__(self) -> None:
-        self.builder = Asked("t").builder(Dialect("words", "words"))
+        self.builder = DecodeContext("t").builder(Dialect("words", "words"))
         self.end_was_said = False
         self.settled = 0
         self.overfull = False

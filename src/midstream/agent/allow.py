@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from midstream.core.errors import ConfigError
-
+from ..core.errors import ConfigError
 from .command import is_harmless, is_plain, simple_commands
 from .request import Request
 

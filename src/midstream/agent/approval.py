@@ -16,8 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from midstream.core.blocks import Value
-
+from ..core.blocks import Value
 from .allow import AllowList
 from .request import MAX_CHARACTERS, MAX_ROWS, Request
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from difflib import SequenceMatcher
 
-from midstream.core.blocks import Value
+from ..core.blocks import Value
 
 CONTEXT = 3
 _COMPARED = 4_000_000  # pairs of lines; above it, all of the old part is shown removed and all of the new one added

@@ -20,10 +20,9 @@ from typing import Any, TypeAlias, overload
 
 import msgspec
 
-from midstream.core.blocks import Media, Text, Value
-from midstream.core.errors import ConfigError, LocalError
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import Media, Text, Value
+from ..core.errors import ConfigError, LocalError
+from ..core.tools import ToolSpec
 from .change import Change
 from .docstrings import read_docstring
 

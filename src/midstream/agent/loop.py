@@ -14,13 +14,10 @@ from typing import Any
 
 from ..client.reply import ABORTED, Reply
 from ..client.session import Session
-from ..client.turnstile import Turnstile
-from ..client.unbroken import unbroken
+from ..client.shield import Turnstile, shield
 from ..core.blocks import Media, Text, ToolResponse, Turn
 from .functions import Tool
-from .limits import Limits, Spent
-from .progress import AgentEvent, Stopped, ToolFinished
-from .round import Round
+from .run import AgentEvent, Limits, Round, Spent, Stopped, ToolFinished
 from .toolbox import Toolbox, failure, interrupted
 
 _RETRIED = ("empty", "truncated")
@@ -123,7 +120,7 @@ class Agent:
             if spent.time_is_up:
                 work.stop(spent.time_is_up)
         finally:
-            results = await unbroken(self._keep(work))
+            results = await shield(self._keep(work))
         for late in work.untold(results):
             yield late
 

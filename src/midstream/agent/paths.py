@@ -20,8 +20,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from midstream.core.errors import ConfigError
-
+from ..core.errors import ConfigError
 from .functions import ToolFailed
 
 MAX_PATH = 4096
@@ -289,7 +288,7 @@ class _Walk:
 def open_regular(directory: int, name: str, shown: str) -> int:
     """Open a name in an open directory if it is a regular file."""
     with _worded(shown):
-        # Asked first, so that no device is even opened; what counts is the status of the descriptor, below.
+        # DecodeContext first, so that no device is even opened; what counts is the status of the descriptor, below.
         _require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), shown)
         fd = os.open(name, _FILE, dir_fd=directory)
         try:

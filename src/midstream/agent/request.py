@@ -15,9 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from midstream.core.blocks import Value
-from midstream.core.visible import can_encode, folded_breaks, revealed
-
+from ..core.blocks import Value
+from ..core.visible import can_encode, folded_breaks, revealed
 from .autorun import runs_later
 from .change import Change
 

@@ -15,10 +15,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from midstream.core.blocks import Text, ToolCall, ToolResponse, tool_result
-from midstream.core.errors import ConfigError
-from midstream.core.tools import ToolSpec, parse_arguments
-
+from ..core.blocks import Text, ToolCall, ToolResponse, tool_result
+from ..core.errors import ConfigError
+from ..core.tools import ToolSpec, parse_arguments
 from .approval import Approval
 from .bash import Bash
 from .files import Files

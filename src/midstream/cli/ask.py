@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from ..agent.approval import Answer
-from ..agent.progress import AgentEvent, Stopped
 from ..agent.request import Request
+from ..agent.run import AgentEvent, Stopped
 from ..core.blocks import Turn
 from ..core.errors import MidstreamError
 from ..core.events import ErrorEvent, ErrorInfo

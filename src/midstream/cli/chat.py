@@ -15,8 +15,7 @@ from typing import Any, Protocol
 
 import click
 
-from midstream import __version__
-
+from .. import __version__
 from ..agent.approval import Answer
 from ..agent.request import Request
 from ..client.session import Session

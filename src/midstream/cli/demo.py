@@ -23,7 +23,7 @@ from ..client.turn import Client
 from ..core.blocks import ToolCall, Turn
 from ..core.errors import MidstreamError, ProviderError
 from ..core.ids import STRATEGIES
-from ..sim.naive import as_it_came, naive_body
+from ..doctor.naive import as_it_came, naive_body
 from ..sim.rules.hosts import host_for, judge
 from ..sim.server import Sim
 from .demo_stage import JsonStage, Row, Stage, Switch, TextStage, Totals

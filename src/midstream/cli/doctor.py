@@ -13,7 +13,7 @@ from ..codec import encode_request
 from ..core.blocks import Conversation
 from ..core.errors import MidstreamError, StoreError
 from ..core.visible import terminal_safe
-from ..sim.doctor import Diagnosis, examine, refusals
+from ..doctor.diagnosis import Diagnosis, examine, refusals
 from ..store.export import to_jsonl
 from ..store.importing import FORMATS, read_file
 from ..store.places import database_path

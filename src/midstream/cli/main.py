@@ -17,8 +17,7 @@ from typing import Any, TextIO
 
 import click
 
-from midstream import __version__
-
+from .. import __version__
 from ..core.errors import MidstreamError
 from ..core.visible import visible
 from .exit_codes import FAILED, INTERRUPTED, OK, code_for

@@ -11,7 +11,7 @@ import msgspec
 from ..client.catalog import Catalog
 from ..client.config import load_config
 from ..core.errors import UnknownModel
-from ..sim.rows import MODELS, sim_rows
+from ..sim.providers import MODELS, sim_rows
 from .keys import key_state
 from .terminal import Paint, color_choice, color_option, wants_color
 from .workspace import SIM

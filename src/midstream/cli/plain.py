@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import IO
 
-from ..agent.progress import AgentEvent, Stopped, ToolFinished, ToolStarted
+from ..agent.run import AgentEvent, Stopped, ToolFinished, ToolStarted
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 from ..core.events import (
     BlockEvent,

@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text as Line
 
-from ..agent.progress import AgentEvent, Stopped, ToolFinished, ToolStarted
+from ..agent.run import AgentEvent, Stopped, ToolFinished, ToolStarted
 from ..core.blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.events import (
     BlockEvent,

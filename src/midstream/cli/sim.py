@@ -8,10 +8,10 @@ import sys
 import click
 
 from ..core.errors import MidstreamError
-from ..sim.cast import cast
 from ..sim.fault import FAULTS
 from ..sim.matrix import SCENES, cells, report
-from ..sim.rows import MODELS
+from ..sim.players import cast
+from ..sim.providers import MODELS
 from ..sim.server import Sim
 
 _SHOWN = (

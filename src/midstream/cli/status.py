@@ -6,8 +6,8 @@ import itertools
 import time
 from collections.abc import Callable, Iterable
 
-from ..client.estimate import estimate_text
 from ..client.session import Session, TurnCost
+from ..client.tokens import estimate_text
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 

@@ -12,8 +12,8 @@ from typing import IO, Protocol
 
 import msgspec
 
-from ..agent.progress import AgentEvent
 from ..agent.request import Request
+from ..agent.run import AgentEvent
 from ..core.blocks import ToolCall, ToolResponse, Turn
 from ..core.visible import terminal_safe, visible
 from .status import Status

@@ -221,7 +221,7 @@ def known_names() -> list[str]:
 
 
 def _names(catalog: Catalog) -> list[str]:
-    from ..sim.rows import MODELS
+    from ..sim.providers import MODELS
 
     return list(dict.fromkeys([*catalog.names(), *[f"{SIM}/{model}" for model in MODELS]]))
 

@@ -18,8 +18,7 @@ from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
 from ..transport.loopback import leads_to_loopback
 from .config import Config, LoadedConfig, ModelConfig, load_config
-from .prices import Price, price_of
-from .windows import window_of
+from .tokens import Price, price_of, window_of
 
 
 class Catalog:

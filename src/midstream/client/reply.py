@@ -25,7 +25,7 @@ class Reply:
     def __init__(self, batches: AsyncGenerator[list[Event], None]) -> None:
         self._batches = batches
         self._events = self._run()
-        self._heard = Heard()
+        self._heard = ReplyState()
 
     @property
     def turn(self) -> Turn | None:
@@ -76,7 +76,7 @@ class Reply:
             await self._batches.aclose()
 
 
-class Heard:
+class ReplyState:
     """What has come of an answer: nothing, a part that its caller may leave, or all of it."""
 
     def __init__(self) -> None:

@@ -22,12 +22,10 @@ from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..store.protocol import Store
 from ..wires.request import Request
-from .estimate import estimate_conversation, estimate_text
-from .prices import Price
 from .reply import Reply, aborted
+from .shield import Turnstile, shield
+from .tokens import Price, estimate_conversation, estimate_text
 from .turn import Client
-from .turnstile import Turnstile
-from .unbroken import unbroken
 
 
 class TurnCost(Value, frozen=True):
@@ -105,7 +103,7 @@ class Session:
         if self._store is None:
             self.conversation = self.conversation.add(turn)
         else:
-            await unbroken(self._append(self._store, turn))
+            await shield(self._append(self._store, turn))
 
     async def _append(self, store: Store, turn: Turn) -> None:
         async with self._adding:

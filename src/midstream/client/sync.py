@@ -18,7 +18,7 @@ from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec
 from . import calls
 from .catalog import Catalog
-from .reply import Heard
+from .reply import ReplyState
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class SyncReply:
     def __init__(self, batches: AsyncGenerator[list[Event], None]) -> None:
         self._batches = batches
         self._events = self._run()
-        self._heard = Heard()
+        self._heard = ReplyState()
 
     @property
     def turn(self) -> Turn | None:

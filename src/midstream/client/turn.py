@@ -25,7 +25,7 @@ from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..transport import Answer, Transport, TransportOptions, stream_events
 from ..transport.clear_text import warn_of_clear_text
-from ..wires.outgoing import HistoryCache
+from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
 from ..wires.wire import decode_whole
 from .breaker import Breaker, host_of

@@ -14,7 +14,7 @@ from ..core.blocks import Conversation, Media, Text, ToolCall, ToolResponse, Tur
 from ..core.dialect import Options
 from ..core.tools import ToolSpec
 from .answer import Answer, Call
-from .cast import Player
+from .players import Player
 from .rules.hosts import judge
 from .rules.rule import Problem
 

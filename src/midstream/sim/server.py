@@ -23,11 +23,11 @@ from ..dialects.registry import Registry, Resolved
 from ..wires.registry import get_wire
 from ..wires.wire import ParsedRequest
 from .answer import Answer, Voice
-from .cast import Player
 from .fault import FaultQueue, leaked, spoiled
+from .players import Player
 from .prompt import read_prompt
+from .providers import sim_rows
 from .refusal import refusal
-from .rows import sim_rows
 from .rules.hosts import HOSTS, Host, host_for, judge
 from .rules.rule import Problem
 from .script import perform

@@ -1,11 +1,21 @@
 """Where conversations are kept: one Protocol, a store in memory, a store in SQLite; export and import."""
 
-from .errors import ConversationExists, CorruptRecord, LengthConflict, NewerSchema, UnknownConversation
 from .export import read_jsonl, to_jsonl, to_markdown
 from .importing import FORMATS, import_file, read_history
 from .memory import MemoryStore
 from .places import data_dir, database_path
-from .protocol import ConversationInfo, Entry, Hit, Original, Store
+from .protocol import (
+    ConversationExists,
+    ConversationInfo,
+    CorruptRecord,
+    Entry,
+    Hit,
+    LengthConflict,
+    NewerSchema,
+    Original,
+    Store,
+    UnknownConversation,
+)
 from .sqlite import SqliteStore
 
 __all__ = [

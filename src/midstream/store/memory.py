@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
-from .errors import ConversationExists, LengthConflict, UnknownConversation
-from .protocol import ConversationInfo, Entry, Hit, Original
+from .protocol import ConversationExists, ConversationInfo, Entry, Hit, LengthConflict, Original, UnknownConversation
 from .records import (
     checked_entry,
     checked_text,

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
-from .errors import CorruptRecord
-from .protocol import Entry
+from .protocol import CorruptRecord, Entry
 
 _TITLE = 80
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ..core.errors import StoreError
-from .errors import NewerSchema
+from .protocol import NewerSchema
 
 APPLICATION_ID = 0x6D696473  # "mids": tells our files from any other SQLite database
 

@@ -20,9 +20,17 @@ from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
-from .errors import ConversationExists, CorruptRecord, LengthConflict, UnknownConversation
 from .places import database_path, make_private_file
-from .protocol import ConversationInfo, Entry, Hit, Original
+from .protocol import (
+    ConversationExists,
+    ConversationInfo,
+    CorruptRecord,
+    Entry,
+    Hit,
+    LengthConflict,
+    Original,
+    UnknownConversation,
+)
 from .records import (
     checked_entry,
     decode_head,

@@ -11,13 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from midstream.core.tools import ToolSpec
-
+from ..core.tools import ToolSpec
 from .declaration import callable_tools, json_arguments, spaced_json, tool_object
 from .messages import Message, transcribe
-from .prompt import Prompt, Rendering
-from .specials import BARS, Specials
-from .writer import PromptWriter
+from .prompt import BARS, Prompt, PromptWriter, Rendering, Specials
 
 _STOP = ("<|im_end|>", "<|endoftext|>")
 _TOOLS_HEAD = (

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from midstream.core.blocks import ToolCall
-from midstream.core.handoff import Note
-from midstream.core.tools import ToolSpec
+from ..core.blocks import ToolCall
+from ..core.handoff import Note
+from ..core.tools import ToolSpec
 
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 

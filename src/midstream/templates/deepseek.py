@@ -11,13 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from midstream.core.tools import ToolSpec
-
+from ..core.tools import ToolSpec
 from .declaration import NO_PARAMETERS, callable_tools, raw_arguments, spaced_json
 from .messages import Message, transcribe
-from .prompt import Prompt, Rendering
-from .specials import Specials
-from .writer import PromptWriter
+from .prompt import Prompt, PromptWriter, Rendering, Specials
 
 _STOP = ("<｜end▁of▁sentence｜>",)
 _TOOLS_TAIL = (

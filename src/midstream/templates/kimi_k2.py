@@ -14,14 +14,11 @@ from typing import Literal
 
 import msgspec
 
-from midstream.core.ids import ToolIdMapper, kimi_strategy
-from midstream.core.tools import ToolSpec
-
+from ..core.ids import ToolIdMapper, kimi_strategy
+from ..core.tools import ToolSpec
 from .declaration import callable_tools, raw_arguments, spaced_json, tool_object
 from .messages import Message, transcribe
-from .prompt import Prompt, Rendering
-from .specials import BARS, Specials
-from .writer import PromptWriter
+from .prompt import BARS, Prompt, PromptWriter, Rendering, Specials
 
 # The tokens in square brackets are in the vocabulary beside the `<|…|>` ones.
 BRACKETS = ("[BOS]", "[EOS]", "[EOT]", "[UNK]", "[PAD]")

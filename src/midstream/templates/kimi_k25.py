@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from midstream.core.tools import ToolSpec
-
+from ..core.tools import ToolSpec
 from .declaration import compact_json, tool_object
 from .kimi_k2 import BRACKETS, THINK, KimiK2
-from .specials import BARS, Specials
+from .prompt import BARS, Specials
 from .typescript import Unsayable, declare_typescript
 
 

@@ -12,15 +12,12 @@ from typing import Any
 
 import msgspec
 
-from midstream.core.blocks import ToolCall
-from midstream.core.dialect import Options
-
+from ..core.blocks import ToolCall
+from ..core.dialect import Options
 from .declaration import callable_tools, compact_json, parsed_arguments, spaced_json, tool_object
 from .kimi_k2 import BRACKETS
 from .messages import Message, transcribe
-from .prompt import Prompt, Rendering
-from .specials import BARS, Specials
-from .writer import PromptWriter
+from .prompt import BARS, Prompt, PromptWriter, Rendering, Specials
 
 _STOP = ("<|end_of_msg|>",)
 _IMAGE = "<|media_pad|>"

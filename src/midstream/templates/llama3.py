@@ -12,14 +12,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from midstream.core.blocks import ToolCall
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import ToolCall
+from ..core.tools import ToolSpec
 from .declaration import callable_tools, json_arguments, spaced_json, tool_object
 from .messages import transcribe
-from .prompt import Prompt, Rendering
-from .specials import BARS, Specials
-from .writer import PromptWriter
+from .prompt import BARS, Prompt, PromptWriter, Rendering, Specials
 
 _STOP = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
 _TOOLS = (

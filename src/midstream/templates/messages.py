@@ -12,9 +12,9 @@ from typing import Literal, TypeAlias, assert_never
 
 import msgspec
 
-from midstream.core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
-from midstream.core.handoff import Action, Note
-from midstream.core.history import repair
+from ..core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
+from ..core.handoff import Action, Note
+from ..core.history import repair
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 TOOLS = "tools"

@@ -11,14 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from midstream.core.ids import ToolIdMapper, mistral_strategy
-from midstream.core.tools import ToolSpec
-
+from ..core.ids import ToolIdMapper, mistral_strategy
+from ..core.tools import ToolSpec
 from .declaration import callable_tools, json_arguments, spaced_json, tool_object
 from .messages import Message, transcribe
-from .prompt import Prompt, Rendering
-from .specials import Specials
-from .writer import PromptWriter
+from .prompt import Prompt, PromptWriter, Rendering, Specials
 
 _STOP = ("</s>",)
 

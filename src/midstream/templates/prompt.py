@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
-from midstream.core.blocks import Conversation, Value
-from midstream.core.dialect import Options
-from midstream.core.handoff import Note
-from midstream.core.ids import ToolIdMapper
-from midstream.core.tools import ToolSpec
-
-from .specials import Specials
+from ..core.blocks import Conversation, Value
+from ..core.dialect import Options
+from ..core.handoff import Note
+from ..core.ids import ToolIdMapper
+from ..core.tools import ToolSpec
 
 
 class Prompt(Value, frozen=True):
@@ -81,3 +80,60 @@ class Template(msgspec.Struct, frozen=True):
         return self.family.write(
             Rendering(conversation, tools, ids, thinking, preserve_thinking, add_generation_prompt, options)
         )
+
+
+JOINER = "\u200d"
+
+BARS = r"<\|[A-Za-z0-9_.-]{1,64}\|>"
+"""Any `<|name|>`: vocabularies hold hundreds of reserved ones beside those a template uses, and a new one needs no edit."""
+
+
+class Specials:
+    """What a tokenizer reads as one token: fixed spellings, and patterns for whole families of them."""
+
+    __slots__ = ("_pattern",)
+
+    def __init__(self, *tokens: str, patterns: tuple[str, ...] = ()) -> None:
+        self._pattern = re.compile("|".join([*patterns, *[re.escape(token) for token in tokens]]))
+
+    def neutralise(self, text: str) -> str:
+        """`text` without a single token in it."""
+        return self._pattern.sub(_broken, text)
+
+    def find(self, text: str) -> list[str]:
+        """The tokens in `text`, in order."""
+        return [match[0] for match in self._pattern.finditer(text)]
+
+
+def _broken(match: re.Match[str]) -> str:
+    token = match[0]
+    return token[0] + JOINER + token[1:]
+
+
+class PromptWriter:
+    __slots__ = ("_foreign", "_parts", "_specials")
+
+    def __init__(self, specials: Specials) -> None:
+        self._specials = specials
+        self._parts: list[str] = []
+        self._foreign: list[str] = []
+
+    def own(self, literal: str) -> None:
+        """What the template itself says; never anything that came from outside."""
+        if self._foreign:
+            self._settle()
+        self._parts.append(literal)
+
+    def foreign(self, text: str) -> None:
+        """What anyone else said."""
+        if text:
+            self._foreign.append(text)
+
+    def text(self) -> str:
+        if self._foreign:
+            self._settle()
+        return "".join(self._parts)
+
+    def _settle(self) -> None:
+        self._parts.append(self._specials.neutralise("".join(self._foreign)))
+        self._foreign.clear()

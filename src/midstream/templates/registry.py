@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from midstream.core.errors import ConfigError
-
+from ..core.errors import ConfigError
 from .chatml import CHATML, QWEN
 from .deepseek import DEEPSEEK
 from .gemma import GEMMA

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from midstream.core.tools import ToolSpec
-
+from ..core.tools import ToolSpec
 from .declaration import NO_PARAMETERS, spaced_json
 
 _STEP = "  "

@@ -25,8 +25,8 @@ from ..core.events import Done, TextDelta
 from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec, parse_arguments
 from ..sim.answer import Answer, Call
-from ..sim.cast import cast
 from ..sim.matrix import TOOLS, Scene
+from ..sim.players import cast
 
 WORD = "marmalade"
 READ = ToolSpec(

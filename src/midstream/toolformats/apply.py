@@ -10,9 +10,8 @@ from typing import assert_never
 
 import msgspec
 
-from midstream.core.reduce import Piece, TurnBuilder
-from midstream.core.surrogates import REPLACEMENT, join
-
+from ..core.reduce import Piece, TurnBuilder
+from ..core.surrogates import REPLACEMENT, join
 from .findings import ArgumentsFound, CallEnded, CallFound, Finding, ProblemFound, TextFilter, TextFound, ThinkingFound
 
 MAX_PROBLEMS = 64

@@ -7,10 +7,9 @@ import re
 
 import msgspec
 
-from midstream.core.blocks import ToolCall
-
-from .declarations import dump
+from ..core.blocks import ToolCall
 from .findings import ArgumentsFound
+from .format import dump
 from .json_text import parse
 from .script import Collected, Reader
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from midstream.core.tools import ToolSpec
-
+from ..core.tools import ToolSpec
 from .arguments import Balanced, WrittenCall, leading_value, written_calls
-from .declarations import dump
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound
+from .format import dump
 from .json_text import JsonEnds, is_json, json_until
 from .markers import Markers, pattern
 from .prose import Prose

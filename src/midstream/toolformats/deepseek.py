@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from midstream.core.blocks import ToolCall, ToolResponse
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import ToolCall, ToolResponse
+from ..core.tools import ToolSpec
 from .arguments import Trimmed, json_arguments, unwrap
 from .calls import CallReport
-from .declarations import plain_lines
 from .findings import ArgumentsFound, CallEnded, CallFound
-from .format import TextFormat
+from .format import TextFormat, plain_lines
 from .json_text import JsonEnds, is_json, json_until
 from .markers import Markers
 from .prose import Prose, Tags

@@ -8,13 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from midstream.core.blocks import ToolCall, ToolResponse
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import ToolCall, ToolResponse
+from ..core.tools import ToolSpec
 from .arguments import json_arguments
 from .calls import CallReport
-from .declarations import dump, wrapped_lines
-from .format import TextFormat
+from .format import TextFormat, dump, wrapped_lines
 from .json_text import JsonEnds, bracketed, json_until, parse
 from .markers import Markers
 from .prose import Prose, Tags

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from midstream.core.blocks import ToolCall, ToolResponse
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import ToolCall, ToolResponse
+from ..core.tools import ToolSpec
 from .arguments import arguments_of
-from .declarations import wrapped_lines
-from .format import TextFormat
+from .format import TextFormat, wrapped_lines
 from .hermes import render_result_qwen
 from .tool_call_tag import BEGIN, END, GLM_ESCAPE, KEY, KEY_END, VALUE, VALUE_END, script
 from .values import bare

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from midstream.core.blocks import ToolCall, ToolResponse
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import ToolCall, ToolResponse
+from ..core.tools import ToolSpec
 from .arguments import json_arguments
-from .declarations import dump, plain_lines, wrapped_lines
-from .format import TextFormat
+from .format import TextFormat, dump, plain_lines, wrapped_lines
 from .tool_call_tag import BEGIN, END, script
 
 _HOW = """To call a tool, write one JSON object with its name and arguments between tags, and nothing else between them:

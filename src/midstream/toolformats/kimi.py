@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from midstream.core.blocks import ToolCall, ToolResponse
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import ToolCall, ToolResponse
+from ..core.tools import ToolSpec
 from .arguments import Trimmed, unwrap
-from .declarations import dump, wrapped
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound
-from .format import TextFormat
+from .format import TextFormat, dump, wrapped
 from .json_text import JsonEnds, json_until
 from .markers import Markers
 from .names import is_nameless, name_by_arguments, recover_name

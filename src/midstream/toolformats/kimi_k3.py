@@ -11,12 +11,10 @@ import json
 import re
 from collections.abc import Sequence
 
-from midstream.core.blocks import ToolCall, ToolResponse
-from midstream.core.tools import ToolSpec
-
-from .declarations import dump, wrapped
+from ..core.blocks import ToolCall, ToolResponse
+from ..core.tools import ToolSpec
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound, TextFound, ThinkingFound
-from .format import TextFormat
+from .format import TextFormat, dump, wrapped
 from .json_text import is_json, parse
 from .markers import Markers
 from .prose import Tags

@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from midstream.core.blocks import ToolCall, ToolResponse
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import ToolCall, ToolResponse
+from ..core.tools import ToolSpec
 from .arguments import json_arguments, written_calls
 from .calls import CallReport
-from .declarations import dump, plain_lines
-from .format import TextFormat
+from .format import TextFormat, dump, plain_lines
 from .json_text import bracketed
 from .prose import Prose, Tags
 from .pythonic import parse_calls

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from midstream.core.blocks import ToolCall, ToolResponse
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import ToolCall, ToolResponse
+from ..core.tools import ToolSpec
 from .arguments import json_arguments
 from .calls import CallReport
-from .declarations import dump, wrapped
-from .format import TextFormat
+from .format import TextFormat, dump, wrapped
 from .json_text import bracketed, is_json
 from .markers import Markers
 from .prose import Prose, Tags

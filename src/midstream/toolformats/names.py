@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from midstream.core.tools import ToolSpec
-
+from ..core.tools import ToolSpec
 from .json_text import parse
 
 _PREFIX = re.compile(r"(?:call_)?functions?[._]?")

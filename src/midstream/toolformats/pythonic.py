@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from midstream.core.tools import ToolSpec
-
+from ..core.tools import ToolSpec
 from .values import properties_of
 
 MAX_DEPTH = 64

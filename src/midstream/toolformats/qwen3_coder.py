@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from midstream.core.blocks import ToolCall, ToolResponse
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import ToolCall, ToolResponse
+from ..core.tools import ToolSpec
 from .arguments import arguments_of
-from .declarations import plain_lines
-from .format import TextFormat
+from .format import TextFormat, plain_lines
 from .hermes import render_result_qwen
 from .tool_call_tag import BEGIN, CODER_ESCAPE, END, FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END, script
 from .values import bare

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
-from midstream.core.dialect import Dialect, TextCalls
-from midstream.core.errors import UnknownToolFormat
-from midstream.core.tools import ToolSpec
-
+from ..core.dialect import Dialect, TextCalls
+from ..core.errors import UnknownToolFormat
+from ..core.tools import ToolSpec
 from .findings import TextFilter
 from .format import TextFormat
 from .prose import Tags

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from midstream.core.dialect import TextCalls
-from midstream.core.tools import ToolSpec
-
+from ..core.dialect import TextCalls
+from ..core.tools import ToolSpec
 from .findings import ArgumentsFound, CallEnded, CallFound, Finding, ProblemFound, TextFilter
 from .script import Collected
 

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
-from midstream.core.errors import LimitExceeded
-
+from ..core.errors import LimitExceeded
 from .findings import Finding
 from .markers import Markers
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from midstream.core.tools import ToolSpec
-
+from ..core.tools import ToolSpec
 from .calls import CallReport, Values
 from .json_text import JsonEnds, parse
 from .prose import Prose, Tags

@@ -11,9 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from midstream.core.tools import ToolSpec
-
-from .declarations import dump
+from ..core.tools import ToolSpec
+from .format import dump
 from .json_text import parse
 
 _PYTHON_WORDS = {"True": True, "False": False, "None": None}

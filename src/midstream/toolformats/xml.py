@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from midstream.core.blocks import ToolCall, ToolResponse
-from midstream.core.tools import ToolSpec
-
+from ..core.blocks import ToolCall, ToolResponse
+from ..core.tools import ToolSpec
 from .arguments import arguments_of
 from .calls import CallReport, Values
-from .declarations import plain_lines
-from .format import TextFormat
+from .format import TextFormat, plain_lines
 from .json_text import parse
 from .markers import Markers
 from .prose import Prose, Tags

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .answer import Answer
 from .client import Transport
 from .options import RetryPolicy, TransportOptions
+from .response import Answer
 from .stream import stream_events
 from .target import OutgoingRequest
 

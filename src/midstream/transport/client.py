@@ -27,11 +27,11 @@ from ..core.errors import (
 )
 from ..core.secret import Secret, SecretEnvironment, SecretHeaders
 from ..wires.provider_errors import provider_error
-from .answer import Answer, Response
+from .connection_pool import Session
 from .encoding import accept_encoding
 from .options import TransportOptions
+from .response import Answer, Response
 from .retry import retry_after, retry_delay, worth_retrying
-from .session import Session
 from .target import OutgoingRequest, Target, prepare
 
 ErrorReader: TypeAlias = Callable[[int, Mapping[str, str], bytes], ProviderError]

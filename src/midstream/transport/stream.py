@@ -24,7 +24,7 @@ from ..core.errors import (
 from ..core.events import ErrorEvent, ErrorInfo, Event
 from ..wires.provider_errors import error_info
 from ..wires.wire import Decoder
-from .answer import Answer
+from .response import Answer
 
 _KINDS: tuple[tuple[type[MidstreamError], str, str | None], ...] = (
     (TruncatedStream, "truncated", None),

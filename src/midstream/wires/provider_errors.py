@@ -24,7 +24,7 @@ from ..core.errors import (
     Unauthorized,
 )
 from ..core.events import ErrorInfo
-from .json_border import decode_leniently
+from .lenient_json import decode_leniently
 
 _SHOWN = 500
 

@@ -34,7 +34,7 @@ NO_EVENT_STREAM: Instead = MappingProxyType({b"{": None, b"[": None, b"<": None}
 """An event stream starts with a field or a comment, never with one of these."""
 
 
-class AnswerReader(Protocol):
+class StreamReader(Protocol):
     """What one wire means. It speaks to its builder; a RemoteError or ProviderError it raises ends the answer."""
 
     builder: TurnBuilder
@@ -65,7 +65,7 @@ class StreamDecoder:
     __slots__ = ("_body", "_builder", "_framing", "_instead", "_limit", "_reader", "_sniffed", "progress")
 
     def __init__(
-        self, reader: AnswerReader, framing: Framing, *, limit: int, instead: Instead = NO_EVENT_STREAM
+        self, reader: StreamReader, framing: Framing, *, limit: int, instead: Instead = NO_EVENT_STREAM
     ) -> None:
         self._reader = reader
         self._builder = reader.builder

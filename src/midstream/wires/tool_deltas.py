@@ -33,8 +33,8 @@ import msgspec
 
 from ..core.errors import MalformedStream
 from ..core.reduce import Piece, TurnBuilder
-from .json_border import object_text
 from .json_progress import JsonProgress, State
+from .lenient_json import object_text
 
 _MAX_DOUBTS = 64
 """How many ways of reading an unlabelled stream are followed; one more is a doubt in itself."""

@@ -15,9 +15,9 @@ from ..core.dialect import Dialect, Options
 from ..core.errors import InvalidHistory, MidstreamError
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.tools import ToolSpec
-from .asked import Asked
-from .asking import Asking
-from .outgoing import HistoryCache
+from .decode_context import DecodeContext
+from .encode_context import EncodeContext
+from .history_cache import HistoryCache
 from .provider_errors import provider_error
 from .request import Request
 
@@ -44,11 +44,11 @@ class Decoder(Protocol):
 
 
 class Encode(Protocol):
-    def __call__(self, asking: Asking, /) -> Request: ...
+    def __call__(self, asking: EncodeContext, /) -> Request: ...
 
 
 class MakeDecoder(Protocol):
-    def __call__(self, dialect: Dialect, asked: Asked) -> Decoder: ...
+    def __call__(self, dialect: Dialect, asked: DecodeContext) -> Decoder: ...
 
 
 class ReadRequest(Protocol):
@@ -98,7 +98,7 @@ class Wire(msgspec.Struct, frozen=True):
         options: Options = Options(),
         cache: HistoryCache | None = None,
     ) -> Request:
-        return self.write(Asking(conversation, dialect, model, tools, options, cache))
+        return self.write(EncodeContext(conversation, dialect, model, tools, options, cache))
 
 
 def decode_chunks(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Event]:

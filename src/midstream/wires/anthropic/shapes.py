@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...core.errors import MalformedStream
-from ..json_border import decode_leniently, text_of
+from ..lenient_json import decode_leniently, text_of
 
 
 class _Shape(msgspec.Struct, gc=False, tag_field="type"):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from ...core.dialect import Dialect
-from ..asked import Asked
+from ..decode_context import DecodeContext
 from ..sse import SSEParser
 from ..stream_decoder import StreamDecoder
 from ..wire import Wire, guarded
-from .decoder import AnthropicAnswer
-from .encoder import encode_messages
+from .decode import MessagesStreamReader
+from .encode import encode_messages
+from .parse import read_messages_request
 from .plain import PLAIN
-from .reader import read_messages_request
 
 
-def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
-    return StreamDecoder(AnthropicAnswer(dialect, asked), SSEParser(limit=asked.limit), limit=asked.limit)
+def _decoder(dialect: Dialect, asked: DecodeContext) -> StreamDecoder:
+    return StreamDecoder(MessagesStreamReader(dialect, asked), SSEParser(limit=asked.limit), limit=asked.limit)
 
 
 WIRE = Wire("anthropic", encode_messages, _decoder, PLAIN, guarded(read_messages_request))

@@ -13,7 +13,7 @@ import msgspec
 
 from ...core.blocks import Usage
 from ...core.errors import MalformedStream
-from .portion import Portion, amount, count, read_shape
+from .completion_chunk import CompletionChunk, amount, count, read_shape
 
 
 class _Token(msgspec.Struct, gc=False):
@@ -59,12 +59,12 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 _decode_body = msgspec.json.Decoder(_Body).decode
 
 
-def read_chunk(data: bytes) -> Portion:
+def read_chunk(data: bytes) -> CompletionChunk:
     chunk = read_shape(data, _decode_chunk, _Chunk)
     error = _error(chunk)
     if error is not None and chunk.token is None:
-        return Portion(error=error)
-    portion = Portion(
+        return CompletionChunk(error=error)
+    portion = CompletionChunk(
         (chunk.token.text or "") if chunk.token is not None else "",
         whole=chunk.generated_text or "",
         finish=chunk.details.finish_reason if chunk.details is not None else None,
@@ -84,14 +84,14 @@ def read_chunk(data: bytes) -> Portion:
     return portion
 
 
-def read_body(data: bytes) -> Portion:
+def read_body(data: bytes) -> CompletionChunk:
     body = read_shape(data, _decode_body, _Body)
     error = _error(body)
     status: dict[str, Any] = body.inference_status if isinstance(body.inference_status, dict) else {}
     if error is None and status.get("status") == "failed":
         error = {"message": "the inference failed", "type": "failed"}
     if error is not None:
-        return Portion(error=error)
+        return CompletionChunk(error=error)
     if not body.results:
         raise MalformedStream("expected results, got a body without any")
     usage = Usage(
@@ -100,7 +100,7 @@ def read_body(data: bytes) -> Portion:
         cost=amount(status.get("cost")),
         raw={"num_input_tokens": body.num_input_tokens, "num_tokens": body.num_tokens, "inference_status": status},
     )
-    return Portion(
+    return CompletionChunk(
         body.results[0].generated_text or "",
         finish=(body.details.finish_reason if body.details is not None else None) or "stop",
         usage=usage,

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 
 from . import deepinfra, llamacpp, openai
-from .portion import Portion
+from .completion_chunk import CompletionChunk
 
 
 class Flavour(msgspec.Struct, frozen=True):
     path: str
     prompt_field: str
     max_tokens_field: str
-    read_chunk: Callable[[bytes], Portion]
-    read_body: Callable[[bytes], Portion]
+    read_chunk: Callable[[bytes], CompletionChunk]
+    read_body: Callable[[bytes], CompletionChunk]
     response_format: Callable[[dict[str, Any]], dict[str, Any]]
     names_model: bool = False
     """The model is named in the body."""

@@ -12,7 +12,7 @@ import msgspec
 from ...core.blocks import Usage
 from ...core.errors import MalformedStream
 from ..provider_errors import is_error
-from .portion import Portion, count, read_shape
+from .completion_chunk import CompletionChunk, count, read_shape
 
 
 class _Chunk(msgspec.Struct, gc=False):
@@ -32,11 +32,11 @@ class _Chunk(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-def read_chunk(data: bytes) -> Portion:
+def read_chunk(data: bytes) -> CompletionChunk:
     chunk = read_shape(data, _decode, _Chunk)
     if chunk.error is not None and is_error(chunk.error, beside=chunk.content):
-        return Portion(error=chunk.error)
-    portion = Portion(chunk.content or "", model=chunk.model if isinstance(chunk.model, str) else "")
+        return CompletionChunk(error=chunk.error)
+    portion = CompletionChunk(chunk.content or "", model=chunk.model if isinstance(chunk.model, str) else "")
     if chunk.stop:
         portion.finish = chunk.stop_type or ("limit" if chunk.stopped_limit else "eos")
         timings: dict[str, Any] = chunk.timings if isinstance(chunk.timings, dict) else {}
@@ -53,7 +53,7 @@ def read_chunk(data: bytes) -> Portion:
     return portion
 
 
-def read_body(data: bytes) -> Portion:
+def read_body(data: bytes) -> CompletionChunk:
     portion = read_chunk(data)
     if portion.error is None and portion.finish is None and not portion.text:
         raise MalformedStream("expected a completion, got a body without one")

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from ...core.errors import MalformedStream
-from ..openai_chat.usage import read_usage
+from ..openai_chat.decode import read_usage
 from ..provider_errors import is_error
-from .portion import Portion, read_shape
+from .completion_chunk import CompletionChunk, read_shape
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -34,13 +34,13 @@ class _Chunk(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-def read_chunk(data: bytes) -> Portion:
+def read_chunk(data: bytes) -> CompletionChunk:
     chunk = read_shape(data, _decode, _Chunk)
     if chunk.error is not None and is_error(chunk.error, beside=chunk.choices):
-        return Portion(error=chunk.error)
+        return CompletionChunk(error=chunk.error)
     if chunk.choices is None and (chunk.detail is not None or chunk.object == "error"):
-        return Portion(error={"message": chunk.message, "detail": chunk.detail})
-    portion = Portion(
+        return CompletionChunk(error={"message": chunk.message, "detail": chunk.detail})
+    portion = CompletionChunk(
         model=chunk.model if isinstance(chunk.model, str) else "",
         response_id=chunk.id if isinstance(chunk.id, str) and chunk.id else None,
         usage=read_usage(chunk.usage) if isinstance(chunk.usage, dict) else None,
@@ -52,7 +52,7 @@ def read_chunk(data: bytes) -> Portion:
     return portion
 
 
-def read_body(data: bytes) -> Portion:
+def read_body(data: bytes) -> CompletionChunk:
     portion = read_chunk(data)
     if portion.error is None and portion.finish is None and not portion.text:
         raise MalformedStream("expected choices, got a body without any")

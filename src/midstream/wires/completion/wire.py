@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from ...core.dialect import Dialect
 from ...toolformats.registry import get_filter, think_filter
-from ..asked import Asked
+from ..decode_context import DecodeContext
 from ..sse import SSEParser
 from ..stream_decoder import StreamDecoder
 from ..wire import Wire
-from .decoder import CompletionAnswer
-from .encoder import encode_completion
+from .decode import CompletionStreamReader
+from .encode import encode_completion
 
 
-def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
+def _decoder(dialect: Dialect, asked: DecodeContext) -> StreamDecoder:
     rules = dialect.reasoning
     # Writing a call as text is how a raw model calls: it is no leak, and one of an unknown tool is a call all the same.
     text_filter = (
@@ -20,7 +20,7 @@ def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
         if dialect.leaks is None
         else get_filter(dialect.leaks, asked.tools, tags=rules.tags, starts_inside=rules.starts_inside)
     )
-    answer = CompletionAnswer(dialect, asked, text_filter)
+    answer = CompletionStreamReader(dialect, asked, text_filter)
     return StreamDecoder(answer, SSEParser(limit=asked.limit), limit=asked.limit)
 
 

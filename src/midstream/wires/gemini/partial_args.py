@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from ...core.errors import MalformedStream
-from ..json_border import json_value
+from ..lenient_json import json_value
 from .shapes import PartialArg
 
 MAX_DEPTH = 64

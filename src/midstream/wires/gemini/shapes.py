@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from ...core.errors import MalformedStream
 from ...core.surrogates import clean
-from ..json_border import decode_leniently, text_of
+from ..lenient_json import decode_leniently, text_of
 
 NOTHING = Raw(b"")
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core.errors import MalformedStream
-from ..json_border import decode_leniently, text_of
+from ..lenient_json import decode_leniently, text_of
 
 NOTHING = msgspec.Raw(b"")
 

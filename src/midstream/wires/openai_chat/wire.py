@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from ...core.dialect import Dialect
 from ...toolformats.registry import leak_filter, text_filter
-from ..asked import Asked
+from ..decode_context import DecodeContext
 from ..sse import SSEParser
 from ..stream_decoder import StreamDecoder
 from ..wire import Wire, guarded
-from .decoder import ChatAnswer
-from .encoder import encode_chat
-from .reader import read_chat_request
+from .decode import ChatStreamReader
+from .encode import encode_chat
+from .parse import read_chat_request
 
 
-def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
+def _decoder(dialect: Dialect, asked: DecodeContext) -> StreamDecoder:
     leaks, tools = dialect.leaks, asked.tools
-    answer = ChatAnswer(
+    answer = ChatStreamReader(
         dialect,
         asked,
         text_filter(dialect, tools, asked.text_calls),

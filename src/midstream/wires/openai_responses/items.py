@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from ...core.blocks import Thinking
-from ..json_border import text_of
+from ..lenient_json import text_of
 
 _CORE_FIELDS: dict[str, frozenset[str]] = {
     "message": frozenset({"type", "role", "content"}),
@@ -123,3 +123,18 @@ def _lengths(block: Thinking) -> tuple[list[int], list[int]] | None:
     ):
         return None
     return counts[0], counts[1]
+
+
+def format_from_chat(response_format: dict[str, Any]) -> dict[str, Any]:
+    inner = response_format.get("json_schema")
+    if not isinstance(inner, dict):
+        return response_format
+    rest = {key: value for key, value in response_format.items() if key != "json_schema"}
+    return {**rest, **inner}
+
+
+def format_to_chat(text_format: dict[str, Any]) -> dict[str, Any]:
+    if text_format.get("type") != "json_schema" or "schema" not in text_format:
+        return text_format
+    inner = {key: value for key, value in text_format.items() if key != "type"}
+    return {"type": "json_schema", "json_schema": inner}

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ...core.errors import MalformedStream
-from ..json_border import decode_leniently, json_value, text_of
+from ..lenient_json import decode_leniently, json_value, text_of
 
 _NONE = msgspec.Raw(b"")
 _MOST = 1 << 31

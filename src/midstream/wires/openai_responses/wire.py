@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from ...core.dialect import Dialect
-from ..asked import Asked
+from ..decode_context import DecodeContext
 from ..sse import SSEParser
 from ..stream_decoder import StreamDecoder
 from ..wire import Wire, guarded
-from .decoder import ResponsesAnswer
-from .encoder import encode_responses
-from .reader import read_responses_request
+from .decode import ResponsesStreamReader
+from .encode import encode_responses
+from .parse import read_responses_request
 
 
-def _decoder(dialect: Dialect, asked: Asked) -> StreamDecoder:
-    return StreamDecoder(ResponsesAnswer(dialect, asked), SSEParser(limit=asked.limit), limit=asked.limit)
+def _decoder(dialect: Dialect, asked: DecodeContext) -> StreamDecoder:
+    return StreamDecoder(ResponsesStreamReader(dialect, asked), SSEParser(limit=asked.limit), limit=asked.limit)
 
 
 _PLAIN = Dialect("openai-responses", "openai-responses", system_role="instructions", tool_result_media="inline")

@@ -1,0 +1,285 @@
+"""Kimi behind the surface of a plain completion function: a prompt in, one result out, Anthropic-shaped tool use.
+
+A thin face over the chat wire for programs that were written against such adapters. Text comes as text; calls come as the
+JSON text of `tool_use` blocks. Arguments that do not parse become `{"_parse_error", "_raw"}`. 429, 5xx and lost connections
+are tried again after 100, 200 and 400 ms, then the error has the code KIMI_RETRIES_EXHAUSTED. The environment is read at
+the call. What sends, what waits, what logs and what tells the time can each be replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from ..client.catalog import Catalog
+from ..client.config import Config
+from ..codec import decode_response, encode_request
+from ..core.blocks import Conversation, ToolCall, Turn, Value, human
+from ..core.dialect import Options
+from ..core.errors import MidstreamError, MissingKey, ProviderError, RemoteError, TransportError
+from ..core.secret import Secret, SecretEnvironment, SecretHeaders, hide
+from ..core.tools import ToolSpec, parse_arguments
+from ..dialects.registry import Resolved
+from ..transport import RetryPolicy, Transport, TransportOptions
+from ..transport.clear_text import warn_of_clear_text
+from ..transport.secrets import Secrets
+from ..wires.provider_errors import provider_error
+from ..wires.request import Request
+
+DEFAULT_MODEL = "kimi-k2-0905-preview"
+DEFAULT_MAX_TOKENS = 4096
+MAX_RETRIES = 3
+BASE_DELAY_MS = 100
+KIMI_RETRIES_EXHAUSTED = "KIMI_RETRIES_EXHAUSTED"
+KEY_VARIABLE = "COLIBRI_KIMI_API_KEY"
+"""Read before the usual names (MOONSHOT_API_KEY …)."""
+
+_STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
+_log = logging.getLogger("midstream.kimi")
+
+
+class KimiConfigError(MissingKey):
+    """There is no key to ask with."""
+
+
+class KimiApiError(ProviderError):
+    """Kimi refused, or could not be reached; `status` and `code` say how."""
+
+
+class KimiResponse(Value, frozen=True):
+    """What `send` gives: the status and the whole body."""
+
+    status: int
+    body: bytes
+
+
+class CompletionResult(Value, frozen=True):
+    content: str
+    model: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    stop_reason: str = "unknown"
+    latency_ms: float = 0.0
+
+
+class AnthropicTool(Value, frozen=True):
+    """A tool as Anthropic's API declares it."""
+
+    name: str
+    input_schema: dict[str, Any]
+    description: str = ""
+
+
+Send: TypeAlias = Callable[[str, str, Mapping[str, str], bytes], Awaitable[KimiResponse]]
+"""(method, url, headers, body) -> the response; TransportError where there is none."""
+Delay: TypeAlias = Callable[[float], Awaitable[None]]
+"""Waits so many milliseconds."""
+Log: TypeAlias = Callable[[str], None]
+
+
+async def create_kimi_completion(
+    prompt: str,
+    *,
+    system: str = "",
+    model: str = DEFAULT_MODEL,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
+    temperature: float | None = None,
+    api_key: str | Secret | None = None,
+    base_url: str | None = None,
+    send: Send | None = None,
+    delay: Delay | None = None,
+    logger: Log = _log.warning,
+    clock: Callable[[], float] = time.monotonic,
+    environ: Mapping[str, str] | None = None,
+) -> CompletionResult:
+    """The answer to a prompt."""
+    api_key = hide(api_key)
+    environ = None if environ is None else SecretEnvironment(environ)
+    return await create_kimi_completion_with_tools(
+        prompt,
+        (),
+        system=system,
+        model=model,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        api_key=api_key,
+        base_url=base_url,
+        send=send,
+        delay=delay,
+        logger=logger,
+        clock=clock,
+        environ=environ,
+    )
+
+
+async def create_kimi_completion_with_tools(
+    prompt: str,
+    tools: Sequence[AnthropicTool | Mapping[str, Any]],
+    *,
+    system: str = "",
+    model: str = DEFAULT_MODEL,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
+    temperature: float | None = None,
+    api_key: str | Secret | None = None,
+    base_url: str | None = None,
+    send: Send | None = None,
+    delay: Delay | None = None,
+    logger: Log = _log.warning,
+    clock: Callable[[], float] = time.monotonic,
+    environ: Mapping[str, str] | None = None,
+) -> CompletionResult:
+    """The answer to a prompt, or the calls it makes: then `content` is the JSON of its `tool_use` blocks."""
+    environ = SecretEnvironment(os.environ if environ is None else environ)
+    catalog = Catalog(Config(), environ=environ)
+    target = catalog.resolve(f"moonshot/{model}")
+    if base_url:
+        target = replace(target, endpoint=replace(target.endpoint, base_url=base_url.rstrip("/")))
+    api_key = hide(api_key or environ.get(KEY_VARIABLE) or None)
+    headers = _auth(catalog, target, api_key)
+    request = encode_request(
+        Conversation((human(prompt),), system=system),
+        target,
+        tools=[_spec(tool) for tool in tools],
+        options=Options(max_tokens=max_tokens, temperature=temperature, stream=False),
+        cache=None,
+    )
+    warn_of_clear_text(target.endpoint.base_url, headers)
+    began = clock()
+    call = _Call(request, target, headers)
+    body = await _attempt(call, send or _send, delay or _delay, logger)
+    turn = _read(body, target, call.secrets)
+    if isinstance(turn, KimiApiError):
+        del body  # it may echo the key, and the locals of a frame may be shown
+        raise turn
+    return _result(turn, model, (clock() - began) * 1000)
+
+
+class _Call:
+    """A request ready to be sent. A plain class: no repr shows its key."""
+
+    def __init__(self, request: Request, target: Resolved, auth: SecretHeaders) -> None:
+        self.url = target.endpoint.base_url + request.path
+        self.method = request.method
+        secret = SecretHeaders({**(target.endpoint.headers or {}), **auth})
+        self.headers = SecretHeaders({**request.headers, **secret})
+        self.body = request.body
+        self.secrets = Secrets(secret)
+
+
+def _auth(catalog: Catalog, target: Resolved, api_key: Secret | None) -> SecretHeaders:
+    try:
+        return catalog.auth_headers(target, api_key)
+    except MissingKey as error:
+        raise KimiConfigError(f"{error} ({KEY_VARIABLE} is read too)") from None
+
+
+def _spec(tool: AnthropicTool | Mapping[str, Any]) -> ToolSpec:
+    known = tool if isinstance(tool, AnthropicTool) else msgspec.convert(dict(tool), AnthropicTool)
+    return ToolSpec(known.name, known.description, known.input_schema)
+
+
+async def _attempt(call: _Call, send: Send, delay: Delay, logger: Log) -> bytes:
+    """Send until there is an answer, or until trying again is of no use."""
+    for attempt in range(MAX_RETRIES + 1):
+        failure: ProviderError | TransportError
+        response: KimiResponse | None
+        try:
+            response = await send(call.method, call.url, call.headers.reveal(), call.body)
+        except TransportError as error:
+            failure = error
+        else:
+            if response.status < 400:
+                return response.body
+            failure = provider_error(response.status, call.secrets.scrub(response.body), provider="moonshot")
+            failure = call.secrets.scrub_error(failure)
+            response = None  # its body may echo the key, and the locals of a frame may be shown
+            if failure.status != 429 and (failure.status or 0) < 500:
+                raise _api_error(failure, failure.code)
+        if attempt < MAX_RETRIES:
+            wait = BASE_DELAY_MS * 2**attempt
+            logger(f"kimi: attempt {attempt + 1} of {MAX_RETRIES + 1} failed ({failure}); again in {wait} ms")
+            await delay(wait)
+    raise _api_error(failure, KIMI_RETRIES_EXHAUSTED)
+
+
+def _api_error(error: MidstreamError, code: str | None) -> KimiApiError:
+    if isinstance(error, ProviderError):
+        made = KimiApiError(
+            error.message,
+            status=error.status,
+            code=code,
+            type=error.type,
+            provider="moonshot",
+            retry_after=error.retry_after,
+        )
+    else:
+        made = KimiApiError(str(error), code=code, provider="moonshot")
+    made.__cause__ = error
+    return made
+
+
+def _read(body: bytes, target: Resolved, secrets: Secrets) -> Turn | KimiApiError:
+    try:
+        turn = decode_response(body, dialect=target.dialect, model=target.model)
+    except (RemoteError, ProviderError) as error:
+        return _api_error(secrets.scrub_error(error), "KIMI_BAD_RESPONSE")
+    if turn.failure == "truncated":  # the caller runs what it is given: nothing of an answer that has no end
+        return KimiApiError("the answer was cut off", code="KIMI_BAD_RESPONSE", provider="moonshot")
+    return turn
+
+
+def _result(turn: Turn, model: str, latency_ms: float) -> CompletionResult:
+    usage = turn.usage
+    blocks = [_tool_use(call) for call in turn.tool_calls]
+    reason = stop_reason(turn.raw_stop)
+    return CompletionResult(
+        content=msgspec.json.encode(blocks).decode() if blocks else turn.text,
+        model=turn.origin.model if turn.origin is not None else model,
+        prompt_tokens=usage.read if usage is not None else 0,
+        completion_tokens=usage.output if usage is not None else 0,
+        stop_reason="end_turn" if reason == "tool_use" and not blocks else reason,
+        latency_ms=latency_ms,
+    )
+
+
+def stop_reason(finish_reason: str | None) -> str:
+    """Kimi's word in Anthropic's; one without a counterpart stays as it is."""
+    return "unknown" if finish_reason is None else _STOP_REASONS.get(finish_reason, finish_reason)
+
+
+def _tool_use(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.raw_id or call.id, "name": call.name, "input": parse_arguments(call)}
+
+
+async def _send(method: str, url: str, headers: Mapping[str, str], body: bytes) -> KimiResponse:
+    """Over the library's own transport, once: the retries are counted here."""
+    request = _Outgoing(method, headers, body)
+    secret = {name: value for name, value in headers.items() if name not in request.headers}
+    async with Transport(TransportOptions(retry=RetryPolicy(max_retries=0))) as transport:
+        try:
+            async with await transport.open(request, url.removesuffix(request.path), secret) as answer:
+                return KimiResponse(answer.status, await answer.read())
+        except ProviderError as error:
+            told = {"error": {"message": error.message, "type": error.type, "code": error.code}}
+            return KimiResponse(error.status or 500, msgspec.json.encode(told))
+
+
+class _Outgoing:
+    path = "/chat/completions"
+    stream = False
+
+    def __init__(self, method: str, headers: Mapping[str, str], body: bytes) -> None:
+        self.method = method
+        self.body = body
+        self.headers = {name: value for name, value in headers.items() if name.lower() == "content-type"}
+
+
+async def _delay(milliseconds: float) -> None:
+    await asyncio.sleep(milliseconds / 1000)

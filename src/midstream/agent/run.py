@@ -1,0 +1,190 @@
+"""One run of the agent: what it tells while it works, how far it may go, and the calls of one turn while they run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from ..client.session import Session
+from ..client.tokens import estimate_conversation
+from ..core.blocks import Conversation, ToolCall, ToolResponse, Turn, Value, tool_result
+from ..core.events import Event
+from .toolbox import Toolbox, failure, interrupted
+
+
+class ToolStarted(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_started"):
+    call: ToolCall
+
+
+class ToolFinished(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_finished"):
+    response: ToolResponse
+
+
+class Stopped(msgspec.Struct, frozen=True, omit_defaults=True, tag="stopped"):
+    """Why the run is over.
+
+    `text`: the model answered. `max_tokens`, `refusal`: so did its answer end, without calls. `rounds`, `tokens`, `cost`,
+    `time`: a limit. `failed`: the answer failed, and was asked for again as often as allowed. `detail` is for people.
+    """
+
+    reason: str
+    detail: str = ""
+
+
+AgentEvent: TypeAlias = Event | ToolStarted | ToolFinished | Stopped
+
+
+T = TypeVar("T")
+
+
+class Limits(Value, frozen=True):
+    """The limits of one run."""
+
+    rounds: int | None = 50
+    """Answers of the model."""
+    tokens: int | None = None
+    """Tokens read and written, as the hosts count them; estimated where a host does not."""
+    cost: float | None = None
+    """Dollars."""
+    seconds: float | None = None
+    """Wall clock, answers and tools together."""
+    retries: int = 1
+    """How often in a row an answer that came empty or cut is asked for again; such an answer is no round."""
+
+
+class Spent:
+    """What a run has used so far."""
+
+    def __init__(self, limits: Limits, session: Session, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._session = session
+        self._clock = clock
+        self._began = clock()
+        self._first = self._counted = len(session.conversation.turns)
+        self._tokens = 0
+        self.rounds = 0
+
+    @property
+    def time_is_up(self) -> str:
+        """A sentence if the time is up, else nothing."""
+        left = self._time_left()
+        return "" if left is None or left > 0 else f"the limit of {self._limits.seconds:g} s was reached"
+
+    def reached(self) -> tuple[str, str] | None:
+        """The limit that was reached and a sentence about it, if one was."""
+        limits = self._limits
+        if limits.rounds is not None and self.rounds >= limits.rounds:
+            return "rounds", f"the limit of {limits.rounds} rounds was reached"
+        if limits.tokens is not None and self._count_tokens() >= limits.tokens:
+            return "tokens", f"the limit of {limits.tokens:,} tokens was reached"
+        if limits.cost is not None and (why := self._over_cost(limits.cost)):
+            return "cost", why
+        return ("time", self.time_is_up) if self.time_is_up else None
+
+    async def timed(self, items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+        """The same items, until the time is up."""
+        while True:
+            deadline = asyncio.timeout(self._time_left())
+            try:
+                async with deadline:
+                    item = await anext(items)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if deadline.expired():
+                    return
+                raise
+            yield item
+
+    def _time_left(self) -> float | None:
+        seconds = self._limits.seconds
+        return None if seconds is None else max(0.0, self._began + seconds - self._clock())
+
+    def _count_tokens(self) -> int:
+        turns = self._session.conversation.turns
+        for place in range(self._counted, len(turns)):
+            self._tokens += _tokens_of(turns[place], turns[: place + 1])
+        self._counted = len(turns)
+        return self._tokens
+
+    def _over_cost(self, limit: float) -> str:
+        costs = self._session.costs(self._first)
+        unknown = next((each.model for each in costs if each.cost is None), None)
+        if unknown is not None:
+            return f"no price is known for {unknown}, so the limit of ${limit:g} cannot be kept"
+        turns = self._session.conversation.turns[self._first :]
+        if any(turn.speaker == "ai" and turn.usage is None and not turn.failure for turn in turns):
+            return f"the host counts no tokens, so the limit of ${limit:g} cannot be kept"
+        total = sum(each.cost or 0.0 for each in costs)
+        return f"the limit of ${limit:g} was reached" if total >= limit else ""
+
+
+def _tokens_of(turn: Turn, so_far: tuple[Turn, ...]) -> int:
+    if turn.speaker != "ai":
+        return 0
+    if turn.usage is not None:
+        return turn.usage.read + turn.usage.output
+    return 0 if turn.failure else estimate_conversation(Conversation(so_far))
+
+
+class Round:
+    """Started when it is made. `end` must be awaited: until then something may still run."""
+
+    def __init__(self, toolbox: Toolbox, calls: Sequence[ToolCall], echoed: Collection[str] = ()) -> None:
+        self._calls = calls
+        self._results: dict[str, ToolResponse] = {}
+        self._told: set[str] = set()
+        self._stopped = ""
+        self._steps: asyncio.Queue[ToolStarted | ToolFinished | None] = asyncio.Queue()
+        for call in calls:
+            if call.name in echoed:
+                self._finished(call, tool_result(call, call.arguments))
+        ours = [call for call in calls if call.name not in echoed]
+        self._work = asyncio.ensure_future(
+            toolbox.run_all(ours, self._finished, lambda call: self._steps.put_nowait(ToolStarted(call)))
+        )
+        self._work.add_done_callback(lambda _: self._steps.put_nowait(None))
+
+    async def steps(self) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+        """What happens, as it happens, until all is done."""
+        while (step := await self._steps.get()) is not None:
+            if isinstance(step, ToolFinished):
+                self._told.add(step.response.call_id)
+            yield step
+
+    def stop(self, why: str) -> None:
+        """Cut it short; the results of calls that have none yet will say why."""
+        self._stopped = why
+        self._work.cancel()
+
+    async def end(self) -> tuple[ToolResponse, ...]:
+        """All results in the order of the calls. What still runs is cancelled, and waited for until it is gone."""
+        self._work.cancel()
+        await asyncio.wait((self._work,))
+        if not self._work.cancelled() and (error := self._work.exception()) is not None:
+            raise error
+        return tuple([self._results.get(call.id) or self._cut(call, started=False) for call in self._calls])
+
+    def untold(self, results: Sequence[ToolResponse]) -> list[ToolFinished]:
+        """The steps that `steps` did not come to tell."""
+        return [ToolFinished(result) for result in results if result.call_id not in self._told]
+
+    def _finished(self, call: ToolCall, response: ToolResponse) -> None:
+        if self._stopped:
+            for started in (True, False):  # the toolbox believes it was the user
+                if response == interrupted(call, started=started):
+                    response = self._cut(call, started=started)
+                    break
+        self._results[call.id] = response
+        self._steps.put_nowait(ToolFinished(response))
+
+    def _cut(self, call: ToolCall, *, started: bool) -> ToolResponse:
+        if not self._stopped:
+            return interrupted(call, started=started)
+        if started:
+            return failure(call, f"cut short while it ran, it may have done a part of its work: {self._stopped}")
+        return failure(call, f"not run: {self._stopped}")

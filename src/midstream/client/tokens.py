@@ -1,0 +1,143 @@
+"""Tokens: how many a text is (an estimate), how many a model can read, and what they cost. Tables carry their date."""
+
+from __future__ import annotations
+
+import re
+
+from ..core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Usage, Value
+
+_MEDIA_TOKENS = 800
+_TURN_OVERHEAD = 4
+
+
+def estimate_text(text: str) -> int:
+    if not text:
+        return 0
+    plain = len(text.encode("ascii", "ignore"))
+    return (plain + 3) // 4 + (len(text) - plain) * 2 // 3 + 1
+
+
+def estimate_conversation(conversation: Conversation) -> int:
+    """What a model would read of this conversation, thinking left out (other models' thinking is not sent)."""
+    total = estimate_text(conversation.system_text)
+    for turn in conversation.turns:
+        if turn.failure:
+            continue  # never replayed
+        total += _TURN_OVERHEAD
+        for block in turn.blocks:
+            if isinstance(block, Text):
+                total += estimate_text(block.text)
+            elif isinstance(block, ToolCall):
+                total += estimate_text(block.name) + estimate_text(block.arguments) + _TURN_OVERHEAD
+            elif isinstance(block, ToolResponse):
+                total += sum(
+                    estimate_text(part.text) if isinstance(part, Text) else _MEDIA_TOKENS for part in block.content
+                )
+            elif isinstance(block, Media):
+                total += _MEDIA_TOKENS
+            elif isinstance(block, Thinking):
+                continue
+    return total
+
+
+WINDOWS_AS_OF = "2026-11"
+
+# the model's own name in lower case, whoever serves it; the first fit wins
+_WINDOWS = tuple(
+    (re.compile(pattern), tokens)
+    for pattern, tokens in (
+        (r"kimi-k3|(?:^|/)k3", 1_048_576),
+        (r"kimi-(?:k2[.p][567]|k2-(?:thinking|turbo|0905|instruct-0905)|for-coding|latest)", 262_144),
+        (r"kimi-k2", 131_072),
+        (r"gpt-5", 400_000),
+        (r"gpt-4\.1", 1_047_576),
+        (r"gpt-4o", 128_000),
+        (r"(?:^|/)o[34](?:$|-)", 200_000),
+        (r"gpt-oss", 131_072),
+        (r"claude-(?:opus|sonnet|haiku|3|fable|mythos)", 200_000),
+        (r"gemini-(?:2|3)", 1_048_576),
+        (r"mistral-(?:large|medium)|devstral|codestral", 262_144),
+        (r"mistral-small|ministral|pixtral|magistral", 131_072),
+        (r"deepseek-(?:chat|reasoner|v3)", 131_072),
+        (r"glm-(?:4\.[67]|5)", 200_000),
+        (r"glm-4\.5", 131_072),
+        (r"minimax-m2", 204_800),
+        (r"grok-4-fast", 2_000_000),
+        (r"grok-(?:4|code)", 256_000),
+        (r"grok-3", 131_072),
+        (r"qwen3-(?:max|coder)", 262_144),
+        (r"llama-?3\.[123]", 131_072),
+    )
+)
+
+
+def window_of(model: str) -> int | None:
+    """The window of a model by its name, or None."""
+    lowered = model.lower()
+    return next((tokens for pattern, tokens in _WINDOWS if pattern.search(lowered)), None)
+
+
+AS_OF = "2026-11"
+
+
+class Price(Value, frozen=True):
+    """Dollars for a million tokens."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+    source: str = f"table of {AS_OF}"
+
+    def cost(self, usage: Usage) -> float:
+        """What one turn cost; a cost the host itself reported wins elsewhere."""
+        return (
+            usage.fresh * self.input
+            + usage.cache_read * self.cache_read
+            + usage.cache_write * self.cache_write
+            + usage.output * self.output
+        ) / 1_000_000
+
+
+def _row(
+    pattern: str, input: float, output: float, read: float | None = None, write: float | None = None
+) -> tuple[re.Pattern[str], Price]:
+    price = Price(input, output, input if read is None else read, input if write is None else write)
+    return re.compile(pattern), price
+
+
+# provider/model in lower case; the first fit wins
+_PRICES = (
+    _row(r"^moonshot/kimi-k3", 1.2, 5.0, 0.2),
+    _row(r"^moonshot/kimi-k2\.[567]", 0.60, 3.00, 0.10),
+    _row(r"^moonshot/kimi-k2-(?:turbo|thinking-turbo)", 1.15, 8.00, 0.15),
+    _row(r"^moonshot/kimi-k2", 0.60, 2.50, 0.15),
+    _row(r"^openai(?:-responses)?/gpt-5\.[12](?!-(?:mini|nano))", 1.25, 10.0, 0.125),
+    _row(r"^openai(?:-responses)?/gpt-5-mini", 0.25, 2.0, 0.025),
+    _row(r"^openai(?:-responses)?/gpt-5-nano", 0.05, 0.4, 0.005),
+    _row(r"^openai(?:-responses)?/gpt-5", 1.25, 10.0, 0.125),
+    _row(r"^openai(?:-responses)?/gpt-4\.1-mini", 0.40, 1.60, 0.10),
+    _row(r"^openai(?:-responses)?/gpt-4\.1", 2.00, 8.00, 0.50),
+    _row(r"^openai(?:-responses)?/gpt-4o-mini", 0.15, 0.60, 0.075),
+    _row(r"^openai(?:-responses)?/gpt-4o", 2.50, 10.0, 1.25),
+    _row(r"^anthropic/claude-opus-4-[5-9]", 5.0, 25.0, 0.50, 6.25),
+    _row(r"^anthropic/claude-opus", 15.0, 75.0, 1.50, 18.75),
+    _row(r"^anthropic/claude-sonnet", 3.0, 15.0, 0.30, 3.75),
+    _row(r"^anthropic/claude-haiku-4", 1.0, 5.0, 0.10, 1.25),
+    _row(r"^mistral/mistral-large", 0.50, 1.50),
+    _row(r"^mistral/mistral-medium", 0.40, 2.00),
+    _row(r"^mistral/(?:mistral-small|devstral-small)", 0.10, 0.30),
+    _row(r"^mistral/codestral", 0.30, 0.90),
+    _row(r"^deepseek/deepseek-(?:chat|reasoner)", 0.28, 0.42, 0.028),
+    _row(r"^gemini/gemini-2\.5-pro", 1.25, 10.0, 0.125),
+    _row(r"^gemini/gemini-2\.5-flash-lite", 0.10, 0.40, 0.01),
+    _row(r"^gemini/gemini-2\.5-flash", 0.30, 2.50, 0.03),
+    _row(r"^deepinfra/moonshotai/kimi-k2\.5", 0.45, 2.25, 0.07),
+    _row(r"^deepinfra/moonshotai/kimi-k2", 0.50, 2.00, 0.15),
+    _row(r"^groq/moonshotai/kimi-k2", 1.00, 3.00, 0.50),
+)
+
+
+def price_of(provider: str, model: str) -> Price | None:
+    name = f"{provider}/{model}".lower()
+    return next((price for pattern, price in _PRICES if pattern.search(name)), None)

@@ -1,0 +1,1 @@
+"""What is broken in a history, who would refuse it, and a healed copy."""

@@ -1,0 +1,241 @@
+"""An answer that has begun: its status, its headers, and its body in bounded, decompressed chunks.
+
+Whatever ends it badly (a cut connection, a deadline, a limit, the caller's cancellation) closes the connection at once.
+An end of the body gives the connection back for the next turn, and so does `finish` if the end follows soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import TracebackType
+from typing import Protocol
+
+from ..core.errors import IdleTimeout, LimitExceeded, LocalError, MidstreamError, TimedOut, TransportError
+from .encoding import Inflater, inflater
+from .options import TransportOptions
+from .secrets import Secrets
+
+
+class Response(Protocol):
+    """What the HTTP library gives: a status, lower-case headers and raw chunks."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    async def read(self) -> bytes:
+        """The next raw bytes as they came, empty at the end; RemoteError if the end did not come rightly."""
+
+    def close(self) -> None:
+        """Close the connection; a read that waits ends with an error."""
+
+    def finish(self, grace: float) -> None:
+        """Nothing more is wanted: reuse the connection if the body ends within `grace`, else close it."""
+
+
+class Answer:
+    """Use it as an async context manager, or see that `aclose` is called."""
+
+    def __init__(
+        self,
+        response: Response,
+        options: TransportOptions,
+        deadline: float,
+        attempts: tuple[MidstreamError, ...] = (),
+        secrets: Secrets | None = None,
+    ) -> None:
+        self._over = False
+        self._response = response
+        self._watch = Watch(options.idle, options.total, deadline, self._expire)
+        self.status = response.status
+        self.headers = response.headers
+        self.attempts = attempts
+        """The errors of the attempts before this one."""
+        self.options = options
+        self.secrets = secrets or Secrets()
+        """What no error read out of this answer may say."""
+        self._ended: MidstreamError | None = None
+        self._eof = False
+        self._inflater: Inflater | None = None
+        self._total = 0
+        self._head: bytes | None = None
+
+    def __del__(self) -> None:
+        self.close()  # an answer that was dropped holds no connection
+
+    def __repr__(self) -> str:
+        return f"<Answer {self.status} {self.content_type or 'of no type'}>"
+
+    @property
+    def content_type(self) -> str:
+        """The media type alone, in lower case."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def begin(self) -> bytes:
+        """Wait for the first bytes and keep them for the reader; empty if the body is."""
+        if self._head is None:
+            self._inflater = inflater(self.headers.get("content-encoding", ""))
+            self._head = await self._next()
+            if not self._over:
+                self._watch.start()
+        return self._head
+
+    async def chunk(self) -> bytes:
+        """The next bytes, empty at the end. Says no progress to the idle timer: its caller knows what data is."""
+        if self._head is None:
+            await self.begin()
+        if self._head:
+            head, self._head = self._head, b""
+            return head
+        return await self._next()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes. Blank chunks are keep-alives (DeepSeek sends empty lines) and hide no stall."""
+        while data := await self.chunk():
+            if not data.isspace():
+                self.progress()
+            yield data
+
+    async def read(self, limit: int | None = None) -> bytes:
+        """The whole body; LimitExceeded if it is longer than `limit`, which is `options.max_body` unless told."""
+        limit = self.options.max_body if limit is None else limit
+        parts: list[bytes] = []
+        size = 0
+        while data := await self.chunk():
+            if not data.isspace():
+                self.progress()
+            parts.append(data)
+            size += len(data)
+            if size > limit:
+                self.close()
+                raise LimitExceeded(f"the answer's body is longer than {limit} bytes")
+        return b"".join(parts)
+
+    def progress(self) -> None:
+        """Data came: the idle timer begins anew."""
+        self._watch.progress()
+
+    def finish(self) -> None:
+        """Nothing more of the body is wanted; what follows within `options.linger` is thrown away."""
+        if not self._over:
+            self._over = True
+            self._watch.stop()
+            self._response.finish(self.options.linger)
+
+    def close(self) -> None:
+        """Close the connection now, unless the body has ended."""
+        if not self._over:
+            self._over = True
+            self._watch.stop()
+            self._response.close()
+
+    async def aclose(self) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Answer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _next(self) -> bytes:
+        try:
+            data = await self._raw() if self._inflater is None else await self._inflated()
+            self._total += len(data)
+            if self._total > self.options.max_stream:
+                raise LimitExceeded(f"the answer is longer than {self.options.max_stream} bytes")
+        except BaseException:  # a cancelled caller's connection is closed before anything else happens
+            self.close()
+            raise
+        return data
+
+    async def _inflated(self) -> bytes:
+        assert self._inflater is not None
+        while not (piece := self._inflater.piece()):
+            raw = await self._raw()
+            if not raw:
+                self._inflater.close()
+                return b""
+            self._inflater.feed(raw)
+        return piece
+
+    async def _raw(self) -> bytes:
+        if self._ended is not None:
+            raise self._ended
+        if self._eof:
+            return b""
+        if self._over:
+            raise LocalError("the answer was closed before its end was read")
+        watch = self._watch
+        watch.wait()
+        try:
+            data = await self._response.read()
+        except MidstreamError as error:
+            raise (self._ended or error) from None
+        finally:
+            watch.rest()
+        if not data:
+            self._over = self._eof = True
+            watch.stop()
+        return data
+
+    def _expire(self, error: TransportError) -> None:
+        self._ended = error
+        self.close()
+
+
+class Watch:
+    __slots__ = ("_deadline", "_expire", "_handle", "_idle", "_last", "_loop", "_paused", "_total", "_waiting")
+
+    def __init__(self, idle: float, total: float, deadline: float, expire: Callable[[TransportError], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._idle = idle
+        self._total = total
+        self._deadline = deadline
+        # Weak, so that an answer someone dropped is collected, and its connection with it, before the timer ends.
+        self._expire = weakref.WeakMethod(expire)
+        self._last = self._paused = self._loop.time()
+        self._handle: asyncio.TimerHandle | None = None
+        self._waiting = False
+
+    def start(self) -> None:
+        self.progress()
+        self._arm()
+
+    def progress(self) -> None:
+        """Data came: the silence begins anew."""
+        self._last = self._paused = self._loop.time()
+
+    def wait(self) -> None:
+        """The reader asks the peer for more; the time it was away is taken out of the silence."""
+        self._last += self._loop.time() - self._paused
+        self._waiting = True
+
+    def rest(self) -> None:
+        """The peer gave something, or failed; the reader is at work."""
+        self._paused = self._loop.time()
+        self._waiting = False
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _arm(self) -> None:
+        since = self._last if self._waiting else self._loop.time()
+        self._handle = self._loop.call_at(min(self._deadline, since + self._idle), self._check)
+
+    def _check(self) -> None:
+        expire = self._expire()
+        if expire is None:
+            return
+        now = self._loop.time()
+        if now >= self._deadline:
+            expire(TimedOut(f"the answer took longer than {self._total:g} s in all"))
+        elif self._waiting and now >= self._last + self._idle:
+            expire(IdleTimeout(f"the answer brought no data for {self._idle:g} s"))
+        else:
+            self._arm()

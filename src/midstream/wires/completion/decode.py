@@ -1,0 +1,152 @@
+"""Raw completions -> events: the text of any flavour, cut at its stop texts and read through the model's text format.
+
+The filter makes thinking and tool calls of the text; with `starts_inside` the prompt opened the thinking and no tag comes.
+The text said once more at the end is used only where no piece of it came. The end is a finish reason; [DONE] or EOF without
+one is `truncated`, unless the dialect's host never sends one or the answer is one whole body.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.blocks import Usage
+from ...core.dialect import Dialect
+from ...core.errors import ProviderError, TruncatedStream
+from ...core.surrogates import has_half
+from ...toolformats.apply import FilteredText
+from ...toolformats.findings import TextFilter
+from ...toolformats.markers import markers
+from ..decode_context import DecodeContext
+from ..provider_errors import provider_error, told_error
+from ..stop_words import later_stop, settled_stop
+from .completion_chunk import CompletionChunk
+from .flavours import FLAVOURS
+
+STOP_REASONS = {
+    "stop": "end_turn",
+    "eos": "end_turn",
+    "word": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "limit": "max_tokens",
+    "content_filter": "refusal",
+}
+
+
+class CompletionStreamReader:
+    """Reads the portions of a text, or the one body that holds it all."""
+
+    __slots__ = (
+        "_dialect",
+        "_finish",
+        "_flavour",
+        "_is_whole",
+        "_said",
+        "_started",
+        "_stop",
+        "_text",
+        "_usage",
+        "builder",
+    )
+
+    def __init__(self, dialect: Dialect, asked: DecodeContext, text_filter: TextFilter) -> None:
+        self._dialect = dialect
+        self._flavour = FLAVOURS[dialect.completion]
+        self.builder = asked.builder(dialect)
+        self._text = FilteredText(self.builder, text_filter)
+        self._stop = StopText(dialect.stop)
+        self._finish: str | None = None
+        self._usage: Usage | None = None
+        self._started = False
+        self._is_whole = False
+        self._said = False
+
+    @property
+    def end_was_said(self) -> bool:
+        return bool(self._finish)
+
+    def event(self, data: bytes, name: str) -> None:
+        if name == "error":
+            raise told_error(data, self._dialect.provider)
+        self._portion(self._flavour.read_chunk(data))
+
+    def whole(self, body: bytes) -> None:
+        self._is_whole = True
+        self._portion(self._flavour.read_body(body))
+
+    def _portion(self, portion: CompletionChunk) -> None:
+        if portion.error is not None:
+            raise self._refusal(portion.error)
+        if not self._started:
+            self._started = True
+            self.builder.start(portion.model, portion.response_id)
+        elif portion.response_id:
+            self.builder.response_id = portion.response_id
+        text = portion.text
+        if not text and portion.whole and not self._said:
+            text = portion.whole
+        if text:
+            if not text.isascii() and has_half(text):
+                self.builder.halves = True
+            self._said = True
+            text = self._stop.feed(text)
+            if text:
+                self._text.feed(text)
+        if portion.usage is not None and (self._usage is None or portion.usage.input or portion.usage.output):
+            self._usage = portion.usage
+        if portion.finish:
+            self._finish = later_stop(self._finish, portion.finish, STOP_REASONS)
+
+    def end(self) -> None:
+        self.settle()
+        builder = self.builder
+        if self._finish is None and self._dialect.sends_finish and not self._is_whole:
+            what = "without a finish reason" if self._started else "before anything came"
+            raise TruncatedStream(f"the stream ended {what}")
+        builder.finish(self._reason(), self._finish)
+
+    def _reason(self) -> str:
+        # An answer cut at its own end was finished, whatever the host went on to write.
+        raw = "stop" if self._finish is None or self._stop.reached else self._finish
+        return settled_stop(STOP_REASONS.get(raw, raw), self.builder.calls)
+
+    def settle(self) -> None:
+        """Give what was held back, and the counts."""
+        self.builder.usage = self._usage
+        held = self._stop.close()
+        if held:
+            self._text.feed(held)
+        self._text.close()
+
+    def _refusal(self, error: Any) -> ProviderError:
+        return provider_error(None, {"error": error}, provider=self._dialect.provider)
+
+
+class StopText:
+    __slots__ = ("_held", "_stops", "reached")
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._stops = markers(*stops) if stops else None
+        self._held = ""
+        self.reached = False
+
+    def feed(self, text: str) -> str:
+        """What of this, and of what was held back, belongs to the answer for sure."""
+        if self._stops is None:
+            return text
+        if self.reached:
+            return ""
+        text = self._held + text if self._held else text
+        found = self._stops.search(text, 0)
+        if found is not None:
+            self.reached = True
+            self._held = ""
+            return text[: found.start()]
+        end = len(text) - self._stops.held(text, 0)
+        self._held = text[end:]
+        return text[:end]
+
+    def close(self) -> str:
+        """What was held back and became nothing."""
+        held, self._held = self._held, ""
+        return held

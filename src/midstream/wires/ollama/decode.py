@@ -1,0 +1,131 @@
+"""Ollama's chat answers -> events: lines of JSON, or one whole body, through one reading of their messages.
+
+Calls come whole, their arguments an object whose numbers are kept digit for digit. The end is `done: true`; EOF before it is
+`truncated`. An `error` line ends the answer with the provider's words.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...core.blocks import Media, Usage
+from ...core.dialect import Dialect
+from ...core.errors import LimitExceeded, TruncatedStream
+from ...core.reduce import MAX_TURN_CHARS
+from ...toolformats.apply import FilteredText
+from ...toolformats.findings import TextFilter
+from ..decode_context import DecodeContext
+from ..lenient_json import decode_leniently
+from ..provider_errors import is_error, provider_error
+from ..stop_words import settled_stop
+from .shapes import Call, Line, Message, counts, decode_line, read_line
+
+STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+
+
+def stop_reason(raw: str | None, calls: int) -> str:
+    """The host's word in ours; `load` and `unload` stay, for they answer no question. Old servers give no reason."""
+    return settled_stop(STOP_REASONS.get(raw, raw) if raw else "end_turn", calls)
+
+
+class OllamaStreamReader:
+    """Reads lines, or the one body that stands for them all."""
+
+    __slots__ = ("_dialect", "_filter", "_held", "_names", "_seen", "builder")
+
+    end_was_said = False  # `done` ends the turn at once
+
+    def __init__(self, dialect: Dialect, asked: DecodeContext, text_filter: TextFilter | None = None) -> None:
+        self._dialect = dialect
+        self.builder = asked.builder(dialect)
+        self._names = asked.tool_names
+        self._filter = FilteredText(self.builder, text_filter) if text_filter is not None else None
+        self._seen = False
+        self._held = 0
+
+    def event(self, data: bytes, name: str) -> None:
+        try:
+            line = decode_line(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            line = read_line(data.removeprefix(b"\xef\xbb\xbf"))
+            self.builder.halves = True
+        self._line(line)
+
+    def whole(self, body: bytes) -> None:
+        """One object, however it is laid out, or all lines of a stream."""
+        try:
+            line = decode_line(body)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            for text in body.split(b"\n"):
+                if text.strip() and not self.builder.ended:
+                    self.event(text, "")
+        else:
+            self._line(line)
+            if line.done is None and line.message is not None and not self.builder.ended:
+                self._finish(line)  # one whole body has come to its end, whether it says so or not
+
+    def end(self) -> None:
+        what = "without `done`" if self._seen else "before anything came"
+        raise TruncatedStream(f"the stream ended {what}")
+
+    def settle(self) -> None:
+        """The counts come with `done` only."""
+
+    def _line(self, line: Line) -> None:
+        builder = self.builder
+        if line.error is not None and is_error(line.error, beside=line.message):
+            raise provider_error(None, {"error": line.error}, provider=self._dialect.provider)
+        if not self._seen:
+            self._seen = True
+            builder.start(line.model or "")
+        message = line.message
+        if message is not None:
+            if message.thinking:
+                builder.thinking(message.thinking, "thinking")
+            if message.content:
+                if self._filter is None:
+                    builder.text(message.content)
+                else:
+                    self._filter.feed(message.content)
+            if message.tool_calls or message.images:
+                self._rest(message)
+        if line.done:
+            self._finish(line)
+
+    def _rest(self, message: Message) -> None:
+        for image in message.images or ():
+            self._held += len(image)
+            if self._held > MAX_TURN_CHARS:
+                raise LimitExceeded(f"the answer holds more than {MAX_TURN_CHARS} characters of media")
+            self.builder.whole(Media("image/*", data=image))
+        for call in message.tool_calls or ():
+            self._call(call)
+
+    def _call(self, call: Call) -> None:
+        function = call.function
+        name = (function.name or "") if function is not None else ""
+        piece = self.builder.open_call(call.id or None, self._names.get(name, name))
+        self.builder.call_arguments(piece, _arguments(function.arguments) if function is not None else "{}")
+        self.builder.close_call(piece)
+
+    def _finish(self, line: Line) -> None:
+        if self._filter is not None:
+            self._filter.close()
+        builder = self.builder
+        raw = counts(line)
+        if raw is not None:
+            builder.usage = Usage(max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0), raw=raw)
+        builder.finish(stop_reason(line.done_reason, builder.calls), line.done_reason)
+
+
+def _arguments(raw: msgspec.Raw) -> str:
+    """The arguments as compact JSON text, numbers untouched; a host that sends them as text is taken at its word."""
+    data = bytes(raw)
+    if not data or data == b"null":
+        return "{}"
+    if data[:1] == b'"':
+        return str(decode_leniently(data)) or "{}"
+    try:
+        return msgspec.json.format(data, indent=-1).decode()
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return data.decode("utf-8", "replace")

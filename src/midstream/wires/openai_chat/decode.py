@@ -1,0 +1,445 @@
+"""OpenAI chat answers -> events: streams and whole bodies through one reading of choice 0.
+
+Reasoning is taken from the first field that has any, never twice. Tool deltas are routed by wires/tool_deltas. The end is a
+finish reason; [DONE] or EOF without one is `truncated`, unless the dialect's host never sends one, or the answer is one whole
+body. What stands where text belongs and is none (an object, a list of plain values) is its JSON as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ...core.blocks import Media, Opaque, Usage
+from ...core.dialect import Dialect
+from ...core.errors import MalformedStream, ProviderError, TruncatedStream
+from ...toolformats.apply import FilteredText
+from ...toolformats.findings import TextFilter
+from ..decode_context import DecodeContext
+from ..lenient_json import convert_leniently, decode_leniently, text_of
+from ..provider_errors import is_error, provider_error, told_error
+from ..stop_words import later_stop, settled_stop
+from ..tool_deltas import ToolDelta, ToolDeltaRouter
+from .shapes import Call, Choice, Chunk, Message
+
+STOP_REASONS = {
+    "stop": "end_turn",
+    "eos": "end_turn",
+    "end_turn": "end_turn",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+
+_CHUNK_TYPES: dict[str, type | tuple[type, ...]] = {
+    "created": (int, float),
+    "id": str, "model": str, "object": str, "usage": dict, "x_groq": dict, "citations": list, "search_results": list,
+}  # fmt: skip
+_decode_chunk = msgspec.json.Decoder(Chunk).decode
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_HALVES = frozenset({*_REASONING_FIELDS, "content", "refusal", "text", "arguments"})
+_PARTS = ("text", "thinking", "image_url")
+
+
+def stop_reason(raw: str | None, calls: int) -> str:
+    """The host's word in ours. Calls that end with a plain `stop` are still calls; without a call nothing waits for one."""
+    if not raw:
+        return "unknown"
+    return settled_stop(STOP_REASONS.get(raw, raw), calls)
+
+
+def read_chunk(data: bytes) -> Chunk:
+    """Typed and fast, or lenient and slow; MalformedStream if it is no chunk."""
+    try:
+        return _decode_chunk(data)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        value = decode_leniently(data, _HALVES)
+        if not isinstance(value, dict):
+            raise MalformedStream(f"expected a chunk object, got {type(value).__name__}") from None
+        return convert_leniently(_softened(value), Chunk)
+
+
+class ChatStreamReader:
+    """Reads chunks, or the one body that stands for them all."""
+
+    __slots__ = (
+        "_calls", "_details", "_dialect", "_filter", "_finish", "_is_whole", "_make_reasoning_filter", "_reasoning_text",
+        "_seen", "_sources", "_usage", "builder",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        asked: DecodeContext,
+        text_filter: TextFilter | None = None,
+        reasoning_filter: Callable[[], TextFilter] | None = None,
+    ) -> None:
+        self._dialect = dialect
+        self.builder = asked.builder(dialect)
+        self._calls = ToolDeltaRouter(self.builder, asked.wire_names, asked.tool_names)
+        self._filter = FilteredText(self.builder, text_filter) if text_filter is not None else None
+        self._make_reasoning_filter = reasoning_filter
+        self._reasoning_text: FilteredText | None = None
+        self._details: list[Any] = []
+        self._finish: str | None = None
+        self._usage: dict[str, Any] | None = None
+        self._sources: dict[str, list[Any]] = {}
+        self._seen = False  # a chunk has come
+        self._is_whole = False
+
+    @property
+    def end_was_said(self) -> bool:
+        return bool(self._finish)
+
+    def event(self, data: bytes, name: str) -> None:
+        if name == "error":
+            raise told_error(data, self._dialect.provider)
+        try:
+            chunk = _decode_chunk(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            chunk = read_chunk(data)
+            self.builder.halves = True
+        self._chunk(chunk)
+
+    def whole(self, body: bytes) -> None:
+        self._is_whole = True
+        self.builder.halves = True
+        self._chunk(read_chunk(body))
+
+    def _chunk(self, chunk: Chunk) -> None:
+        builder = self.builder
+        choices = chunk.choices
+        if chunk.error is not None and is_error(chunk.error, beside=choices):
+            raise self._refusal(chunk.error)
+        if choices is None and (chunk.detail or chunk.object == "error"):
+            raise self._refusal(msgspec.to_builtins(chunk))
+        if not self._seen and (choices or chunk.id):  # Azure first sends filter results under no name
+            self._seen = True
+            builder.start(chunk.model or "", chunk.id)
+        if chunk.usage is not None:
+            self._count(chunk.usage)
+        elif chunk.x_groq is not None and isinstance(chunk.x_groq.get("usage"), dict):
+            self._count(chunk.x_groq["usage"])
+        if chunk.citations:  # xAI and Perplexity: of the whole answer, repeated in every chunk
+            self._sources["citations"] = chunk.citations
+        if chunk.search_results:
+            self._sources["search_results"] = chunk.search_results
+        if choices:
+            for choice in choices:
+                if not choice.index:
+                    self._choice(choice)
+
+    def _count(self, usage: dict[str, Any]) -> None:
+        """The last usage counts, but one that counts nothing does not unsay another."""
+        if self._usage is None or has_counts(usage):
+            self._usage = usage
+
+    def _choice(self, choice: Choice) -> None:
+        # Perplexity sends both: in a stream `message` repeats all that came, in a body `delta` is empty.
+        message = (choice.message or choice.delta) if self._is_whole else (choice.delta or choice.message)
+        if message is not None:
+            self._message(message)
+        elif choice.text:
+            self._text(choice.text)
+        if choice.finish_reason:
+            if choice.error is not None or choice.finish_reason == "error":
+                self._fail(choice)
+            self._finish = later_stop(self._finish, choice.finish_reason, STOP_REASONS)
+        elif choice.finish_reason == "" and self._finish is None and choice.message is not None:
+            self._finish = ""
+        if choice.usage is not None and self._usage is None:
+            self._usage = choice.usage
+
+    def _fail(self, choice: Choice) -> None:
+        """OpenRouter tells what an upstream host said inside the choice."""
+        if choice.error is not None and is_error(choice.error, beside=choice):
+            raise self._refusal(choice.error)
+        if choice.finish_reason == "error":
+            raise self._refusal({"message": "the host ended the answer with an error and gave no reason"})
+
+    def _message(self, message: Message) -> None:
+        if (
+            message.reasoning_content is not None
+            or message.reasoning is not None
+            or message.reasoning_text is not None
+            or message.thinking is not None
+            or message.reasoning_details
+        ):
+            self._reasoning(message)
+        content = message.content
+        if content:
+            if self._reasoning_text is not None:
+                self._end_reasoning()
+            if type(content) is str:
+                if self._filter is None:
+                    self.builder.text(content)
+                else:
+                    self._filter.feed(content)
+            else:
+                self._parts(content)  # type: ignore[arg-type]
+        if message.refusal:
+            self.builder.text(message.refusal, {"refusal": True})
+        if message.tool_calls:
+            self._end_reasoning()
+            deltas = [_delta(call) for call in message.tool_calls]
+            if self._is_whole:
+                self._calls.whole(deltas)
+            else:
+                self._calls.array(deltas)
+        if message.function_call is not None and message.function_call.name != "":
+            self._calls.array([_delta(Call(index=0, function=message.function_call))])
+        if message.audio and any(message.audio.values()):
+            self._opaque("audio", message.audio)
+        if message.annotations:
+            self._opaque("annotations", message.annotations)
+        if message.images:
+            self._opaque("images", message.images)
+
+    def _reasoning(self, message: Message) -> None:
+        builder = self.builder
+        for field in _REASONING_FIELDS:
+            text = getattr(message, field)
+            if text:
+                if self._make_reasoning_filter is None:
+                    builder.thinking(text, field)
+                else:
+                    self._filtered_reasoning(text, field, self._make_reasoning_filter)
+                break
+            if text == "" and builder.is_blank and self._dialect.reasoning.echo != "never":
+                builder.thinking("", field)  # "" is not absent: the echo must carry the field
+        else:
+            if message.reasoning_details:
+                self._details_text(message.reasoning_details)
+        if self._dialect.reasoning.details and isinstance(message.reasoning_details, list):
+            self._details = merge_details(self._details, message.reasoning_details)
+
+    def _filtered_reasoning(self, text: str, field: str, make: Callable[[], TextFilter]) -> None:
+        """Some hosts leak calls into the reasoning (facts/kimi.md §7.5): they are read out of it like out of the text."""
+        if self._reasoning_text is None:
+            self._reasoning_text = FilteredText(self.builder, make(), field)
+        self._reasoning_text.feed(text)
+
+    def _end_reasoning(self) -> None:
+        """Reasoning is over: what its filter held back is due before anything else."""
+        if self._reasoning_text is not None:
+            self._reasoning_text.close()
+            self._reasoning_text = None
+
+    def _details_text(self, details: str | list[Any]) -> None:
+        if isinstance(details, str):
+            self.builder.thinking(details, "reasoning_details")
+            return
+        for item in details:
+            if isinstance(item, dict):
+                text = text_of(item.get("text") or item.get("summary"))
+                if text:
+                    self.builder.thinking(text, "reasoning_details")
+
+    def _text(self, text: str) -> None:
+        if not text:
+            return
+        if self._filter is None:
+            self.builder.text(text)
+        else:
+            self._filter.feed(text)
+
+    def _parts(self, parts: list[Any]) -> None:
+        if not any(isinstance(part, dict) and _is_part(part) for part in parts):
+            self._text(text_of(parts))  # the answer itself is a list: a host's JSON mode
+            return
+        for part in parts:
+            if isinstance(part, dict):
+                self._part(part)
+            else:
+                self._text(text_of(part))
+
+    def _part(self, part: dict[str, Any]) -> None:
+        kind, text = part.get("type"), part.get("text")
+        if kind == "thinking":
+            thought = part.get("thinking")
+            for inner in thought if isinstance(thought, list) else (thought,):
+                words = text_of(inner.get("text", inner) if isinstance(inner, dict) else inner)
+                if words:
+                    self.builder.thinking(words, "thinking")
+        elif isinstance(text, str) or (kind == "text" and "text" in part):
+            self._text(text_of(text))
+        elif kind == "image_url" and isinstance(image := part.get("image_url"), dict) and _is_text(image.get("url")):
+            self.builder.whole(Media("image/*", url=image["url"]))
+        else:
+            self._opaque(str(kind), part)
+
+    def _opaque(self, kind: str, data: Any) -> None:
+        self.builder.whole(Opaque(kind, data, self.builder.origin))
+
+    def end(self) -> None:
+        self._end_reasoning()
+        if self._filter is not None:
+            self._filter.close()
+        self.settle()
+        builder = self.builder
+        if self._sources and builder.has_output:
+            for kind, found in self._sources.items():
+                self._opaque(kind, found)
+        if self._finish is None and self._dialect.sends_finish and not (self._is_whole and self._seen):
+            what = "without a finish reason" if self._seen else "before anything came"
+            raise TruncatedStream(f"the stream ended {what}")
+        self._calls.end()
+        builder.finish(stop_reason(self._finish, builder.calls) if self._finish else self._unsaid_end(), self._finish)
+
+    def _unsaid_end(self) -> str:
+        if self._finish is None:
+            return "tool_use" if self.builder.calls else "end_turn"
+        return "unknown"
+
+    def settle(self) -> None:
+        self._calls.settle()
+        if self._usage is not None:
+            self.builder.usage = read_usage(self._usage)
+        if self._details:
+            self.builder.extra = {**(self.builder.extra or {}), "reasoning_details": self._details}
+
+    def _refusal(self, error: Any) -> ProviderError:
+        return provider_error(None, {"error": error}, provider=self._dialect.provider)
+
+
+def merge_details(kept: list[Any], new: list[Any]) -> list[Any]:
+    """Structured reasoning comes in fragments: those of one type and index are one item."""
+    for item in new:
+        last = kept[-1] if kept else None
+        if not isinstance(item, dict) or not isinstance(last, dict):
+            kept.append(item)
+        elif (item.get("type"), item.get("index"), item.get("id")) == (
+            last.get("type"), last.get("index"), last.get("id") if item.get("id") else item.get("id"),
+        ):  # fmt: skip
+            for key, value in item.items():
+                joined = (
+                    key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str)
+                )
+                last[key] = last[key] + value if joined else value if value is not None else last.get(key)
+        else:
+            kept.append(dict(item))
+    return kept
+
+
+def _delta(call: Call) -> ToolDelta:
+    function = call.function
+    if call.custom and any(call.custom.values()):  # free-form input instead of JSON arguments
+        name, text = text_of(call.custom.get("name")), text_of(call.custom.get("input"))
+        return ToolDelta(call.index, call.id, name.strip(), text, {"type": "custom"})
+    if function is None:
+        return ToolDelta(call.index, call.id, extra=call.extra_content)
+    arguments = function.arguments
+    if type(arguments) is not str:
+        arguments = text_of(arguments)
+    name = function.name.strip() if function.name else ""
+    return ToolDelta(call.index, call.id, name, arguments, call.extra_content)
+
+
+def _is_part(part: dict[str, Any]) -> bool:
+    return isinstance(part.get("type"), str) or isinstance(part.get("text"), str)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _softened(chunk: dict[str, Any]) -> dict[str, Any]:
+    """A chunk whose fields have surprising types, with those fields made fit or left out."""
+    for name, wanted in _CHUNK_TYPES.items():
+        if name in chunk and not isinstance(chunk[name], wanted):
+            chunk[name] = None if wanted is not str or chunk[name] is None else str(chunk[name])
+    choices = chunk.get("choices")
+    if choices is not None and not isinstance(choices, list):
+        chunk["choices"] = None
+    for choice in chunk.get("choices") or ():
+        if not isinstance(choice, dict):
+            continue
+        for key in ("delta", "message"):
+            message = choice.get(key)
+            if isinstance(message, dict):
+                choice[key] = _softened_message(message)
+            elif message is not None:
+                choice[key] = None
+        reason = choice.get("finish_reason")
+        if reason is not None and not isinstance(reason, str):
+            choice["finish_reason"] = str(reason)
+    return chunk
+
+
+def _words(value: Any) -> str:
+    """The text of an object that holds little else, or the JSON of any other."""
+    if isinstance(value, dict) and set(value) <= {"type", "text"} and _is_text(value.get("text")):
+        return str(value["text"])
+    return text_of(value)
+
+
+def _softened_message(message: dict[str, Any]) -> dict[str, Any]:
+    for name in (*_REASONING_FIELDS, "refusal"):
+        found = message.get(name)
+        if found is not None and not isinstance(found, str):
+            message[name] = _words(found)
+    content = message.get("content")
+    if content is not None and not isinstance(content, (str, list)):
+        known = isinstance(content, dict) and (content.get("type") in _PARTS or list(content) == ["text"])
+        message["content"] = [content] if known else text_of(content)
+    for name in ("annotations", "images"):
+        if message.get(name) is not None and not isinstance(message[name], list):
+            message[name] = None
+    if message.get("audio") is not None and not isinstance(message["audio"], dict):
+        message["audio"] = None
+    calls = message.get("tool_calls")
+    if isinstance(calls, dict):
+        calls = [calls]
+    if calls is not None:
+        message["tool_calls"] = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else None
+    for call in message.get("tool_calls") or ():
+        if call.get("id") is not None:
+            call["id"] = str(call["id"])
+    return message
+
+
+def read_usage(raw: dict[str, Any]) -> Usage:
+    """Missing and null counts are 0. Reasoning is part of the output even where a host counts it apart."""
+    prompt = _details(raw, "prompt_tokens_details", "input_tokens_details", "prompt_token_details")
+    completion = _details(raw, "completion_tokens_details", "output_tokens_details")
+    output = _count(raw, "completion_tokens", "output_tokens")
+    reasoning = _count(completion, "reasoning_tokens") or _count(raw, "reasoning_tokens")
+    if reasoning > output and _count(raw, "total_tokens") >= _count(raw, "prompt_tokens") + output + reasoning:
+        output += reasoning  # hosts of Gemini and Grok leave reasoning out of completion_tokens
+    cost = raw.get("cost", raw.get("estimated_cost"))
+    return Usage(
+        input=_count(raw, "prompt_tokens", "input_tokens"),
+        output=output,
+        cache_read=(
+            _count(raw, "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
+            or _count(prompt, "cached_tokens")
+        ),
+        cache_write=_count(prompt, "cache_write_tokens") or _count(raw, "cache_creation_input_tokens"),
+        reasoning=reasoning,
+        cost=float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
+        raw=raw,
+    )
+
+
+def has_counts(raw: dict[str, Any]) -> bool:
+    """Whether it counts anything at all."""
+    return any(isinstance(value, (int, float)) and value > 0 for value in raw.values())
+
+
+def _details(raw: dict[str, Any], *names: str) -> dict[str, Any]:
+    for name in names:
+        value = raw.get(name)
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def _count(raw: dict[str, Any], *names: str) -> int:
+    for name in names:
+        value = raw.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
+            return int(value)
+    return 0

@@ -1,0 +1,261 @@
+"""A Responses request body, ours or a stranger's -> conversation, tools and options.
+
+Read leniently: what has a canonical form gets it; items and parts that have none are kept whole as Opaque, body fields in
+`extra_body`, so that encoding the result for the same dialect says the same thing again. Each message of a human is a
+turn; what the model said between two of them is one. Ids become canonical here; the raw ones stay as metadata.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from ...core.dialect import EFFORTS, Options
+from ...core.errors import InvalidHistory
+from ...core.history import canonicalize
+from ...core.tools import ToolSpec
+from ..lenient_json import decode_leniently, encode_json
+from ..wire import ParsedRequest
+from .encode import CONTINUES
+from .items import format_to_chat, item_fields, part_extra, part_texts, reasoning_extra
+
+_WIRE = "openai-responses"
+_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
+_OPTION_FIELDS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_output_tokens": "max_tokens",
+    "parallel_tool_calls": "parallel_tool_calls",
+    "user": "user",
+    "previous_response_id": "previous_response_id",
+}
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+
+
+def read_responses_request(body: bytes, *, provider: str = "") -> ParsedRequest:
+    """`provider` is who the reasoning and the opaque items in the history belong to, where the reader knows it."""
+    value = decode_leniently(body)
+    if not isinstance(value, dict) or not isinstance(value.get("input", []), (str, list)):
+        raise InvalidHistory("expected a JSON object whose `input` is a string or a list")
+    model = str(value.get("model") or "")
+    conversation = read_items(value.get("input") or [], Origin(provider, _WIRE, model))
+    fields: dict[str, Any] = {}
+    if isinstance(value.get("instructions"), str):
+        fields["system"] = value["instructions"]
+    if isinstance(value.get("previous_response_id"), str):
+        fields["extra"] = {CONTINUES: value["previous_response_id"]}
+    if fields:
+        conversation = Conversation(conversation.turns, **fields)
+    return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value))
+
+
+def read_items(items: str | list[Any], origin: Origin) -> Conversation:
+    """Input items as a conversation with canonical ids."""
+    if isinstance(items, str):
+        items = [{"role": "user", "content": items}]
+    turns: list[Turn] = []
+    for number, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise InvalidHistory(f"item {number} is no object")
+        turn = _turn(item, origin, f"i{number}")
+        last = turns[-1] if turns else None
+        if last is not None and last.speaker == turn.speaker and turn.speaker != "human":
+            turns[-1] = Turn(last.speaker, last.blocks + turn.blocks, key=last.key, origin=last.origin)
+        else:
+            turns.append(turn)
+    return canonicalize(Conversation(tuple(turns)), origin.provider)
+
+
+def _turn(item: dict[str, Any], origin: Origin, key: str) -> Turn:
+    kind = item.get("type") or "message"
+    if kind == "message":
+        role = str(item.get("role") or "user")
+        if role == "assistant":
+            return Turn("ai", tuple(_answer(item, origin)), key=key, origin=origin)
+        return Turn("human", tuple(_content(item.get("content"), origin)), key=key, role="" if role == "user" else role)
+    if kind in _OUTPUTS:
+        return Turn("tool", (_response(item, origin),), key=key)
+    if kind in ("function_call", "custom_tool_call"):
+        return Turn("ai", (_call(item, origin),), key=key, origin=origin)
+    if kind == "reasoning":
+        return Turn("ai", (_thinking(item, origin),), key=key, origin=origin)
+    block = Opaque(str(kind), item, origin)
+    if _is_from_client(str(kind)):
+        return Turn("human", (block,), key=key)
+    return Turn("ai", (block,), key=key, origin=origin)
+
+
+def _is_from_client(kind: str) -> bool:
+    """Whether an item the core has no word for is said to the model, not by it."""
+    return kind.endswith("_output") or kind in ("mcp_approval_response", "item_reference", "additional_tools")
+
+
+def _answer(item: dict[str, Any], origin: Origin) -> list[Block]:
+    """The parts of an assistant message; each remembers the message's own fields."""
+    content = item.get("content")
+    fields = item_fields({**item, "type": "message"})
+    kept = {"item": fields} if fields else {}
+    if isinstance(content, str):
+        return [Text(content, kept or None)]
+    blocks: list[Block] = []
+    for part in content if isinstance(content, list) else ():
+        if not isinstance(part, dict):
+            continue
+        if isinstance(part.get("refusal"), str):
+            blocks.append(Text(part["refusal"], {"refusal": True, **kept}))
+        elif isinstance(part.get("text"), str):
+            blocks.append(Text(part["text"], {**part_extra(part), **kept} or None))
+        else:
+            blocks.append(Opaque("part", part, origin))
+    return blocks
+
+
+def _content(content: Any, origin: Origin) -> list[Text | Media | Opaque]:
+    if isinstance(content, str):
+        return [Text(content)]
+    return [_part(part, origin) for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def _part(part: dict[str, Any], origin: Origin) -> Text | Media | Opaque:
+    kind = part.get("type")
+    if kind in ("input_text", "output_text", "text") and isinstance(part.get("text"), str):
+        return Text(part["text"])
+    if kind == "input_image":
+        where = part.get("image_url") or part.get("file_id")
+        if isinstance(where, str):
+            return _media(where, "image/*", _rest(part, "image_url", "file_id"))
+    if kind == "input_file":
+        where = part.get("file_data") or part.get("file_url") or part.get("file_id")
+        if isinstance(where, str):
+            extra = _rest(part, "file_data", "file_url", "file_id", "filename")
+            media = _media(where, "", extra)
+            if part.get("file_data") and media.data is None:
+                media = Media("", where, extra=extra)
+            return Media(media.mime, media.data, media.url, part.get("filename"), media.extra)
+    sound = part.get("input_audio")
+    if kind == "input_audio" and isinstance(sound, dict) and isinstance(sound.get("data"), str):
+        return Media(f"audio/{sound.get('format', 'wav')}", data=sound["data"])
+    return Opaque("part", part, origin)
+
+
+def _rest(part: dict[str, Any], *known: str) -> dict[str, Any] | None:
+    return {key: value for key, value in part.items() if key not in ("type", *known) and value is not None} or None
+
+
+def _media(url: str, mime: str, extra: dict[str, Any] | None) -> Media:
+    match = _DATA_URL.match(url)
+    if match:
+        return Media(match[1] or mime, data=url[match.end() :], extra=extra)
+    return Media(mime, url=url, extra=extra)
+
+
+def _call(item: dict[str, Any], origin: Origin) -> ToolCall:
+    custom = item["type"] == "custom_tool_call"
+    raw_id = str(item.get("call_id") or "")
+    arguments = item.get("input" if custom else "arguments")
+    if not isinstance(arguments, str):
+        arguments = encode_json(arguments).decode() if arguments is not None else ""
+    fields = item_fields(item)
+    extra: dict[str, Any] = {"type": "custom"} if custom else {}
+    if fields:
+        extra["item"] = fields
+    return ToolCall(raw_id, str(item.get("name") or ""), arguments, raw_id or None, origin.provider, extra or None)
+
+
+def _response(item: dict[str, Any], origin: Origin) -> ToolResponse:
+    raw_id = str(item.get("call_id") or "")
+    output = item.get("output")
+    if isinstance(output, (str, list)):
+        content = tuple(_content(output, origin))
+    else:
+        content = (Text(encode_json(output).decode()),) if output is not None else ()
+    extra: dict[str, Any] = {"type": "custom"} if item["type"] == "custom_tool_call_output" else {}
+    if fields := item_fields(item):
+        extra["item"] = fields
+    return ToolResponse(raw_id, "", content, raw_id=raw_id or None, extra=extra or None)
+
+
+def _thinking(item: dict[str, Any], origin: Origin) -> Thinking:
+    summary, content = part_texts(item.get("summary")), part_texts(item.get("content"))
+    encrypted = item.get("encrypted_content")
+    return Thinking(
+        "".join(summary + content),
+        "content" if content and not summary else "summary",
+        encrypted=encrypted if isinstance(encrypted, str) and encrypted else None,
+        origin=origin,
+        extra=reasoning_extra(item),
+    )
+
+
+def _tools(tools: Any) -> tuple[ToolSpec, ...]:
+    specs: list[ToolSpec] = []
+    for tool in tools if isinstance(tools, list) else ():
+        if not isinstance(tool, dict):
+            continue
+        if tool.get("type") != "function":
+            specs.append(ToolSpec(str(tool.get("name") or tool.get("type") or ""), extra={"tool": tool}))
+            continue
+        function = {**tool, **tool["function"]} if isinstance(tool.get("function"), dict) else tool
+        known = ("type", "name", "description", "parameters", "strict", "function")
+        extra = {key: value for key, value in function.items() if key not in known}
+        strict, parameters = function.get("strict"), function.get("parameters")
+        if strict is None:
+            extra["strict"] = None  # not said: this wire's own default, not ours
+        specs.append(
+            ToolSpec(
+                str(function.get("name") or ""),
+                str(function.get("description") or ""),
+                parameters if isinstance(parameters, dict) else None,
+                strict if isinstance(strict, bool) else None,
+                extra=extra or None,
+            )
+        )
+    return tuple(specs)
+
+
+def _options(body: dict[str, Any]) -> Options:
+    fields: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for key, value in body.items():
+        if key in ("model", "input", "tools", "stream") or value is None:
+            continue
+        if key in _OPTION_FIELDS:
+            fields[_OPTION_FIELDS[key]] = value
+        elif key == "instructions":
+            if not isinstance(value, str):
+                extra[key] = value
+        elif key == "tool_choice":
+            choice = _choice(value)
+            if choice is not None:
+                fields["tool_choice"] = choice
+            else:
+                extra[key] = value
+        elif key == "reasoning" and isinstance(value, dict):
+            effort = _effort(value.get("effort"))
+            fields |= effort
+            read = ("effort",) if effort else ()
+            if rest := {name: found for name, found in value.items() if name not in read and found is not None}:
+                extra[key] = rest
+        elif key == "text" and isinstance(value, dict):
+            if isinstance(value.get("format"), dict):
+                fields["response_format"] = format_to_chat(value["format"])
+            if rest := {name: found for name, found in value.items() if name != "format" and found is not None}:
+                extra[key] = rest
+        else:
+            extra[key] = value
+    return Options(stream=bool(body.get("stream")), extra_body=extra or None, **fields)
+
+
+def _effort(effort: Any) -> dict[str, Any]:
+    if effort == "none":
+        return {"thinking": "off"}
+    return {"effort": effort} if effort in EFFORTS else {}
+
+
+def _choice(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and value.get("type") in ("function", "custom") and isinstance(value.get("name"), str):
+        return str(value["name"])
+    return None

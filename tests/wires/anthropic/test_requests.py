@@ -1,0 +1,46 @@
+"""Every recorded Messages request, read and written again for the same model, says the same thing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from midstream.core.errors import InvalidHistory
+from midstream.dialects.registry import resolve
+from midstream.wires.anthropic.parse import read_messages_request
+from midstream.wires.anthropic.wire import WIRE
+from tests.wires.anthropic.exceptions import REQUESTS
+from tests.wires.anthropic.requests import differences
+from tests.wires.recordings import recordings
+
+CASES = {
+    case["id"]: case
+    for case in recordings("anthropic-messages")
+    if case["request"] and isinstance(case["request"]["body"]["messages"][0], dict)
+}
+MULTI_TURN = {name: case for name, case in CASES.items() if len(case["request"]["body"]["messages"]) > 1}
+
+
+def outcome(case: dict[str, Any]) -> list[str]:
+    body = case["request"]["body"]
+    parsed = read_messages_request(json.dumps(body).encode())
+    model = parsed.model if parsed.model.startswith("claude") else "claude-haiku-4-5"
+    dialect = resolve(f"anthropic/{case['model'] if 'claude' in case['model'] else model}").dialect
+    try:
+        request = WIRE.encode(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
+    except InvalidHistory as error:
+        return [str(error)]
+    return differences(json.loads(request.body), body)
+
+
+def test_requests_are_written_as_they_were_read() -> None:
+    assert len(MULTI_TURN) == 46
+    wrong = {name: found for name, case in CASES.items() if name not in REQUESTS and (found := outcome(case))}
+    assert not wrong, "\n".join(f"{name}: {found}" for name, found in wrong.items())
+
+
+def test_exceptions_are_few_and_none_is_stale() -> None:
+    assert len(REQUESTS) <= len(CASES) * 0.02
+    accepted = [name for name, case in MULTI_TURN.items() if case["response"]["status"] == 200]
+    assert len(set(accepted) & set(REQUESTS)) <= len(accepted) * 0.02
+    assert {name for name in REQUESTS if not outcome(CASES[name])} == set()

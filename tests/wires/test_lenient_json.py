@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from midstream.codec import encode_request
+from midstream.core.dialect import Options
+from midstream.sim.players import Player, cast
+from midstream.sim.rules.hosts import judge
+from midstream.wires.lenient_json import arguments_text, object_text
+from tests.conversations import Story
+
+
+@pytest.mark.parametrize("raw", ["", " \n", "null", " null\n"])
+def test_nothing_and_null_are_no_arguments(raw: str) -> None:
+    assert arguments_text(raw) == "{}"
+    assert object_text(raw) is None
+
+
+@pytest.mark.parametrize("raw", ["{}", ' {"a": 1}'])
+def test_an_object_is_left_as_it_is_written(raw: str) -> None:
+    assert arguments_text(raw) == object_text(raw) == raw
+
+
+@pytest.mark.parametrize("raw", ["[]", "1", '"null"', "{", '{"a": "\ud800"}', '{"a":' * 100_000])
+def test_anything_else_is_no_object(raw: str) -> None:
+    assert arguments_text(raw) is object_text(raw) is None
+
+
+@pytest.mark.parametrize("player", cast().values(), ids=lambda player: player.name)
+def test_a_call_with_null_for_arguments_goes_to_every_host_without_any(player: Player) -> None:
+    story = Story().says("go").answers("", ("look", "null")).results("seen").done()
+    request = encode_request(story, player.target, options=Options(path="chat"), cache=None)
+    assert b"_raw" not in request.body
+    assert judge(request.body, player.host) == []

@@ -1,0 +1,34 @@
+"""Names a host refuses get another, the same one in every request, and never one that is taken."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from midstream import Conversation, ToolSpec, encode_request, human
+from midstream.core.dialect import Limits
+from midstream.wires.tool_declarations import ToolNames
+
+KIMI = Limits(tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+@given(st.lists(st.text(min_size=1, max_size=90), unique=True, max_size=8))
+def test_every_name_fits_keeps_apart_and_leads_back(names: list[str]) -> None:
+    table = ToolNames(KIMI)
+    spelled = [table.wire(name) for name in names]
+    assert all(re.fullmatch(KIMI.tool_name_pattern, name) for name in spelled)
+    assert len(set(spelled)) == len(names)
+    back = table.changed or {}
+    assert [back.get(wire, wire) for wire in spelled] == names
+    assert [ToolNames(KIMI).wire(name) for name in reversed(names)] == spelled[::-1]
+
+
+def test_two_tools_that_differ_in_a_dot_stay_two_tools() -> None:
+    tools = (ToolSpec("a.b"), ToolSpec("a_b"))
+    for model in ("openai/gpt-4o", "anthropic/claude-sonnet-4-5", "openai-responses/gpt-5.2", "ollama/llama3.1"):
+        body = json.loads(encode_request(Conversation((human("x"),)), model, tools=tools).body)
+        names = [tool.get("name") or tool["function"]["name"] for tool in body["tools"]]
+        assert len(set(names)) == 2, model

@@ -21,7 +21,7 @@ from midstream.client.config import Config
 from midstream.client.session import Session
 from midstream.client.turn import Client
 from midstream.core.blocks import Turn
-from midstream.sim.providers import sim_rows
+from midstream.sim.providers import sim_providers
 from midstream.store import SqliteStore
 from midstream.wires.registry import get_wire
 from tests.victim import killed
@@ -50,7 +50,7 @@ def toolbox(folder: str | Path) -> Toolbox:
 
 async def work_for_ever(url: str, path: str, folder: str, model: str, conversation: str, acknowledge: int) -> None:
     store = AcknowledgingStore(path, acknowledge)
-    client = Client(Catalog(Config(), environ={}, providers=sim_rows(url)))
+    client = Client(Catalog(Config(), environ={}, providers=sim_providers(url)))
     session = Session(model, store=store, conversation=store.load(conversation), client=client)
     agent = Agent(session, toolbox(folder))
     while True:

@@ -25,7 +25,7 @@ from midstream.core.events import Done, ErrorEvent, Start, TextDelta
 from midstream.core.history import repair
 from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call
-from midstream.sim.players import cast
+from midstream.sim.players import make_players
 from midstream.sim.rules.hosts import judge
 from midstream.sim.server import Sim
 from midstream.store import MemoryStore
@@ -98,8 +98,8 @@ def check_lawful(conversation: Conversation) -> None:
         assert conversation.turns[note.turn].failure or conversation.turns[note.turn - 1].failure
 
 
-READERS = list({player.target.dialect.wire: player for player in cast().values()}.values()) + [
-    player for name, player in cast().items() if name in ("moonshot-k2.5", "mistral", "deepseek-reasoner")
+READERS = list({player.target.dialect.wire: player for player in make_players().values()}.values()) + [
+    player for name, player in make_players().items() if name in ("moonshot-k2.5", "mistral", "deepseek-reasoner")
 ]
 
 

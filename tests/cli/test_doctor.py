@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from midstream.cli.doctor import doctor
 from midstream.core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
-from midstream.doctor.diagnosis import examine, refusals
+from midstream.doctor import examine, refusals
 from midstream.sim.rules import judge
 from midstream.store import SqliteStore, database_path, read_jsonl, to_jsonl
 from midstream.store.protocol import Entry

@@ -12,7 +12,7 @@ from midstream.client.breaker import Breaker
 from midstream.client.catalog import Catalog
 from midstream.client.config import Config, ProviderConfig
 from midstream.client.turn import Client
-from midstream.sim.answer import Answer, Voice
+from midstream.sim.answer import Answer, Style
 from midstream.sim.speech import speak, speak_whole
 from midstream.transport import RetryPolicy, TransportOptions
 from tests.transport.loopback import Seen, Server, Wire
@@ -74,7 +74,7 @@ class Host:
     async def _serve(self, wire: Wire, seen: Seen) -> None:
         item = self._items.pop(0) if len(self._items) > 1 else self._items[0]
         number = len(self.server.seen)
-        voice = Voice("m", response_id=f"sim-{number:06d}")
+        style = Style("m", response_id=f"sim-{number:06d}")
         if isinstance(item, Refusal):
             body = msgspec.json.encode({"error": {"message": item.message}})
             await wire.answer(body, item.status, "content-type: application/json", *item.headers)
@@ -83,10 +83,10 @@ class Host:
             await wire.chunk(item.data)
             await wire.end()
         elif isinstance(item, Answer) and not msgspec.json.decode(seen.body).get("stream"):
-            await wire.answer(speak_whole("openai-chat", item, voice), 200, "content-type: application/json")
+            await wire.answer(speak_whole("openai-chat", item, style), 200, "content-type: application/json")
         else:
             answer = item if isinstance(item, Answer) else item.answer
-            pieces = list(speak("openai-chat", answer, voice))
+            pieces = list(speak("openai-chat", answer, style))
             await wire.begin("content-type: text/event-stream")
             for piece in pieces if isinstance(item, Answer) else pieces[: item.pieces]:
                 await wire.chunk(piece)

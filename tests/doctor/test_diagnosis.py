@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midstream.core.blocks import Block, Conversation, Origin, Text, Thinking, ToolCall, ToolResponse, Turn, human
-from midstream.doctor.diagnosis import Diagnosis, examine, heal, refusals
+from midstream.doctor import Diagnosis, examine, heal, refusals
 from midstream.store.importing import read_history
 from midstream.store.protocol import Entry
 from tests.core.histories import from_vector
@@ -139,7 +139,7 @@ KIMI = Origin("moonshot", "openai-chat", "kimi-k2.5")
             ),
         ),
         ("broken arguments", (ASKED, Turn("ai", (ToolCall("call_1", "read_file", '{"a":'),)), Turn("tool", (RESULT,)))),
-        ("unfit tool name", (ASKED, Turn("ai", (ToolCall("call_1", "read file!"),)), Turn("tool", (RESULT,)))),
+        ("invalid tool name", (ASKED, Turn("ai", (ToolCall("call_1", "read file!"),)), Turn("tool", (RESULT,)))),
         ("call without id", (ASKED, Turn("ai", (ToolCall("", "ls"),)), Turn("tool", (ToolResponse("", "ls"),)))),
         (
             "missing reasoning",

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
-from midstream.doctor.naive import as_it_came, naive_body
-from midstream.sim.matrix import PIXEL, SCENES
-from midstream.sim.players import cast
+from midstream.doctor import naive_body, with_raw_ids
+from midstream.doctor.matrix import PIXEL, SCENES
+from midstream.sim.players import make_players
 from midstream.sim.rules import judge
 
-PLAYERS = cast()
+PLAYERS = make_players()
 AT_HOME = ("openai", "claude", "moonshot-k2.5", "deepseek-reasoner", "mistral")
 
 
@@ -26,7 +26,7 @@ def test_a_history_that_stays_with_its_maker_is_taken(name: str, scene: str) -> 
             for turn in conversation.turns
         ]
         conversation = replace(conversation, turns=tuple(turns))
-    body = naive_body(as_it_came(conversation), player.target.dialect.wire, player.target.model)
+    body = naive_body(with_raw_ids(conversation), player.target.dialect.wire, player.target.model)
     assert body is not None
     assert judge(body, player.host) == []
 
@@ -34,7 +34,7 @@ def test_a_history_that_stays_with_its_maker_is_taken(name: str, scene: str) -> 
 @pytest.mark.parametrize("reader", ["claude", "mistral", "openai-responses-5", "vllm-kimi-k2.5"])
 def test_kimis_history_handed_over_is_refused(reader: str) -> None:
     maker, other = PLAYERS["moonshot-k2.5"], PLAYERS[reader]
-    conversation = as_it_came(SCENES["parallel calls"](maker, maker).done())
+    conversation = with_raw_ids(SCENES["parallel calls"](maker, maker).done())
     body = naive_body(conversation, other.target.dialect.wire, other.target.model)
     assert body is not None
     assert judge(body, other.host)
@@ -54,7 +54,7 @@ def test_what_stands_in_the_history_stands_in_the_body() -> None:
         Turn("human", (Text("be brief"),), role="system"),
     )
     conversation = Conversation(turns, system="Be kind.")
-    chat = naive_body(as_it_came(conversation), "openai-chat")
+    chat = naive_body(with_raw_ids(conversation), "openai-chat")
     assert chat is not None
     assert [message["role"] for message in chat["messages"]] == ["system", "user", "assistant", "tool", "system"]
     assert chat["messages"][2]["tool_calls"][0]["id"] == chat["messages"][3]["tool_call_id"] == "raw:0"

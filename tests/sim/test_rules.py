@@ -11,11 +11,11 @@ import pytest
 
 from midstream import Conversation, Text, Turn, encode_request, human
 from midstream.core.dialect import Options
-from midstream.sim.matrix import SCENES, TOOLS
-from midstream.sim.players import cast
+from midstream.doctor.matrix import SCENES, TOOLS
+from midstream.sim.players import make_players
 from midstream.sim.rules import HOSTS, Problem, judge
 
-PLAYERS = cast()
+PLAYERS = make_players()
 JUDGED = {
     "openai": "openai", "moonshot-k2": "moonshot-k2", "moonshot-k2-thinking": "moonshot-k2-thinking",
     "moonshot-k2.5": "moonshot-k2.5", "moonshot-k2.7-code": "moonshot-k2.7-code", "moonshot-k3": "moonshot-k3",

@@ -16,8 +16,8 @@ from midstream.client.session import Session
 from midstream.client.turn import Client
 from midstream.core.blocks import Text, Thinking, ToolResponse, Turn
 from midstream.core.errors import LocalError, Overloaded, ProviderError, RateLimited, RetriesExhausted
-from midstream.sim.matrix import TOOLS
-from midstream.sim.players import cast
+from midstream.doctor.matrix import TOOLS
+from midstream.sim.players import make_players
 from midstream.sim.server import Sim
 from midstream.transport import TransportOptions
 from midstream.transport.options import RetryPolicy
@@ -105,7 +105,7 @@ def test_a_silent_stream_is_given_up(model: str) -> None:
 
 LEAKY = sorted(
     player.target.name
-    for player in cast().values()
+    for player in make_players().values()
     if (player.target.dialect.leaks, player.target.dialect.wire) == ("kimi", "openai-chat")
 )
 
@@ -144,7 +144,7 @@ def test_hosts_that_label_calls_badly_still_get_two_calls(fault: str, model: str
 
 
 def test_an_unknown_fault_is_refused_at_once() -> None:
-    with pytest.raises(LocalError, match="choose one of 429"):
+    with pytest.raises(LocalError, match="expected one of 429"):
         Sim(faults=("flood",))
 
 
@@ -160,9 +160,9 @@ def test_what_is_not_served_is_said() -> None:
     async def play(sim: Sim, client: Client) -> None:
         async with aiohttp.ClientSession() as http:
             for path, body, status, words in (
-                ("/moonshot/nothing", {"model": "kimi-k2.5"}, 404, "no double answers"),
+                ("/moonshot/nothing", {"model": "kimi-k2.5"}, 404, "no wire has the path"),
                 ("/nobody/chat/completions", {"model": "x"}, 404, "no provider 'nobody'"),
-                ("/anthropic/chat/completions", {"model": "claude-sonnet-5"}, 404, "is not served on"),
+                ("/anthropic/chat/completions", {"model": "claude-sonnet-5"}, 404, "is not served at"),
                 ("/openai/chat/completions", [], 400, "could not parse the JSON body"),
             ):
                 async with http.post(sim.url + path, json=body) as answer:

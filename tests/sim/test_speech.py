@@ -14,11 +14,11 @@ from midstream.codec import make_decoder
 from midstream.core.blocks import Turn
 from midstream.core.events import Done
 from midstream.sim.answer import Answer, Call, pieces, tokens
-from midstream.sim.players import Player, cast
+from midstream.sim.players import Player, make_players
 from midstream.sim.speech import _SPEAKERS, speak, speak_whole
 from midstream.wires.wire import decode_chunks, decode_whole
 
-PLAYERS = cast()
+PLAYERS = make_players()
 SPEAKERS = {
     "openai-chat": "moonshot-k2.5",
     "anthropic": "claude",
@@ -89,7 +89,7 @@ def test_every_wire_has_a_speaker() -> None:
 @given(answer=ANSWERS, places=st.lists(st.integers(0, 1 << 20), max_size=12))
 @settings(max_examples=100)
 def test_streamed_in_any_pieces(wire: str, answer: Answer, places: list[int]) -> None:
-    stream = b"".join(speak(wire, answer, player(wire).voice()))
+    stream = b"".join(speak(wire, answer, player(wire).style()))
     last = list(decode_chunks(decoder_for(wire), cut(stream, places)))[-1]
     assert isinstance(last, Done), last
     assert heard(last.turn) == said(answer)
@@ -102,7 +102,7 @@ def test_streamed_in_any_pieces(wire: str, answer: Answer, places: list[int]) ->
 @given(answer=ANSWERS)
 @settings(max_examples=60)
 def test_whole(wire: str, answer: Answer) -> None:
-    turn = decode_whole(decoder_for(wire), speak_whole(wire, answer, player(wire).voice()))
+    turn = decode_whole(decoder_for(wire), speak_whole(wire, answer, player(wire).style()))
     assert heard(turn) == said(answer)
     assert not turn.failure
 
@@ -110,7 +110,7 @@ def test_whole(wire: str, answer: Answer) -> None:
 @pytest.mark.parametrize("wire", SPEAKERS)
 def test_a_length_stop_is_told(wire: str) -> None:
     answer = Answer("So far", "Hm.", length_stop=True)
-    streamed = list(decode_chunks(decoder_for(wire), speak(wire, answer, player(wire).voice())))[-1]
+    streamed = list(decode_chunks(decoder_for(wire), speak(wire, answer, player(wire).style())))[-1]
     assert isinstance(streamed, Done) and streamed.turn.stop_reason == "max_tokens"
 
 

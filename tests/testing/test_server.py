@@ -12,7 +12,7 @@ import pytest
 from midstream.client.session import Session
 from midstream.core.errors import BadRequest, ProviderError
 from midstream.core.tools import ToolSpec
-from midstream.testing import Answer, Call, Scripted, sim_server
+from midstream.testing import Answer, Call, ScriptedModel, sim_server
 
 TIME = ToolSpec("get_time", "The time", {"type": "object", "properties": {}})
 
@@ -35,7 +35,7 @@ def test_scripted_answers_come_in_order_on_any_wire() -> None:
         assert asyncio.run(talk()) == ["One.", "get_time", "6 turns"]
         assert sim.requests == 3 and not sim.refused
         assert [seen.status for seen in sim.seen] == [200, 200, 200]
-        assert sim.script is not None and sim.script.heard[0].turns[0].text == "a"
+        assert sim.script is not None and sim.script.received[0].turns[0].text == "a"
 
 
 def test_a_script_that_is_over_says_so() -> None:
@@ -45,7 +45,7 @@ def test_a_script_that_is_over_says_so() -> None:
             async with sim.client() as client:
                 session = Session("mistral/mistral-large-latest", client=client)
                 await session.send("a")
-                with pytest.raises(BadRequest, match="the script has 1 answers, and all of them were given"):
+                with pytest.raises(BadRequest, match="all 1 scripted answers have been given"):
                     await session.send("b")
 
         asyncio.run(talk())
@@ -96,6 +96,6 @@ def test_a_failure_in_the_test_still_stops_the_server() -> None:
 def test_a_script_can_be_used_without_a_server() -> None:
     from midstream.core.blocks import Conversation
 
-    script = Scripted("x", Answer("y"))
+    script = ScriptedModel("x", Answer("y"))
     assert script(Conversation(), (), model="m", thinks=False).text == "x"
     assert script(Conversation(), (), model="m", thinks=False).text == "y"

@@ -4,7 +4,7 @@ import pytest
 
 from midstream.codec import encode_request
 from midstream.core.dialect import Options
-from midstream.sim.players import Player, cast
+from midstream.sim.players import Player, make_players
 from midstream.sim.rules.hosts import judge
 from midstream.wires.lenient_json import arguments_text, object_text
 from tests.conversations import Story
@@ -26,7 +26,7 @@ def test_anything_else_is_no_object(raw: str) -> None:
     assert arguments_text(raw) is object_text(raw) is None
 
 
-@pytest.mark.parametrize("player", cast().values(), ids=lambda player: player.name)
+@pytest.mark.parametrize("player", make_players().values(), ids=lambda player: player.name)
 def test_a_call_with_null_for_arguments_goes_to_every_host_without_any(player: Player) -> None:
     story = Story().says("go").answers("", ("look", "null")).results("seen").done()
     request = encode_request(story, player.target, options=Options(path="chat"), cache=None)

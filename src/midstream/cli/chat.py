@@ -20,7 +20,7 @@ from ..agent.approval import Answer
 from ..agent.request import Request
 from ..client.session import Session
 from ..core.errors import ConfigError, MidstreamError
-from ..store.places import data_dir
+from ..store.paths import data_dir
 from .ask import all_tools
 from .commands import complete, dispatch, is_command
 from .exit_codes import OK, code_for

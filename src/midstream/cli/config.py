@@ -12,7 +12,7 @@ import msgspec
 from ..client.config import LoadedConfig, config_home, load_config
 from ..client.settings import list_settings
 from ..core.visible import visible
-from ..store.places import database_path
+from ..store.paths import database_path
 from .terminal import color_option
 from .workspace import default_model
 

@@ -23,7 +23,7 @@ from ..client.turn import Client
 from ..core.blocks import ToolCall, Turn
 from ..core.errors import MidstreamError, ProviderError
 from ..core.ids import STRATEGIES
-from ..doctor.naive import as_it_came, naive_body
+from ..doctor import naive_body, with_raw_ids
 from ..sim.rules.hosts import host_for, judge
 from ..sim.server import Sim
 from .demo_stage import JsonStage, Row, Stage, Switch, TextStage, Totals
@@ -143,10 +143,10 @@ class Tour:
         """What the model's double says to the same history as it stands; empty if it takes it."""
         target = self._session.target
         dialect = target.dialect
-        body = naive_body(as_it_came(self._session.conversation), dialect.wire, target.model)
+        body = naive_body(with_raw_ids(self._session.conversation), dialect.wire, target.model)
         if body is None:
             return ""
-        problems = judge(body, host_for(dialect.name, dialect.wire, dialect.provider, dialect.ids))
+        problems = judge(body, host_for(dialect))
         return f"{problems[0].status} {problems[0].message}" if problems else ""
 
 

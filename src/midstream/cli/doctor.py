@@ -13,10 +13,10 @@ from ..codec import encode_request
 from ..core.blocks import Conversation
 from ..core.errors import MidstreamError, StoreError
 from ..core.visible import terminal_safe
-from ..doctor.diagnosis import Diagnosis, examine, refusals
+from ..doctor import Diagnosis, examine, refusals
 from ..store.export import to_jsonl
 from ..store.importing import FORMATS, read_file
-from ..store.places import database_path
+from ..store.paths import database_path
 from ..store.protocol import Entry
 from ..store.sqlite import SqliteStore
 

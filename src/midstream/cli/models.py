@@ -11,7 +11,7 @@ import msgspec
 from ..client.catalog import Catalog
 from ..client.config import load_config
 from ..core.errors import UnknownModel
-from ..sim.providers import MODELS, sim_rows
+from ..sim.providers import MODELS, sim_providers
 from .keys import key_state
 from .terminal import Paint, color_choice, color_option, wants_color
 from .workspace import SIM
@@ -32,7 +32,7 @@ Hosts of other people's models take any name: openrouter/vendor/model works with
 def models(words: tuple[str, ...], as_json: bool) -> None:
     """The models worth naming. Every host takes others too."""
     loaded = load_config()
-    doubles = [row for row in sim_rows("http://127.0.0.1") if row.name == SIM]
+    doubles = [row for row in sim_providers("http://127.0.0.1") if row.name == SIM]
     catalog = Catalog(loaded, providers=doubles)
     names = [name for name in catalog.names() if all(word.lower() in name.lower() for word in words)]
     rows = [_row(catalog, name) for name in dict.fromkeys(names)]

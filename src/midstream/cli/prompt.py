@@ -28,7 +28,7 @@ from prompt_toolkit.styles import Style
 from ..agent.approval import NO, Answer
 from ..agent.request import Request
 from ..core.visible import visible
-from ..store.places import make_private_file
+from ..store.paths import make_private_file
 from .lines import Interrupted, Show, answer_of, question
 
 Complete = Callable[[str], Iterable[tuple[str, str]]]

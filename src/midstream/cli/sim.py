@@ -8,11 +8,10 @@ import sys
 import click
 
 from ..core.errors import MidstreamError
-from ..sim.fault import FAULTS
-from ..sim.matrix import SCENES, cells, report
-from ..sim.players import cast
+from ..doctor import SCENES, hand_offs, report
+from ..sim.players import make_players
 from ..sim.providers import MODELS
-from ..sim.server import Sim
+from ..sim.server import FAULTS, Sim
 
 _SHOWN = (
     ("Kimi, by OpenAI's client", "moonshot"),
@@ -72,16 +71,16 @@ async def _serve(server: Sim) -> None:
 @click.option("--all", "everything", is_flag=True, help="Every dialect of the registry, not only the best known.")
 def matrix(everything: bool) -> None:
     """Every dialect's histories, encoded for every other and judged by its rules."""
-    players = cast()
+    players = make_players()
     chosen = players if everything else {name: players[name] for name in _CORE if name in players}
     try:
-        found = list(cells(chosen))
+        found = list(hand_offs(chosen))
     except MidstreamError as error:
         raise click.ClickException(str(error)) from None
     click.echo(report(found))
-    bad = [cell for cell in found if cell.problems]
-    for cell in bad[:20]:
-        click.secho(f"{cell.maker} -> {cell.reader}, {cell.scene}: {cell.problems[0].message}", fg="red")
+    bad = [each for each in found if each.problems]
+    for each in bad[:20]:
+        click.secho(f"{each.maker} -> {each.reader}, {each.scene}: {each.problems[0].message}", fg="red")
     click.echo(f"Each pair hands over {len(SCENES)} histories: {', '.join(SCENES)}.")
     if bad:
         sys.exit(1)

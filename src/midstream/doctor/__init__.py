@@ -1,1 +1,27 @@
-"""What is broken in a history, who would refuse it, and a healed copy."""
+"""What is wrong with a history, which hosts would refuse it, and a repaired copy.
+
+    diagnosis = examine(conversation)
+    print(*diagnosis.findings)
+    conversation = diagnosis.healed
+
+`hand_offs` judges sample histories of every dialect as every other dialect would receive them.
+"""
+
+from .diagnosis import Diagnosis, Finding, Verdict, examine, heal, refusals
+from .matrix import SCENES, HandOff, hand_offs, report
+from .naive import naive_body, with_raw_ids
+
+__all__ = [
+    "SCENES",
+    "Diagnosis",
+    "Finding",
+    "HandOff",
+    "Verdict",
+    "examine",
+    "hand_offs",
+    "heal",
+    "naive_body",
+    "refusals",
+    "report",
+    "with_raw_ids",
+]

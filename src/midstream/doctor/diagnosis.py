@@ -1,14 +1,14 @@
-"""What is wrong with a history, who would refuse it and in which words, and a copy that nobody refuses.
+"""What is wrong with a history, which hosts would refuse it and why, and a repaired copy that every host accepts.
 
-midstream repairs whatever it sends, so a history is judged as it stands: its own messages where they are in the judge's
-format, else written down naively. Findings are broken laws of a history, to be mended whoever reads it next. Cautions are
-what midstream minds at every request and another program has to mind itself: reasoning that is missing, or another's.
+midstream repairs every request it sends, so the history itself is judged: its original messages where they are in the host's
+format, else a naive request made from it. Findings are errors in the history, to be fixed whoever reads it next. Cautions are
+what midstream takes care of in each request but another program must handle itself: missing reasoning, foreign signatures.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -19,16 +19,16 @@ from ..core.blocks import Block, Conversation, Text, Thinking, ToolCall, ToolRes
 from ..core.dialect import Limits
 from ..core.history import CallMatcher, canonicalize, repair
 from ..core.tools import parse_arguments
-from ..sim.players import Player, cast
+from ..sim.players import Player, make_players
 from ..sim.rules.hosts import HOSTS, Host, host_for, judge
 from ..sim.rules.rule import Problem
 from ..store.protocol import Original
 from ..wires.tool_declarations import ToolNames
-from .naive import as_it_came, naive_body
+from .naive import naive_body, with_raw_ids
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-# who is asked about the history as it stands: the hosts whose messages carry ids, each with the provider it is
-_ASKED = (
+# The hosts that judge the history, each with its provider: those whose messages carry call ids.
+_JUDGES = (
     ("openai", "openai"),
     ("openai-responses", "openai"),
     ("anthropic", "anthropic"),
@@ -41,7 +41,7 @@ _OWN_WIRE = {"openai": "openai-chat", "anthropic": "anthropic", "responses": "op
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One broken law: `kind` in a word or two, `words` for a person, `turn` where it stands (None: outside the turns)."""
+    """One problem: `kind` in a word or two, `words` as a sentence, `turn` as its position (None: not in a turn)."""
 
     kind: str
     words: str
@@ -53,7 +53,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What one host says to the history as it stands; no problems means that it takes it."""
+    """What one host would refuse about the history; no problems means that it accepts it."""
 
     host: str
     problems: tuple[Problem, ...]
@@ -71,20 +71,20 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def examine(conversation: Conversation, original: Original | None = None) -> Diagnosis:
-    """Look a history over. With the `original` it was read from, its messages are judged, not our reading of them."""
-    standing = as_it_came(conversation) if original is not None else conversation
+    """Examine a history. Given the `original` it was imported from, its own messages are judged, not our reading of them."""
+    history = with_raw_ids(conversation) if original is not None else conversation
     document = _document(original)
-    findings = sorted([*_blank_messages(document), *_broken_laws(standing), *_unfit_blocks(standing)], key=_place)
+    findings = sorted([*_blank_messages(document), *_repairs(history), *_invalid_blocks(history)], key=_place)
     verdicts = [
         Verdict(name, tuple(judge(body, HOSTS[name])))
-        for name, provider in _ASKED
-        if (body := _body(standing, original, document, HOSTS[name], provider)) is not None
+        for name, provider in _JUDGES
+        if (body := _body(history, original, document, HOSTS[name], provider)) is not None
     ]
-    return Diagnosis(tuple(findings), tuple(_cautions(standing)), tuple(verdicts), heal(standing))
+    return Diagnosis(tuple(findings), tuple(_cautions(history)), tuple(verdicts), heal(history))
 
 
 def heal(conversation: Conversation) -> Conversation:
-    """A lawful copy with canonical ids: blanks and orphans gone, every call whole, with its one result next to it."""
+    """A valid copy with canonical ids: no blank text, no orphans, every call complete and followed by its one result."""
     matcher = CallMatcher()
     names = ToolNames(Limits())
     turns: list[Turn] = []
@@ -99,20 +99,19 @@ def heal(conversation: Conversation) -> Conversation:
 
 
 def refusals(conversation: Conversation) -> dict[str, tuple[Problem, ...]]:
-    """Who would refuse the next request of this conversation as midstream sends it, by dialect; empty is the proof of health.
+    """What each dialect's host would refuse about the next request as midstream sends it; empty if all accept it.
 
-    A conversation that waits for its human is asked to go on. Real seals cannot be verified here and are taken as they are.
+    If the last turn is the model's, the request asks it to go on. Real signatures cannot be verified here and are accepted.
     """
     if not conversation.turns or conversation.turns[-1].speaker == "ai":
         conversation = conversation.add(human("Go on.", key="doctor"))
-    found = {player.name: _refused(conversation, player) for player in cast().values()}
+    found = {player.name: _refused(conversation, player) for player in make_players().values()}
     return {name: problems for name, problems in found.items() if problems}
 
 
 def _refused(conversation: Conversation, player: Player) -> tuple[Problem, ...]:
     request = encode_request(conversation, player.target, cache=None)
-    spoken = request.dialect or player.target.dialect  # a host may have another path for a request without tools
-    host = host_for(spoken.name, spoken.wire, spoken.provider, spoken.ids)
+    host = host_for(request.dialect or player.target.dialect)  # without tools, a request may take another path
     return tuple(judge(request.body, replace(host, traits=replace(host.traits, signature_prefix=""))))
 
 
@@ -129,7 +128,7 @@ def _is_misplaced(block: Block, turn: Turn) -> bool:
 
 
 def _named(turn: Turn, called: Mapping[str, str]) -> Turn:
-    """The turn with every result under its call's name."""
+    """The turn with every result named after its call."""
     if turn.speaker != "tool":
         return turn
     blocks = [
@@ -140,7 +139,7 @@ def _named(turn: Turn, called: Mapping[str, str]) -> Turn:
 
 
 def _mended(block: Block, spare_id: str, matcher: CallMatcher, names: ToolNames) -> Block:
-    """A call with a name, arguments and an id; a result that says which call it answers."""
+    """A call with a name, arguments and an id; a result with the id of its call."""
     if isinstance(block, ToolCall):
         arguments = block.arguments
         if _unparsed(block):
@@ -156,13 +155,13 @@ def _unparsed(call: ToolCall) -> bool:
     return not call.arguments.strip() or "_parse_error" in parse_arguments(call)
 
 
-def _broken_laws(conversation: Conversation) -> Iterator[Finding]:
+def _repairs(conversation: Conversation) -> Iterator[Finding]:
     for note in repair(conversation.turns).notes:
         yield Finding(_kind(note.what, note.why), note.why, note.turn)
 
 
 def _kind(what: str, why: str) -> str:
-    """A name for what repair had to do."""
+    """A name for what `repair` had to change."""
     for words, kind in (
         ("was used before", "repeated id"),
         ("has no result", "unanswered call"),
@@ -182,25 +181,28 @@ def _kind(what: str, why: str) -> str:
     return what
 
 
-def _unfit_blocks(conversation: Conversation) -> Iterator[Finding]:
+def _invalid_blocks(conversation: Conversation) -> Iterator[Finding]:
     for index, turn in enumerate(conversation.turns):
         for block in turn.blocks:
-            yield from [Finding(kind, words, index) for kind, words in _unfit(block)]
+            yield from [Finding(kind, words, index) for kind, words in _invalid(block)]
             if _is_misplaced(block, turn):
-                yield Finding("misplaced reasoning", f"a {turn.speaker} turn cannot think", index)
+                yield Finding("misplaced reasoning", f"reasoning in a {turn.speaker} turn", index)
 
 
-def _unfit(block: Block) -> Iterator[tuple[str, str]]:
+def _invalid(block: Block) -> Iterator[tuple[str, str]]:
     if _is_blank(block):
-        yield "blank text", "several hosts answer 400 to text that is empty or only blanks"
+        yield "blank text", "several hosts refuse text that is empty or only white space"
     elif isinstance(block, ToolCall):
         if _unparsed(block):
-            why = parse_arguments(block).get("_parse_error", "there are none")
-            yield "broken arguments", f"the arguments of {block.name} are no JSON object: {why}"
+            why = parse_arguments(block).get("_parse_error", "they are empty")
+            yield "broken arguments", f"the arguments of {block.name} are not a JSON object: {why}"
         if not _NAME.fullmatch(block.name):
-            yield "unfit tool name", f"{block.name!r} is no name a host takes"
+            yield (
+                "invalid tool name",
+                f"{block.name!r} is refused by most hosts; use letters, digits, _ and -, at most 64",
+            )
         if not block.id:
-            yield "call without id", f"nothing says which result belongs to {block.name}"
+            yield "call without id", f"no result can be matched to this call of {block.name}"
     elif isinstance(block, ToolResponse) and not block.call_id:
         yield "result without id", f"a result of {block.name or 'a tool'} does not say which call it answers"
 
@@ -211,16 +213,16 @@ def _cautions(conversation: Conversation) -> Iterator[Finding]:
     several = len({_maker(turn) for turn in answers}) > 1
     for index, turn in enumerate(conversation.turns):
         if turn.tool_calls and thinkers and not _thought(turn):
-            words = "other answers carry their reasoning, this one with calls has none: Kimi and DeepSeek refuse that"
+            words = "other answers have reasoning, but this one with tool calls has none; Kimi and DeepSeek refuse that"
             yield Finding("missing reasoning", words, index)
         for block in turn.blocks:
             if not isinstance(block, Thinking):
                 continue
-            maker = block.origin.provider if block.origin and block.origin.provider else "its maker"
+            maker = block.origin.provider if block.origin and block.origin.provider else "the provider that made it"
             if several and (block.signature or block.encrypted):
-                yield Finding("foreign signature", f"sealed by {maker}: every other model refuses it", index)
+                yield Finding("foreign signature", f"signed by {maker}; every other provider refuses it", index)
             elif block.origin and block.origin.wire == "anthropic" and not (block.signature or block.encrypted):
-                yield Finding("unsigned reasoning", "Anthropic refuses thinking without the signature it gave", index)
+                yield Finding("unsigned reasoning", "Anthropic refuses thinking without its signature", index)
 
 
 def _maker(turn: Turn) -> str:
@@ -232,7 +234,7 @@ def _thought(turn: Turn) -> bool:
 
 
 def _document(original: Original | None) -> Any:
-    """The original's JSON, where it is a history in a format some host speaks."""
+    """The original's JSON, if it is in the format of a host."""
     if original is None or original.format not in _OWN_WIRE:
         return None
     try:
@@ -248,11 +250,11 @@ def _messages(document: Any) -> list[dict[str, Any]]:
 
 
 def _blank_messages(document: Any) -> Iterator[Finding]:
-    """Messages that say nothing: our reading leaves them out, so they are looked for in the original."""
+    """Messages without content: importing leaves them out, so only the original shows them."""
     for number, message in enumerate(_messages(document)):
         speaks = message.get("tool_calls") or message.get("function_call")
         if message.get("role") in ("user", "assistant", "system") and not message.get("content") and not speaks:
-            yield Finding("blank content", f"message {number} ({message['role']}) says nothing")
+            yield Finding("blank content", f"message {number} ({message['role']}) has no content")
 
 
 def _body(
@@ -261,12 +263,12 @@ def _body(
     wire = host.traits.wire
     if original is not None and _OWN_WIRE.get(original.format) == wire:
         return _own_body(document, wire, host)
-    return naive_body(_sealed_for(conversation, host, provider), wire)
+    return naive_body(_signed_for(conversation, host, provider), wire)
 
 
 def _own_body(document: Any, wire: str, host: Host) -> dict[str, Any]:
     field = "input" if wire == "openai-responses" else "messages"
-    body: dict[str, Any] = {"model": "model", field: [_resealed(message, host) for message in _messages(document)]}
+    body: dict[str, Any] = {"model": "model", field: [_resigned(message, host) for message in _messages(document)]}
     if wire == "anthropic":
         body["max_tokens"] = 4096
         if isinstance(document, dict) and document.get("system"):
@@ -274,8 +276,8 @@ def _own_body(document: Any, wire: str, host: Host) -> dict[str, Any]:
     return body
 
 
-def _resealed(message: dict[str, Any], host: Host) -> dict[str, Any]:
-    """A message in the host's own format with its seals in the double's form: whose they are is then taken on trust."""
+def _resigned(message: dict[str, Any], host: Host) -> dict[str, Any]:
+    """A message in the host's format with signatures its double accepts: it cannot verify real ones."""
     prefix = host.traits.signature_prefix
     if not prefix:
         return message
@@ -292,20 +294,19 @@ def _resealed(message: dict[str, Any], host: Host) -> dict[str, Any]:
     return {**message, "content": content}
 
 
-def _sealed_for(conversation: Conversation, host: Host, provider: str) -> Conversation:
-    """With the host's own reasoning sealed as its double seals; all other seals stay, and are refused."""
+def _signed_for(conversation: Conversation, host: Host, provider: str) -> Conversation:
+    """With signatures the double accepts on the host's own reasoning; foreign ones stay, and are refused."""
     prefix = host.traits.signature_prefix
     if not prefix:
         return conversation
-    turns = [replace(turn, blocks=tuple(_sealed(turn.blocks, prefix, provider))) for turn in conversation.turns]
+    turns = [
+        replace(turn, blocks=tuple([_signed(block, prefix, provider) for block in turn.blocks]))
+        for turn in conversation.turns
+    ]
     return replace(conversation, turns=tuple(turns))
 
 
-def _sealed(blocks: Sequence[Block], prefix: str, provider: str) -> Iterator[Block]:
-    for block in blocks:
-        own = isinstance(block, Thinking) and block.origin is not None and block.origin.provider == provider
-        if own and isinstance(block, Thinking):
-            block = replace(
-                block, signature=prefix if block.signature else None, encrypted=prefix if block.encrypted else None
-            )
-        yield block
+def _signed(block: Block, prefix: str, provider: str) -> Block:
+    if not isinstance(block, Thinking) or block.origin is None or block.origin.provider != provider:
+        return block
+    return replace(block, signature=block.signature and prefix, encrypted=block.encrypted and prefix)

@@ -1,7 +1,7 @@
-"""A history sent as it stands, the way a program without midstream would: no repair, no id of the reader's own.
+"""A history sent without midstream's care: no repair, no translation of ids, reasoning wherever the wire has a field for it.
 
-Calls and results go under the ids they have (`as_it_came` gives them those of their maker back), thinking goes wherever the
-wire has a place for it. What a double says to such a request is what a provider says to a hand-off nobody translated.
+A double's verdict on such a request is what the real provider says to a hand-off that nobody translated. `with_raw_ids` gives
+calls and results back the ids their maker used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 def naive_body(conversation: Conversation, wire: str, model: str = "model") -> Json | None:
-    """The body of a request on one of the three wires with ids in their messages; None for any other wire."""
+    """The body of a request on a wire whose messages carry call ids; None for any other wire."""
     match wire:
         case "openai-chat":
             return {"model": model, "messages": [*_system(conversation), *_each(conversation, _chat)]}
@@ -29,8 +29,8 @@ def naive_body(conversation: Conversation, wire: str, model: str = "model") -> J
     return None
 
 
-def as_it_came(conversation: Conversation) -> Conversation:
-    """With the ids the calls came with, on results too; what came with none keeps the one it has."""
+def with_raw_ids(conversation: Conversation) -> Conversation:
+    """The conversation with the ids that calls and results arrived with; those without one keep their own."""
     given: dict[str, str] = {}
     turns: list[Turn] = []
     for turn in conversation.turns:

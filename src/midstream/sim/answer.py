@@ -1,4 +1,4 @@
-"""What a double is about to say, before it takes any wire's form."""
+"""The answer of a double, before it is written in any wire's format, and how its provider writes answers."""
 
 from __future__ import annotations
 
@@ -34,35 +34,34 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def output_tokens(self) -> int:
-        said = (
-            len(tokens(self.thinking)) + len(tokens(self.text)) + sum(len(tokens(call.json)) + 1 for call in self.calls)
-        )
-        return max(1, said)
+        calls = sum(len(tokens(call.json)) + 1 for call in self.calls)
+        return max(1, self.reasoning_tokens + len(tokens(self.text)) + calls)
 
     @property
     def reasoning_tokens(self) -> int:
         return len(tokens(self.thinking))
 
 
-class Voice(msgspec.Struct, frozen=True):
-    """How one double speaks its wire: names, ids, seals and habits."""
+class Style(msgspec.Struct, frozen=True):
+    """How one provider writes its answers: its model's name, field names, call ids and signatures."""
 
     model: str
     reasoning_field: str = "reasoning_content"
     ids: str = "call"
-    """`call`, `functions`, `bare`, `name:n`, `name_n`, `nine`, `toolu`: how this host labels calls."""
+    """How the host numbers calls: `call`, `functions`, `bare`, `name:n`, `name_n`, `nine` or `toolu`."""
     first_call: int = 0
-    """How many calls the conversation holds already, for hosts that count over all of it."""
-    seal: str = ""
+    """The number of calls already in the conversation, for hosts that count through all of it."""
+    signature: str = ""
+    """The beginning of every signature it gives; empty if it signs nothing."""
     whole_calls: bool = False
-    """Send a call's arguments in one piece."""
+    """Whether a call's arguments are sent in one piece."""
     response_id: str = "sim-1"
     completion: str = "deepinfra"
-    """On a raw completion: the form its chunks take."""
+    """On a raw completion: the format of its chunks."""
     text_format: str = "kimi"
     """On a raw completion: how the model writes calls and channels."""
     starts_inside: bool = True
-    """On a raw completion: the prompt has opened the thinking."""
+    """On a raw completion: whether the prompt has already opened the thinking."""
 
     def call_id(self, name: str, number: int) -> str:
         count = self.first_call + number
@@ -84,10 +83,10 @@ class Voice(msgspec.Struct, frozen=True):
 
 
 def tokens(text: str) -> list[str]:
-    """Word-sized pieces that join back to the text."""
+    """The text cut into pieces of about a word."""
     return _TOKENS.findall(text) if text else []
 
 
 def pieces(text: str, size: int = 7) -> list[str]:
-    """Pieces of a JSON text, cut without regard to its grammar, as models do."""
+    """A JSON text cut anywhere, as hosts stream it."""
     return [text[at : at + size] for at in range(0, len(text), size)]

@@ -1,4 +1,4 @@
-"""Every dialect as a maker of answers: a model that speaks it, its double, and its voice."""
+"""Players: every dialect with a model that uses it and the double that answers for its host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.events import Done
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
 from ..wires.wire import decode_chunks
-from .answer import Answer, Voice
+from .answer import Answer, Style
 from .rules.hosts import Host, host_for
 from .speech import speak
 
@@ -28,7 +28,7 @@ _SCHEME_IDS = {"kimi": "functions", "kimi-k3": "name_n", "mistral": "nine", "ant
 
 
 class Player(msgspec.Struct, frozen=True):
-    """One dialect on stage."""
+    """One dialect, a model that uses it and its double."""
 
     target: Resolved
     host: Host
@@ -37,40 +37,40 @@ class Player(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return self.target.dialect.name
 
-    def voice(self, *, number: int = 0, first_call: int = 0, ids: str | None = None) -> Voice:
+    def style(self, *, number: int = 0, first_call: int = 0, ids: str | None = None) -> Style:
         dialect = self.target.dialect
         raw = dialect.wire == "completion"
         chosen = _HOST_IDS.get(dialect.provider) if dialect.ids != "kimi-k3" and not raw else None
-        voice = Voice(
+        style = Style(
             self.target.model,
             reasoning_field=dialect.reasoning.field,
             ids=ids or chosen or _SCHEME_IDS.get(dialect.ids, "call"),
             first_call=first_call,
-            seal=self.host.traits.signature_prefix,
+            signature=self.host.traits.signature_prefix,
             whole_calls=dialect.provider in _WHOLE_CALLS,
             response_id=f"sim-{number:06d}",
         )
         if not raw:
-            return voice
+            return style
         return replace(
-            voice,
+            style,
             completion=dialect.completion,
             text_format=dialect.leaks or "kimi",
             starts_inside=dialect.reasoning.starts_inside,
         )
 
     def answer(self, answer: Answer, *, key: str, number: int = 0, first_call: int = 0, ids: str | None = None) -> Turn:
-        """The turn this dialect's decoder makes of the answer its double streams."""
-        voice = self.voice(number=number, first_call=first_call, ids=ids)
+        """The answer as a turn: streamed by the double, read by this dialect's decoder."""
+        style = self.style(number=number, first_call=first_call, ids=ids)
         decoder = make_decoder(dialect=self.target.dialect, turn_key=key, model=self.target.model)
-        last = list(decode_chunks(decoder, speak(self.target.dialect.wire, answer, voice)))[-1]
+        last = list(decode_chunks(decoder, speak(self.target.dialect.wire, answer, style)))[-1]
         if not isinstance(last, Done):
-            raise AssertionError(f"{self.name} could not read its own double: {last}")
+            raise AssertionError(f"the decoder of {self.name} could not read its own double: {last}")
         return last.turn
 
 
-def cast(registry: Registry = REGISTRY) -> dict[str, Player]:
-    """A player for every dialect of the registry. One that no model name leads to cannot be played, and says so."""
+def make_players(registry: Registry = REGISTRY) -> dict[str, Player]:
+    """A player for every dialect of the registry, by dialect name. Raises LookupError if no model name leads to a dialect."""
     players: dict[str, Player] = {}
     for provider in registry.providers.values():
         for _, dialect in provider.dialects:
@@ -80,7 +80,7 @@ def cast(registry: Registry = REGISTRY) -> dict[str, Player]:
             for path in (dialect, dialect.native):
                 if path is not None:
                     target = Resolved(provider.name, model, path, provider.endpoint)
-                    players[path.name] = Player(target, host_for(path.name, path.wire, path.provider, path.ids))
+                    players[path.name] = Player(target, host_for(path))
     return players
 
 

@@ -1,4 +1,4 @@
-"""The registry's providers with their addresses turned to a double, and the `sim` provider that plays them all."""
+"""The registry's providers with a double's address, and the provider `sim`, which stands for all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..core.dialect import Endpoint
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY
 
-# what `sim/…` offers: a pattern over the model name, and whose dialects answer to it
+# `sim/…`: a pattern over the model name, and the provider whose dialects it uses
 _PLAYED = (
     (r"claude", "anthropic"),
     (r"gemini", "gemini"),
@@ -27,9 +27,12 @@ MODELS = (
 )  # fmt: skip
 
 
-def sim_rows(url: str) -> list[Provider]:
-    """Every provider at the double's address, and `sim` itself; none wants a key."""
-    rows = [replace(row, endpoint=_endpoint(f"{url}/{row.name}", row.endpoint)) for row in REGISTRY.providers.values()]
+def sim_providers(url: str) -> list[Provider]:
+    """Every provider at the double's address, and `sim` itself; none needs a key."""
+    providers = [
+        replace(provider, endpoint=_endpoint(f"{url}/{provider.name}", provider.endpoint))
+        for provider in REGISTRY.providers.values()
+    ]
     dialects = tuple(
         [
             (f"(?={_anywhere(pattern)})(?={_anywhere(inner)})", dialect)
@@ -37,7 +40,7 @@ def sim_rows(url: str) -> list[Provider]:
             for inner, dialect in REGISTRY.providers[name].dialects
         ]
     )
-    return [*rows, Provider("sim", _endpoint(f"{url}/sim", Endpoint("")), dialects, models=MODELS)]
+    return [*providers, Provider("sim", _endpoint(f"{url}/sim", Endpoint("")), dialects, models=MODELS)]
 
 
 def _endpoint(base_url: str, like: Endpoint) -> Endpoint:
@@ -45,5 +48,5 @@ def _endpoint(base_url: str, like: Endpoint) -> Endpoint:
 
 
 def _anywhere(pattern: str) -> str:
-    """A pattern that is searched, as a look-ahead from the beginning of the name."""
-    return rf"^.*?(?:{pattern.removeprefix('^')})" if not pattern.startswith("^") else pattern
+    """The pattern so that it finds a match anywhere when matched from the start of the name."""
+    return pattern if pattern.startswith("^") else rf"^.*?(?:{pattern})"

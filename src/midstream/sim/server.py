@@ -1,8 +1,20 @@
-"""One loopback server that plays every provider: `async with Sim() as sim`, then talk to `sim.url`.
+"""A loopback server that stands for every provider: `async with Sim() as sim`, then send requests to `sim.url`.
 
-A request is held to its provider's rules and refused in its words, or answered by the scripted model, piece by piece, on the
-wire it came on. The first part of the path names the provider (`/moonshot/chat/completions`), the rest its own path;
-`/sim/…` finds it by the model's name. `seen` keeps the last requests, for tests that want to look at them.
+A request that breaks its provider's rules is refused with that provider's error; any other is answered by the scripted model
+in the format of its wire. The first part of the path names the provider (`/moonshot/chat/completions`), the rest is its own
+path; `/sim/…` chooses the provider by the model's name. `seen` keeps the last requests, for tests.
+
+`faults` and `inject` make the next answers go wrong:
+
+| name | what happens |
+|---|---|
+| `429` | refused with Retry-After |
+| `500` | an internal error |
+| `cut` | the stream breaks off in the middle |
+| `stall` | the stream goes silent in the middle |
+| `leak` | tool calls come as the model's own markers in the text |
+| `repeat-ids` | every call has the same id |
+| `restart-index` | every call has index 0 |
 """
 
 from __future__ import annotations
@@ -16,21 +28,18 @@ from typing import Any, Protocol
 import msgspec
 
 from ..core.blocks import Conversation
-from ..core.errors import MidstreamError, UnknownModel
+from ..core.errors import LocalError, MidstreamError, UnknownModel
 from ..core.tools import ToolSpec
 from ..dialects.provider import Provider
 from ..dialects.registry import Registry, Resolved
 from ..wires.registry import get_wire
 from ..wires.wire import ParsedRequest
-from .answer import Answer, Voice
-from .fault import FaultQueue, leaked, spoiled
+from .answer import Answer, Style
 from .players import Player
-from .prompt import read_prompt
-from .providers import sim_rows
-from .refusal import refusal
+from .providers import MODELS, sim_providers
 from .rules.hosts import HOSTS, Host, host_for, judge
 from .rules.rule import Problem
-from .script import perform
+from .scripted_model import next_answer, read_prompt
 from .speech import speak, speak_whole
 
 _PATHS = (
@@ -42,8 +51,11 @@ _PATHS = (
 _MEDIA = {"gemini": "text/event-stream", "ollama": "application/x-ndjson"}
 
 
+FAULTS = ("429", "500", "cut", "stall", "leak", "repeat-ids", "restart-index")
+
+
 class Script(Protocol):
-    """Who decides what is said next."""
+    """Decides what is answered next."""
 
     def __call__(
         self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool
@@ -51,7 +63,7 @@ class Script(Protocol):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A request as it came, and the status it was answered with."""
+    """A request as it arrived, and the status of its answer."""
 
     path: str
     body: dict[str, Any]
@@ -59,7 +71,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Sim:
-    """The doubles on one port. `delay` is the pause before each streamed piece, in seconds."""
+    """The doubles on one port. `delay` is the pause before each streamed piece, in seconds; `strict=False` refuses nothing."""
 
     def __init__(
         self,
@@ -68,7 +80,7 @@ class Sim:
         delay: float = 0.0,
         faults: Iterable[str] = (),
         strict: bool = True,
-        script: Script = perform,
+        script: Script = next_answer,
         keep: int = 1000,
     ) -> None:
         self.port = port
@@ -76,7 +88,9 @@ class Sim:
         self.strict = strict
         self.seen: deque[Seen] = deque(maxlen=keep)
         self._script = script
-        self.faults = FaultQueue(tuple(faults))
+        self._faults: deque[str] = deque()
+        for fault in faults:
+            self.inject(fault)
         self.requests = 0
         self.refused: list[Problem] = []
         self._runner: Any = None
@@ -87,15 +101,17 @@ class Sim:
         return f"http://127.0.0.1:{self.port}"
 
     def providers(self) -> list[Provider]:
-        """Registry rows that lead here: give them to a Catalog."""
-        return sim_rows(self.url)
+        """The providers at this address, for a Catalog."""
+        return sim_providers(self.url)
 
     def inject(self, fault: str, times: int = 1) -> None:
-        """Let something go wrong with the next `times` requests (see midstream.sim.fault)."""
-        self.faults.put(fault, times)
+        """Make the next `times` requests go wrong; the table above names the faults."""
+        if fault not in FAULTS:
+            raise LocalError(f"unknown fault {fault!r}; expected one of {', '.join(FAULTS)}")
+        self._faults.extend([fault] * times)
 
     async def __aenter__(self) -> Sim:
-        from aiohttp import web  # aiohttp is heavy: paid for when a server is wanted
+        from aiohttp import web  # slow to import: only when a server is started
 
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_get("/", self._hello)
@@ -117,9 +133,7 @@ class Sim:
     async def _hello(self, request: Any) -> Any:
         from aiohttp import web
 
-        models = [
-            {"id": model, "object": "model"} for row in self.providers() if row.name == "sim" for model in row.models
-        ]
+        models = [{"id": model, "object": "model"} for model in MODELS]
         return web.json_response({"object": "list", "data": models})
 
     async def _handle(self, request: Any) -> Any:
@@ -127,25 +141,25 @@ class Sim:
         raw = await request.read()
         path = "/" + request.match_info["path"]
         try:
-            scene = self._scene(request.match_info["provider"], path, raw)
+            exchange = self._exchange(request.match_info["provider"], path, raw)
         except MidstreamError as error:
             return self._refuse(Problem("known model", str(error), 404, "not_found_error"), HOSTS["openai"])
         except msgspec.DecodeError as error:
             return self._refuse(
                 Problem("JSON", f"could not parse the JSON body of your request: {error}"), HOSTS["openai"]
             )
-        fault = self.faults.take()
+        fault = self._faults.popleft() if self._faults else None
         if fault in ("429", "500"):
-            self.seen.append(Seen(request.path, scene.body, int(fault)))
-            return self._fail(fault, scene.host)
-        problems = judge(scene.body, scene.host) if self.strict else []
-        self.seen.append(Seen(request.path, scene.body, problems[0].status if problems else 200))
+            self.seen.append(Seen(request.path, exchange.body, int(fault)))
+            return self._fail(fault, exchange.host)
+        problems = judge(exchange.body, exchange.host) if self.strict else []
+        self.seen.append(Seen(request.path, exchange.body, problems[0].status if problems else 200))
         if problems:
             self.refused += problems
-            return self._refuse(problems[0], scene.host)
-        return await self._answer(request, scene, fault)
+            return self._refuse(problems[0], exchange.host)
+        return await self._answer(request, exchange, fault)
 
-    def _scene(self, provider: str, path: str, raw: bytes) -> _Scene:
+    def _exchange(self, provider: str, path: str, raw: bytes) -> _Exchange:
         assert self._registry is not None
         body = msgspec.json.decode(raw)
         if not isinstance(body, dict):
@@ -153,29 +167,26 @@ class Sim:
         wire, model, stream = _route(path, body)
         target = self._registry.resolve(f"{provider}/{model}")
         dialect = target.dialect
-        if wire == "completion":
-            host = HOSTS["deepinfra-native"]
-        else:
-            if dialect.wire != wire:
-                raise UnknownModel(f"{model} is not served on {path}")
-            host = host_for(dialect.name, wire, dialect.provider, dialect.ids)
-        return _Scene(target, host, wire, body, raw, stream)
+        if wire not in ("completion", dialect.wire):
+            raise UnknownModel(f"{model} is not served at {path}")
+        host = HOSTS["deepinfra-native"] if wire == "completion" else host_for(dialect)
+        return _Exchange(target, host, wire, body, raw, stream)
 
-    async def _answer(self, request: Any, scene: _Scene, fault: str | None) -> Any:
+    async def _answer(self, request: Any, exchange: _Exchange, fault: str | None) -> Any:
         from aiohttp import web
 
         try:
-            answer, voice = scene.answer(self._script, self.requests)
-        except MidstreamError as error:  # a script that has nothing to say to this says so
-            return self._refuse(Problem("script", str(error)), scene.host)
+            answer, style = exchange.answer(self._script, self.requests)
+        except MidstreamError as error:  # the script has no answer
+            return self._refuse(Problem("script", str(error)), exchange.host)
         if fault == "leak":
-            answer = leaked(answer, voice.first_call)
-        if not scene.stream:
-            return web.Response(body=speak_whole(scene.wire, answer, voice), content_type="application/json")
-        response = web.StreamResponse(headers={"content-type": _MEDIA.get(scene.wire, "text/event-stream")})
+            answer = _leaked(answer, style.first_call)
+        if not exchange.stream:
+            return web.Response(body=speak_whole(exchange.wire, answer, style), content_type="application/json")
+        response = web.StreamResponse(headers={"content-type": _MEDIA.get(exchange.wire, "text/event-stream")})
         try:
-            await self._stream(request, response, list(speak(scene.wire, answer, voice)), fault)
-        except ConnectionError:  # the client has left: nobody is there to tell
+            await self._stream(request, response, list(speak(exchange.wire, answer, style)), fault)
+        except ConnectionError:  # the client has gone
             pass
         return response
 
@@ -189,14 +200,13 @@ class Sim:
                 return
             if self.delay:
                 await asyncio.sleep(self.delay)
-            await response.write(spoiled(piece, fault))
+            await response.write(_spoiled(piece, fault))
         await response.write_eof()
 
     def _refuse(self, problem: Problem, host: Host) -> Any:
         from aiohttp import web
 
-        body = refusal(problem, host.traits)
-        return web.Response(status=problem.status, body=body, content_type="application/json")
+        return web.Response(status=problem.status, body=host.refusal(problem), content_type="application/json")
 
     def _fail(self, fault: str, host: Host) -> Any:
         if fault == "500":
@@ -207,18 +217,17 @@ class Sim:
         return response
 
 
-class _Scene:
-    """One request on its way to an answer."""
+class _Exchange(msgspec.Struct, frozen=True):
+    """One request, and what is known about who must answer it."""
 
-    def __init__(self, target: Resolved, host: Host, wire: str, body: dict[str, Any], raw: bytes, stream: bool) -> None:
-        self.target = target
-        self.host = host
-        self.wire = wire
-        self.body = body
-        self.stream = stream
-        self._raw = raw
+    target: Resolved
+    host: Host
+    wire: str
+    body: dict[str, Any]
+    raw: bytes
+    stream: bool
 
-    def answer(self, script: Script, number: int) -> tuple[Answer, Voice]:
+    def answer(self, script: Script, number: int) -> tuple[Answer, Style]:
         parsed = self._parsed()
         reasoning = self.target.dialect.reasoning
         opened = self._prompt.endswith("<think>")
@@ -227,12 +236,12 @@ class _Scene:
             thinks = (reasoning.default_on and not _thinking_off(self.body)) or _thinking_on(self.body)
         said = script(parsed.conversation, parsed.tools, model=self.target.model, thinks=thinks)
         calls = sum(len(turn.tool_calls) for turn in parsed.conversation.turns)
-        voice = Player(self.target, self.host).voice(number=number, first_call=calls)
-        return said, msgspec.structs.replace(voice, starts_inside=opened)
+        style = Player(self.target, self.host).style(number=number, first_call=calls)
+        return said, msgspec.structs.replace(style, starts_inside=opened)
 
     @property
     def _prompt(self) -> str:
-        """What a raw completion is to go on with; the model thinks where the prompt opened its thinking."""
+        """The prompt of a raw completion; the model thinks if the prompt opens its thinking."""
         return str(self.body.get("input") or self.body.get("prompt") or "")
 
     def _parsed(self) -> ParsedRequest:
@@ -240,11 +249,11 @@ class _Scene:
             return read_prompt(self._prompt)
         reader = get_wire(self.wire).read_request
         assert reader is not None
-        return reader(self._raw, provider=self.target.dialect.provider)
+        return reader(self.raw, provider=self.target.dialect.provider)
 
 
 def _route(path: str, body: dict[str, Any]) -> tuple[str, str, bool]:
-    """Wire, model and whether a stream is wanted."""
+    """The wire, the model, and whether to stream."""
     if ":generateContent" in path or ":streamGenerateContent" in path:
         model, _, method = path.rpartition("/models/")[2].partition(":")
         return "gemini", model, method.startswith("stream")
@@ -254,7 +263,7 @@ def _route(path: str, body: dict[str, Any]) -> tuple[str, str, bool]:
         if path.endswith(ending):
             stream = body.get("stream", wire == "ollama")
             return wire, str(body.get("model") or ""), bool(stream)
-    raise UnknownModel(f"no double answers at {path}")
+    raise UnknownModel(f"no wire has the path {path}")
 
 
 def _thinking_on(body: dict[str, Any]) -> bool:
@@ -267,3 +276,31 @@ def _thinking_on(body: dict[str, Any]) -> bool:
 def _thinking_off(body: dict[str, Any]) -> bool:
     thinking = body.get("thinking")
     return (isinstance(thinking, dict) and thinking.get("type") == "disabled") or body.get("think") is False
+
+
+def _leaked(answer: Answer, first_call: int) -> Answer:
+    """The answer with its calls as Kimi's markers in the text, as some hosts let them through."""
+    if not answer.calls:
+        return answer
+    calls = "".join(
+        [
+            f"<|tool_call_begin|>functions.{call.name}:{first_call + number}<|tool_call_argument_begin|>{call.json}<|tool_call_end|>"
+            for number, call in enumerate(answer.calls)
+        ]
+    )
+    text = f"{answer.text}<|tool_calls_section_begin|>{calls}<|tool_calls_section_end|>"
+    return Answer(text, answer.thinking, input_tokens=answer.input_tokens)
+
+
+def _spoiled(piece: bytes, fault: str | None) -> bytes:
+    """A piece of a chat stream with its call ids repeated or its indexes restarted."""
+    if fault not in ("repeat-ids", "restart-index") or not piece.startswith(b"data: {"):
+        return piece
+    chunk = msgspec.json.decode(piece[6:])
+    for choice in chunk.get("choices", ()):
+        for call in choice.get("delta", {}).get("tool_calls", ()):
+            if fault == "repeat-ids" and "id" in call:
+                call["id"] = "call_0"
+            if fault == "restart-index":
+                call["index"] = 0
+    return b"data: " + msgspec.json.encode(chunk) + b"\n\n"

@@ -3,7 +3,7 @@
 from .export import read_jsonl, to_jsonl, to_markdown
 from .importing import FORMATS, import_file, read_history
 from .memory import MemoryStore
-from .places import data_dir, database_path
+from .paths import data_dir, database_path
 from .protocol import (
     ConversationExists,
     ConversationInfo,

@@ -26,7 +26,7 @@ from .records import (
     new_id,
     title_of,
 )
-from .words import Query, folded, searchable
+from .search import Query, folded, searchable
 
 
 class _Stored:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
-from .places import database_path, make_private_file
+from .paths import database_path, make_private_file
 from .protocol import (
     ConversationExists,
     ConversationInfo,
@@ -42,7 +42,7 @@ from .records import (
     title_of,
 )
 from .schema import migrate
-from .words import Query, folded, searchable
+from .search import Query, folded, searchable
 
 _IDLE_READERS = 4
 _MOST = 2**31  # limits above this are the same as none

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ..core.tools import ToolSpec
-from .declaration import NO_PARAMETERS, callable_tools, raw_arguments, spaced_json
-from .messages import Message, transcribe
 from .prompt import Prompt, PromptWriter, Rendering, Specials
+from .transcript import NO_PARAMETERS, Message, callable_tools, raw_arguments, spaced_json, transcribe
 
 _STOP = ("<｜end▁of▁sentence｜>",)
 _TOOLS_TAIL = (

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ..core.tools import ToolSpec
-from .declaration import callable_tools, json_arguments, spaced_json, tool_object
-from .messages import Message, transcribe
 from .prompt import Prompt, PromptWriter, Rendering, Specials
+from .transcript import Message, callable_tools, json_arguments, spaced_json, tool_object, transcribe
 
 _STOP = ("<end_of_turn>", "<eos>")
 _TOOLS_HEAD = "You can call these functions:\n"

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.ids import ToolIdMapper, kimi_strategy
 from ..core.tools import ToolSpec
-from .declaration import callable_tools, raw_arguments, spaced_json, tool_object
-from .messages import Message, transcribe
 from .prompt import BARS, Prompt, PromptWriter, Rendering, Specials
+from .transcript import Message, callable_tools, compact_json, raw_arguments, spaced_json, tool_object, transcribe
+from .typescript import Unsayable, declare_typescript
 
 # The tokens in square brackets are in the vocabulary beside the `<|…|>` ones.
 BRACKETS = ("[BOS]", "[EOS]", "[EOT]", "[UNK]", "[PAD]")
@@ -142,3 +143,26 @@ KIMI_K2 = KimiK2(
 KIMI_K2_THINKING = KimiK2(
     "kimi-k2-thinking", Specials(*BRACKETS, *THINK, patterns=(BARS,)), _MEDIA, default_system=_KIMI, reasoning="loop"
 )
+
+
+def declare_tools(tools: Sequence[ToolSpec]) -> str:
+    try:
+        return declare_typescript(tools)
+    except Unsayable:
+        return compact_json([tool_object(tool) for tool in tools])
+
+
+KIMI_K25 = KimiK2(
+    "kimi-k2.5",
+    Specials(*BRACKETS, *THINK, patterns=(BARS,)),
+    declare=declare_tools,
+    reasoning="asked",
+    thinks_first=True,
+    can_disable=True,
+    media={
+        "image": "<|media_begin|>image<|media_content|><|media_pad|><|media_end|>\n",
+        "video": "<|kimi_k25_video_placeholder|>\n",
+    },
+)
+KIMI_K26 = replace(KIMI_K25, name="kimi-k2.6")
+KIMI_K27_CODE = replace(KIMI_K25, name="kimi-k2.7-code", reasoning="all", can_disable=False)

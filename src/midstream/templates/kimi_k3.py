@@ -14,10 +14,9 @@ import msgspec
 
 from ..core.blocks import ToolCall
 from ..core.dialect import Options
-from .declaration import callable_tools, compact_json, parsed_arguments, spaced_json, tool_object
 from .kimi_k2 import BRACKETS
-from .messages import Message, transcribe
 from .prompt import BARS, Prompt, PromptWriter, Rendering, Specials
+from .transcript import Message, callable_tools, compact_json, parsed_arguments, spaced_json, tool_object, transcribe
 
 _STOP = ("<|end_of_msg|>",)
 _IMAGE = "<|media_pad|>"

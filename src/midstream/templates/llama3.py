@@ -14,9 +14,8 @@ import msgspec
 
 from ..core.blocks import ToolCall
 from ..core.tools import ToolSpec
-from .declaration import callable_tools, json_arguments, spaced_json, tool_object
-from .messages import transcribe
 from .prompt import BARS, Prompt, PromptWriter, Rendering, Specials
+from .transcript import callable_tools, json_arguments, spaced_json, tool_object, transcribe
 
 _STOP = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
 _TOOLS = (

@@ -13,9 +13,8 @@ import msgspec
 
 from ..core.ids import ToolIdMapper, mistral_strategy
 from ..core.tools import ToolSpec
-from .declaration import callable_tools, json_arguments, spaced_json, tool_object
-from .messages import Message, transcribe
 from .prompt import Prompt, PromptWriter, Rendering, Specials
+from .transcript import Message, callable_tools, json_arguments, spaced_json, tool_object, transcribe
 
 _STOP = ("</s>",)
 

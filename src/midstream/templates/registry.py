@@ -6,9 +6,8 @@ from ..core.errors import ConfigError
 from .chatml import CHATML, QWEN
 from .deepseek import DEEPSEEK
 from .gemma import GEMMA
-from .kimi_k2 import KIMI_K2, KIMI_K2_0711, KIMI_K2_THINKING
+from .kimi_k2 import KIMI_K2, KIMI_K2_0711, KIMI_K2_THINKING, KIMI_K25, KIMI_K26, KIMI_K27_CODE
 from .kimi_k3 import KIMI_K3
-from .kimi_k25 import KIMI_K25, KIMI_K26, KIMI_K27_CODE
 from .llama3 import LLAMA3
 from .mistral import MISTRAL
 from .prompt import Family, Template

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..core.tools import ToolSpec
-from .declaration import NO_PARAMETERS, spaced_json
+from .transcript import NO_PARAMETERS, spaced_json
 
 _STEP = "  "
 _ROOT = "parameters"

@@ -1,15 +1,14 @@
-"""For your tests: the strict doubles in a thread, answers you write yourself, and checks for a host of your own.
+"""For your tests: the strict doubles in a thread, answers you write yourself, and checks of a host of your own.
 
     with sim_server("Hello!", Answer(calls=(Call("get_time", {}),))) as sim:
         session = Session("openai/gpt-4o", client=sim.client())
 
-Nothing here needs pytest; `pytest_plugins = ["midstream.testing.pytest_plugin"]` gives a `sim` fixture.
+Nothing here requires pytest; `pytest_plugins = ["midstream.testing.pytest_plugin"]` gives a `sim` fixture.
 """
 
 from ..sim.answer import Answer, Call
 from .conformance import CHECKS, Check, Outcome, Report, check_host, conformance
-from .scripted import Scripted
-from .server import SimServer, sim_server
+from .server import ScriptedModel, SimServer, sim_server
 
 __all__ = [
     "CHECKS",
@@ -18,7 +17,7 @@ __all__ = [
     "Check",
     "Outcome",
     "Report",
-    "Scripted",
+    "ScriptedModel",
     "SimServer",
     "check_host",
     "conformance",

@@ -1,10 +1,10 @@
-"""Does a host keep to its wire? A few real requests against it, each with what it proves.
+"""Does a host follow its wire's protocol? A few real requests to it, each with what it proves.
 
     report = check_host("http://127.0.0.1:8000/v1", "my-model")
     print(report)
 
-The checks ask little of the model: to answer, to call the one tool it is told to call, to repeat a word. What they hold the
-host to is the wire: an end that is said, calls that are whole, histories of other models read without a 400.
+The checks ask little of the model: to answer, to call the one tool it is told to call, to repeat a word. They test the host:
+whether a stream ends properly, calls are complete, and histories of other models are accepted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..core.errors import MidstreamError, ProviderError
 from ..core.events import Done, TextDelta
 from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec, parse_arguments
+from ..doctor.matrix import TOOLS, Scene
 from ..sim.answer import Answer, Call
-from ..sim.matrix import TOOLS, Scene
-from ..sim.players import cast
+from ..sim.players import make_players
 
 WORD = "marmalade"
 READ = ToolSpec(
@@ -38,7 +38,7 @@ _ASKED = human("Read the note named 'breakfast' with the read_note tool and tell
 
 
 class Broken(AssertionError):
-    """The host did something else than the check expected."""
+    """The host did not do what the check expected."""
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -52,11 +52,11 @@ class Host(msgspec.Struct, frozen=True):
         reply = self.client.stream(self.model, Conversation(turns, system), tools=tools, options=self.options)
         turn = await reply
         if reply.error is not None:
-            raise Broken(f"the stream ended in {reply.error.kind}: {reply.error.message}")
+            raise Broken(f"the stream ended with an error of kind {reply.error.kind}: {reply.error.message}")
         return turn
 
 
-Probe: TypeAlias = Callable[[Host], Awaitable[None]]
+Probe: TypeAlias = Callable[[Host], Awaitable[object]]
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Check(msgspec.Struct, frozen=True):
     proves: str
     probe: Probe
     wires: tuple[str, ...] = ()
-    """The wires it can be made on; empty for all."""
+    """The wires it applies to; empty for all."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -97,53 +97,51 @@ class Report(msgspec.Struct, frozen=True):
 async def _streams(host: Host) -> None:
     reply = host.client.stream(host.model, Conversation((human("Say hello."),)), options=host.options)
     events = [event async for event in reply]
-    _expect(isinstance(events[-1], Done), f"the stream ended in {reply.error}")
-    _expect(any(isinstance(event, TextDelta) for event in events), "no text came")
+    _expect(isinstance(events[-1], Done), f"the stream ended with {reply.error}")
+    _expect(any(isinstance(event, TextDelta) for event in events), "the answer had no text")
 
 
 async def _ends(host: Host) -> None:
     turn = await host.turn(human("Say hello."))
-    _expect(turn.stop_reason == "end_turn", f"the stop reason was {turn.raw_stop or turn.stop_reason!r}")
+    _expect(turn.stop_reason == "end_turn", f"expected a normal stop reason, got {turn.raw_stop or turn.stop_reason!r}")
 
 
 async def _counts(host: Host) -> None:
     turn = await host.turn(human("Say hello."))
-    _expect(turn.usage is not None and turn.usage.output > 0, "no usage was told")
+    _expect(turn.usage is not None and turn.usage.output > 0, "the answer reported no token usage")
 
 
 async def _answers_whole(host: Host) -> None:
     turn = await host.client.complete(host.model, Conversation((human("Say hello."),)), options=host.options)
-    _expect(bool(turn.text.strip()), "an answer without a stream brought no text")
+    _expect(bool(turn.text.strip()), "the answer without a stream had no text")
 
 
 async def _listens_to_system(host: Host) -> None:
     turn = await host.turn(human("Say hello."), system="You are a polite assistant.")
-    _expect(bool(turn.text.strip()), "no text came")
+    _expect(bool(turn.text.strip()), "the answer had no text")
 
 
-async def _calls(host: Host) -> None:
-    await _called(host)
-
-
-async def _called(host: Host) -> Turn:
+async def _calls(host: Host) -> Turn:
     turn = await host.turn(_ASKED, tools=(READ,))
-    _expect(bool(turn.tool_calls), f"no tool was called; it said {turn.text[:80]!r}")
+    _expect(bool(turn.tool_calls), f"no tool was called; the answer was {turn.text[:80]!r}")
     call = turn.tool_calls[0]
-    _expect(call.name == READ.name, f"it called {call.name!r}")
-    _expect("_parse_error" not in parse_arguments(call), f"the arguments were no JSON object: {call.arguments[:80]!r}")
-    _expect(turn.stop_reason == "tool_use", f"the stop reason beside a call was {turn.raw_stop!r}")
+    _expect(call.name == READ.name, f"expected a call of {READ.name!r}, got {call.name!r}")
+    _expect(
+        "_parse_error" not in parse_arguments(call), f"the arguments are not a JSON object: {call.arguments[:80]!r}"
+    )
+    _expect(turn.stop_reason == "tool_use", f"expected a stop reason for tool calls, got {turn.raw_stop!r}")
     return turn
 
 
 async def _takes_results(host: Host) -> None:
-    turn = await _called(host)
+    turn = await _calls(host)
     results = Turn("tool", tuple([tool_result(call, f"It says: {WORD}.") for call in turn.tool_calls]), key="results")
     answer = await host.turn(_ASKED, turn, results, tools=(READ,))
-    _expect(WORD in answer.text.lower(), f"the result did not reach the answer: {answer.text[:80]!r}")
+    _expect(WORD in answer.text.lower(), f"the answer does not contain the tool's result: {answer.text[:80]!r}")
 
 
 async def _takes_errors(host: Host) -> None:
-    turn = await _called(host)
+    turn = await _calls(host)
     failed = Turn(
         "tool", tuple([tool_result(c, "no such note", is_error=True) for c in turn.tool_calls]), key="results"
     )
@@ -152,7 +150,7 @@ async def _takes_errors(host: Host) -> None:
 
 async def _reads_others(host: Host) -> None:
     """A history made by Kimi, Claude and GPT in turn, with parallel calls, thinking and repeated ids."""
-    players = cast()
+    players = make_players()
     calls = (Call("list_files", {"path": "."}), Call("read_file", {"path": "a.txt"}))
     scene = Scene()
     for name in ("moonshot-k2.5", "claude", "openai-responses-5"):
@@ -162,40 +160,45 @@ async def _reads_others(host: Host) -> None:
 
 
 async def _reads_interrupted(host: Host) -> None:
-    scene = Scene().answer(cast()["moonshot-k2.5"], Answer("", "", (Call("list_files", {"path": "."}),)))
+    scene = Scene().answer(make_players()["moonshot-k2.5"], Answer("", "", (Call("list_files", {"path": "."}),)))
     await host.turn(*scene.asks("Never mind. Say hello.").done().turns, tools=TOOLS[:2])
 
 
 async def _refuses_properly(host: Host) -> None:
-    """A request nobody can serve must fail as an error of the wire."""
+    """An invalid request must fail with an error in the wire's format."""
     broken = Options(extra_body={"messages": []}, stream=False)
     try:
         await host.client.complete(host.model, Conversation((human("Say hello."),)), options=broken)
     except ProviderError as error:
-        _expect(error.status is not None and 400 <= error.status < 500, f"the status was {error.status}")
+        _expect(error.status is not None and 400 <= error.status < 500, f"expected a 4xx status, got {error.status}")
         return
-    raise Broken("a request without messages was answered as if it were one")
+    raise Broken("a request without messages was answered instead of refused")
 
 
 CHECKS = (
-    Check("streams", "text arrives in events and ends once", _streams),
-    Check("ends", "the finish reason of an answer is said", _ends),
-    Check("counts", "tokens are told", _counts),
-    Check("whole", "an answer without a stream", _answers_whole),
-    Check("system", "a system prompt is taken", _listens_to_system),
-    Check("calls", "a tool call is whole: name, JSON arguments, finish reason", _calls),
-    Check("results", "a result is matched to its call and read", _takes_results),
-    Check("errors", "a failed tool's result is taken", _takes_errors),
-    Check("others", "a history made by three other providers is taken", _reads_others),
-    Check("interrupted", "a history with a call that never came back is taken", _reads_interrupted),
-    Check("refuses", "a bad request is refused with a 4xx and an error body", _refuses_properly, ("openai-chat",)),
+    Check("streams", "text is streamed and the stream ends properly", _streams),
+    Check("ends", "an answer has a finish reason", _ends),
+    Check("counts", "token usage is reported", _counts),
+    Check("whole", "an answer can come without a stream", _answers_whole),
+    Check("system", "a system prompt is accepted", _listens_to_system),
+    Check("calls", "a tool call is complete: name, JSON arguments, finish reason", _calls),
+    Check("results", "a tool result is matched to its call and read", _takes_results),
+    Check("errors", "the result of a failed tool is accepted", _takes_errors),
+    Check("others", "a history made by three other providers is accepted", _reads_others),
+    Check("interrupted", "a history with an unanswered call is accepted", _reads_interrupted),
+    Check(
+        "refuses",
+        "an invalid request is refused with a 4xx status and an error body",
+        _refuses_properly,
+        ("openai-chat",),
+    ),
 )
 
 
 async def conformance(
     model: str, client: Client, *, options: Options | None = None, checks: tuple[Check, ...] = CHECKS
 ) -> Report:
-    """Run the checks, one after the other, against a model the client can reach."""
+    """Run the checks one after the other with a model the client can reach."""
     host = Host(model, client, options or Options())
     wire = client.catalog.resolve(model).dialect.wire
     outcomes = []
@@ -219,7 +222,7 @@ def check_host(
     api_key: str | Secret | None = None,
     options: Options | None = None,
 ) -> Report:
-    """The checks against a host of your own; `like` names the known provider whose dialect it speaks."""
+    """Run the checks with a host of your own; `like` names a known provider with the same dialect."""
 
     api_key = hide(api_key)
 

@@ -11,7 +11,7 @@ from .server import SimServer, sim_server
 
 @pytest.fixture
 def sim() -> Iterator[SimServer]:
-    """The doubles, fresh for each test; at its end no request may have been refused."""
+    """Fresh doubles for each test, which fails if they refused any request."""
     with sim_server() as server:
         yield server
         assert not server.refused, f"the doubles refused: {server.refused[0].message}"

@@ -1,26 +1,50 @@
-"""The doubles in a thread of their own, so that any test, sync or async, can talk to them over real HTTP."""
+"""The doubles in a thread of their own, so that sync and async tests can reach them over real HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..client.catalog import Catalog
 from ..client.config import Config
 from ..client.turn import Client
+from ..core.blocks import Conversation
+from ..core.errors import LocalError
+from ..core.tools import ToolSpec
+from ..sim.answer import Answer
 from ..sim.rules.rule import Problem
-from ..sim.script import perform
+from ..sim.scripted_model import next_answer
 from ..sim.server import Seen, Sim
-from .scripted import Line, Scripted
+
+Line: TypeAlias = str | Answer | Callable[[Conversation], str | Answer]
+
+
+class ScriptedModel:
+    """Answers to give in order, one per request: texts, Answers, or functions of the conversation as the provider read it."""
+
+    def __init__(self, *lines: Line) -> None:
+        self._lines = deque(lines)
+        self._given = 0
+        self.received: list[Conversation] = []
+
+    def __call__(self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
+        self.received.append(conversation)
+        if not self._lines:
+            raise LocalError(f"all {self._given} scripted answers have been given; add one for this request")
+        line = self._lines.popleft()
+        self._given += 1
+        said = line(conversation) if callable(line) else line
+        return Answer(said) if isinstance(said, str) else said
 
 
 class SimServer:
-    """A running Sim: where it is, and what it has seen so far."""
+    """A running Sim: its address, and the requests it has received."""
 
-    def __init__(self, sim: Sim, script: Scripted | None) -> None:
+    def __init__(self, sim: Sim, script: ScriptedModel | None) -> None:
         self._sim = sim
         self.script = script
 
@@ -34,28 +58,28 @@ class SimServer:
 
     @property
     def refused(self) -> list[Problem]:
-        """Every breach so far, in the words it was refused with."""
+        """Every problem so far, with the message it was refused with."""
         return list(self._sim.refused)
 
     @property
     def seen(self) -> list[Seen]:
-        """The last requests, as they came."""
+        """The last requests, as they arrived."""
         return list(self._sim.seen)
 
     def base_url(self, provider: str) -> str:
-        """What to give another program as this provider's address."""
+        """The base URL to give another program for this provider."""
         return f"{self.url}/{provider}"
 
     def inject(self, fault: str, times: int = 1) -> None:
-        """Let something go wrong with the next requests: see midstream.sim.fault for the names."""
+        """Make the next requests go wrong; midstream.sim.server lists the faults."""
         self._sim.inject(fault, times)
 
     def catalog(self, **environ: str) -> Catalog:
-        """A catalog in which every provider's name, and `sim`, leads here. No key is needed."""
+        """A catalog in which every provider, and `sim`, is at this address. No key is needed."""
         return Catalog(Config(), environ=environ, providers=self._sim.providers())
 
     def client(self, **options: Any) -> Client:
-        """A client of that catalog; it belongs to the event loop that uses it."""
+        """A client with that catalog, for use in one event loop."""
         return Client(self.catalog(), **options)
 
 
@@ -63,9 +87,9 @@ class SimServer:
 def sim_server(
     *lines: Line, delay: float = 0.0, faults: Iterable[str] = (), strict: bool = True, port: int = 0
 ) -> Iterator[SimServer]:
-    """Start the doubles. With `lines` they answer those, one a request; without, the scripted model reads the prompt."""
-    script = Scripted(*lines) if lines else None
-    sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=script or perform)
+    """Start the doubles. They answer with `lines`, one per request, or else with the scripted model, which reads the prompt."""
+    script = ScriptedModel(*lines) if lines else None
+    sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=script or next_answer)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="midstream-sim", daemon=True)
     thread.start()

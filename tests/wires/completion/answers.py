@@ -12,10 +12,10 @@ from midstream.core.dialect import Dialect
 from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import REGISTRY
 from midstream.sim.answer import Answer, Call
-from midstream.sim.players import Player, cast
+from midstream.sim.players import Player, make_players
 from midstream.wires.wire import Decoder
 
-PLAYERS = cast()
+PLAYERS = make_players()
 NATIVE = PLAYERS["deepinfra-kimi-k2.5-native"]
 CHAT = PLAYERS["deepinfra-kimi-k2.5"]
 LLAMACPP = PLAYERS["llamacpp-kimi-k2.5-native"]

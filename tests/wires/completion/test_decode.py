@@ -59,7 +59,7 @@ CALLING = Answer(
 
 
 def spoken(player: Player, answer: Answer) -> bytes:
-    return b"".join(speak(player.target.dialect.wire, answer, player.voice()))
+    return b"".join(speak(player.target.dialect.wire, answer, player.style()))
 
 
 def native(*chunks: Any, **fields: Any) -> list[Event]:
@@ -295,17 +295,17 @@ def plain(events: list[Event]) -> list[Any]:
 @example(CALLING)
 @settings(max_examples=150)
 def test_both_paths_of_deepinfra_tell_the_same(answer: Answer) -> None:
-    chat = replace(CHAT.voice(), ids="functions")
+    chat = replace(CHAT.style(), ids="functions")
     over_chat = events_of(decoder(CHAT), speak("openai-chat", answer, chat))
-    over_native = events_of(decoder(NATIVE), speak("completion", answer, NATIVE.voice()))
+    over_native = events_of(decoder(NATIVE), speak("completion", answer, NATIVE.style()))
     assert plain(over_native) == plain(over_chat)
     a, b = turn(over_native).usage, turn(over_chat).usage
     assert (a.input, a.output) == (b.input, b.output)
 
 
 def test_token_by_token_the_paths_tell_the_same_deltas() -> None:
-    chat = [type(event) for event in events_of(decoder(CHAT), speak("openai-chat", CALLING, CHAT.voice()))]
-    assert chat == [type(event) for event in events_of(decoder(NATIVE), speak("completion", CALLING, NATIVE.voice()))]
+    chat = [type(event) for event in events_of(decoder(CHAT), speak("openai-chat", CALLING, CHAT.style()))]
+    assert chat == [type(event) for event in events_of(decoder(NATIVE), speak("completion", CALLING, NATIVE.style()))]
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -325,7 +325,7 @@ def test_any_split_gives_the_same_events(flavour: str, answer: Answer, lengths: 
 def test_a_whole_body_is_the_same_turn(flavour: str, answer: Answer) -> None:
     player = FLAVOURS[flavour]
     streamed = turn(events_of(decoder(player), [spoken(player, answer)]))
-    body = speak_whole("completion", answer, player.voice())
+    body = speak_whole("completion", answer, player.style())
     whole = decode_whole(decoder(player), body)
     assert (whole.blocks, whole.tool_calls) == (streamed.blocks, streamed.tool_calls)
     assert (whole.usage.input, whole.usage.output) == (streamed.usage.input, streamed.usage.output)
@@ -451,6 +451,6 @@ def test_the_id_of_a_call_is_the_models_own_word() -> None:
 
 
 def test_calls_stream_their_arguments() -> None:
-    events = events_of(decoder(NATIVE), speak("completion", CALLING, NATIVE.voice()))
+    events = events_of(decoder(NATIVE), speak("completion", CALLING, NATIVE.style()))
     assert sum(isinstance(event, ToolCallDelta) for event in events) > 2
     assert sum(isinstance(event, ToolCallEnd) for event in events) == 2

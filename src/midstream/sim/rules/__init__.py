@@ -1,4 +1,4 @@
-"""What each provider demands of a request, as rules that cite their source. `judge` tells what it would refuse."""
+"""What each provider requires of a request, as rules that cite their source. `judge` says what a host would refuse."""
 
 from .hosts import HOSTS, Host, host_for, judge
 from .rule import Problem, Rule

@@ -74,7 +74,7 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
         following = messages[index + 1] if index + 1 < len(messages) else {}
         results = [str(block.get("tool_use_id")) for block in _of(following, "tool_result")]
         missing = [wire_id for wire_id in calls if wire_id not in results]
-        if missing and index + 1 <= len(messages):
+        if missing:
             yield (
                 f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after:"
                 f" {', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in the next message."
@@ -122,10 +122,10 @@ def _text_is_said(body: Body, traits: Traits) -> Iterator[str]:
 def _thinking_is_own(body: Body, traits: Traits) -> Iterator[str]:
     for index, message in enumerate(_messages(body)):
         for number, block in enumerate(_blocks(message)):
-            seal = block.get("signature") if block.get("type") == "thinking" else block.get("data")
             if block.get("type") not in ("thinking", "redacted_thinking"):
                 continue
-            if traits.signature_prefix and not (isinstance(seal, str) and seal.startswith(traits.signature_prefix)):
+            signature = str(block.get("signature" if block["type"] == "thinking" else "data"))
+            if not signature.startswith(traits.signature_prefix):
                 yield f"messages.{index}.content.{number}: Invalid `signature` in `thinking` block"
             if block.get("type") == "thinking" and not isinstance(block.get("thinking"), str):
                 yield f"messages.{index}.content.{number}.thinking.thinking: Field required"
@@ -157,7 +157,7 @@ def _thinking_leads(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _reasoning_is_there(body: Body, traits: Traits) -> Iterator[str]:
-    """Moonshot's Anthropic route wants thinking on every tool-use message, as its chat route does."""
+    """Moonshot's Anthropic route requires thinking in every message with tool calls, as its chat route does."""
     if not traits.reasoning_message or not (_thinks(body) or ("thinking" not in body and traits.thinks_by_default)):
         return
     for index, message in enumerate(_messages(body)):

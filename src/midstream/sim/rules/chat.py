@@ -73,7 +73,7 @@ def _ids_unique(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _ids_count_up(body: Body, traits: Traits) -> Iterator[str]:
-    """The template prints ids verbatim: the model must see its own, counted over the whole conversation."""
+    """The template prints ids verbatim, so they must be the model's own, counted through the whole conversation."""
     count = 0
     for message in messages_of(body):
         for call in objects(message.get("tool_calls")):
@@ -84,7 +84,7 @@ def _ids_count_up(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
-    """Every call answered by the tool messages right behind it, once; no tool message without its call."""
+    """Each call is answered once, by the tool messages directly after it; no tool message without a call."""
     waiting: list[str] = []
     answered: set[str] = set()
     for index, message in enumerate(messages_of(body)):

@@ -1,4 +1,4 @@
-"""Raw completion: a host takes one prompt and nothing of a chat. DeepInfra's native endpoint refuses what it does not know."""
+"""Raw completion rules: one prompt and no chat fields. DeepInfra's native endpoint refuses unknown fields."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def _shape(body: Body, traits: Traits) -> Iterator[str | Problem]:
 
 
 def _prompt_shape(body: Body, traits: Traits) -> Iterator[str]:
-    """Unknown fields are read past here; what belongs to a chat is silently lost, so it counts as a breach."""
+    """These hosts ignore unknown fields, so a chat field would be lost silently: refused here."""
     if not isinstance(body.get("prompt"), str) or not body["prompt"]:
         yield "prompt: Field required"
     for field in ("messages", "tools", "tool_choice", "input"):
         if field in body:
-            yield f"{field} has no meaning for a completion"
+            yield f"{field} is not a field of a completion request"
 
 
 def _model_is_named(body: Body, traits: Traits) -> Iterator[str]:
@@ -39,10 +39,10 @@ def _model_is_named(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _prompt_is_the_models(body: Body, traits: Traits) -> Iterator[str]:
-    """Role headers are `user` and `system`; the vendor's page leaks a Python enum there (facts/kimi.md §5)."""
+    """Role headers are `user` and `system`; the vendor's page shows a Python enum by mistake (facts/kimi.md §5)."""
     prompt = str(body.get("input") or body.get("prompt"))
     if "ChatMessageRole." in prompt:
-        yield "the prompt carries ChatMessageRole, which the model was never taught"
+        yield "the prompt contains ChatMessageRole, which the model was not trained on"
     if "<|im_assistant|>assistant<|im_middle|>" not in prompt and "<|im_user|>" in prompt:
         yield "the prompt does not open the assistant's turn"
 

@@ -78,10 +78,10 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
 def _signatures_are_own(body: Body, traits: Traits) -> Iterator[str]:
     for index, content in enumerate(_contents(body)):
         for part in objects(content.get("parts")):
-            seal = part.get("thoughtSignature")
-            if seal is None or seal in _BYPASS:
+            signature = part.get("thoughtSignature")
+            if signature is None or signature in _BYPASS:
                 continue
-            if traits.signature_prefix and not str(seal).startswith(traits.signature_prefix):
+            if not str(signature).startswith(traits.signature_prefix):
                 yield f"Corrupted thought signature. (contents[{index}])"
         calls = _parts(content, "functionCall")
         if traits.needs_call_signature and calls and not calls[0].get("thoughtSignature"):

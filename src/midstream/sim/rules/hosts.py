@@ -1,4 +1,4 @@
-"""The doubles by name: which rules each provider holds a request to."""
+"""The doubles by name: the rules of each host and the format of its errors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,26 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ...core.dialect import Dialect
 from . import anthropic, chat, completion, gemini, ollama, responses
 from .rule import Body, Problem, Rule, Traits
 
 _KIMI_REASONING = "thinking is enabled but reasoning_content is missing in assistant tool call message at index {index}"
-_GEMINI_NAME = r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}"
 _KIMI_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
+_GOOGLE_STATUS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+}
+_ANTHROPIC_TYPE = {
+    401: "authentication_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -22,14 +36,45 @@ class Host(msgspec.Struct, frozen=True):
     traits: Traits
     rules: tuple[Rule, ...]
 
+    def refusal(self, problem: Problem) -> bytes:
+        """The body of the error response, in this provider's format."""
+        return msgspec.json.encode(_error(problem, self.traits))
 
-def seal(name: str) -> str:
-    """How the double of this name seals its own reasoning; a real signature is as opaque and as bound."""
+
+def _error(problem: Problem, traits: Traits) -> dict[str, Any]:
+    status, message = problem.status, problem.message
+    match traits.wire:
+        case "anthropic":
+            kind = _ANTHROPIC_TYPE.get(status, problem.type)
+            return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_sim"}
+        case "gemini":
+            return {"error": {"code": status, "message": message, "status": _GOOGLE_STATUS.get(status, "UNKNOWN")}}
+        case "ollama":
+            return {"error": message}
+        case "completion":
+            return {"detail": {"error": message}}
+    brief = {"message": message, "type": problem.type}
+    match traits.error_shape:
+        case "flat":
+            flat = {**brief, "param": None, "code": problem.code or "3000"}
+            return {"object": "error", **flat, "raw_status_code": status}
+        case "brief":
+            return {"error": brief}
+        case "full":
+            return {"error": {**brief, "param": None, "code": problem.code}}
+
+
+def signature_prefix(name: str) -> str:
+    """How every signature of this host begins, so that its double knows its own."""
     return f"c2ltOg{name.replace('.', '').replace('-', '')}Z"
 
 
+def _host(name: str, wire: str, rules: tuple[Rule, ...], **traits: Any) -> Host:
+    return Host(name, Traits(name, wire, **traits), rules)
+
+
 def _chat(name: str, *more: Rule, **traits: Any) -> Host:
-    return Host(name, Traits(name, "openai-chat", **traits), (*chat.COMMON, *more))
+    return _host(name, "openai-chat", (*chat.COMMON, *more), **traits)
 
 
 def _moonshot(name: str, *more: Rule, **traits: Any) -> Host:
@@ -41,7 +86,11 @@ def _moonshot(name: str, *more: Rule, **traits: Any) -> Host:
 
 
 _THINKS = {"reasoning_field": "reasoning_content", "reasoning_message": _KIMI_REASONING, "thinks_by_default": True}
-_DEEPSEEK_REASONING = "Missing `reasoning_content` field in the assistant message at message index {index}."
+_DEEPSEEK = {
+    "reasoning_field": "reasoning_content",
+    "reasoning_message": "Missing `reasoning_content` field in the assistant message at message index {index}.",
+}
+_GEMINI = {"signature_prefix": signature_prefix("gemini"), "name_pattern": r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}"}
 
 _ALL = (
     _chat("openai", max_tools=128),
@@ -53,77 +102,36 @@ _ALL = (
     _chat("kimi-weights", chat.UNIQUE_IDS, chat.OWN_IDS, id_max=None, name_pattern=_KIMI_NAME),
     _chat("kimi-k3-weights", chat.UNIQUE_IDS, id_max=None, name_pattern=_KIMI_NAME),
     _chat(
-        "mistral",
-        chat.UNIQUE_IDS,
-        chat.LAST_ROLE,
-        chat.KNOWN_FIELDS,
-        id_pattern=r"[a-zA-Z0-9]{9}",
+        "mistral", chat.UNIQUE_IDS, chat.LAST_ROLE, chat.KNOWN_FIELDS,
+        id_pattern=r"[a-zA-Z0-9]{9}", id_code="3280",
         id_message="Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.",
-        id_code="3280",
-        fields=chat.MISTRAL_FIELDS,
-        error_shape="flat",
-        max_tools=128,
+        fields=chat.MISTRAL_FIELDS, error_shape="flat", max_tools=128,
     ),
-    _chat(
-        "deepseek",
-        chat.REASONING,
-        reasoning_field="reasoning_content",
-        reasoning_message=_DEEPSEEK_REASONING,
-        images=False,
-        max_tools=128,
-    ),
-    _chat(
-        "deepseek-reasoner",
-        chat.REASONING,
-        reasoning_field="reasoning_content",
-        reasoning_message=_DEEPSEEK_REASONING,
-        thinks_by_default=True,
-        images=False,
-        max_tools=128,
-    ),
+    _chat("deepseek", chat.REASONING, images=False, max_tools=128, **_DEEPSEEK),
+    _chat("deepseek-reasoner", chat.REASONING, images=False, max_tools=128, thinks_by_default=True, **_DEEPSEEK),
     _chat("minimax", chat.UNIQUE_IDS, images=False),
     _chat("qwen"),
     _chat("zai", blank_content=False),
     _chat("compatible"),
-    Host("anthropic", Traits("anthropic", "anthropic", signature_prefix=seal("anthropic")), anthropic.RULES),
-    Host(
-        "claude-4.8",
-        Traits("claude-4.8", "anthropic", signature_prefix=seal("anthropic"), mid_system=True),
-        anthropic.RULES,
+    _host("anthropic", "anthropic", anthropic.RULES, signature_prefix=signature_prefix("anthropic")),
+    _host("claude-4.8", "anthropic", anthropic.RULES, signature_prefix=signature_prefix("anthropic"), mid_system=True),
+    _host(
+        "moonshot-anthropic", "anthropic", (*anthropic.RULES, anthropic.REASONING),
+        reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME,
     ),
-    Host(
-        "moonshot-anthropic",
-        Traits("moonshot-anthropic", "anthropic", reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME),
-        (*anthropic.RULES, anthropic.REASONING),
-    ),
-    Host("compatible-anthropic", Traits("compatible-anthropic", "anthropic"), anthropic.RULES),
-    Host(
-        "openai-responses",
-        Traits("openai-responses", "openai-responses", signature_prefix=seal("openai-responses")),
-        responses.RULES,
-    ),
-    Host(
-        "gemini",
-        Traits(
-            "gemini", "gemini", signature_prefix=seal("gemini"), needs_call_signature=True,
-            name_pattern=_GEMINI_NAME,
-        ),
-        gemini.RULES,
-    ),
-    Host(
-        "gemini-2",
-        Traits("gemini-2", "gemini", signature_prefix=seal("gemini"), name_pattern=_GEMINI_NAME),
-        gemini.RULES,
-    ),
-    Host("ollama", Traits("ollama", "ollama"), ollama.RULES),
-    Host("deepinfra-native", Traits("deepinfra-native", "completion"), completion.RULES),
-    Host("llamacpp", Traits("llamacpp", "completion"), completion.LLAMACPP),
-    Host("completions", Traits("completions", "completion"), completion.OPENAI),
+    _host("compatible-anthropic", "anthropic", anthropic.RULES),
+    _host("openai-responses", "openai-responses", responses.RULES, signature_prefix=signature_prefix("openai-responses")),
+    _host("gemini", "gemini", gemini.RULES, needs_call_signature=True, **_GEMINI),
+    _host("gemini-2", "gemini", gemini.RULES, **_GEMINI),
+    _host("ollama", "ollama", ollama.RULES),
+    _host("deepinfra-native", "completion", completion.RULES),
+    _host("llamacpp", "completion", completion.LLAMACPP),
+    _host("completions", "completion", completion.OPENAI),
 )  # fmt: skip
 
 HOSTS: dict[str, Host] = {host.name: host for host in _ALL}
 
-# dialect name -> its double, the first beginning that fits; Moonshot's other addresses are the same service
+# How a dialect's name begins -> its double; the first match counts. Moonshot's other addresses are the same service.
 _MOONSHOT_MODELS = (
     ("-k2-thinking", "moonshot-k2-thinking"), ("-k2.7-code", "moonshot-k2.7-code"), ("-k2.", "moonshot-k2.5"),
     ("-k3", "moonshot-k3"), ("-k2", "moonshot-k2"), ("", "moonshot-k2.5"),
@@ -143,21 +151,22 @@ _BY_DIALECT = (
 _WEIGHTS = {"kimi": "kimi-weights", "kimi-k3": "kimi-k3-weights"}  # scheme of ids -> hosts of these models' weights
 
 
-def host_for(dialect_name: str, wire: str, provider: str, ids: str = "standard") -> Host:
-    """The double that judges requests of a dialect; what it seals, it seals in the provider's own name."""
-    host = _double(dialect_name, wire, provider, ids)
+def host_for(dialect: Dialect) -> Host:
+    """The double that judges a dialect's requests; it signs reasoning in the provider's name."""
+    host = _double(dialect)
     if not host.traits.signature_prefix:
         return host
-    return replace(host, traits=replace(host.traits, signature_prefix=seal(provider or host.name)))
+    return replace(host, traits=replace(host.traits, signature_prefix=signature_prefix(dialect.provider or host.name)))
 
 
-def _double(dialect_name: str, wire: str, provider: str, ids: str) -> Host:
+def _double(dialect: Dialect) -> Host:
     for beginning, name in _BY_DIALECT:
-        if dialect_name.startswith(beginning):
+        if dialect.name.startswith(beginning):
             return HOSTS[name]
-    if wire == "openai-chat" and ids in _WEIGHTS:
-        return HOSTS[_WEIGHTS[ids]]
-    for name in (dialect_name, provider):
+    wire = dialect.wire
+    if wire == "openai-chat" and dialect.ids in _WEIGHTS:
+        return HOSTS[_WEIGHTS[dialect.ids]]
+    for name in (dialect.name, dialect.provider):
         if name in HOSTS and HOSTS[name].traits.wire == wire:
             return HOSTS[name]
     other = {"anthropic": "compatible-anthropic", "openai-chat": "compatible", "completion": "deepinfra-native"}
@@ -165,7 +174,7 @@ def _double(dialect_name: str, wire: str, provider: str, ids: str) -> Host:
 
 
 def judge(body: bytes | Body, host: Host | str) -> list[Problem]:
-    """Everything this host would refuse in a request; an empty list means 200."""
+    """Everything this host would refuse about a request; an empty list means that it accepts it."""
     judging = HOSTS[host] if isinstance(host, str) else host
     value = msgspec.json.decode(body) if isinstance(body, bytes) else body
     return [problem for rule in judging.rules for problem in rule.problems(value, judging.traits)]

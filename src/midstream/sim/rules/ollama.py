@@ -27,7 +27,7 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
-    """The template prints messages in order: a result without a call, or too few, derails the model."""
+    """The template prints messages in order: results must match the calls before them in number."""
     waiting = 0
     for message in objects(body.get("messages")):
         if message.get("role") == "tool":
@@ -37,10 +37,10 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
                 waiting = 0
             continue
         if waiting > 0:
-            yield "a tool call has no tool message behind it"
+            yield "a tool call has no tool message after it"
         waiting = len(objects(message.get("tool_calls")))
     if waiting > 0:
-        yield "a tool call has no tool message behind it"
+        yield "a tool call has no tool message after it"
 
 
 RULES = (

@@ -50,7 +50,7 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
-    """A call needs its output somewhere behind it; an output needs its call before it."""
+    """Every call has an output somewhere after it, and every output a call before it."""
     calls: list[str] = []
     outputs: list[str] = []
     for item in _items(body):
@@ -87,10 +87,10 @@ def _reasoning_is_own_and_followed(body: Body, traits: Traits) -> Iterator[str]:
     for index, item in enumerate(items):
         if _kind(item) != "reasoning":
             continue
-        seal = item.get("encrypted_content")
-        if traits.signature_prefix and seal is not None and not str(seal).startswith(traits.signature_prefix):
+        encrypted = item.get("encrypted_content")
+        if encrypted is not None and not str(encrypted).startswith(traits.signature_prefix):
             yield f"The encrypted content for item {item.get('id')} could not be verified."
-        if seal is None and body.get("store") is False:
+        if encrypted is None and body.get("store") is False:
             yield f"Item with id '{item.get('id')}' not found. Items are not persisted when `store` is set to false."
         after = items[index + 1] if index + 1 < len(items) else {}
         own = (

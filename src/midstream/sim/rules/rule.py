@@ -1,4 +1,4 @@
-"""A rule: what is demanded, where that is known from, and a check that finds breaches."""
+"""A rule: its name, its source, and a check that finds what breaks it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Body: TypeAlias = dict[str, Any]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A breach, in the words the provider itself uses."""
+    """A request that breaks a rule, with the provider's own error message."""
 
     rule: str
     message: str
@@ -21,12 +21,12 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Traits(msgspec.Struct, frozen=True):
-    """What of a host its rules depend on; a field of another wire's rules is simply not read."""
+    """What the rules need to know about a host. Each wire's rules read only the fields that concern them."""
 
     name: str
     wire: str
     id_max: int | None = 40
-    """How long a call's id may be. OpenAI's figure; Kimi's ids hold the tool's name and are as long as it makes them."""
+    """The longest call id it accepts, by default OpenAI's limit; None for hosts whose ids contain the tool's name."""
     id_pattern: str = ""
     id_message: str = ""
     id_code: str | None = None
@@ -35,22 +35,22 @@ class Traits(msgspec.Struct, frozen=True):
     reasoning_message: str = ""
     thinks_by_default: bool = False
     blank_content: bool = True
-    """Whether empty content beside tool calls is taken."""
+    """Whether empty content beside tool calls is accepted."""
     moonshot_schema: bool = False
     forced_choice_thinking: tuple[str, ...] = ("required", "named")
     fixed_sampling: bool = False
     images: bool = True
     fields: frozenset[str] | None = None
-    """The body fields it knows; any other is refused. None: unknown fields are read past."""
+    """The body fields it knows; any other is refused. None: unknown fields are ignored."""
     max_tools: int | None = None
     name_pattern: str = r"[A-Za-z0-9_-]{1,64}"
     signature_prefix: str = ""
-    """How reasoning it made itself is sealed: any other seal is refused."""
+    """The beginning of the signatures it gives: reasoning with any other signature is refused. Empty: accepts any."""
     needs_call_signature: bool = False
     mid_system: bool = False
-    """Whether an instruction may stand among the messages, behind the first."""
+    """Whether a system message may follow the first message."""
     error_shape: Literal["full", "brief", "flat"] = "full"
-    """On the chat wire: OpenAI's error object, one without param and code, or its fields without an object around them."""
+    """On the chat wire: OpenAI's error object, the same without param and code, or its fields at the top level."""
     rate_limit_type: str = "rate_limit_error"
 
 
@@ -58,7 +58,7 @@ Check: TypeAlias = Callable[[Body, Traits], Iterator[str | Problem]]
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """`check` yields the provider's words for each breach (or a whole Problem, where status or code differ)."""
+    """`check` yields the provider's message for each problem, or a Problem where status or code differ from the rule's."""
 
     name: str
     source: str
@@ -72,7 +72,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list; a rule about shape complains of the rest."""
+    """The objects in a list. Anything else in it is for the rule `shape` to refuse."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 

@@ -1,7 +1,7 @@
-"""An Answer in each wire's own form: streamed in pieces, or whole.
+"""An Answer in each wire's format, streamed or whole.
 
-Every speaker gives `stream(answer, voice)`, an iterator of byte pieces as they would leave the host one by one, and
-`body(answer, voice)`, the JSON of the same answer unstreamed.
+Each module has `stream(answer, style)`, which gives the pieces as the host would send them, and `body(answer, style)`, the
+JSON of the same answer without a stream.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import ModuleType
 
-from ..answer import Answer, Voice
+from ..answer import Answer, Style
 from . import anthropic, chat, completion, gemini, ollama, responses
 
 _SPEAKERS: dict[str, ModuleType] = {
@@ -22,11 +22,11 @@ _SPEAKERS: dict[str, ModuleType] = {
 }
 
 
-def speak(wire: str, answer: Answer, voice: Voice) -> Iterator[bytes]:
-    pieces: Iterator[bytes] = _SPEAKERS[wire].stream(answer, voice)
+def speak(wire: str, answer: Answer, style: Style) -> Iterator[bytes]:
+    pieces: Iterator[bytes] = _SPEAKERS[wire].stream(answer, style)
     return pieces
 
 
-def speak_whole(wire: str, answer: Answer, voice: Voice) -> bytes:
-    body: bytes = _SPEAKERS[wire].body(answer, voice)
+def speak_whole(wire: str, answer: Answer, style: Style) -> bytes:
+    body: bytes = _SPEAKERS[wire].body(answer, style)
     return body

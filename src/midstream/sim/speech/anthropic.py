@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from ..answer import Answer, Voice, pieces, tokens
+from ..answer import Answer, Style, pieces, tokens
 
 _STOP = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens"}
 
 
-def stream(answer: Answer, voice: Voice) -> Iterator[bytes]:
-    start = {**_message(answer, voice), "content": [], "stop_reason": None}
+def stream(answer: Answer, style: Style) -> Iterator[bytes]:
+    start = {**_message(answer, style), "content": [], "stop_reason": None}
     start["usage"] = {**_usage(answer), "output_tokens": 1}
     yield _event("message_start", {"message": start})
     yield _event("ping", {})
@@ -25,7 +25,7 @@ def stream(answer: Answer, voice: Voice) -> Iterator[bytes]:
         )
         for token in tokens(answer.thinking):
             yield _delta(index, {"type": "thinking_delta", "thinking": token})
-        yield _delta(index, {"type": "signature_delta", "signature": _signature(answer, voice)})
+        yield _delta(index, {"type": "signature_delta", "signature": _signature(answer, style)})
         yield _event("content_block_stop", {"index": index})
         index += 1
     if answer.text:
@@ -35,7 +35,7 @@ def stream(answer: Answer, voice: Voice) -> Iterator[bytes]:
         yield _event("content_block_stop", {"index": index})
         index += 1
     for number, call in enumerate(answer.calls):
-        block = {"type": "tool_use", "id": voice.call_id(call.name, number), "name": call.name, "input": {}}
+        block = {"type": "tool_use", "id": style.call_id(call.name, number), "name": call.name, "input": {}}
         yield _event("content_block_start", {"index": index, "content_block": block})
         for part in ["", *pieces(call.json)]:
             yield _delta(index, {"type": "input_json_delta", "partial_json": part})
@@ -49,31 +49,31 @@ def stream(answer: Answer, voice: Voice) -> Iterator[bytes]:
     yield _event("message_stop", {})
 
 
-def body(answer: Answer, voice: Voice) -> bytes:
+def body(answer: Answer, style: Style) -> bytes:
     content: list[dict[str, Any]] = []
     if answer.thinking:
-        content.append({"type": "thinking", "thinking": answer.thinking, "signature": _signature(answer, voice)})
+        content.append({"type": "thinking", "thinking": answer.thinking, "signature": _signature(answer, style)})
     if answer.text:
         content.append({"type": "text", "text": answer.text})
     for number, call in enumerate(answer.calls):
         content.append(
-            {"type": "tool_use", "id": voice.call_id(call.name, number), "name": call.name, "input": call.arguments}
+            {"type": "tool_use", "id": style.call_id(call.name, number), "name": call.name, "input": call.arguments}
         )
     return msgspec.json.encode(
-        {**_message(answer, voice), "content": content, "stop_reason": _STOP[answer.stop], "usage": _usage(answer)}
+        {**_message(answer, style), "content": content, "stop_reason": _STOP[answer.stop], "usage": _usage(answer)}
     )
 
 
-def _signature(answer: Answer, voice: Voice) -> str:
-    return f"{voice.seal}{len(answer.thinking)}" if voice.seal else ""
+def _signature(answer: Answer, style: Style) -> str:
+    return f"{style.signature}{len(answer.thinking)}" if style.signature else ""
 
 
-def _message(answer: Answer, voice: Voice) -> dict[str, Any]:
+def _message(answer: Answer, style: Style) -> dict[str, Any]:
     return {
-        "id": voice.response_id,
+        "id": style.response_id,
         "type": "message",
         "role": "assistant",
-        "model": voice.model,
+        "model": style.model,
         "stop_sequence": None,
     }
 

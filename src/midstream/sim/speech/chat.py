@@ -7,49 +7,49 @@ from typing import Any
 
 import msgspec
 
-from ..answer import Answer, Call, Voice, pieces, tokens
+from ..answer import Answer, Call, Style, pieces, tokens
 
 _FINISH = {"end": "stop", "calls": "tool_calls", "length": "length"}
 
 
-def stream(answer: Answer, voice: Voice) -> Iterator[bytes]:
-    yield _chunk(voice, {"role": "assistant", "content": ""})
+def stream(answer: Answer, style: Style) -> Iterator[bytes]:
+    yield _chunk(style, {"role": "assistant", "content": ""})
     for token in tokens(answer.thinking):
-        yield _chunk(voice, {voice.reasoning_field: token})
+        yield _chunk(style, {style.reasoning_field: token})
     for token in tokens(answer.text):
-        yield _chunk(voice, {"content": token})
+        yield _chunk(style, {"content": token})
     for number, call in enumerate(answer.calls):
-        parts = [call.json] if voice.whole_calls else ["", *pieces(call.json)]
-        yield _chunk(voice, {"tool_calls": [{"index": number, **_head(call, number, voice, parts[0])}]})
+        parts = [call.json] if style.whole_calls else ["", *pieces(call.json)]
+        yield _chunk(style, {"tool_calls": [{"index": number, **_head(call, number, style, parts[0])}]})
         for part in parts[1:]:
-            yield _chunk(voice, {"tool_calls": [{"index": number, "function": {"arguments": part}}]})
-    yield _chunk(voice, {}, _FINISH[answer.stop])
-    yield _data({**_frame(voice, "chat.completion.chunk"), "choices": [], "usage": _usage(answer)})
+            yield _chunk(style, {"tool_calls": [{"index": number, "function": {"arguments": part}}]})
+    yield _chunk(style, {}, _FINISH[answer.stop])
+    yield _data({**_frame(style, "chat.completion.chunk"), "choices": [], "usage": _usage(answer)})
     yield b"data: [DONE]\n\n"
 
 
-def body(answer: Answer, voice: Voice) -> bytes:
+def body(answer: Answer, style: Style) -> bytes:
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
     if answer.thinking:
-        message[voice.reasoning_field] = answer.thinking
+        message[style.reasoning_field] = answer.thinking
     if answer.calls:
-        message["tool_calls"] = [_head(call, number, voice, call.json) for number, call in enumerate(answer.calls)]
+        message["tool_calls"] = [_head(call, number, style, call.json) for number, call in enumerate(answer.calls)]
     choice = {"index": 0, "message": message, "finish_reason": _FINISH[answer.stop]}
-    return msgspec.json.encode({**_frame(voice, "chat.completion"), "choices": [choice], "usage": _usage(answer)})
+    return msgspec.json.encode({**_frame(style, "chat.completion"), "choices": [choice], "usage": _usage(answer)})
 
 
-def _head(call: Call, number: int, voice: Voice, arguments: str) -> dict[str, Any]:
+def _head(call: Call, number: int, style: Style, arguments: str) -> dict[str, Any]:
     function = {"name": call.name, "arguments": arguments}
-    return {"id": voice.call_id(call.name, number), "type": "function", "function": function}
+    return {"id": style.call_id(call.name, number), "type": "function", "function": function}
 
 
-def _frame(voice: Voice, kind: str) -> dict[str, Any]:
-    return {"id": voice.response_id, "object": kind, "created": 0, "model": voice.model}
+def _frame(style: Style, kind: str) -> dict[str, Any]:
+    return {"id": style.response_id, "object": kind, "created": 0, "model": style.model}
 
 
-def _chunk(voice: Voice, delta: dict[str, Any], finish: str | None = None) -> bytes:
+def _chunk(style: Style, delta: dict[str, Any], finish: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return _data({**_frame(voice, "chat.completion.chunk"), "choices": [choice]})
+    return _data({**_frame(style, "chat.completion.chunk"), "choices": [choice]})
 
 
 def _usage(answer: Answer) -> dict[str, Any]:

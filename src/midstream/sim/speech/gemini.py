@@ -7,42 +7,42 @@ from typing import Any
 
 import msgspec
 
-from ..answer import Answer, Voice, tokens
+from ..answer import Answer, Style, tokens
 
 _FINISH = {"end": "STOP", "calls": "STOP", "length": "MAX_TOKENS"}
 
 
-def stream(answer: Answer, voice: Voice) -> Iterator[bytes]:
+def stream(answer: Answer, style: Style) -> Iterator[bytes]:
     for token in tokens(answer.thinking):
-        yield _chunk(answer, voice, [{"text": token, "thought": True}])
+        yield _chunk(answer, style, [{"text": token, "thought": True}])
     for token in tokens(answer.text):
-        yield _chunk(answer, voice, [{"text": token}])
-    calls = _calls(answer, voice)
+        yield _chunk(answer, style, [{"text": token}])
+    calls = _calls(answer, style)
     if calls:
-        yield _chunk(answer, voice, calls)
-    yield _chunk(answer, voice, [{"text": ""}], _FINISH[answer.stop])
+        yield _chunk(answer, style, calls)
+    yield _chunk(answer, style, [{"text": ""}], _FINISH[answer.stop])
 
 
-def body(answer: Answer, voice: Voice) -> bytes:
+def body(answer: Answer, style: Style) -> bytes:
     parts: list[dict[str, Any]] = []
     if answer.thinking:
         parts.append({"text": answer.thinking, "thought": True})
     if answer.text:
         parts.append({"text": answer.text})
-    return msgspec.json.encode(_response(answer, voice, [*parts, *_calls(answer, voice)], _FINISH[answer.stop]))
+    return msgspec.json.encode(_response(answer, style, [*parts, *_calls(answer, style)], _FINISH[answer.stop]))
 
 
-def _calls(answer: Answer, voice: Voice) -> list[dict[str, Any]]:
+def _calls(answer: Answer, style: Style) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for number, call in enumerate(answer.calls):
         part: dict[str, Any] = {"functionCall": {"name": call.name, "args": call.arguments}}
-        if number == 0 and voice.seal:
-            part["thoughtSignature"] = f"{voice.seal}{len(call.json)}"
+        if number == 0 and style.signature:
+            part["thoughtSignature"] = f"{style.signature}{len(call.json)}"
         parts.append(part)
     return parts
 
 
-def _response(answer: Answer, voice: Voice, parts: list[dict[str, Any]], finish: str | None) -> dict[str, Any]:
+def _response(answer: Answer, style: Style, parts: list[dict[str, Any]], finish: str | None) -> dict[str, Any]:
     candidate: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": parts}}
     if finish:
         candidate["finishReason"] = finish
@@ -56,10 +56,10 @@ def _response(answer: Answer, voice: Voice, parts: list[dict[str, Any]], finish:
     return {
         "candidates": [candidate],
         "usageMetadata": usage,
-        "modelVersion": voice.model,
-        "responseId": voice.response_id,
+        "modelVersion": style.model,
+        "responseId": style.response_id,
     }
 
 
-def _chunk(answer: Answer, voice: Voice, parts: list[dict[str, Any]], finish: str | None = None) -> bytes:
-    return b"data: " + msgspec.json.encode(_response(answer, voice, parts, finish)) + b"\r\n\r\n"
+def _chunk(answer: Answer, style: Style, parts: list[dict[str, Any]], finish: str | None = None) -> bytes:
+    return b"data: " + msgspec.json.encode(_response(answer, style, parts, finish)) + b"\r\n\r\n"

@@ -7,26 +7,26 @@ from typing import Any
 
 import msgspec
 
-from ..answer import Answer, Voice, tokens
+from ..answer import Answer, Style, tokens
 
 
-def stream(answer: Answer, voice: Voice) -> Iterator[bytes]:
+def stream(answer: Answer, style: Style) -> Iterator[bytes]:
     for token in tokens(answer.thinking):
-        yield _line(voice, {"content": "", "thinking": token})
+        yield _line(style, {"content": "", "thinking": token})
     for token in tokens(answer.text):
-        yield _line(voice, {"content": token})
+        yield _line(style, {"content": token})
     for call in answer.calls:
-        yield _line(voice, {"content": "", "tool_calls": [_call(call.name, call.arguments)]})
-    yield _line(voice, {"content": ""}, **_end(answer))
+        yield _line(style, {"content": "", "tool_calls": [_call(call.name, call.arguments)]})
+    yield _line(style, {"content": ""}, **_end(answer))
 
 
-def body(answer: Answer, voice: Voice) -> bytes:
+def body(answer: Answer, style: Style) -> bytes:
     message: dict[str, Any] = {"content": answer.text}
     if answer.thinking:
         message["thinking"] = answer.thinking
     if answer.calls:
         message["tool_calls"] = [_call(call.name, call.arguments) for call in answer.calls]
-    return _line(voice, message, **_end(answer))
+    return _line(style, message, **_end(answer))
 
 
 def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -42,9 +42,9 @@ def _end(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _line(voice: Voice, message: dict[str, Any], **fields: Any) -> bytes:
+def _line(style: Style, message: dict[str, Any], **fields: Any) -> bytes:
     value = {
-        "model": voice.model,
+        "model": style.model,
         "created_at": "1970-01-01T00:00:00Z",
         "message": {"role": "assistant", **message},
         "done": False,

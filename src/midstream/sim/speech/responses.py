@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from ..answer import Answer, Voice, pieces, tokens
+from ..answer import Answer, Style, pieces, tokens
 
 
-def stream(answer: Answer, voice: Voice) -> Iterator[bytes]:
+def stream(answer: Answer, style: Style) -> Iterator[bytes]:
     say = _Numbered()
-    yield say("response.created", response=_response(answer, voice, "in_progress", []))
-    yield say("response.in_progress", response=_response(answer, voice, "in_progress", []))
-    items = _items(answer, voice)
+    yield say("response.created", response=_response(answer, style, "in_progress", []))
+    yield say("response.in_progress", response=_response(answer, style, "in_progress", []))
+    items = _items(answer, style)
     for index, item in enumerate(items):
         where = {"output_index": index, "item_id": item["id"]}
         if item["type"] == "reasoning":
@@ -46,12 +46,12 @@ def stream(answer: Answer, voice: Voice) -> Iterator[bytes]:
             yield say("response.function_call_arguments.done", **where, arguments=item["arguments"])
         yield say("response.output_item.done", output_index=index, item=item)
     status = "incomplete" if answer.length_stop else "completed"
-    yield say(f"response.{status}", response=_response(answer, voice, status, items))
+    yield say(f"response.{status}", response=_response(answer, style, status, items))
 
 
-def body(answer: Answer, voice: Voice) -> bytes:
+def body(answer: Answer, style: Style) -> bytes:
     status = "incomplete" if answer.length_stop else "completed"
-    return msgspec.json.encode(_response(answer, voice, status, _items(answer, voice)))
+    return msgspec.json.encode(_response(answer, style, status, _items(answer, style)))
 
 
 class _Numbered:
@@ -66,12 +66,12 @@ class _Numbered:
         return f"event: {kind}\ndata: ".encode() + data + b"\n\n"
 
 
-def _items(answer: Answer, voice: Voice) -> list[dict[str, Any]]:
-    stem = voice.response_id.replace("-", "").replace(":", "")
+def _items(answer: Answer, style: Style) -> list[dict[str, Any]]:
+    stem = style.response_id.replace("-", "").replace(":", "")
     items: list[dict[str, Any]] = []
     if answer.thinking:
         summary = [{"type": "summary_text", "text": answer.thinking}]
-        sealed = f"{voice.seal}{len(answer.thinking)}"
+        sealed = f"{style.signature}{len(answer.thinking)}"
         items.append({"id": f"rs_{stem}", "type": "reasoning", "summary": summary, "encrypted_content": sealed})
     if answer.text:
         content = [{"type": "output_text", "text": answer.text, "annotations": []}]
@@ -84,7 +84,7 @@ def _items(answer: Answer, voice: Voice) -> list[dict[str, Any]]:
                 "id": f"fc_{stem}{number}",
                 "type": "function_call",
                 "status": "completed",
-                "call_id": voice.call_id(call.name, number),
+                "call_id": style.call_id(call.name, number),
                 "name": call.name,
                 "arguments": call.json,
             }
@@ -92,14 +92,14 @@ def _items(answer: Answer, voice: Voice) -> list[dict[str, Any]]:
     return items
 
 
-def _response(answer: Answer, voice: Voice, status: str, items: list[dict[str, Any]]) -> dict[str, Any]:
+def _response(answer: Answer, style: Style, status: str, items: list[dict[str, Any]]) -> dict[str, Any]:
     ended = status != "in_progress"
     return {
-        "id": f"resp_{voice.response_id}",
+        "id": f"resp_{style.response_id}",
         "object": "response",
         "created_at": 0,
         "status": status,
-        "model": voice.model,
+        "model": style.model,
         "output": items,
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,

@@ -1,6 +1,6 @@
 """The hand-off matrix: a history made by each dialect, encoded for every other, judged by that provider's rules.
 
-Histories are not written by hand: each dialect's double speaks, its decoder listens, and what it heard is the history.
+The histories are not written by hand: each dialect's double streams the answers, and its decoder reads them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ..codec import encode_request
 from ..core.blocks import Conversation, Media, Text, ToolCall, ToolResponse, Turn, human
 from ..core.dialect import Options
 from ..core.tools import ToolSpec
-from .answer import Answer, Call
-from .players import Player
-from .rules.hosts import judge
-from .rules.rule import Problem
+from ..sim.answer import Answer, Call
+from ..sim.players import Player
+from ..sim.rules.hosts import judge
+from ..sim.rules.rule import Problem
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -47,7 +47,7 @@ _SHOT = Call("take.screenshot", {})
 
 
 class Scene:
-    """Builds one history: humans speak, players answer, tools reply."""
+    """Builds one history of questions, players' answers and tool results."""
 
     def __init__(self) -> None:
         self.turns: list[Turn] = [human("What is in this folder?", key="q0")]
@@ -144,8 +144,8 @@ SCENES: Mapping[str, Callable[[Player, Player], Scene]] = {
 }
 
 
-class Cell(msgspec.Struct, frozen=True):
-    """One history of `maker`, as `reader` would get it, and what it would refuse of it."""
+class HandOff(msgspec.Struct, frozen=True):
+    """One history of `maker` as `reader` would receive it, and what `reader` would refuse about it."""
 
     maker: str
     reader: str
@@ -153,25 +153,25 @@ class Cell(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
 
 
-def cells(players: Mapping[str, Player], options: Options | None = None) -> Iterator[Cell]:
-    """Every ordered pair, every scene."""
+def hand_offs(players: Mapping[str, Player], options: Options | None = None) -> Iterator[HandOff]:
+    """Every scene for every ordered pair of players."""
     for maker in players.values():
         alone = {name: scene(maker, maker).done() for name, scene in SCENES.items() if scene is not _there_and_back}
         for reader in players.values():
             for name, scene in SCENES.items():
                 conversation = alone[name] if name in alone else scene(maker, reader).done()
                 request = encode_request(conversation, reader.target, tools=TOOLS, options=options, cache=None)
-                yield Cell(maker.name, reader.name, name, tuple(judge(request.body, reader.host)))
+                yield HandOff(maker.name, reader.name, name, tuple(judge(request.body, reader.host)))
 
 
-def report(found: list[Cell]) -> str:
-    """The matrix as a table: makers down, readers across; a dot is a pair without a complaint."""
-    readers = list(dict.fromkeys(cell.reader for cell in found))
-    makers = list(dict.fromkeys(cell.maker for cell in found))
+def report(found: list[HandOff]) -> str:
+    """The matrix as a table: makers down, readers across; a dot is a pair without a refusal."""
+    readers = list(dict.fromkeys(each.reader for each in found))
+    makers = list(dict.fromkeys(each.maker for each in found))
     bad: dict[tuple[str, str], int] = {}
-    for cell in found:
-        if cell.problems:
-            bad[cell.maker, cell.reader] = bad.get((cell.maker, cell.reader), 0) + 1
+    for each in found:
+        if each.problems:
+            bad[each.maker, each.reader] = bad.get((each.maker, each.reader), 0) + 1
     width = max([len(name) for name in makers], default=0)
     lines = [f"{'':{width}}  " + " ".join(f"{number:>2}" for number in range(1, len(readers) + 1))]
     for maker in makers:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from midstream.core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
 from midstream.core.tools import ToolSpec
+from midstream.doctor.matrix import TOOLS
 from midstream.sim.answer import Answer
-from midstream.sim.matrix import TOOLS
-from midstream.sim.script import perform, plan
+from midstream.sim.scripted_model import next_answer, plan
 
 WEATHER = ToolSpec(
     "get_weather",
@@ -47,7 +47,7 @@ def test_a_prompt_is_read_as_rounds_of_calls(asked: str, expected: list[list[str
 
 
 def say(*turns: Turn, thinks: bool = True) -> Answer:
-    return perform(Conversation(turns), ALL, model="m", thinks=thinks)
+    return next_answer(Conversation(turns), ALL, model="m", thinks=thinks)
 
 
 def test_arguments_come_from_the_words_and_the_schema() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from midstream.store.words import MAX_QUERY_WORDS, Query, folded, words
+from midstream.store.search import MAX_QUERY_WORDS, Query, folded, words
 
 from . import samples
 

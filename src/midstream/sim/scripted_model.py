@@ -1,8 +1,8 @@
-"""A small scripted model: it calls the declared tools a prompt asks for, thinks, then answers from the results.
+"""A small scripted model: it thinks, calls the tools a prompt asks for, then answers from their results. No randomness.
 
-The last thing the human said is read as steps: `then` and full stops part rounds, `and` and commas part calls of one round.
-A part that shares words with a declared tool calls it; its arguments are filled from the words and the schema. When the
-rounds are done, the answer quotes every result. A prompt that asks for no tool is answered in words. No randomness.
+It reads the last human message as steps: `then`, full stops and new lines divide rounds, `and` and commas divide the calls of
+a round. A part that shares words with a declared tool calls that tool; the arguments come from the words and the schema. When
+all rounds are done, the answer quotes every result. A prompt that asks for no tool is answered with text.
 """
 
 from __future__ import annotations
@@ -11,14 +11,22 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.blocks import Conversation, Text, ToolResponse, Turn
+from ..core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
 from ..core.tools import ToolSpec
+from ..wires.wire import ParsedRequest
 from .answer import Answer, Call, tokens
 
 _ROUNDS = re.compile(r"\bthen\b|(?<=[.!?;])\s+|\n+", re.I)
 _PARTS = re.compile(r"\band\b|,", re.I)
 _WORD = re.compile(r"[a-z0-9]+")
 _FILE = re.compile(r"[\w./-]*\w\.\w{1,5}\b")
+_MESSAGE = re.compile(r"<\|im_(system|user|assistant)\|>(.*?)<\|im_middle\|>(.*?)(?:<\|im_end\|>|\Z)", re.S)
+_CALL = re.compile(
+    r"<\|tool_call_begin\|>functions\.(.+?):(\d+)<\|tool_call_argument_begin\|>(.*?)<\|tool_call_end\|>", re.S
+)
+_RESULT = re.compile(r"## Return of functions\.(.+?):(\d+)\n(.*)", re.S)
+_TYPESCRIPT_TOOL = re.compile(r"^type (\S+) = \(_: \{(.*?)\}\) => any;", re.S | re.M)
+_TYPESCRIPT_FIELD = re.compile(r"^\s*(\w+)(\?)?: ", re.M)
 _SHOWN = 300
 _SYNONYMS = {
     "ls": "list", "show": "list", "directory": "files", "folder": "files", "cat": "read", "open": "read", "contents": "read",
@@ -27,8 +35,8 @@ _SYNONYMS = {
 }  # fmt: skip
 
 
-def perform(conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
-    """What the model says next."""
+def next_answer(conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
+    """The model's next answer."""
     asked, since = _question(conversation)
     rounds = plan(asked, tools)
     done = sum(1 for turn in since if turn.speaker == "ai" and turn.tool_calls)
@@ -46,7 +54,7 @@ def perform(conversation: Conversation, tools: Sequence[ToolSpec], *, model: str
 
 
 def plan(asked: str, tools: Sequence[ToolSpec]) -> list[list[tuple[ToolSpec, str]]]:
-    """Rounds of calls: which tools, and the words each was asked for with."""
+    """The rounds of calls: each a tool and the words that asked for it."""
     rounds: list[list[tuple[ToolSpec, str]]] = []
     for clause in _ROUNDS.split(asked):
         calls = [(tool, part) for part in _PARTS.split(clause) if (tool := _asked_for(part, tools)) is not None]
@@ -56,7 +64,7 @@ def plan(asked: str, tools: Sequence[ToolSpec]) -> list[list[tuple[ToolSpec, str
 
 
 def _question(conversation: Conversation) -> tuple[str, list[Turn]]:
-    """What the human last said, and what has come since."""
+    """The last human message, and the turns after it."""
     for index in range(len(conversation.turns) - 1, -1, -1):
         turn = conversation.turns[index]
         if turn.speaker == "human" and not turn.role and turn.text.strip():
@@ -133,3 +141,33 @@ def _words_of(turn: Turn) -> str:
     said = [block.text for block in turn.blocks if isinstance(block, Text)]
     said += [block.text for block in turn.blocks if isinstance(block, ToolResponse)]
     return " ".join(said)
+
+
+def read_prompt(prompt: str) -> ParsedRequest:
+    """A Kimi prompt read back into a conversation, as far as this model needs it."""
+    turns: list[Turn] = []
+    tools: list[ToolSpec] = []
+    system = ""
+    for kind, role, text in _MESSAGE.findall(prompt):
+        if role == "tool_declare":
+            tools = [_declared_tool(name, fields) for name, fields in _TYPESCRIPT_TOOL.findall(text)]
+        elif kind == "user":
+            turns.append(human(text))
+        elif kind == "assistant":
+            calls = tuple([ToolCall(f"hist_tool_{number}", name, raw) for name, number, raw in _CALL.findall(text)])
+            said = re.sub(r"<think>.*?</think>|<\|tool_calls_section_begin\|>.*", "", text, flags=re.S)
+            if calls or said.replace("<think>", "").strip():
+                turns.append(Turn("ai", (Text(said), *calls)))
+        elif result := _RESULT.search(text):
+            name, number, content = result.groups()
+            turns.append(Turn("tool", (ToolResponse(f"hist_tool_{number}", name, (Text(content),)),)))
+        else:
+            system = text
+    return ParsedRequest(Conversation(tuple(turns), system), tools=tuple(tools))
+
+
+def _declared_tool(name: str, fields: str) -> ToolSpec:
+    found = _TYPESCRIPT_FIELD.findall(fields)
+    properties = {field: {"type": "string"} for field, _ in found}
+    required = [field for field, optional in found if not optional]
+    return ToolSpec(name, parameters={"type": "object", "properties": properties, "required": required})

@@ -18,8 +18,8 @@ from midstream.client.turn import Client
 from midstream.core.blocks import Text, Thinking, ToolResponse, Turn
 from midstream.core.errors import BadRequest
 from midstream.core.events import Done, ErrorEvent
-from midstream.doctor.naive import as_it_came, naive_body
-from midstream.sim.matrix import TOOLS
+from midstream.doctor import naive_body, with_raw_ids
+from midstream.doctor.matrix import TOOLS
 from midstream.sim.server import Sim
 
 DOUBLES = (
@@ -164,7 +164,7 @@ def test_without_the_mapper_the_doubles_refuse(model: str) -> None:
         session, _ = await converse(client, makers)
         target = client.catalog.resolve(model)
         sound = client.encode(model, session.conversation, TOOLS[:2])
-        body = naive_body(as_it_came(session.conversation), target.dialect.wire, target.model)
+        body = naive_body(with_raw_ids(session.conversation), target.dialect.wire, target.model)
         async with aiohttp.ClientSession() as http:
             async with http.post(target.endpoint.base_url + sound.path, json=body) as answer:
                 text = await answer.text()

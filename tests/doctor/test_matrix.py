@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from midstream import encode_request
+from midstream.doctor.matrix import _LIST, _READ, SCENES, TOOLS, Scene, hand_offs, report
 from midstream.sim.answer import Answer
-from midstream.sim.matrix import _LIST, _READ, SCENES, TOOLS, Scene, cells, report
-from midstream.sim.players import Player, cast
+from midstream.sim.players import Player, make_players
 
-PLAYERS = cast()
+PLAYERS = make_players()
 CORE = (
     "moonshot-k2", "moonshot-k2-thinking", "moonshot-k2.5", "moonshot-k3", "vllm-kimi-k2.5", "deepinfra-kimi-k2.5",
     "openrouter-kimi-k2.5", "openai", "mistral", "deepseek-reasoner", "minimax", "qwen", "zai", "claude", "claude-4.6",
@@ -29,7 +29,7 @@ def refused(found: Any) -> dict[str, str]:
 
 
 def test_every_pair_of_the_core_hands_over_every_history() -> None:
-    found = list(cells(core()))
+    found = list(hand_offs(core()))
     assert len(found) == len(core()) ** 2 * len(SCENES)
     assert not refused(found), report(found)
 
@@ -40,7 +40,7 @@ def test_every_dialect_of_the_registry_reads_and_is_read() -> None:
     wrong: dict[str, str] = {}
     for name, player in PLAYERS.items():
         if name not in CORE:
-            found = list(cells({**anchors, name: player}))
+            found = list(hand_offs({**anchors, name: player}))
             wrong |= refused([cell for cell in found if name in (cell.maker, cell.reader)])
     assert not wrong
 

@@ -218,16 +218,16 @@ class TestRefusals:
             (b'{"role":"user"}\nnot json', "line 2"),
             (b"[" * 100_000, "neither JSON nor JSON lines"),
             (b'"\\ud800"', "neither JSON nor JSON lines"),
-            (b"42", "of no format known here"),
-            (b"[]", "of no format known here"),
-            (b'{"recipes": []}', "of no format known here"),
-            (b'[{"role": "wizard", "content": "x"}]', "of no format known here"),
+            (b"42", "cannot tell the format"),
+            (b"[]", "cannot tell the format"),
+            (b'{"recipes": []}', "cannot tell the format"),
+            (b'[{"role": "wizard", "content": "x"}]', "cannot tell the format"),
             (b'[{"role": "user", "content": 7}]', "message 0, content: expected a list of objects, got int"),
             (b'[{"role": "user", "content": ["x"]}]', "message 0"),
             (b'[{"role": "assistant", "tool_calls": [{"id": "x"}]}]', "tool call: expected an object"),
             (b'[{"role": "assistant", "tool_calls": 7}]', "tool_calls: expected a list of objects, got int"),
             (b'{"messages": [{"role": "user", "content": "x"}], "system": 7}', "system: expected a list of objects"),
-            (b'{"input": [{}]}', "item 0: neither a role nor a type"),
+            (b'{"input": [{}]}', "item 0: expected a role or a type"),
             (b'{"input": [{"role": "user", "content": 7}]}', "item 0, content: expected a list of objects"),
         ],
     )
@@ -399,5 +399,5 @@ class TestLlm:
     def test_another_database_is_refused(self, tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "x.db")) as db:
             db.execute("CREATE TABLE recipes (name)")
-        with pytest.raises(StoreError, match="not llm's logs"):
+        with pytest.raises(StoreError, match="not a logs.db of llm"):
             import_file(MemoryStore(), tmp_path / "x.db")

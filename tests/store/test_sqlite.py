@@ -225,7 +225,7 @@ class TestDamage:
         good = store.create(Conversation((human("needle"),)))
         with raw(path) as db:
             db.execute("UPDATE turns SET turn = '{\"speaker\": 7' WHERE conversation = 1 AND position = 1")
-        with pytest.raises(CorruptRecord, match=rf"turn 1 of conversation '{bad}' .* fork it at 1"):
+        with pytest.raises(CorruptRecord, match=rf"turn 1 of conversation '{bad}' .* fork the conversation at 1"):
             store.load(bad)
         assert store.load(good).turns[0].text == "needle"
         assert len(store.list()) == 2
@@ -285,7 +285,7 @@ class TestSchema:
     def test_another_programs_database_is_left_alone(self, path: Path) -> None:
         with raw(path) as db:
             db.execute("CREATE TABLE recipes (name)")
-        with pytest.raises(StoreError, match="another program's database"):
+        with pytest.raises(StoreError, match="a database of another program"):
             SqliteStore(path)
         with raw(path) as db:
             assert db.execute("SELECT name FROM sqlite_schema").fetchall() == [("recipes",)]

@@ -1,4 +1,4 @@
-"""Where conversations are kept: one Protocol, a store in memory, a store in SQLite; export and import."""
+"""Where conversations are stored: the Store protocol, a store in memory, a store in SQLite, export and import."""
 
 from .export import read_jsonl, to_jsonl, to_markdown
 from .importing import FORMATS, import_file, read_history

@@ -1,8 +1,7 @@
-"""Conversations as files: JSONL that loses nothing, Markdown for people.
+"""Conversations as files: lossless JSONL, and Markdown for people.
 
-JSONL: a line that opens a conversation (`{"midstream": 1, …}`: its head and all that is kept beside it), then one line a
-turn. Several conversations simply follow each other. Reading what was written gives equal entries, and writing them again
-the same bytes.
+JSONL: one line for the conversation (`{"midstream": 1, …}`: its system prompt, settings and so on), then one line per turn.
+Several conversations follow each other. Reading a file gives equal entries, and writing those gives the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ VERSION = 1
 
 
 class _Opening(msgspec.Struct, frozen=True):
-    """The line that opens a conversation."""
+    """The first line of a conversation."""
 
     midstream: int
     entry: Entry
@@ -38,7 +37,7 @@ def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
     """The lines of a JSONL file, each with its newline."""
     for entry in entries:
         conversation = checked_entry(entry).conversation
-        encode_head(conversation)  # refuses, with a reason, what no file can hold
+        encode_head(conversation)  # refuses, with a reason, what cannot be written
         head = replace(entry, conversation=replace(conversation, turns=()), meta=dict(sorted(entry.meta.items())))
         yield msgspec.json.encode(_Opening(VERSION, head, len(conversation.turns))) + b"\n"
         for turn in conversation.turns:
@@ -46,7 +45,7 @@ def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
 
 
 def read_jsonl(lines: Iterable[bytes]) -> Iterator[Entry]:
-    """The entries of a JSONL file, one at a time. A file that was cut short is refused where the cut shows."""
+    """The entries of a JSONL file, one at a time. A file that was cut short is refused where it ends."""
     opening: _Opening | None = None
     turns: list[Turn] = []
     for number, line in enumerate(lines, 1):
@@ -58,12 +57,12 @@ def read_jsonl(lines: Iterable[bytes]) -> Iterator[Entry]:
                 continue
             fresh = _decode_opening(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise StoreError(f"line {number} is not what a midstream export holds there: {error}") from error
+            raise StoreError(f"line {number} is not valid in a midstream export: {error}") from error
         if opening is not None:
             yield _closed(opening, turns)
         if fresh.midstream > VERSION:
             raise StoreError(
-                f"line {number}: this export is of version {fresh.midstream}: upgrade midstream to read it"
+                f"line {number}: this export has version {fresh.midstream}, which this midstream does not support; upgrade it"
             )
         opening, turns = fresh, []
     if opening is not None:
@@ -73,12 +72,14 @@ def read_jsonl(lines: Iterable[bytes]) -> Iterator[Entry]:
 def _closed(opening: _Opening, turns: list[Turn]) -> Entry:
     if len(turns) != opening.turns:
         name = opening.entry.conversation.id
-        raise StoreError(f"the export ends in conversation {name!r} after {len(turns)} of {opening.turns} turns")
+        raise StoreError(
+            f"the export is incomplete: conversation {name!r} has {len(turns)} of its {opening.turns} turns"
+        )
     return replace(opening.entry, conversation=replace(opening.entry.conversation, turns=tuple(turns)))
 
 
 def to_markdown(entry: Entry, *, thinking: bool = False) -> str:
-    """A conversation to read: who said what, tool calls and results as code. Reasoning only where asked for."""
+    """A conversation to read, with tool calls and results as code blocks, and reasoning if `thinking` is true."""
     conversation = entry.conversation
     title = entry.meta.get("title") or title_of(conversation.turns) or "Conversation"
     parts = [f"# {' '.join(title.split())}"]

@@ -1,8 +1,8 @@
-"""Histories made elsewhere: told apart, read, given canonical ids once, stored together with their original.
+"""Import histories of other programs: recognize the format, read it, assign canonical ids, store it with its original.
 
-Formats: our own JSONL, OpenAI chat messages, Anthropic messages, Responses items (a request, a list, or one history a
-line), kimi-cli's `context.jsonl`, and the `logs.db` of llm. Reading is lenient about what it does not know (kept as Opaque
-blocks) and strict about what makes it a history at all.
+Formats: our own JSONL, OpenAI chat messages, Anthropic messages, Responses items (a request, a list, or one history per
+line), kimi-cli's `context.jsonl`, and the `logs.db` of llm. Unknown parts of a message are kept as Opaque blocks; a document
+that is not a history is refused.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _RESPONSES_PARTS = {"input_text", "output_text", "input_image", "input_file"}
 
 
 class Reader(NamedTuple):
-    """How a format is read, and whose it is unless the caller knows better."""
+    """How to read a format, and its provider unless the caller names another."""
 
     read: Callable[[Any, str, str], Conversation]
     provider: str
 
 
 def looks_like(document: Any) -> str | None:
-    """The format of a decoded history, told by what only it has; None if nothing tells."""
+    """The format of a decoded history, recognized by what only that format has; None if it is not clear."""
     if isinstance(document, dict) and ("input" in document or "output" in document or "instructions" in document):
         return "responses"
     messages = _listed(document)
@@ -75,11 +75,11 @@ def read_anthropic(document: Any, where: str, provider: str) -> Conversation:
 
 
 def read_responses(document: Any, where: str, provider: str) -> Conversation:
-    """A request's `input`, an answer's `output`, or the bare list of items."""
+    """A request's `input`, a response's `output`, or a plain list of items."""
     items = document.get("input", document.get("output")) if isinstance(document, dict) else document
     for number, item in enumerate([] if isinstance(items, str) else _objects(items or [], where)):
         if not isinstance(item.get("role"), str) and not isinstance(item.get("type"), str):
-            raise StoreError(f"{where}, item {number}: neither a role nor a type")
+            raise StoreError(f"{where}, item {number}: expected a role or a type")
         if item.get("type", "message") == "message":
             _check_content(item.get("content"), f"{where}, item {number}, content")
     body: Json = {"input": items or []}
@@ -89,7 +89,7 @@ def read_responses(document: Any, where: str, provider: str) -> Conversation:
 
 
 def read_kimi(document: Any, where: str, provider: str) -> Conversation:
-    """kimi-cli's context: OpenAI's messages, and among them `_…` records and parts of its own."""
+    """kimi-cli's context: OpenAI's messages with its own parts, and records whose role begins with `_`."""
     messages = [
         {**message, "role": "system"} if message.get("role") == "_system_prompt" else message
         for message in _objects(_listed(document), where)
@@ -106,15 +106,15 @@ def _with_kimi_parts(turn: Turn) -> Turn:
 def _kimi_part(block: Block) -> Block:
     match block:
         case Opaque(data={"type": "think", "think": str(text)}):
-            sealed = _text(block.data.get("encrypted")) or None
-            return Thinking(text, "reasoning_content", sealed, origin=block.origin)
+            signature = _text(block.data.get("encrypted")) or None
+            return Thinking(text, "reasoning_content", signature, origin=block.origin)
         case Opaque(data={"type": "audio_url", "audio_url": {"url": str(url)}}):
             return Media("audio/*", url=url)
     return block
 
 
 def _read(wire: str, body: Json, document: Any, where: str, provider: str) -> Conversation:
-    """The history in a request body, by the wire's own reader."""
+    """The history in a request body, read by its wire."""
     if isinstance(document, dict):
         body["model"] = _text(document.get("model"))
     reader = get_wire(wire).read_request
@@ -130,7 +130,9 @@ def _messages(document: Any, where: str) -> list[Json]:
     for number, message in enumerate(messages):
         place = f"{where}, message {number}"
         if _text(message.get("role")) not in _ROLES:
-            raise StoreError(f"{place}: no such role: {message.get('role')!r}")
+            raise StoreError(
+                f"{place}: unknown role {message.get('role')!r}; expected one of {', '.join(sorted(_ROLES))}"
+            )
         _check_content(message.get("content"), f"{place}, content")
         for call in _objects(message.get("tool_calls") or [], f"{place}, tool_calls"):
             if not isinstance(call.get("function", call.get("custom")), dict):
@@ -172,7 +174,7 @@ MAX_BYTES = 256 * 1024 * 1024
 
 
 def import_file(store: Store, path: Path | str, format: str | None = None, *, provider: str | None = None) -> list[str]:
-    """Store every conversation of a file; their ids. A conversation whose id is taken gets a new one."""
+    """Store every conversation of a file and return their ids. An id that is already in the store is replaced by a new one."""
     return [_add(store, entry) for entry in read_file(path, format, provider=provider)]
 
 
@@ -199,11 +201,11 @@ def read_history(
     """The conversations in the bytes of a file. `provider` says who made them, where the format does not."""
     name = name or "the history"
     if len(data) > MAX_BYTES:
-        raise StoreError(f"{name} is larger than {MAX_BYTES >> 20} MiB: split it first")
+        raise StoreError(f"{name} is larger than {MAX_BYTES >> 20} MiB; split it first")
     if format is not None and format not in FORMATS:
-        raise StoreError(f"no format {format!r}: choose one of {', '.join(FORMATS)}")
+        raise StoreError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     if format == "llm":
-        raise StoreError(f"{name} is not a logs.db: llm keeps an SQLite database; pass its path to import_file")
+        raise StoreError(f"{name} is not a logs.db, which is an SQLite database; pass its path to import_file")
     if format == "midstream" or (format is None and data.lstrip().startswith(b'{"midstream":')):
         yield from read_jsonl(data.split(b"\n"))
         return
@@ -211,14 +213,14 @@ def read_history(
         where = f"{name}, history {number}"
         kind = format or looks_like(document)
         if kind is None:
-            raise StoreError(f"{where}: of no format known here; say which with format= ({', '.join(FORMATS)})")
+            raise StoreError(f"{where}: cannot tell the format; pass format= (one of {', '.join(FORMATS)})")
         reader = READERS[kind]
         maker = reader.provider if provider is None else provider
         yield Entry(reader.read(document, where, maker), original=Original(kind, raw, name))
 
 
 def _documents(data: bytes, name: str) -> list[tuple[Any, bytes]]:
-    """The histories in a file, each with its bytes: one JSON value, one history a line, or one message a line."""
+    """The histories in a file, each with its bytes: one JSON value, one history per line, or one message per line."""
     try:
         return [(msgspec.json.decode(data), data)]
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -1,10 +1,10 @@
-"""The `logs.db` of Simon Willison's llm, in both its shapes. The file is opened read-only.
+"""The `logs.db` of Simon Willison's llm, in both its schemas. The file is opened read-only.
 
-Up to 0.31: one row a response, with its prompt, tool calls and tool results beside it. A response's `tool_results` are
-what it was given (the answers to the calls of the response before), its `tool_calls` what it asked for. Columns and tables
-came over the years; whatever an old file lacks counts as empty.
-From 0.32: `threads` point at the last of a chain of `messages`, each made of `parts`; `turns` say which model spoke. A
-thread that is in both shapes is read from the newer.
+Up to 0.31: one row per response, with its prompt, tool calls and tool results. A response's `tool_results` are its input (the
+results of the previous response's calls), its `tool_calls` its output. Columns and tables that an older file does not have
+count as empty.
+From 0.32: `threads` point at the last of a chain of `messages`, each made of `parts`; `turns` name the model. A thread that is
+in both schemas is read from the newer one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def read_llm_logs(path: Path) -> Iterator[Entry]:
         db.row_factory = sqlite3.Row
         yield from _conversations(db, path)
     except sqlite3.Error as error:
-        raise StoreError(f"{str(path)!r} cannot be read as llm's logs: {error}") from error
+        raise StoreError(f"cannot read {str(path)!r} as a logs.db of llm: {error}") from error
     finally:
         db.close()
 
@@ -68,7 +68,7 @@ def read_llm_logs(path: Path) -> Iterator[Entry]:
 def _conversations(db: sqlite3.Connection, path: Path) -> Iterator[Entry]:
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if not {"conversations", "responses"} <= tables:
-        raise StoreError(f"{str(path)!r} is not llm's logs: it has no table of conversations and responses")
+        raise StoreError(f"{str(path)!r} is not a logs.db of llm: expected the tables conversations and responses")
     threads: set[str] = set()
     if {"threads", "messages", "parts", "turns", "part_fragments"} <= tables:
         for row in db.execute("SELECT * FROM threads ORDER BY datetime_utc, id"):
@@ -201,7 +201,7 @@ def _payload(text: str | None) -> Row:
 
 
 def _part(part: Row, origin: Origin) -> Block:
-    """A part as a block; one whose payload is not understood is kept whole."""
+    """A part as a block; one that is not understood becomes an Opaque block."""
     payload = part["payload"]
     text = part["text"] if isinstance(part["text"], str) else _joined(payload, part["fragments"])
     raw = payload.get("tool_call_id")
@@ -222,7 +222,7 @@ def _part(part: Row, origin: Origin) -> Block:
 
 
 def _joined(payload: Row, fragments: list[str]) -> str | None:
-    """Text that was stored in pieces: each is its own words, or else the next of the part's fragments."""
+    """Text that was stored in pieces: each is a literal, or stands for the next of the part's fragments."""
     if isinstance(payload.get("text"), str):
         return str(payload["text"])
     pieces = payload.get("text_ref")

@@ -1,6 +1,6 @@
-"""Where the data lives: `$MIDSTREAM_HOME`, else `$XDG_DATA_HOME/midstream`, else `~/.local/share/midstream`.
+"""Where data is stored: `$MIDSTREAM_HOME`, else `$XDG_DATA_HOME/midstream`, else `~/.local/share/midstream`.
 
-Conversations are private: directories we make are 0700 and files 0600. A directory that was there before keeps its mode.
+Conversations are private: new directories have mode 0700 and files 0600. Existing directories keep their mode.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def data_dir(environ: Mapping[str, str] | None = None) -> Path:
     if home := environ.get("MIDSTREAM_HOME"):
         return Path(home).expanduser()
     xdg = environ.get("XDG_DATA_HOME", "")
-    # The XDG rules say to ignore a relative path here.
+    # The XDG specification says to ignore a relative path here.
     base = Path(xdg) if xdg.startswith("/") else Path("~/.local/share").expanduser()
     return base / "midstream"
 
@@ -31,7 +31,7 @@ def database_path(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def make_private_file(path: Path) -> None:
-    """Make the file and the directories above it, readable by their owner only, unless they are there."""
+    """Create the file and its parent directories, accessible to their owner only, unless they exist."""
     try:
         for folder in reversed([folder for folder in path.absolute().parents if not folder.exists()]):
             folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,9 +1,9 @@
-"""What every store promises.
+"""What every store guarantees.
 
-A conversation only grows: `append` adds one turn behind the `expected_length` the caller has seen, or raises
-LengthConflict and writes nothing. When `append` returns, the turn is durable. What was stored is loaded equal: text is
-literal, whatever it holds; text that is not Unicode (a lone surrogate) is refused. A fork shares nothing with its parent.
-Search reads the query as plain words, never as syntax, and gives the newest turn first.
+A conversation only grows: `append` adds a turn if the conversation has `expected_length` turns, else it raises LengthConflict
+and writes nothing. When `append` returns, the turn is durable. A loaded value equals the stored one, whatever its text
+contains; text that is not valid Unicode (a lone surrogate) is refused. A fork is independent of its parent.
+Search treats the query as plain words, never as syntax, and returns the newest turn first.
 Every failure is a StoreError. All methods may be called from several threads at once.
 """
 
@@ -19,25 +19,25 @@ from ..core.errors import StoreError
 
 
 class UnknownConversation(StoreError):
-    """No conversation of this id is stored."""
+    """No conversation with this id is stored."""
 
     def __init__(self, conversation_id: str) -> None:
-        super().__init__(f"no conversation {conversation_id!r} in this store: list() names those there are")
+        super().__init__(f"no conversation {conversation_id!r} in this store; list() returns those it has")
         self.conversation_id = conversation_id
 
 
 class ConversationExists(StoreError):
-    """The id is taken."""
+    """A conversation with this id is already stored."""
 
     def __init__(self, conversation_id: str) -> None:
         super().__init__(
-            f"conversation {conversation_id!r} is already stored: delete it first, or add it without an id"
+            f"conversation {conversation_id!r} is already stored; delete it first, or add this one without an id"
         )
         self.conversation_id = conversation_id
 
 
 class LengthConflict(StoreError):
-    """The conversation is not as long as the caller believes; `length` is what it is."""
+    """The conversation does not have the expected number of turns; `length` is how many it has."""
 
     retryable = True
 
@@ -52,11 +52,11 @@ class LengthConflict(StoreError):
 
 
 class CorruptRecord(StoreError):
-    """A stored record that cannot be read; every other conversation still loads."""
+    """A stored record cannot be read; all other conversations still load."""
 
 
 class NewerSchema(StoreError):
-    """The store was written by a later midstream."""
+    """The store was written by a newer version of midstream."""
 
 
 class ConversationInfo(Value, frozen=True):
@@ -73,7 +73,7 @@ class ConversationInfo(Value, frozen=True):
 
 
 class Hit(Value, frozen=True):
-    """A turn that holds the words searched for. `marks` are the [start, end) of the words within `snippet`."""
+    """A turn that contains the words searched for. `marks` are the [start, end) of the words in `snippet`."""
 
     conversation: str
     position: int
@@ -84,7 +84,7 @@ class Hit(Value, frozen=True):
 
 
 class Original(Value, frozen=True):
-    """The bytes a conversation was imported from, in the format they came in."""
+    """The bytes a conversation was imported from, in their own format."""
 
     format: str
     data: bytes
@@ -92,9 +92,9 @@ class Original(Value, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A conversation and all that is kept beside it: what moves between stores and files.
+    """A conversation and everything stored with it, as it moves between stores and files.
 
-    Times that are None become the time of adding.
+    Times that are None become the time at which it is added.
     """
 
     conversation: Conversation
@@ -107,46 +107,46 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Store(Protocol):
-    """A place where conversations are kept."""
+    """Where conversations are stored."""
 
     def create(self, conversation: Conversation = ..., /) -> str:
-        """Store a conversation with the turns it has; its id, or a new one if it has none."""
+        """Store a conversation with its turns and return its id, a new one if it has none."""
         ...
 
     def add(self, entry: Entry) -> str:
-        """Store an entry whole, in one step; the id it got."""
+        """Store an entry in one step and return its id."""
         ...
 
     def append(self, conversation_id: str, turn: Turn, expected_length: int) -> int:
-        """Add a turn behind `expected_length` others; the new length."""
+        """Add a turn after `expected_length` others and return the new length."""
         ...
 
     def load(self, conversation_id: str) -> Conversation: ...
 
     def entry(self, conversation_id: str) -> Entry:
-        """The conversation with all that is kept beside it."""
+        """The conversation with everything stored with it."""
         ...
 
     def info(self, conversation_id: str) -> ConversationInfo: ...
 
     def list(self, limit: int = 50, offset: int = 0) -> Sequence[ConversationInfo]:
-        """The conversations, last changed first."""
+        """The conversations, most recently changed first."""
         ...
 
     def search(self, query: str, limit: int = 20) -> Sequence[Hit]:
-        """Turns that hold every word of the query (the last one may be a beginning), newest first."""
+        """Turns that contain every word of the query (the last one may be a prefix), newest first."""
         ...
 
     def fork(self, conversation_id: str, at_position: int | None = None) -> str:
-        """A new conversation with the first `at_position` turns (all, if None) and the settings; its id."""
+        """Copy the first `at_position` turns (None: all) and the settings to a new conversation and return its id."""
         ...
 
     def delete(self, conversation_id: str) -> None:
-        """Remove a conversation, its settings, its original, and what search knew of it."""
+        """Remove a conversation, its settings, its original and its words in the search index."""
         ...
 
     def set_meta(self, conversation_id: str, key: str, value: str | None) -> None:
-        """Keep a setting of the conversation (`title`, `model`, `tool_format` …); None removes it."""
+        """Store a setting of the conversation (`title`, `model`, `tool_format` …); None removes it."""
         ...
 
     def get_meta(self, conversation_id: str, key: str) -> str | None: ...

@@ -1,16 +1,18 @@
-"""Values to stored bytes and back: the one form every store writes, and the one place where it can be refused."""
+"""The form in which every store writes conversations, and the one place where a value is refused as not storable."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
-from .protocol import CorruptRecord, Entry
+from .protocol import ConversationInfo, CorruptRecord, Entry, Hit
+from .search import Query, folded, searchable
 
 _TITLE = 80
 
@@ -22,12 +24,61 @@ _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.Msg
 _UNREADABLE = (ValueError, RecursionError, msgspec.MsgspecError)
 
 
-def new_id() -> str:
-    return secrets.token_hex(8)
+class Record(NamedTuple):
+    """An entry ready to be stored; each turn as JSON with its words for search."""
+
+    info: ConversationInfo
+    head: bytes
+    turns: list[tuple[bytes, list[str]]]
+
+
+def make_record(entry: Entry, now: float) -> Record:
+    """The record of an entry; a conversation without an id gets a new one, missing times become `now`."""
+    conversation = checked_entry(entry).conversation
+    created = now if entry.created is None else entry.created
+    info = ConversationInfo(
+        conversation.id or secrets.token_hex(8),
+        title_of(conversation.turns),
+        created,
+        created if entry.updated is None else entry.updated,
+        len(conversation.turns),
+        models_of(conversation.turns),
+        entry.parent,
+        entry.forked_at,
+    )
+    return Record(info, encode_head(conversation), [turn_record(turn) for turn in conversation.turns])
+
+
+def turn_record(turn: Turn) -> tuple[bytes, list[str]]:
+    """A turn as JSON, and its words for search."""
+    return encode_turn(turn), folded(searchable(turn))
+
+
+def extended(title: str, models: tuple[str, ...], turn: Turn) -> tuple[str, tuple[str, ...]]:
+    """The title and models of a conversation after one more turn."""
+    return title or title_of((turn,)), tuple(dict.fromkeys((*models, *models_of((turn,)))))
+
+
+def fork_position(conversation_id: str, position: int | None, length: int) -> int:
+    """Where to fork a conversation of `length` turns: at its end if `position` is None."""
+    at = length if position is None else position
+    if not 0 <= at <= length:
+        raise StoreError(f"cannot fork {conversation_id!r} at {at}: it has {length} turns")
+    return at
+
+
+def make_hit(query: Query, conversation_id: str, position: int, title: str, data: bytes) -> Hit | None:
+    """A stored turn as a search result; None if it cannot be read, so that one bad record does not hide the others."""
+    try:
+        turn = decode_turn(data, conversation_id, position)
+    except CorruptRecord:
+        return None
+    snippet, marks = query.snippet(searchable(turn))
+    return Hit(conversation_id, position, turn.speaker, title, snippet, marks)
 
 
 def encode_turn(turn: Turn) -> bytes:
-    """A turn as JSON. What cannot be read back is refused now, while the caller still has it."""
+    """A turn as JSON. What could not be read back is refused now, while the caller still has it."""
     try:
         data = _encode(turn)
         _decode_turn(data)
@@ -42,12 +93,12 @@ def decode_turn(data: bytes, conversation_id: str, position: int) -> Turn:
     except _UNREADABLE as error:
         raise CorruptRecord(
             f"turn {position} of conversation {conversation_id!r} cannot be read: {error}; "
-            f"fork it at {position} to keep the turns before, or delete it"
+            f"fork the conversation at {position} to keep the turns before it, or delete the conversation"
         ) from error
 
 
 def encode_head(conversation: Conversation) -> bytes:
-    """A conversation without its turns and its id, which are stored beside it."""
+    """A conversation without its turns and id, which are stored separately."""
     try:
         data = _encode(replace(conversation, turns=(), id=""))
         _decode_head(data)
@@ -61,12 +112,12 @@ def decode_head(data: bytes, conversation_id: str) -> Conversation:
         return replace(_decode_head(data), id=conversation_id)
     except _UNREADABLE as error:
         raise CorruptRecord(
-            f"the head of conversation {conversation_id!r} cannot be read: {error}; its turns are intact in the database"
+            f"the system prompt of conversation {conversation_id!r} cannot be read: {error}; its turns are still in the database"
         ) from error
 
 
 def checked_text(text: str, what: str) -> str:
-    """The text, if it is Unicode that a store can keep."""
+    """The text, if it is valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -75,7 +126,7 @@ def checked_text(text: str, what: str) -> str:
 
 
 def checked_entry(entry: Entry) -> Entry:
-    """The entry, if all the texts that are kept beside the conversation can be stored."""
+    """The entry, if all texts stored with the conversation are valid Unicode."""
     checked_text(entry.conversation.id, "an id")
     checked_text(entry.parent or "", "a parent's id")
     for key, value in entry.meta.items():
@@ -88,12 +139,12 @@ def checked_entry(entry: Entry) -> Entry:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, UnicodeEncodeError):
-        return f"it is not Unicode text (a lone surrogate at {error.start}); replace it, e.g. by U+FFFD"
+        return f"it is not valid Unicode (a lone surrogate at {error.start}); replace it, e.g. with U+FFFD"
     return str(error)
 
 
 def title_of(turns: Iterable[Turn]) -> str:
-    """The first line a human wrote: what a conversation is called until it gets a title."""
+    """The first line a human wrote: the title of a conversation until it is given one."""
     for turn in turns:
         if turn.speaker == "human" and not turn.role:
             for line in turn.text.splitlines():
@@ -103,7 +154,7 @@ def title_of(turns: Iterable[Turn]) -> str:
 
 
 def models_of(turns: Iterable[Turn]) -> tuple[str, ...]:
-    """The models that spoke, in order of first word."""
+    """The models that answered, in order of their first answer."""
     names = [
         f"{turn.origin.provider}/{turn.origin.model}" if turn.origin.provider else turn.origin.model
         for turn in turns

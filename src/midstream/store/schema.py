@@ -1,6 +1,6 @@
-"""The database's shape: numbered migrations, each applied once, in order, whole or not at all.
+"""The database schema: numbered migrations, applied in order, all in one transaction.
 
-`PRAGMA user_version` is the number of the last one applied. A file of a higher number is left alone.
+`PRAGMA user_version` is the number of the last one applied. A file with a higher number is left alone.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def migrations() -> list[tuple[int, str]]:
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Bring the database up to this program's schema."""
+    """Apply the migrations the database does not have yet."""
     steps = migrations()
     newest = steps[-1][0]
     if _is_ours(db) and db.execute("PRAGMA user_version").fetchone()[0] == newest:
         return
-    # Another process may be migrating too, and three looks are no snapshot: judge once the write lock is ours.
+    # Another process may be migrating at the same time: decide what to do only under the write lock.
     db.execute("BEGIN IMMEDIATE")
     try:
         version = _version(db, path, newest)
@@ -57,10 +57,10 @@ def _is_ours(db: sqlite3.Connection) -> bool:
 def _version(db: sqlite3.Connection, path: Path, newest: int) -> int:
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     if not _is_ours(db) and (version or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
-        raise StoreError(f"{str(path)!r} is another program's database: give midstream a file of its own")
+        raise StoreError(f"{str(path)!r} is a database of another program; choose another file for midstream")
     if version > newest:
         raise NewerSchema(
-            f"{str(path)!r} was written by a newer midstream (schema {version}; this one knows {newest}): "
+            f"{str(path)!r} was written by a newer midstream (schema {version}; this version supports up to {newest}): "
             "upgrade midstream, or use another file"
         )
     return version

@@ -1,8 +1,8 @@
-"""What search sees of a text: its words, folded, and where they stand. Every store searches by these words.
+"""Search: the words of a text and the queries they match, the same for every store.
 
-A word is a run of letters and digits without case or accents; `get_weather` is two. Chinese and Japanese are written
-without spaces, so there each character is a word and a run of them is found wherever it stands. A query is chunks divided
-by white space: every chunk must occur, its words side by side, and the last word of all may be only a beginning.
+A word is a run of letters and digits, without case or accents; `get_weather` is two words. Chinese and Japanese have no spaces
+between words, so there each character is a word. A query is divided at white space: every part must occur with its words side
+by side, and the very last word may be a prefix.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Word(NamedTuple):
 
 
 def words(text: str) -> Iterator[Word]:
-    """The words of a text in order."""
+    """The words of a text, in order."""
     for match in _WORD.finditer(text):
         yield Word(_fold(match[0]), match.start(), match.end())
 
@@ -47,7 +47,7 @@ def folded(text: str) -> list[str]:
 
 
 def searchable(turn: Turn) -> str:
-    """The text of a turn that can be searched: what was said, tool names and arguments, and what tools answered."""
+    """The text of a turn that can be searched: its text, tool names, arguments and results."""
     parts: list[str] = []
     for block in turn.blocks:
         if type(block) is Text:
@@ -60,7 +60,7 @@ def searchable(turn: Turn) -> str:
 
 
 class Query:
-    """What is searched for: `phrases` of folded words, the very last word a prefix."""
+    """A search: `phrases` of folded words, of which the very last is a prefix."""
 
     __slots__ = ("phrases",)
 
@@ -80,7 +80,7 @@ class Query:
         return all(next(self._places(index, held), None) is not None for index in range(len(self.phrases)))
 
     def snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-        """A window of the text around the first chunk's first occurrence, and the matches within it."""
+        """The text around the first match, and the positions of all matches within it."""
         held = list(words(text))
         plain = [word.folded for word in held]
         first = next(self._places(0, plain), None) if self.phrases else None
@@ -96,7 +96,7 @@ class Query:
         return window, tuple(sorted(marks))
 
     def _places(self, index: int, held: Sequence[str]) -> Iterator[int]:
-        """Where in a text's words the phrase begins."""
+        """The positions in `held` where the phrase begins."""
         phrase = self.phrases[index]
         *whole, last = phrase
         open_end = index == len(self.phrases) - 1

@@ -1,8 +1,8 @@
-"""The store in one SQLite file: WAL, one writer at a time, every append one transaction, on the disk when it returns.
+"""The store in one SQLite file, in WAL mode: each append is one transaction, and is on the disk when it returns.
 
-Threads share one writing connection behind a lock and borrow reading ones; processes share the file, and a writer waits
-its turn for `patience` seconds. Readers never wait. Nothing but this module touches sqlite3 for conversations, and
-`_translated` is the one place where its errors become ours.
+Threads share one connection for writing, behind a lock, and borrow connections for reading. Processes share the file: a writer
+waits up to `patience` seconds for another, readers never wait. `_translated` is the one place where sqlite3's errors become
+StoreErrors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
@@ -31,21 +31,12 @@ from .protocol import (
     Original,
     UnknownConversation,
 )
-from .records import (
-    checked_entry,
-    decode_head,
-    decode_turn,
-    encode_head,
-    encode_turn,
-    models_of,
-    new_id,
-    title_of,
-)
+from .records import decode_head, decode_turn, extended, fork_position, make_hit, make_record, turn_record
 from .schema import migrate
-from .search import Query, folded, searchable
+from .search import Query
 
 _IDLE_READERS = 4
-_MOST = 2**31  # limits above this are the same as none
+_MOST = 2**31  # a larger limit is the same as none
 
 _INFO = """
     SELECT c.id, coalesce(m.value, c.title), c.created, c.updated, c.length, c.models, c.parent, c.forked_at
@@ -54,7 +45,7 @@ _INFO = """
 
 
 class SqliteStore:
-    """A Store in a file; the default place is the user's data directory."""
+    """A Store in a file, by default in the user's data directory."""
 
     def __init__(
         self, path: Path | str | None = None, *, now: Callable[[], float] = time.time, patience: float = 10.0
@@ -73,61 +64,36 @@ class SqliteStore:
         return self.add(Entry(conversation))
 
     def add(self, entry: Entry) -> str:
-        conversation = checked_entry(entry).conversation
-        conversation_id = conversation.id or new_id()
-        created = self._now() if entry.created is None else entry.created
-        turns = [(encode_turn(turn), _words(turn)) for turn in conversation.turns]
-        row = (
-            conversation_id,
-            encode_head(conversation),
-            title_of(conversation.turns),
-            _encode_models(models_of(conversation.turns)),
-            len(turns),
-            created,
-            created if entry.updated is None else entry.updated,
-            entry.parent,
-            entry.forked_at,
-        )
+        info, head, turns = make_record(entry, self._now())
+        id_, title, created, updated, length, models, parent, forked_at = astuple(info)
         with self._writing() as db:
-            if db.execute("SELECT 1 FROM conversations WHERE id = ?", (conversation_id,)).fetchone():
-                raise ConversationExists(conversation_id)
+            if db.execute("SELECT 1 FROM conversations WHERE id = ?", (id_,)).fetchone():
+                raise ConversationExists(id_)
             seq = db.execute(
                 "INSERT INTO conversations (id, head, title, models, length, created, updated, parent, forked_at)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
+                (id_, head, title, _encode_models(models), length, created, updated, parent, forked_at),
             ).lastrowid
             assert seq is not None
-            for position, (data, held) in enumerate(turns):
-                _insert_turn(db, seq, position, data, held)
+            for position, (data, words) in enumerate(turns):
+                _insert_turn(db, seq, position, data, words)
             db.executemany("INSERT INTO meta VALUES (?, ?, ?)", [(seq, *item) for item in entry.meta.items()])
             if entry.original is not None:
                 kept = entry.original
                 db.execute("INSERT INTO originals VALUES (?, ?, ?, ?)", (seq, kept.format, kept.name, kept.data))
-        return conversation_id
+        return info.id
 
     def append(self, conversation_id: str, turn: Turn, expected_length: int) -> int:
-        data = encode_turn(turn)
-        held = _words(turn)
+        data, words = turn_record(turn)
         with self._writing() as db:
-            row = db.execute(
-                "SELECT seq, length, title, models FROM conversations WHERE id = ?", (conversation_id,)
-            ).fetchone()
-            if row is None:
-                raise UnknownConversation(conversation_id)
-            seq, length, title, models = row
+            seq, length, title, models = self._find(db, conversation_id, "seq, length, title, models")
             if length != expected_length:
                 raise LengthConflict(conversation_id, expected_length, length)
-            _insert_turn(db, seq, length, data, held)
-            known = _decode_models(models)
+            _insert_turn(db, seq, length, data, words)
+            title, known = extended(title, _decode_models(models), turn)
             db.execute(
                 "UPDATE conversations SET length = ?, title = ?, models = ?, updated = ? WHERE seq = ?",
-                (
-                    length + 1,
-                    title or title_of((turn,)),
-                    _encode_models(tuple(dict.fromkeys((*known, *models_of((turn,)))))),
-                    self._now(),
-                    seq,
-                ),
+                (length + 1, title, _encode_models(known), self._now(), seq),
             )
         return expected_length + 1
 
@@ -167,7 +133,7 @@ class SqliteStore:
         if not wanted:
             return []
         with self._reading() as db:
-            # The inner query stops at the limit before anything is joined; FTS5 walks rowids backwards by itself.
+            # The inner query stops at the limit before anything is joined; FTS5 can read rowids backwards.
             rows = db.execute(
                 """
                 SELECT c.id, t.position, coalesce(m.value, c.title), t.turn
@@ -179,14 +145,12 @@ class SqliteStore:
                 """,
                 (_match(wanted), _bounded(limit)),
             ).fetchall()
-        return [hit for row in rows if (hit := _hit(wanted, *row)) is not None]
+        return [hit for row in rows if (hit := make_hit(wanted, *row)) is not None]
 
     def fork(self, conversation_id: str, at_position: int | None = None) -> str:
         with self._reading() as db:
             seq, head, length = self._find(db, conversation_id, "seq, head, length")
-            at = length if at_position is None else at_position
-            if not 0 <= at <= length:
-                raise StoreError(f"cannot fork {conversation_id!r} at {at}: it has {length} turns")
+            at = fork_position(conversation_id, at_position, length)
             rows = _turn_rows(db, seq, at)
             meta = dict(db.execute("SELECT key, value FROM meta WHERE conversation = ?", (seq,)).fetchall())
         conversation = _assemble(conversation_id, head, at, rows)
@@ -213,7 +177,7 @@ class SqliteStore:
         return None if row is None else str(row[0])
 
     def close(self) -> None:
-        """Close the file; calls that are under way finish first, later ones are refused."""
+        """Close the file. Writes in progress finish first; later calls are refused."""
         with self._write_lock, self._pool_lock:
             self._closed = True
             for db in (*self._idle, self._writer):
@@ -240,14 +204,14 @@ class SqliteStore:
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         self._enter_wal(db)
-        # FULL: a commit is on the disk when it returns, not only in the system's cache.
+        # FULL: a commit is on the disk when it returns, not only in the operating system's cache.
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = ON")
         migrate(db, self.path)
 
     def _enter_wal(self, db: sqlite3.Connection) -> None:
-        # Changing the mode does not wait for a lock as other statements do; two first openings may meet here.
+        # Unlike other statements, changing the mode does not wait for a lock: two processes may open a new file at once.
         deadline = time.monotonic() + self._patience
         while True:
             try:
@@ -260,7 +224,7 @@ class SqliteStore:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it is on the disk at the end, or none of it is anywhere."""
+        """One transaction: written to the disk as a whole, or not at all."""
         with self._write_lock, self._translated():
             self._check_open()
             db = self._writer
@@ -275,7 +239,7 @@ class SqliteStore:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """A borrowed connection that sees one moment of the database."""
+        """A borrowed connection that sees one snapshot of the database."""
         with self._pool_lock:
             self._check_open()
             db = self._idle.pop() if self._idle else None
@@ -298,7 +262,7 @@ class SqliteStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreError("this store is closed: open another")
+            raise StoreError("this store is closed; open a new one")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -307,34 +271,34 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise StoreError(_explain(error, str(self.path), self._patience)) from error
         except UnicodeEncodeError as error:
-            raise StoreError(f"not Unicode text (a lone surrogate at {error.start}); nothing was written") from error
+            raise StoreError(f"not valid Unicode (a lone surrogate at {error.start}); nothing was written") from error
         except OverflowError as error:
             raise StoreError(f"a number is too large to store: {error}; nothing was written") from error
 
 
 def _explain(error: sqlite3.Error, path: str, patience: float) -> str:
-    """What went wrong with the file, and what to do about it."""
+    """What is wrong with the file, and what to do about it."""
     advice = {
-        sqlite3.SQLITE_BUSY: f"another process has been writing to it for {patience:g} s; try again",
-        sqlite3.SQLITE_LOCKED: "it is in use; try again",
+        sqlite3.SQLITE_BUSY: f"another process has been writing to the database for {patience:g} s; try again",
+        sqlite3.SQLITE_LOCKED: "the database is in use; try again",
         sqlite3.SQLITE_FULL: "the disk is full; free some space and try again, nothing is lost",
-        sqlite3.SQLITE_READONLY: "it cannot be written; check its permissions, or set MIDSTREAM_HOME",
-        sqlite3.SQLITE_PERM: "it may not be opened; check its permissions, or set MIDSTREAM_HOME",
-        sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check its directory and permissions, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_READONLY: "the database is read-only; check its permissions, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_PERM: "no permission to open the database; check its permissions, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_CANTOPEN: "cannot open the database; check its directory and permissions, or set MIDSTREAM_HOME",
         sqlite3.SQLITE_IOERR: "the disk failed; check it, then try again",
-        sqlite3.SQLITE_CORRUPT: "it is damaged; move it away and restore a copy, or salvage it with `sqlite3 FILE .recover`",
-        sqlite3.SQLITE_NOTADB: "it is not a database; move it away, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_CORRUPT: "the database is damaged; move it away and restore a copy, or try `sqlite3 FILE .recover`",
+        sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; move it away, or set MIDSTREAM_HOME",
         sqlite3.SQLITE_TOOBIG: "the record is too large to store; nothing was written",
     }
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return f"{path!r}: {advice.get(code, 'the database refused')} ({error})"
+    return f"{path!r}: {advice.get(code, 'the database reported an error')} ({error})"
 
 
-def _insert_turn(db: sqlite3.Connection, seq: int, position: int, data: bytes, held: str) -> None:
+def _insert_turn(db: sqlite3.Connection, seq: int, position: int, data: bytes, words: list[str]) -> None:
     turn_id = db.execute(
         "INSERT INTO turns (conversation, position, turn) VALUES (?, ?, ?)", (seq, position, data)
     ).lastrowid
-    db.execute("INSERT INTO search (rowid, words) VALUES (?, ?)", (turn_id, held))
+    db.execute("INSERT INTO search (rowid, words) VALUES (?, ?)", (turn_id, " ".join(words)))
 
 
 def _turn_rows(db: sqlite3.Connection, seq: int, length: int) -> list[tuple[int, bytes]]:
@@ -351,7 +315,7 @@ def _assemble(conversation_id: str, head: bytes, length: int, rows: Iterable[tup
         turns.append(decode_turn(data, conversation_id, position))
     if len(turns) != length:
         raise CorruptRecord(
-            f"turn {len(turns)} of conversation {conversation_id!r} is missing; fork it at {len(turns)} to keep the rest"
+            f"turn {len(turns)} of conversation {conversation_id!r} is missing; fork the conversation at {len(turns)} to keep the turns before it"
         )
     return replace(decode_head(head, conversation_id), turns=tuple(turns))
 
@@ -369,25 +333,12 @@ def _decode_models(text: str) -> tuple[str, ...]:
     try:
         return msgspec.json.decode(text, type=tuple[str, ...])
     except (msgspec.MsgspecError, ValueError):
-        return ()  # derived data: one bad row must not hide the whole list
-
-
-def _words(turn: Turn) -> str:
-    return " ".join(folded(searchable(turn)))
+        return ()  # derived data: one bad row must not break the whole list
 
 
 def _match(query: Query) -> str:
-    """The query in FTS5's words: every phrase quoted, so that nothing in it is syntax; the end left open."""
+    """The query for FTS5: every phrase quoted, so that nothing in it is syntax, and the last word a prefix."""
     return " ".join(['"' + " ".join(phrase).replace('"', '""') + '"' for phrase in query.phrases]) + " *"
-
-
-def _hit(wanted: Query, conversation_id: str, position: int, title: str, data: bytes) -> Hit | None:
-    try:
-        turn = decode_turn(data, conversation_id, position)
-    except CorruptRecord:
-        return None  # one bad row must not hide the other hits; loading its conversation names it
-    snippet, marks = wanted.snippet(searchable(turn))
-    return Hit(conversation_id, position, turn.speaker, title, snippet, marks)
 
 
 def _bounded(number: int) -> int:

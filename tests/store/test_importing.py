@@ -399,5 +399,5 @@ class TestLlm:
     def test_another_database_is_refused(self, tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "x.db")) as db:
             db.execute("CREATE TABLE recipes (name)")
-        with pytest.raises(StoreError, match="not a logs.db of llm"):
+        with pytest.raises(StoreError, match=r"not a logs\.db of llm"):
             import_file(MemoryStore(), tmp_path / "x.db")

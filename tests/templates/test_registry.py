@@ -12,7 +12,7 @@ from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall,
 from midstream.core.dialect import EFFORTS, Options
 from midstream.core.errors import ConfigError
 from midstream.core.tools import ToolSpec
-from midstream.templates.prompt import JOINER, Specials
+from midstream.templates.prompt import JOINER, PromptWriter, Specials
 from midstream.templates.registry import TEMPLATES, get_template
 from tests.templates.strategies import HALVES, TOKENS, Draft, drafts, harmless, tool_drafts
 
@@ -129,6 +129,14 @@ def test_the_scheme() -> None:
     assert Specials("<a>").neutralise("1<a>2") == f"1<{JOINER}a>2"
 
 
+def test_a_token_cannot_be_put_together_from_two_foreign_texts() -> None:
+    writer = PromptWriter(Specials("<ab>"))
+    writer.foreign("<a")
+    writer.enclose("", "b", "")
+    writer.enclose("", ">", "<ab>")
+    assert writer.text() == f"<{JOINER}ab><ab>"
+
+
 @every_template
 def test_rendering_does_not_grow_faster_than_the_history(name: str) -> None:
     """Each further round adds the same text, whatever went before: nothing is said twice."""
@@ -145,7 +153,7 @@ def test_rendering_does_not_grow_faster_than_the_history(name: str) -> None:
 
 
 def test_an_unknown_name_lists_the_valid_ones() -> None:
-    with pytest.raises(ConfigError, match=r"no chat template 'kimi-k9': choose one of .*kimi-k2\.5.*deepseek"):
+    with pytest.raises(ConfigError, match=r"unknown chat template 'kimi-k9'; expected one of .*kimi-k2\.5.*deepseek"):
         get_template("kimi-k9")
 
 

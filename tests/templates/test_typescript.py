@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from midstream.core.tools import ToolSpec
-from midstream.templates.typescript import Unsayable, declare_typescript
+from midstream.templates.typescript import NotTypeScript, declare_typescript
 from tests.shared_data import vector_params
 from tests.templates.openai_messages import tools_of
 
@@ -94,7 +94,7 @@ def test_parameters_that_hold_themselves() -> None:
     ],
 )
 def test_what_has_no_form(schema: Any) -> None:
-    with pytest.raises(Unsayable):
+    with pytest.raises(NotTypeScript):
         shape(schema)
 
 

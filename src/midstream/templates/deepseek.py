@@ -1,19 +1,17 @@
 """DeepSeek V3.1: `<｜User｜>…<｜Assistant｜>…<｜end▁of▁sentence｜>`, with all instructions and the tools at the very front.
 
-An answer opens with `</think>`: history never shows reasoning. A prompt that ends with a question opens `<think>` when
-thinking is asked for, else `</think>`; one that ends with tool results opens nothing, for the model goes on by itself.
-Results carry no id and stand in call order. Media are named in the text.
+An answer in the history begins with `</think>`: its reasoning is not shown. A prompt that ends with a question opens `<think>`
+if thinking is asked for, else `</think>`; one that ends with tool results opens nothing, since the model just continues.
+Results have no ids and follow the order of the calls. Media are named in the text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from ..core.tools import ToolSpec
-from .prompt import Prompt, PromptWriter, Rendering, Specials
-from .transcript import NO_PARAMETERS, Message, callable_tools, raw_arguments, spaced_json, transcribe
+from .prompt import PromptWriter, Rendering, Specials, Template
+from .transcript import Message, parameters, raw_arguments, spaced_json
 
 _STOP = ("<｜end▁of▁sentence｜>",)
 _TOOLS_TAIL = (
@@ -26,26 +24,19 @@ _TOOLS_TAIL = (
 )
 
 
-class DeepSeek(msgspec.Struct, frozen=True):
-    name: str
-    specials: Specials
-
-    def write(self, given: Rendering) -> Prompt:
-        transcript = transcribe(given.conversation)
-        out = PromptWriter(self.specials)
-        out.own("<｜begin▁of▁sentence｜>")
-        out.foreign("\n\n".join([message.text for message in transcript.messages if message.role == "system"]))
-        _write_tools(out, callable_tools(given.tools, transcript.notes))
-        asked = False
-        for message in transcript.messages:
-            if message.role == "system":
-                continue
+def _write(given: Rendering, out: PromptWriter) -> bool:
+    system = "\n\n".join([message.text for message in given.messages if message.role == "system"])
+    out.enclose("<｜begin▁of▁sentence｜>", system)
+    _write_tools(out, given.tools)
+    asked = False
+    for message in given.messages:
+        if message.role != "system":
             _write_message(out, message, asked)
             asked = message.role == "user"
-        opens = given.add_generation_prompt and asked
-        if opens:
-            out.own("<｜Assistant｜><think>" if given.thinking else "<｜Assistant｜></think>")
-        return Prompt(out.text(), _STOP, opens and given.thinking is True, tuple(transcript.notes))
+    opens = given.add_generation_prompt and asked
+    if opens:
+        out.own("<｜Assistant｜><think>" if given.thinking else "<｜Assistant｜></think>")
+    return opens and given.thinking is True
 
 
 def _write_tools(out: PromptWriter, tools: Sequence[ToolSpec]) -> None:
@@ -53,39 +44,28 @@ def _write_tools(out: PromptWriter, tools: Sequence[ToolSpec]) -> None:
         return
     out.own("\n\n## Tools\nYou have access to the following tools:\n")
     for tool in tools:
-        out.own("\n### ")
-        out.foreign(tool.name)
-        out.own("\nDescription: ")
-        out.foreign(tool.description)
-        out.own("\n\nParameters: ")
-        out.foreign(spaced_json(NO_PARAMETERS if tool.parameters is None else tool.parameters))
-        out.own("\n")
-    out.own("\n")
-    out.own(_TOOLS_TAIL)
+        out.enclose("\n### ", tool.name)
+        out.enclose("\nDescription: ", tool.description)
+        out.enclose("\n\nParameters: ", spaced_json(parameters(tool)), "\n")
+    out.own(f"\n{_TOOLS_TAIL}")
 
 
 def _write_message(out: PromptWriter, message: Message, asked: bool) -> None:
     if message.role == "user":
-        out.own("<｜User｜>")
-        out.foreign(message.text)
+        out.enclose("<｜User｜>", message.text)
     elif message.role == "tool":
-        out.own("<｜tool▁output▁begin｜>")
-        out.foreign(message.text)
-        out.own("<｜tool▁output▁end｜>")
+        out.enclose("<｜tool▁output▁begin｜>", message.text, "<｜tool▁output▁end｜>")
     else:
-        if asked:
-            out.own("<｜Assistant｜></think>")
-        out.foreign(message.text)
+        out.enclose("<｜Assistant｜></think>" if asked else "", message.text)
         if message.calls:
             out.own("<｜tool▁calls▁begin｜>")
             for call in message.calls:
-                out.own("<｜tool▁call▁begin｜>")
-                out.foreign(call.name)
-                out.own("<｜tool▁sep｜>")
-                out.foreign(raw_arguments(call))
-                out.own("<｜tool▁call▁end｜>")
+                out.enclose("<｜tool▁call▁begin｜>", call.name)
+                out.enclose("<｜tool▁sep｜>", raw_arguments(call), "<｜tool▁call▁end｜>")
             out.own("<｜tool▁calls▁end｜>")
         out.own("<｜end▁of▁sentence｜>")
 
 
-DEEPSEEK = DeepSeek("deepseek", Specials("<think>", "</think>", patterns=(r"<｜[^｜<>\s\[\]]{1,64}｜>",)))
+DEEPSEEK = Template(
+    "deepseek", Specials("<think>", "</think>", patterns=(r"<｜[^｜<>\s\[\]]{1,64}｜>",)), _STOP, _write
+)

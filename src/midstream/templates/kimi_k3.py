@@ -1,22 +1,19 @@
 """Kimi K3: XTML, elements of `<|open|>tag attr="…"<|sep|>` and `<|close|>tag<|sep|>` (facts/kimi.md §2).
 
-A message holds its text; an assistant's holds `think`, `response` and `tools`. A call says its arguments one by one with
-their types; arguments that are no JSON object go whole into a `json` element. Calls and results carry no id: they are
-numbered from 1 in each message, results in the order of their calls. All reasoning is kept. Effort, tool choice and
-response format are said as system messages. The prompt ends inside `think`, or inside `response` when thinking is off.
+A message contains its text; an assistant's contains `think`, `response` and `tools`. A call lists its arguments one by one with
+their types; arguments that are not a JSON object go into one `json` element. Calls and results have no ids: they are numbered
+from 1 in each message, results in the order of their calls. All reasoning is kept. Effort, tool choice and response format are
+written as system messages. The prompt ends inside `think`, or inside `response` if thinking is off.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from ..core.blocks import ToolCall
-from ..core.dialect import Options
 from .kimi_k2 import BRACKETS
-from .prompt import BARS, Prompt, PromptWriter, Rendering, Specials
-from .transcript import Message, callable_tools, compact_json, parsed_arguments, spaced_json, tool_object, transcribe
+from .prompt import BARS, PromptWriter, Rendering, Specials, Template
+from .transcript import Message, compact_json, parsed_arguments, spaced_json, tool_object
 
 _STOP = ("<|end_of_msg|>",)
 _IMAGE = "<|media_pad|>"
@@ -40,57 +37,47 @@ _FORMAT = (
 )
 
 
-class KimiK3(msgspec.Struct, frozen=True):
-    name: str
-    specials: Specials
-
-    def write(self, given: Rendering) -> Prompt:
-        transcript = transcribe(given.conversation, frozenset(["image"]))
-        notes = transcript.notes
-        thinks = given.thinking is not False
-        asked = given.options or Options()
-        out = _Xtml(self.specials)
-        declared = callable_tools(given.tools, notes)
-        if declared:
-            out.declare(_TOOLS, [tool_object(tool) for tool in declared])
-        if thinks:
-            # The effort is one of three fixed words by now, never the caller's text.
-            out.system("thinking-effort", _EFFORT.format(_EFFORTS.get(asked.effort or "max", "max")))
-        calls: tuple[ToolCall, ...] = ()
-        index = 0
-        for message in transcript.messages:
-            if message.role == "assistant":
-                calls, index = message.calls, 0
-                out.assistant(message, thinks)
-            elif message.role == "tool":
-                index += 1
-                out.result(message, calls[index - 1].name, index)
-            else:
-                out.said(message)
-        if asked.tool_choice in _CHOICES:
-            out.system("tool-choice", _CHOICES[asked.tool_choice])
-        out.response_format(asked.response_format or {})
-        if given.add_generation_prompt:
-            out.open("message", role="assistant")
-            out.open("think" if thinks else "response")
-        return Prompt(out.text(), _STOP, given.add_generation_prompt and thinks, tuple(notes))
+def _write(given: Rendering, writer: PromptWriter) -> bool:
+    thinks = given.thinking is not False
+    asked = given.options
+    out = _Xtml(writer)
+    if given.tools:
+        out.declare(_TOOLS, [tool_object(tool) for tool in given.tools])
+    if thinks:
+        # The effort is one of three fixed words here, never the caller's text.
+        out.system("thinking-effort", _EFFORT.format(_EFFORTS.get(asked.effort or "max", "max")))
+    calls: tuple[ToolCall, ...] = ()
+    index = 0
+    for message in given.messages:
+        if message.role == "assistant":
+            calls, index = message.calls, 0
+            out.assistant(message, thinks)
+        elif message.role == "tool":
+            index += 1
+            out.result(message, calls[index - 1].name, index)
+        else:
+            out.said(message)
+    if asked.tool_choice in _CHOICES:
+        out.system("tool-choice", _CHOICES[asked.tool_choice])
+    out.response_format(asked.response_format or {})
+    if given.add_generation_prompt:
+        out.open("message", role="assistant")
+        out.open("think" if thinks else "response")
+    return given.add_generation_prompt and thinks
 
 
 class _Xtml:
     """Writes elements. Tags and attribute names are ours; attribute values are foreign."""
 
-    __slots__ = ("foreign", "own", "text")
+    __slots__ = ("enclose", "foreign", "own")
 
-    def __init__(self, specials: Specials) -> None:
-        writer = PromptWriter(specials)
-        self.own, self.foreign, self.text = writer.own, writer.foreign, writer.text
+    def __init__(self, writer: PromptWriter) -> None:
+        self.own, self.foreign, self.enclose = writer.own, writer.foreign, writer.enclose
 
     def open(self, tag: str, **attributes: str) -> None:
         self.own(f"<|open|>{tag}")
         for key, value in attributes.items():
-            self.own(f' {key}="')
-            self.foreign(value.replace("&", "&amp;").replace('"', "&quot;"))
-            self.own('"')
+            self.enclose(f' {key}="', value.replace("&", "&amp;").replace('"', "&quot;"), '"')
         self.own("<|sep|>")
 
     def close(self, tag: str) -> None:
@@ -101,16 +88,14 @@ class _Xtml:
         self.own("<|end_of_msg|>")
 
     def system(self, kind: str, text: str) -> None:
-        """An instruction of the template's own."""
+        """A system message of the template's own."""
         self.open("message", role="system", type=kind)
         self.own(text)
         self.end_message()
 
     def declare(self, heading: str, tools: Any) -> None:
         self.open("message", role="system", type="tool-declare")
-        self.own(heading)
-        self.foreign(compact_json(tools))
-        self.own("\n```")
+        self.enclose(heading, compact_json(tools), "\n```")
         self.end_message()
 
     def response_format(self, wanted: dict[str, Any]) -> None:
@@ -120,15 +105,13 @@ class _Xtml:
         self.open("message", role="system", type="response-format")
         self.own(_FORMAT.format(kind))
         if kind == "json_schema":
-            self.own("\nThe JSON data must match the following schema:\n```json\n")
             wrapper = wanted.get("json_schema")
             inner = wrapper.get("schema", wrapper) if isinstance(wrapper, dict) else wrapper
-            self.foreign(compact_json(inner))
-            self.own("\n```")
+            self.enclose("\nThe JSON data must match the following schema:\n```json\n", compact_json(inner), "\n```")
         self.end_message()
 
     def said(self, message: Message) -> None:
-        """What a person or an instruction says. Tools declared in an instruction stand for it."""
+        """A user or system message. A system message that only declares tools becomes their declaration."""
         for declared in message.declared:
             self.declare(_NEW_TOOLS, declared.data)
         if message.declared and not message.content:
@@ -203,4 +186,4 @@ def _type(value: Any) -> str:
             return "array"
 
 
-KIMI_K3 = KimiK3("kimi-k3", Specials(*BRACKETS, patterns=(BARS,)))
+KIMI_K3 = Template("kimi-k3", Specials(*BRACKETS, patterns=(BARS,)), _STOP, _write, frozenset(["image"]))

@@ -1,10 +1,9 @@
-"""What a template is, and what it gives: the text to complete, where to stop, and whether the answer begins in thought."""
+"""What a template is, and the prompt it makes: the text to complete, where to stop, and whether the answer begins in thinking."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -13,10 +12,16 @@ from ..core.dialect import Options
 from ..core.handoff import Note
 from ..core.ids import ToolIdMapper
 from ..core.tools import ToolSpec
+from .transcript import Message, transcribe
+
+JOINER = "\u200d"
+
+BARS = r"<\|[A-Za-z0-9_.-]{1,64}\|>"
+"""Any `<|name|>`: vocabularies have hundreds of reserved ones beside those a template uses, and new ones are covered too."""
 
 
 class Prompt(Value, frozen=True):
-    """`stop` are the texts that end an answer; `starts_inside_thinking` says that no opening tag will come."""
+    """`stop` are the texts that end an answer; `starts_inside_thinking` means that the answer has no opening tag."""
 
     text: str
     stop: tuple[str, ...] = ()
@@ -25,71 +30,19 @@ class Prompt(Value, frozen=True):
 
 
 class Rendering(msgspec.Struct, frozen=True):
-    """What to write a prompt of.
+    """What a template writes a prompt from; `Template.render` explains the fields."""
 
-    `ids` are the request's (the family's own scheme if None); `thinking` None leaves it to the model; `preserve_thinking`
-    keeps the reasoning of finished turns where the family can. Of `options` a template reads what its model takes in words:
-    the effort, the tool choice and the response format (K3).
-    """
-
-    conversation: Conversation
-    tools: Sequence[ToolSpec] = ()
-    ids: ToolIdMapper | None = None
-    thinking: bool | None = None
-    preserve_thinking: bool = False
-    add_generation_prompt: bool = True
-    options: Options | None = None
-
-
-class Family(Protocol):
-    """How one family of models was taught to read a conversation."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def specials(self) -> Specials: ...
-
-    def write(self, given: Rendering) -> Prompt: ...
-
-
-class Template(msgspec.Struct, frozen=True):
-    """A family's prompts, to be asked for by keyword; see Rendering for the words."""
-
-    family: Family
-
-    @property
-    def name(self) -> str:
-        return self.family.name
-
-    @property
-    def specials(self) -> Specials:
-        return self.family.specials
-
-    def render(
-        self,
-        conversation: Conversation,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        ids: ToolIdMapper | None = None,
-        thinking: bool | None = None,
-        preserve_thinking: bool = False,
-        add_generation_prompt: bool = True,
-        options: Options | None = None,
-    ) -> Prompt:
-        return self.family.write(
-            Rendering(conversation, tools, ids, thinking, preserve_thinking, add_generation_prompt, options)
-        )
-
-
-JOINER = "\u200d"
-
-BARS = r"<\|[A-Za-z0-9_.-]{1,64}\|>"
-"""Any `<|name|>`: vocabularies hold hundreds of reserved ones beside those a template uses, and a new one needs no edit."""
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec]
+    ids: ToolIdMapper | None
+    thinking: bool | None
+    preserve_thinking: bool
+    add_generation_prompt: bool
+    options: Options
 
 
 class Specials:
-    """What a tokenizer reads as one token: fixed spellings, and patterns for whole families of them."""
+    """What a tokenizer reads as one token: fixed spellings, and patterns for families of them."""
 
     __slots__ = ("_pattern",)
 
@@ -97,7 +50,7 @@ class Specials:
         self._pattern = re.compile("|".join([*patterns, *[re.escape(token) for token in tokens]]))
 
     def neutralise(self, text: str) -> str:
-        """`text` without a single token in it."""
+        """`text` with every token in it broken."""
         return self._pattern.sub(_broken, text)
 
     def find(self, text: str) -> list[str]:
@@ -111,6 +64,8 @@ def _broken(match: re.Match[str]) -> str:
 
 
 class PromptWriter:
+    """Collects a prompt; foreign text is neutralised as a whole, so that no token can be put together from two pieces."""
+
     __slots__ = ("_foreign", "_parts", "_specials")
 
     def __init__(self, specials: Specials) -> None:
@@ -119,21 +74,70 @@ class PromptWriter:
         self._foreign: list[str] = []
 
     def own(self, literal: str) -> None:
-        """What the template itself says; never anything that came from outside."""
-        if self._foreign:
+        """Add the template's own text; never anything that came from outside."""
+        if literal:
             self._settle()
-        self._parts.append(literal)
+            self._parts.append(literal)
 
     def foreign(self, text: str) -> None:
-        """What anyone else said."""
+        """Add text that anyone else wrote."""
         if text:
             self._foreign.append(text)
 
+    def enclose(self, before: str, text: str, after: str = "") -> None:
+        """Add foreign `text` between two texts of the template's own."""
+        self.own(before)
+        self.foreign(text)
+        self.own(after)
+
     def text(self) -> str:
-        if self._foreign:
-            self._settle()
+        self._settle()
         return "".join(self._parts)
 
     def _settle(self) -> None:
-        self._parts.append(self._specials.neutralise("".join(self._foreign)))
-        self._foreign.clear()
+        if self._foreign:
+            self._parts.append(self._specials.neutralise("".join(self._foreign)))
+            self._foreign.clear()
+
+
+class Template(msgspec.Struct, frozen=True):
+    """How a family of models was trained to read a conversation."""
+
+    name: str
+    specials: Specials
+    stop: tuple[str, ...]
+    write: Callable[[Rendering, PromptWriter], bool]
+    """Writes the prompt and returns whether it ends inside thinking."""
+    media: frozenset[str] = frozenset()
+    """The kinds of media the prompt can show."""
+
+    def render(
+        self,
+        conversation: Conversation,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        ids: ToolIdMapper | None = None,
+        thinking: bool | None = None,
+        preserve_thinking: bool = False,
+        add_generation_prompt: bool = True,
+        options: Options | None = None,
+    ) -> Prompt:
+        """The prompt of a conversation.
+
+        `ids` are the request's (None: the family's own scheme). `thinking` None leaves the choice to the model.
+        `preserve_thinking` keeps the reasoning of finished turns if the family can. Of `options`, K3's template says the effort,
+        the tool choice and the response format.
+        """
+        transcript = transcribe(conversation, tools, self.media)
+        given = Rendering(
+            transcript.messages,
+            transcript.tools,
+            ids,
+            thinking,
+            preserve_thinking,
+            add_generation_prompt,
+            options or Options(),
+        )
+        out = PromptWriter(self.specials)
+        inside = self.write(given, out)
+        return Prompt(out.text(), self.stop, inside, tuple(transcript.notes))

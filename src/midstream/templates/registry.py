@@ -10,9 +10,9 @@ from .kimi_k2 import KIMI_K2, KIMI_K2_0711, KIMI_K2_THINKING, KIMI_K25, KIMI_K26
 from .kimi_k3 import KIMI_K3
 from .llama3 import LLAMA3
 from .mistral import MISTRAL
-from .prompt import Family, Template
+from .prompt import Template
 
-_FAMILIES: tuple[Family, ...] = (
+_ALL = (
     KIMI_K2_0711,
     KIMI_K2,
     KIMI_K2_THINKING,
@@ -27,12 +27,12 @@ _FAMILIES: tuple[Family, ...] = (
     MISTRAL,
     DEEPSEEK,
 )
-TEMPLATES: dict[str, Template] = {family.name: Template(family) for family in _FAMILIES}
+TEMPLATES: dict[str, Template] = {template.name: template for template in _ALL}
 
 
 def get_template(name: str) -> Template:
     """The template of this name, or ConfigError listing the valid ones."""
     template = TEMPLATES.get(name.strip().lower())
     if template is None:
-        raise ConfigError(f"no chat template {name!r}: choose one of {', '.join(TEMPLATES)}")
+        raise ConfigError(f"unknown chat template {name!r}; expected one of {', '.join(TEMPLATES)}")
     return template

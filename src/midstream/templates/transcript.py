@@ -1,9 +1,9 @@
-"""A conversation as the flat list of messages that chat templates are written for.
+"""A conversation as the flat list of messages that chat templates are written for, and JSON text as they write it.
 
-Repaired first, so that any conversation renders. One message is one speaker's text and media, thinking and calls, or one
-tool result. Media the template has no placeholder for are named in the text instead of shown; what no prompt can say
-(opaque blocks, thinking in a human turn) is left out; both are noted. An Opaque of kind `tools` in an instruction is kept:
-a declaration of tools in mid-conversation, which K3 reads.
+The conversation is repaired first, so that any conversation can be rendered. A message is one speaker's text, media, thinking
+and calls, or one tool result. Media the template cannot show are named in the text; what a prompt cannot contain (opaque
+blocks, thinking in a human turn) is left out; both are noted. An Opaque block of kind `tools` in a system message is kept: it
+declares tools in mid-conversation, which K3 can read.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from ..core.handoff import Action, Note
 from ..core.history import repair
 from ..core.tools import ToolSpec
 
-NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+_NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-def callable_tools(tools: Sequence[ToolSpec], notes: list[Note]) -> list[ToolSpec]:
-    """The tools a prompt can declare: what a provider runs itself does not exist behind a completion."""
-    why = "is run by its provider and cannot stand in a prompt"
-    notes.extend([Note("dropped", "tool", f"{tool.name} {why}") for tool in tools if tool.builtin is not None])
-    return [tool for tool in tools if tool.builtin is None]
-
-
-def function_object(tool: ToolSpec) -> dict[str, Any]:
-    """`name`, `description`, `parameters` and, where the caller said so, `strict`."""
-    function: dict[str, Any] = {"name": tool.name}
-    if tool.description:
-        function["description"] = tool.description
-    function["parameters"] = NO_PARAMETERS if tool.parameters is None else tool.parameters
-    if tool.strict is not None:
-        function["strict"] = tool.strict
-    return function
+def parameters(tool: ToolSpec) -> dict[str, Any]:
+    """The schema of the tool's parameters."""
+    return _NO_PARAMETERS if tool.parameters is None else tool.parameters
 
 
 def tool_object(tool: ToolSpec) -> dict[str, Any]:
-    """The tool in OpenAI's wrapper, which nearly all templates keep."""
-    return {"type": "function", "function": function_object(tool)}
+    """The tool in OpenAI's format, which nearly all templates use."""
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = parameters(tool)
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
 
 
 def spaced_json(value: Any) -> str:
-    """As `tojson` of the published templates writes it: a blank behind `,` and `:`, no escapes beyond ASCII's own."""
+    """JSON as `tojson` of the published templates writes it: a space after `,` and `:`, letters not escaped."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def compact_json(value: Any) -> str:
-    """Sorted and without blanks."""
+    """JSON with sorted keys and no spaces."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
+def call_json(call: ToolCall, arguments: str = "arguments", **more: str) -> str:
+    """The call as a JSON object with its name, its arguments under the key `arguments`, and `more`."""
+    fields = {"name": spaced_json(call.name), arguments: _json_arguments(call)}
+    fields |= {key: spaced_json(value) for key, value in more.items()}
+    return "{" + ", ".join([f'"{key}": {value}' for key, value in fields.items()]) + "}"
+
+
 def parsed_arguments(call: ToolCall) -> Any:
-    """The arguments as a value; the raw text itself where it is no JSON, an empty object where there is none."""
+    """The arguments as a value: the raw text if it is not JSON, an empty object if there are none."""
     raw = call.arguments
     if not raw.strip():
         return {}
@@ -71,8 +71,8 @@ def raw_arguments(call: ToolCall) -> str:
     return call.arguments if call.arguments.strip() else "{}"
 
 
-def json_arguments(call: ToolCall) -> str:
-    """The raw arguments if they are JSON, else that text as a JSON string, to stand inside a larger JSON text."""
+def _json_arguments(call: ToolCall) -> str:
+    """The raw arguments if they are JSON, else a JSON string of them."""
     value = parsed_arguments(call)
     return spaced_json(value) if value is call.arguments else raw_arguments(call)
 
@@ -82,7 +82,7 @@ TOOLS = "tools"
 
 
 class Message(msgspec.Struct, frozen=True):
-    """`name` stands for the speaker where the template prints one: `extra["name"]` of the turn, or the tool's name."""
+    """`name` is the speaker's name, for templates that print one: `extra["name"]` of the turn, or the tool's name."""
 
     role: Role
     content: tuple[str | Media, ...] = ()
@@ -100,20 +100,23 @@ class Message(msgspec.Struct, frozen=True):
 
 class Transcript(msgspec.Struct, frozen=True):
     messages: list[Message]
+    tools: list[ToolSpec]
     notes: list[Note]
 
-    @property
-    def last_answer(self) -> int:
-        """Where the last assistant message without calls stands, or -1: all before it is finished history."""
-        for index in range(len(self.messages) - 1, -1, -1):
-            message = self.messages[index]
-            if message.role == "assistant" and not message.calls:
-                return index
-        return -1
+
+def last_index(messages: Sequence[Message], role: Role) -> int:
+    """The index of the last message of this role that calls no tool, or -1."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == role and not messages[index].calls:
+            return index
+    return -1
 
 
-def transcribe(conversation: Conversation, shown: frozenset[str] = frozenset()) -> Transcript:
-    """The messages of a lawful copy of `conversation`; media of the kinds in `shown` stay media."""
+def transcribe(conversation: Conversation, tools: Sequence[ToolSpec], shown: frozenset[str]) -> Transcript:
+    """The messages of a repaired copy of `conversation` and the tools a prompt can declare.
+
+    Media of the kinds in `shown` stay media. A tool that its provider runs does not exist behind a completion.
+    """
     repaired = repair(conversation.turns)
     notes = list(repaired.notes)
     messages: list[Message] = []
@@ -124,11 +127,13 @@ def transcribe(conversation: Conversation, shown: frozenset[str] = frozenset()) 
             messages.extend([_result(response, _Place(turn, index, shown, notes)) for response in turn.tool_responses])
         else:
             messages.append(_said(_Place(turn, index, shown, notes)))
-    return Transcript(messages, notes)
+    why = "is run by its provider; a raw prompt cannot declare it"
+    notes += [Note("dropped", "tool", f"{tool.name} {why}") for tool in tools if tool.builtin is not None]
+    return Transcript(messages, [tool for tool in tools if tool.builtin is None], notes)
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """The turn being read, and where to tell what is changed in it."""
+    """The turn being read, and the notes on what is changed in it."""
 
     turn: Turn
     index: int
@@ -138,12 +143,12 @@ class _Place(msgspec.Struct, frozen=True):
     def media(self, media: Media) -> str | Media:
         if media.kind in self.shown:
             return media
-        self._note("adapted", "media", f"the prompt cannot show {media.kind}; it is named in its place")
+        self._note("adapted", "media", f"the prompt cannot show {media.kind}; sent its name instead")
         return f"[{media.kind}{' ' + media.name if media.name else ''} not shown]"
 
     def left_out(self, block: Block) -> None:
         what = str(block.__struct_config__.tag)
-        self._note("dropped", what, f"a prompt has no place for {what} in a {self.turn.speaker} turn")
+        self._note("dropped", what, f"a prompt cannot contain {what} in a {self.turn.speaker} turn")
 
     def _note(self, action: Action, what: str, why: str) -> None:
         self.notes.append(Note(action, what, why, self.index, self.turn.key))

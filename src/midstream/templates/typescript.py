@@ -1,9 +1,8 @@
-"""Tools as TypeScript declarations, the way K2.5 and later were taught to read them (facts/kimi.md §1.2).
+"""Tools as TypeScript declarations, which K2.5 and later were trained on (facts/kimi.md §1.2).
 
-One `type name = (_: {…}) => any;` a tool in `namespace functions`, preceded by an `interface` for each of its `$defs`.
-Keys are sorted first; members with required ones first, then by name; descriptions, constraints and defaults are
-comments. A schema with no such form (an unknown reference, no type at all) raises Unsayable: the family then falls back
-to JSON for all of the request's tools.
+Each tool is a `type name = (_: {…}) => any;` in `namespace functions`, preceded by an `interface` for each of its `$defs`.
+Keys are sorted, members by required first and then by name; descriptions, constraints and defaults become comments. A schema
+that has no TypeScript form (an unknown reference, no type) raises NotTypeScript, and all tools are declared as JSON instead.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..core.tools import ToolSpec
-from .transcript import NO_PARAMETERS, spaced_json
+from .transcript import parameters, spaced_json
 
 _STEP = "  "
 _ROOT = "parameters"
@@ -35,12 +34,12 @@ _CONSTRAINTS = {
 _PYTHON: dict[str, type | tuple[type, ...]] = {"string": str, "number": (int, float), "integer": int, "boolean": bool}
 
 
-class Unsayable(ValueError):
-    """This schema has no TypeScript form."""
+class NotTypeScript(ValueError):
+    """The schema has no TypeScript form."""
 
 
 def declare_typescript(tools: Sequence[ToolSpec]) -> str:
-    """The declaration of all tools, or nothing for none."""
+    """The declaration of all tools, or an empty text if there are none."""
     if not tools:
         return ""
     declared = "\n".join([_Tool(tool).declare() for tool in tools])
@@ -48,12 +47,12 @@ def declare_typescript(tools: Sequence[ToolSpec]) -> str:
 
 
 class _Tool:
-    """One tool on its way: its definitions, and whether anything in its parameters points back at the whole."""
+    """One tool: its definitions, and whether a reference in its parameters points to the parameters themselves."""
 
     def __init__(self, tool: ToolSpec) -> None:
         self.name = tool.name
         self.description = tool.description
-        self.parameters = _mapping(_sorted(NO_PARAMETERS if tool.parameters is None else tool.parameters))
+        self.parameters = _mapping(_sorted(parameters(tool)))
         self.definitions: dict[str, Any] = {}
         for nested in _objects(self.parameters, root=True):
             self.definitions.update(_mapping(nested.get("$defs") or {}))
@@ -103,10 +102,10 @@ class _Tool:
             self.recursive = True
             return _ROOT
         if not isinstance(reference, str) or not reference.startswith(_DEFS):
-            raise Unsayable(f"the reference {reference!r} points outside $defs")
+            raise NotTypeScript(f"the reference {reference!r} points outside $defs")
         name = reference.rpartition("/")[2]
         if name not in self.definitions:
-            raise Unsayable(f"the reference {reference!r} points nowhere")
+            raise NotTypeScript(f"the reference {reference!r} has no definition")
         return name
 
     def _object(self, schema: dict[str, Any], indent: str) -> str:
@@ -139,7 +138,7 @@ class _Tool:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """What decides a schema's form: the first of `$ref`, `anyOf` and `enum`, else its type; `union` for a list of types."""
+    """The kind of a schema: the first of `$ref`, `anyOf` and `enum`, else its type; `union` for a list of types."""
     for key in ("$ref", "anyOf", "enum"):
         if key in schema:
             return key
@@ -150,12 +149,12 @@ def _kind(schema: dict[str, Any]) -> str:
         return "union"
     if not schema:
         return "any"
-    raise Unsayable(f"a schema without a type: {schema!r}")
+    raise NotTypeScript(f"schema without a type: {schema!r}")
 
 
 def _union(name: Any) -> str:
     if not isinstance(name, str) or name not in _UNION:
-        raise Unsayable(f"no type {name!r}")
+        raise NotTypeScript(f"unknown type {name!r}")
     return _UNION[name]
 
 
@@ -165,16 +164,16 @@ def _enum(schema: dict[str, Any]) -> str:
     if isinstance(declared, list):
         plain = [name for name in declared if name != "null"]
         if len(plain) > 1 or len(declared) > 2:
-            raise Unsayable(f"an enum of several types: {declared!r}")
+            raise NotTypeScript(f"enum of several types: {declared!r}")
         declared = plain[0] if plain else "null"
     wanted = _PYTHON.get(declared) if isinstance(declared, str) else None
     if wanted is not None and not all(value is None or isinstance(value, wanted) for value in values):
-        raise Unsayable(f"an enum whose values are not of type {declared}")
+        raise NotTypeScript(f"the values of an enum are not of type {declared}")
     return " | ".join([f'"{value}"' if isinstance(value, str) else str(value) for value in values])
 
 
 def _documentation(schema: Any, indent: str) -> list[str]:
-    """The comment lines above a member or an item: what it is, and the limits of its value."""
+    """The comment lines above a member or an item: its description and its constraints."""
     if not isinstance(schema, dict):
         return []
     lines = _comment(schema.get("description"), indent)
@@ -188,7 +187,7 @@ def _comment(text: Any, indent: str) -> list[str]:
     if not text:
         return []
     if not isinstance(text, str):
-        raise Unsayable("a description that is no text")
+        raise NotTypeScript("the description is not a text")
     return [f"{indent}// {line}" if line else "" for line in text.split("\n")]
 
 
@@ -197,7 +196,7 @@ def _braces(members: list[str], indent: str) -> str:
 
 
 def _objects(schema: Any, *, root: bool = False) -> Iterator[dict[str, Any]]:
-    """Every object schema that is written out in place, outermost first: each may bring definitions."""
+    """Every object schema that is written in place, outermost first: each may contain definitions."""
     if not isinstance(schema, dict):
         return
     kind = "object" if root else _kind(schema)
@@ -232,11 +231,11 @@ def _sorted(value: Any) -> Any:
 
 def _mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Unsayable(f"expected a mapping, got {value!r}")
+        raise NotTypeScript(f"expected a mapping, got {value!r}")
     return value
 
 
 def _sequence(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise Unsayable(f"expected a list, got {value!r}")
+        raise NotTypeScript(f"expected a list, got {value!r}")
     return value

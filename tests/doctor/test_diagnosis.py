@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import midstream.doctor
 from midstream.core.blocks import Block, Conversation, Origin, Text, Thinking, ToolCall, ToolResponse, Turn, human
 from midstream.doctor import Diagnosis, examine, heal, refusals
 from midstream.store.importing import read_history
@@ -258,3 +259,9 @@ def test_whatever_the_history_the_healed_copy_is_sound_and_nobody_refuses_it(tur
     assert refusals(found.healed) == {}
     assert examine(found.healed).findings == ()
     assert heal(found.healed) == found.healed
+
+
+def test_the_public_names_are_these() -> None:
+    names = "SCENES Diagnosis Finding HandOff Verdict examine hand_offs heal naive_body refusals report with_raw_ids"
+    assert midstream.doctor.__all__ == names.split()
+    assert all(hasattr(midstream.doctor, name) for name in names.split())

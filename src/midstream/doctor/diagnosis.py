@@ -93,9 +93,9 @@ def heal(conversation: Conversation) -> Conversation:
         blocks = tuple([_mended(block, f"unnamed-{number}-{at}", matcher, names) for at, block in enumerate(kept)])
         turns.append(replace(turn, blocks=blocks))
         matcher.opened([block for block in blocks if isinstance(block, ToolCall)])
-    lawful = canonicalize(replace(conversation, turns=tuple(repair(turns).turns)))
-    called = {call.id: call.name for turn in lawful.turns for call in turn.tool_calls}
-    return replace(lawful, turns=tuple([_named(turn, called) for turn in lawful.turns]))
+    healed = canonicalize(replace(conversation, turns=tuple(repair(turns).turns)))
+    called = {call.id: call.name for turn in healed.turns for call in turn.tool_calls}
+    return replace(healed, turns=tuple([_named(turn, called) for turn in healed.turns]))
 
 
 def refusals(conversation: Conversation) -> dict[str, tuple[Problem, ...]]:

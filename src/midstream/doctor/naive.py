@@ -117,8 +117,8 @@ def _responses(turn: Turn) -> list[Json]:
         elif isinstance(block, ToolResponse):
             items.append({"type": "function_call_output", "call_id": block.call_id, "output": block.text})
         elif isinstance(block, Thinking):
-            sealed = block.encrypted or block.signature or ""
-            items.append({"type": "reasoning", "summary": [], "encrypted_content": sealed})
+            encrypted = block.encrypted or block.signature or ""
+            items.append({"type": "reasoning", "summary": [], "encrypted_content": encrypted})
         elif isinstance(block, Text):
             items.append({"type": "message", "role": _role(turn), "content": block.text})
     return items

@@ -138,7 +138,11 @@ _MOONSHOT_MODELS = (
 )  # fmt: skip
 _BY_DIALECT = (
     ("moonshot-anthropic", "moonshot-anthropic"),
-    *[(f"{row}{tail}", name) for row in ("moonshot-cn", "kimi-coding", "moonshot") for tail, name in _MOONSHOT_MODELS],
+    *[
+        (f"{provider}{tail}", name)
+        for provider in ("moonshot-cn", "kimi-coding", "moonshot")
+        for tail, name in _MOONSHOT_MODELS
+    ],
     ("deepseek-anthropic", "compatible-anthropic"),
     ("deepseek-reasoner", "deepseek-reasoner"),
     ("deepseek", "deepseek"),

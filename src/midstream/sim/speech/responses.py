@@ -71,8 +71,8 @@ def _items(answer: Answer, style: Style) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     if answer.thinking:
         summary = [{"type": "summary_text", "text": answer.thinking}]
-        sealed = f"{style.signature}{len(answer.thinking)}"
-        items.append({"id": f"rs_{stem}", "type": "reasoning", "summary": summary, "encrypted_content": sealed})
+        encrypted = f"{style.signature}{len(answer.thinking)}"
+        items.append({"id": f"rs_{stem}", "type": "reasoning", "summary": summary, "encrypted_content": encrypted})
     if answer.text:
         content = [{"type": "output_text", "text": answer.text, "annotations": []}]
         items.append(

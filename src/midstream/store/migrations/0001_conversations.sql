@@ -38,7 +38,7 @@ CREATE TABLE originals (
     data BLOB NOT NULL
 );
 
--- One row a turn, of the same rowid: its words, already folded (store/words.py) and joined by spaces, so everything but a
+-- One row a turn, of the same rowid: its words, already folded (store/search.py) and joined by spaces, so everything but a
 -- space is part of a token. Hits are given newest first, never ranked, so column sizes are not kept.
 CREATE VIRTUAL TABLE search USING fts5 (
     words,

@@ -27,7 +27,7 @@ STATEMENTS = {
     "python alone": "pass",
     "midstream": "import midstream",
     "midstream's codec, every wire": "from midstream import decode_stream, encode_request; "
-    "from midstream.wires.registry import WIRES, get_wire; [get_wire(name) for name in WIRES]",
+    "from midstream.wires.registry import WIRES; [w.room(r) for w in WIRES.values() for r in ('encode', 'decode')]",
     "midstream's Client, with aiohttp": "from midstream import Client; import aiohttp",
     "openai": "import openai; openai.AsyncOpenAI",
     "anthropic": "import anthropic; anthropic.AsyncAnthropic",

@@ -13,7 +13,7 @@ import pytest
 from midstream import Conversation, Options, Text, ToolSpec, Turn, decode_stream, encode_request, human, resolve
 from midstream.core.errors import LocalError, UnknownModel
 from midstream.wires.history_cache import HistoryCache
-from midstream.wires.registry import get_wire
+from midstream.wires.request import parse_request
 
 
 @pytest.fixture
@@ -65,9 +65,7 @@ def test_a_tool_that_is_not_there_cannot_be_chosen() -> None:
     ],
 )
 def test_an_effort_of_a_stranger_that_we_have_no_word_for_is_passed_on(wire: str, body: dict[str, Any]) -> None:
-    reader = get_wire(wire).read_request
-    assert reader is not None
-    options = reader(json.dumps(body).encode()).options
+    options = parse_request(wire, json.dumps(body).encode()).options
     assert options.effort is None and "default" in str(options.extra_body)
 
 

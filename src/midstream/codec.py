@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from threading import Lock
-
-from msgspec.structs import replace
+from typing import TypedDict, Unpack
 
 from .core.blocks import Conversation, Turn, human
 from .core.dialect import Dialect, Options, TextCalls
@@ -19,8 +18,8 @@ from .wires.decode_context import DecodeContext
 from .wires.history_cache import HistoryCache
 from .wires.native_path import choose_dialect
 from .wires.registry import get_wire
-from .wires.request import Request
-from .wires.wire import Decoder, decode_chunks, decode_whole
+from .wires.request import Request, RequestDraft
+from .wires.stream_decoder import StreamDecoder, decode_chunks, decode_whole
 
 _CHOICES = ("auto", "none", "required")
 _HISTORY = HistoryCache()
@@ -53,10 +52,7 @@ def encode_request(
     _check_choice(options.tool_choice, tools)
     dialect = choose_dialect(target.dialect, conversation, tools, options)
     with _ENCODING if cache is not None else nullcontext():
-        request = get_wire(dialect.wire).encode(
-            conversation, dialect, target.model, tools=tools, options=options, cache=cache
-        )
-    return request if request.dialect is not None else replace(request, dialect=dialect)
+        return RequestDraft(conversation, dialect, target.model, tools, options, cache).encode()
 
 
 def _check_choice(choice: str | None, tools: Sequence[ToolSpec]) -> None:
@@ -69,72 +65,51 @@ def _check_choice(choice: str | None, tools: Sequence[ToolSpec]) -> None:
     )
 
 
-def make_decoder(
-    *,
-    wire: str | None = None,
-    dialect: str | Dialect | None = None,
-    turn_key: str | None = None,
-    model: str = "",
-    tool_names: dict[str, str] | None = None,
-    tools: Sequence[ToolSpec] = (),
-    text_calls: TextCalls = "execute",
-) -> Decoder:
-    """A decoder for one answer: feed it bytes, get events. `dialect` may be the name of one, or of a model."""
+class DecodeOptions(TypedDict, total=False):
+    """What is known of an answer. A `request` that encode_request made knows all of it but the turn key."""
+
+    request: Request
+    wire: str | None
+    dialect: str | Dialect | None
+    """A dialect, or the name of one or of a model."""
+    turn_key: str | None
+    model: str
+    tool_names: Mapping[str, str] | None
+    tools: Sequence[ToolSpec]
+    text_calls: TextCalls
+
+
+def make_decoder(**options: Unpack[DecodeOptions]) -> StreamDecoder:
+    """A decoder for one answer: feed it bytes, get events. DecodeOptions says what it may be told."""
+    turn_key = options.get("turn_key") or mint_turn_key()
+    if "request" in options:
+        return options["request"].decoder(turn_key)
+    dialect, model = options.get("dialect"), options.get("model", "")
     if isinstance(dialect, str):
         if "/" in dialect or ":" in dialect:
             target = resolve(dialect)
             dialect, model = target.dialect, model or target.model
         else:
             dialect = REGISTRY.dialect(dialect)
-    spoken = get_wire(wire or (dialect.wire if dialect is not None else "openai-chat"))
-    asked = DecodeContext(turn_key or mint_turn_key(), model, tool_names or {}, tools, text_calls)
-    return spoken.decoder(dialect or spoken.plain, asked)
+    wire = options.get("wire") or (dialect.wire if dialect is not None else "openai-chat")
+    dialect = dialect or get_wire(wire).default
+    if dialect.wire != wire:
+        raise LocalError(f"the dialect {dialect.name} is not for the wire {wire!r}: it speaks {dialect.wire!r}")
+    return DecodeContext(
+        dialect,
+        turn_key,
+        model,
+        options.get("tools", ()),
+        options.get("tool_names") or {},
+        options.get("text_calls", "execute"),
+    ).decoder()
 
 
-def decode_stream(
-    chunks: bytes | Iterable[bytes],
-    *,
-    wire: str | None = None,
-    dialect: str | Dialect | None = None,
-    turn_key: str | None = None,
-    model: str = "",
-    tool_names: dict[str, str] | None = None,
-    tools: Sequence[ToolSpec] = (),
-    text_calls: TextCalls = "execute",
-) -> Iterator[Event]:
+def decode_stream(chunks: bytes | Iterable[bytes], **options: Unpack[DecodeOptions]) -> Iterator[Event]:
     """The events of a streamed answer, in one piece or cut into chunks anyhow."""
-    decoder = make_decoder(
-        wire=wire,
-        dialect=dialect,
-        turn_key=turn_key,
-        model=model,
-        tool_names=tool_names,
-        tools=tools,
-        text_calls=text_calls,
-    )
-    return decode_chunks(decoder, (chunks,) if isinstance(chunks, bytes) else chunks)
+    return decode_chunks(make_decoder(**options), (chunks,) if isinstance(chunks, bytes) else chunks)
 
 
-def decode_response(
-    body: bytes,
-    *,
-    wire: str | None = None,
-    status: int = 200,
-    dialect: str | Dialect | None = None,
-    turn_key: str | None = None,
-    model: str = "",
-    tool_names: dict[str, str] | None = None,
-    tools: Sequence[ToolSpec] = (),
-    text_calls: TextCalls = "execute",
-) -> Turn:
+def decode_response(body: bytes, *, status: int = 200, **options: Unpack[DecodeOptions]) -> Turn:
     """A whole answer as a Turn; ProviderError for an error the provider sent."""
-    decoder = make_decoder(
-        wire=wire,
-        dialect=dialect,
-        turn_key=turn_key,
-        model=model,
-        tool_names=tool_names,
-        tools=tools,
-        text_calls=text_calls,
-    )
-    return decode_whole(decoder, body, status=status)
+    return decode_whole(make_decoder(**options), body, status=status)

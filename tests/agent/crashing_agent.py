@@ -60,7 +60,8 @@ async def work_for_ever(url: str, path: str, folder: str, model: str, conversati
 
 def main(url: str, path: str, folder: str) -> None:
     for wire in _WIRES:
-        get_wire(wire)
+        for room in ("encode", "decode"):
+            get_wire(wire).room(room)
     for line in sys.stdin:
         turns, delay, model, conversation = line.split()
 

@@ -93,7 +93,7 @@ def check_lawful(conversation: Conversation) -> None:
             assert [response.call_id for response in after.tool_responses] == wanted
     for note in repair(conversation.turns).notes:
         assert note.action == "dropped"
-        assert note.what == "turn" or note.why == "its call failed and is not replayed", str(note)
+        assert note.what == "turn" or note.code == "orphan_result", str(note)
         assert note.turn is not None
         assert conversation.turns[note.turn].failure or conversation.turns[note.turn - 1].failure
 

@@ -16,9 +16,9 @@ def test_blocks_of_a_dropped_turn_are_not_kept_and_not_taken_from_others() -> No
         Turn("ai", (Thinking("hm"), Text("whole")), key="t2"),
     )
     notes = (
-        Note("dropped", "turn", "the answer failed", 1),
-        Note("dropped", "thinking", "another's own", 1),
-        Note("adapted", "text", "so", 2),
+        Note("dropped", "turn", "failed_turn", "the answer failed", 1),
+        Note("dropped", "thinking", "foreign_thinking", "another model's", 1),
+        Note("adapted", "text", "reordered_blocks", "so", 2),
     )
     assert switch_report("m", turns, notes).kept == {"text": 2, "thinking": 1}
 
@@ -26,7 +26,10 @@ def test_blocks_of_a_dropped_turn_are_not_kept_and_not_taken_from_others() -> No
 def test_what_is_dropped_inside_a_result_is_taken_from_no_other_block() -> None:
     picture = Media("image/png", data="AA==")
     turns = (Turn("human", (picture,)), Turn("ai", (CALL,)), Turn("tool", (ToolResponse(CALL.id, content=(picture,)),)))
-    notes = (Note("dropped", "media", "not read here", 2), Note("dropped", "option", "unknown"))
+    notes = (
+        Note("dropped", "media", "unsupported_media", "not read here", 2),
+        Note("dropped", "option", "unsupported_option", "unknown"),
+    )
     assert switch_report("m", turns, notes).kept == {"media": 1, "tool_call": 1, "tool_response": 1}
 
 

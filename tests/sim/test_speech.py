@@ -16,7 +16,7 @@ from midstream.core.events import Done
 from midstream.sim.answer import Answer, Call, pieces, tokens
 from midstream.sim.players import Player, make_players
 from midstream.sim.speech import _SPEAKERS, speak, speak_whole
-from midstream.wires.wire import decode_chunks, decode_whole
+from midstream.wires.stream_decoder import decode_chunks, decode_whole
 
 PLAYERS = make_players()
 SPEAKERS = {

@@ -240,8 +240,7 @@ def test_a_limit_of_the_decoder_is_an_error_event() -> None:
 
         async with Server(floods) as server, patient(_Clock()) as transport:
             answer = await transport.open(asks(), server.base, AUTH)
-            wire = get_wire("openai-chat")
-            decoder = wire.decoder(wire.plain, DecodeContext("k", limit=100_000))
+            decoder = DecodeContext(get_wire("openai-chat").default, "k", limit=100_000).decoder()
             events = [event async for batch in stream_events(answer, decoder) for event in batch]
             await server.all_closed()
             return events[-1]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from midstream.core.events import Event
 from midstream.core.lifecycle import check
-from midstream.wires.wire import Decoder, decode_chunks
+from midstream.wires.stream_decoder import StreamDecoder, decode_chunks
 
 
 def by_byte(data: bytes) -> list[bytes]:
@@ -27,7 +27,7 @@ def at_random(data: bytes, seed: int, pieces: int = 20) -> list[bytes]:
     return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
 
-def events_of(decoder: Decoder, chunks: Iterable[bytes]) -> list[Event]:
+def events_of(decoder: StreamDecoder, chunks: Iterable[bytes]) -> list[Event]:
     """All events, checked against the law of their order."""
     events = list(decode_chunks(decoder, chunks))
     check(events)

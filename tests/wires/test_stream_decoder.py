@@ -12,10 +12,11 @@ from midstream.core.dialect import Dialect
 from midstream.core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
 from midstream.core.events import Done, ErrorEvent, ErrorInfo
 from midstream.wires.decode_context import DecodeContext
-from midstream.wires.framing import ArrayFraming, Framing, LineFraming
+from midstream.wires.gemini.json_array import ArrayFraming
+from midstream.wires.ndjson import LineFraming
 from midstream.wires.provider_errors import provider_error
 from midstream.wires.sse import SSEParser
-from midstream.wires.stream_decoder import StreamDecoder
+from midstream.wires.stream_decoder import Framing, StreamDecoder
 from tests.wires.feeding import by_byte, events_of
 
 LIMIT = 64
@@ -23,7 +24,7 @@ LIMIT = 64
 
 class Words:
     def __init__(self) -> None:
-        self.builder = DecodeContext("t").builder(Dialect("words", "words"))
+        self.builder = DecodeContext(Dialect("words", "words"), "t").builder()
         self.end_was_said = False
         self.settled = 0
         self.overfull = False

@@ -145,7 +145,7 @@ class Round:
                 self._finished(call, tool_result(call, call.arguments))
         ours = [call for call in calls if call.name not in echoed]
         self._work = asyncio.ensure_future(
-            toolbox.run_all(ours, self._finished, lambda call: self._steps.put_nowait(ToolStarted(call)))
+            toolbox.run_all(ours, self._finished, lambda call: self._steps.put_nowait(ToolStarted(call)), self._cut)
         )
         self._work.add_done_callback(lambda _: self._steps.put_nowait(None))
 
@@ -174,11 +174,6 @@ class Round:
         return [ToolFinished(result) for result in results if result.call_id not in self._told]
 
     def _finished(self, call: ToolCall, response: ToolResponse) -> None:
-        if self._stopped:
-            for started in (True, False):  # the toolbox believes it was the user
-                if response == interrupted(call, started=started):
-                    response = self._cut(call, started=started)
-                    break
         self._results[call.id] = response
         self._steps.put_nowait(ToolFinished(response))
 

@@ -11,7 +11,7 @@ import asyncio
 import difflib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,12 @@ MAX_MESSAGE = 500
 
 OnStart: TypeAlias = Callable[[ToolCall], None]
 OnResult: TypeAlias = Callable[[ToolCall, ToolResponse], None]
+
+
+class CutShort(Protocol):
+    """Makes the result of a call that was cut short."""
+
+    def __call__(self, call: ToolCall, /, *, started: bool) -> ToolResponse: ...
 
 
 class Toolbox:
@@ -95,13 +101,17 @@ class Toolbox:
             return failure(call, _worded(error))
 
     async def run_all(
-        self, calls: Sequence[ToolCall], on_result: OnResult | None = None, on_start: OnStart | None = None
+        self,
+        calls: Sequence[ToolCall],
+        on_result: OnResult | None = None,
+        on_start: OnStart | None = None,
+        cut_short: CutShort | None = None,
     ) -> list[ToolResponse]:
         """The results of the calls of one turn, in their order.
 
         `on_start` hears of each call when its turn comes, `on_result` of its result as soon as it is there. On cancellation
-        it gets one for every call that has none yet, before CancelledError is raised, so whoever collects there always ends
-        up with a result for each call.
+        it gets one for every call that has none yet, made by `cut_short`, before CancelledError is raised, so whoever
+        collects there always ends up with a result for each call.
         """
         results: list[ToolResponse | None] = [None] * len(calls)
 
@@ -123,7 +133,7 @@ class Toolbox:
         finally:
             for index, call in enumerate(calls):
                 if results[index] is None:
-                    settle(index, interrupted(call, started=index in started))
+                    settle(index, (cut_short or interrupted)(call, started=index in started))
         return [result for result in results if result is not None]
 
     async def _run_group(

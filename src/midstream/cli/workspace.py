@@ -27,7 +27,7 @@ from ..client.settings import MODEL_VARIABLE
 from ..client.turn import Client
 from ..core.blocks import Conversation
 from ..core.dialect import MissingReasoning, Options
-from ..core.errors import ConfigError, LocalError, MissingKey
+from ..core.errors import ConfigError, LocalError
 from ..core.handoff import SwitchReport
 from ..core.ids import valid_tool_format
 from ..core.visible import visible
@@ -176,11 +176,7 @@ class Workspace:
 
 def check_key(catalog: Catalog, target: Resolved) -> None:
     """MissingKey, worded for the command line, if the provider wants a key and there is none."""
-    try:
-        catalog.auth_headers(target)
-    except MissingKey as error:
-        told = str(error).partition(", or pass api_key=")[0]
-        raise MissingKey(f"{told}; or try without a key: -m {SIM}/kimi-k2.5") from None
+    catalog.auth_headers(target, otherwise=f"try without a key: -m {SIM}/kimi-k2.5")
 
 
 def default_model(loaded: LoadedConfig, environ: Mapping[str, str]) -> Chosen:

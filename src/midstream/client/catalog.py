@@ -64,8 +64,10 @@ class Catalog:
         rows = [*REGISTRY.providers.values(), *self.registry.providers.values()]
         return frozenset(configured).union(*[(*row.endpoint.key_env, *row.endpoint.bearer_env) for row in rows])
 
-    def auth_headers(self, target: Resolved, api_key: str | Secret | None = None) -> SecretHeaders:
-        """The secret headers for one request; MissingKey says which variable to set."""
+    def auth_headers(
+        self, target: Resolved, api_key: str | Secret | None = None, *, otherwise: str = "pass api_key="
+    ) -> SecretHeaders:
+        """The secret headers for one request; MissingKey says which variable to set, or what to do `otherwise`."""
         endpoint = target.endpoint
         if endpoint.auth == "none":
             return SecretHeaders()
@@ -74,7 +76,7 @@ class Catalog:
         if not key:
             if leads_to_loopback(endpoint.base_url):
                 return SecretHeaders()
-            raise MissingKey(_no_key(target))
+            raise MissingKey(_no_key(target, otherwise))
         if endpoint.auth == "bearer" or variable in endpoint.bearer_env:
             return SecretHeaders({"authorization": key.behind("Bearer ")})
         return SecretHeaders({endpoint.auth: key})
@@ -152,9 +154,9 @@ def _at(address: str, endpoint: Endpoint) -> Endpoint:
     return replace(endpoint, base_url=base.removesuffix(tail))
 
 
-def _no_key(target: Resolved) -> str:
+def _no_key(target: Resolved, otherwise: str) -> str:
     names = (*target.endpoint.key_env, *target.endpoint.bearer_env)
     if not names:
-        return f"no key for {target.provider}: pass api_key="
+        return f"no key for {target.provider}: {otherwise}"
     others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
-    return f"no key for {target.provider}: set {names[0]}{others}, or pass api_key="
+    return f"no key for {target.provider}: set {names[0]}{others}, or {otherwise}"

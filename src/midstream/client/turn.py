@@ -15,7 +15,7 @@ from types import TracebackType
 import msgspec
 from msgspec.structs import replace
 
-from ..codec import encode_request, make_decoder, mint_turn_key
+from ..codec import encode_request, mint_turn_key
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
 from ..core.errors import LocalError, MidstreamError, RetriesExhausted
@@ -27,7 +27,7 @@ from ..transport import Answer, Transport, TransportOptions, stream_events
 from ..transport.clear_text import warn_of_clear_text
 from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
-from ..wires.wire import decode_whole
+from ..wires.stream_decoder import decode_whole
 from .breaker import Breaker, host_of
 from .catalog import Catalog
 from .explain import explain
@@ -97,14 +97,7 @@ class Client:
         options = options or Options()
         turn_key = turn_key or mint_turn_key()
         asked, answer, began = await self._begin(model, conversation, tools, options)
-        decoder = make_decoder(
-            dialect=asked.request.dialect,
-            turn_key=turn_key,
-            model=asked.target.model,
-            tool_names=asked.request.tool_names,
-            tools=tools,
-            text_calls=options.text_calls,
-        )
+        decoder = asked.request.decoder(turn_key)
         async with aclosing(stream_events(answer, decoder)) as batches:
             async for batch in batches:
                 last = batch[-1]
@@ -127,14 +120,7 @@ class Client:
         asked, answer, began = await self._begin(model, conversation, tools, whole)
         async with answer:
             body = await answer.read()
-        decoder = make_decoder(
-            dialect=asked.request.dialect,
-            turn_key=turn_key or mint_turn_key(),
-            model=asked.target.model,
-            tool_names=asked.request.tool_names,
-            tools=tools,
-            text_calls=whole.text_calls,
-        )
+        decoder = asked.request.decoder(turn_key or mint_turn_key())
         try:
             turn = decode_whole(decoder, body, provider=asked.target.provider)
         except MidstreamError as error:

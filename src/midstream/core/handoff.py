@@ -4,22 +4,43 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from .blocks import Turn, Value
 
 Action: TypeAlias = Literal["kept", "adapted", "dropped"]
+
+NoteCode: TypeAlias = Literal[
+    # The history itself, mended whoever reads it.
+    "failed_turn", "empty_turn", "repeated_id", "misplaced_call", "text_among_results", "displaced_result",
+    "second_result", "orphan_result", "unanswered_call", "results_out_of_order",
+    # Reasoning.
+    "foreign_thinking", "thinking_as_text", "unsigned_thinking", "reasoning_not_accepted", "unreadable_reasoning",
+    "lone_reasoning", "missing_reasoning", "foreign_signature",
+    # Other blocks and turns.
+    "broken_arguments", "misplaced_block", "foreign_block", "foreign_citations", "unsupported_media", "moved_media",
+    "blank_text", "blank_turn", "first_turn", "role_changed", "reordered_blocks",
+    # The options of the request.
+    "thinking_disabled", "thinking_changed", "unsupported_option", "option_changed", "max_tokens_changed",
+    "tool_choice_changed", "response_not_continued",
+    # Tools.
+    "tool_renamed", "too_many_tools", "foreign_builtin",
+]  # fmt: skip
+NOTE_CODES: tuple[NoteCode, ...] = get_args(NoteCode)
+"""What a Note can be about, for code to match on; docs/notes.md says what each means."""
 
 
 class Note(Value, frozen=True):
     """One thing that was kept, adapted or dropped on the way to a wire.
 
     `what` names the kind of thing (`thinking`, `tool_call`, `tool_response`, `turn`, `media`, `option`, `schema` …), `turn`
-    is its place in the conversation (None for what stands outside the turns), `why` is the human sentence.
+    is its place in the conversation (None for what stands outside the turns). `code` is for programs, `why` for people: match
+    on the first, show the second.
     """
 
     action: Action
     what: str
+    code: NoteCode
     why: str
     turn: int | None = None
     key: str = ""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from .blocks import Block, Conversation, Text, ToolCall, ToolResponse, Turn
-from .handoff import Action, Note
+from .handoff import Action, Note, NoteCode
 from .ids import PREFIX, canonical_tool_call_id, from_own_id
 
 INTERRUPTED = "No result: the tool call was interrupted before it returned."
@@ -148,9 +148,11 @@ class _Repair:
         for index, turn in enumerate(self.source):
             if turn.failure and turn.speaker == "ai":
                 self.failed_ids.update(call.id for call in turn.tool_calls)
-                self._note("dropped", "turn", f"the answer failed ({turn.failure}) and is not replayed", index)
+                self._note(
+                    "dropped", "turn", "failed_turn", f"the answer failed ({turn.failure}) and is not sent again", index
+                )
             elif not turn.blocks:
-                self._note("dropped", "turn", f"the {turn.speaker} turn is empty", index)
+                self._note("dropped", "turn", "empty_turn", f"the {turn.speaker} turn is empty", index)
             elif turn.speaker == "ai":
                 self._take_ai(turn, index)
             else:
@@ -171,7 +173,13 @@ class _Repair:
                 call = block
                 if call.id in self.seen_ids:
                     call = replace(call, id=self._fresh_id(call, turn, len(slots)))
-                    self._note("adapted", "tool_call", f"the id of {call.name} was used before; it got its own", index)
+                    self._note(
+                        "adapted",
+                        "tool_call",
+                        "repeated_id",
+                        f"the id of {call.name} was used before; it got a new one",
+                        index,
+                    )
                 self.seen_ids.add(call.id)
                 slot = _Slot(call, index, len(slots))
                 slot.noted = call is not block
@@ -208,13 +216,17 @@ class _Repair:
                 slot = self._answer(block, index)
                 answers_last = answers_last or (slot is not None and slot.turn == self.newest)
             elif type(block) is ToolCall:
-                self._note("dropped", "tool_call", f"a {turn.speaker} turn cannot call {block.name}", index)
+                self._note(
+                    "dropped", "tool_call", "misplaced_call", f"a {turn.speaker} turn cannot call {block.name}", index
+                )
             else:
                 rest.append(block)
         if rest:
             whole = turn.speaker == "human" and len(rest) == len(turn.blocks)
             if not whole:
-                self._note("adapted", "turn", "what stood beside tool results became a human turn", index)
+                self._note(
+                    "adapted", "turn", "text_among_results", "what came with tool results became a human turn", index
+                )
             self._append(turn if whole else replace(turn, speaker="human", blocks=tuple(rest)), [], index)
         elif answers_last:
             last, slots, tool_turn = self.out[-1]
@@ -231,7 +243,13 @@ class _Repair:
         self._fill(slot, response)
         if slot.turn != self.newest:
             slot.noted = True
-            self._note("adapted", "tool_response", f"the result of {slot.call.name} moved next to its call", index)
+            self._note(
+                "adapted",
+                "tool_response",
+                "displaced_result",
+                f"the result of {slot.call.name} moved next to its call",
+                index,
+            )
         return slot
 
     def _surplus(self, response: ToolResponse, index: int) -> None:
@@ -242,13 +260,19 @@ class _Repair:
             assert slot.response is not None
             if slot.response.is_error and not response.is_error:
                 self._fill(slot, response)
-                why = f"an error result of {slot.call.name} gave way to a later result"
+                why = f"an error result of {slot.call.name} was replaced by a later result"
             slot.noted = True
-            self._note("dropped", "tool_response", why, index)
+            self._note("dropped", "tool_response", "second_result", why, index)
         elif response.call_id in self.failed_ids:
-            self._note("dropped", "tool_response", "its call failed and is not replayed", index)
+            self._note(
+                "dropped",
+                "tool_response",
+                "orphan_result",
+                "its call is in a failed answer, which is not sent again",
+                index,
+            )
         elif response.call_id in self.early:
-            self._note("dropped", "tool_response", f"a second result for {response.call_id}", index)
+            self._note("dropped", "tool_response", "second_result", f"a second result for {response.call_id}", index)
         else:
             self.early[response.call_id] = (response, index)
 
@@ -265,9 +289,15 @@ class _Repair:
             if slot is not None:
                 self._fill(slot, response)
                 slot.noted = True
-                self._note("adapted", "tool_response", f"the result of {slot.call.name} moved behind its call", index)
+                self._note(
+                    "adapted",
+                    "tool_response",
+                    "displaced_result",
+                    f"the result of {slot.call.name} moved after its call",
+                    index,
+                )
             else:
-                self._note("dropped", "tool_response", f"no call {call_id} stands before it", index)
+                self._note("dropped", "tool_response", "orphan_result", f"no call {call_id} comes before it", index)
 
     def _lay_out(self) -> tuple[list[Turn], set[str]]:
         turns: list[Turn] = []
@@ -283,8 +313,8 @@ class _Repair:
                 if slot.response is None:
                     unanswered.add(slot.call.id)
                     slot.noted = True
-                    why = f"{slot.call.name} has no result; an error result stands in"
-                    self._note("adapted", "tool_response", why, slot.turn)
+                    why = f"{slot.call.name} has no result; sent an error result instead"
+                    self._note("adapted", "tool_response", "unanswered_call", why, slot.turn)
                     responses.append(ToolResponse(slot.call.id, slot.call.name, (Text(INTERRUPTED),), is_error=True))
                 else:
                     responses.append(slot.response)
@@ -293,15 +323,21 @@ class _Repair:
                 turns.append(tool_turn)
                 continue
             if not any(slot.noted for slot in slots):
-                self._note("adapted", "turn", "the results stand in one tool turn, in call order", slots[0].turn)
+                self._note(
+                    "adapted",
+                    "turn",
+                    "results_out_of_order",
+                    "the results were put in one tool turn, in the order of the calls",
+                    slots[0].turn,
+                )
             if tool_turn is not None:
                 turns.append(replace(tool_turn, speaker="tool", blocks=blocks, role=""))
             else:
                 turns.append(Turn("tool", blocks, key=f"{turn.key}:results"))
         return turns, unanswered
 
-    def _note(self, action: Action, what: str, why: str, index: int) -> None:
-        self.notes.append(Note(action, what, why, self.offset + index, self.source[index].key))
+    def _note(self, action: Action, what: str, code: NoteCode, why: str, index: int) -> None:
+        self.notes.append(Note(action, what, code, why, self.offset + index, self.source[index].key))
 
 
 class CallMatcher:

@@ -11,21 +11,21 @@ from typing import Any
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits
-from ..wires.anthropic.plain import PLAIN
+from ..wires.anthropic.wire import DEFAULT
 from .provider import Provider
 
 _replace = msgspec.structs.replace
 
 
 def _limits(most: int | None) -> Limits:
-    return _replace(PLAIN.limits, max_output=most)
+    return _replace(DEFAULT.limits, max_output=most)
 
 
-_BUDGET = PLAIN.reasoning
+_BUDGET = DEFAULT.reasoning
 _ADAPTIVE = _replace(_BUDGET, required=False, control="adaptive", efforts=("low", "medium", "high", "xhigh", "max"))
 _OLD_SAMPLING = ("temperature", "top_p", "stop")
 
-CLAUDE = _replace(PLAIN, name="claude", limits=_limits(64_000), exclusive_sampling=True)
+CLAUDE = _replace(DEFAULT, name="claude", limits=_limits(64_000), exclusive_sampling=True)
 CLAUDE_3 = _replace(
     CLAUDE,
     name="claude-3",
@@ -98,7 +98,7 @@ _ECHOED = _replace(_BUDGET, signed=False, unsigned="blank", default_on=True)
 
 def _look_alike(name: str, **fields: Any) -> Dialect:
     shape = {"provider": name, "reasoning": _ECHOED, "sampling": _OLD_SAMPLING, "strict_tools": False, **fields}
-    return _replace(PLAIN, name=name, **shape)
+    return _replace(DEFAULT, name=name, **shape)
 
 
 _MOONSHOT = "moonshot-anthropic"

@@ -10,17 +10,17 @@ from __future__ import annotations
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint
-from ..wires.gemini.plain import PLAIN
+from ..wires.gemini.wire import DEFAULT
 from .provider import Provider
 
 _replace = msgspec.structs.replace
 
-GEMINI_3 = PLAIN
+GEMINI_3 = DEFAULT
 GEMINI_3_PRO = _replace(
-    PLAIN, name="gemini-3-pro", reasoning=_replace(PLAIN.reasoning, efforts=("low", "medium", "high"))
+    DEFAULT, name="gemini-3-pro", reasoning=_replace(DEFAULT.reasoning, efforts=("low", "medium", "high"))
 )
-_BUDGET = _replace(PLAIN.reasoning, required=False, control="thinkingBudget", efforts=())
-GEMINI_25_PRO = _replace(PLAIN, name="gemini-2.5-pro", reasoning=_BUDGET, tool_result_media="user")
+_BUDGET = _replace(DEFAULT.reasoning, required=False, control="thinkingBudget", efforts=())
+GEMINI_25_PRO = _replace(DEFAULT, name="gemini-2.5-pro", reasoning=_BUDGET, tool_result_media="user")
 GEMINI_25_FLASH = _replace(GEMINI_25_PRO, name="gemini-2.5-flash", reasoning=_replace(_BUDGET, can_disable=True))
 GEMINI_25_LITE = _replace(
     GEMINI_25_PRO, name="gemini-2.5-flash-lite", reasoning=_replace(_BUDGET, can_disable=True, default_on=False)

@@ -8,17 +8,17 @@ from __future__ import annotations
 import msgspec
 
 from ..core.dialect import Endpoint
-from ..wires.ollama.plain import PLAIN
+from ..wires.ollama.wire import DEFAULT
 from .provider import Provider
 
 _replace = msgspec.structs.replace
 
-OLLAMA = PLAIN
+OLLAMA = DEFAULT
 # gpt-oss takes levels, ignores `false`, and always thinks.
 OLLAMA_LEVELS = _replace(
-    PLAIN,
+    DEFAULT,
     name="ollama-levels",
-    reasoning=_replace(PLAIN.reasoning, efforts=("low", "medium", "high"), default_on=True, can_disable=False),
+    reasoning=_replace(DEFAULT.reasoning, efforts=("low", "medium", "high"), default_on=True, can_disable=False),
 )
 
 LOCAL = Provider(

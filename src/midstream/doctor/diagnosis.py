@@ -17,13 +17,14 @@ from msgspec.structs import replace
 from ..codec import encode_request
 from ..core.blocks import Block, Conversation, Text, Thinking, ToolCall, ToolResponse, Turn, human
 from ..core.dialect import Limits
+from ..core.handoff import NoteCode
 from ..core.history import CallMatcher, canonicalize, repair
 from ..core.tools import parse_arguments
 from ..sim.players import Player, make_players
 from ..sim.rules.hosts import HOSTS, Host, host_for, judge
 from ..sim.rules.rule import Problem
 from ..store.protocol import Original
-from ..wires.tool_declarations import ToolNames
+from ..wires.tool_names import ToolNames
 from .naive import naive_body, with_raw_ids
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -38,6 +39,20 @@ _JUDGES = (
     ("deepseek-reasoner", "deepseek"),
 )
 _OWN_WIRE = {"openai": "openai-chat", "anthropic": "anthropic", "responses": "openai-responses"}
+
+# what repair had to do, as a kind of finding
+_KINDS: dict[NoteCode, str] = {
+    "repeated_id": "repeated id",
+    "unanswered_call": "unanswered call",
+    "orphan_result": "orphan result",
+    "second_result": "second result",
+    "displaced_result": "displaced result",
+    "results_out_of_order": "results out of order",
+    "failed_turn": "failed answer",
+    "empty_turn": "empty turn",
+    "misplaced_call": "call outside an answer",
+    "text_among_results": "words among results",
+}
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -157,28 +172,7 @@ def _unparsed(call: ToolCall) -> bool:
 
 def _repairs(conversation: Conversation) -> Iterator[Finding]:
     for note in repair(conversation.turns).notes:
-        yield Finding(_kind(note.what, note.why), note.why, note.turn)
-
-
-def _kind(what: str, why: str) -> str:
-    """A name for what `repair` had to change."""
-    for words, kind in (
-        ("was used before", "repeated id"),
-        ("has no result", "unanswered call"),
-        ("stands before it", "orphan result"),
-        ("its call failed", "orphan result"),
-        ("second result", "second result"),
-        ("gave way", "second result"),
-        ("moved", "displaced result"),
-        ("in call order", "results out of order"),
-        ("answer failed", "failed answer"),
-        ("is empty", "empty turn"),
-        ("cannot call", "call outside an answer"),
-        ("became a human turn", "words among results"),
-    ):
-        if words in why:
-            return kind
-    return what
+        yield Finding(_KINDS.get(note.code, note.what), note.why, note.turn)
 
 
 def _invalid_blocks(conversation: Conversation) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from ..core.dialect import Dialect
 from ..core.events import Done
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
-from ..wires.wire import decode_chunks
+from ..wires.stream_decoder import decode_chunks
 from .answer import Answer, Style
 from .rules.hosts import Host, host_for
 from .speech import speak

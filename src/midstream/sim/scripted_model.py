@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
 from ..core.tools import ToolSpec
-from ..wires.wire import ParsedRequest
+from ..wires.request import ParsedRequest
 from .answer import Answer, Call, tokens
 
 _ROUNDS = re.compile(r"\bthen\b|(?<=[.!?;])\s+|\n+", re.I)

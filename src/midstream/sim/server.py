@@ -32,8 +32,7 @@ from ..core.errors import LocalError, MidstreamError, UnknownModel
 from ..core.tools import ToolSpec
 from ..dialects.provider import Provider
 from ..dialects.registry import Registry, Resolved
-from ..wires.registry import get_wire
-from ..wires.wire import ParsedRequest
+from ..wires.request import ParsedRequest, parse_request
 from .answer import Answer, Style
 from .players import Player
 from .providers import MODELS, sim_providers
@@ -247,9 +246,7 @@ class _Exchange(msgspec.Struct, frozen=True):
     def _parsed(self) -> ParsedRequest:
         if self.wire == "completion":
             return read_prompt(self._prompt)
-        reader = get_wire(self.wire).read_request
-        assert reader is not None
-        return reader(self.raw, provider=self.target.dialect.provider)
+        return parse_request(self.wire, self.raw, provider=self.target.dialect.provider)
 
 
 def _route(path: str, body: dict[str, Any]) -> tuple[str, str, bool]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..core.blocks import Block, Conversation, Media, Opaque, Thinking, Turn
 from ..core.errors import MidstreamError, StoreError
 from ..core.history import canonicalize
-from ..wires.registry import get_wire
+from ..wires.request import parse_request
 from .export import read_jsonl
 from .llm_logs import SQLITE_MAGIC, read_llm_logs
 from .protocol import ConversationExists, Entry, Original, Store
@@ -117,10 +117,8 @@ def _read(wire: str, body: Json, document: Any, where: str, provider: str) -> Co
     """The history in a request body, read by its wire."""
     if isinstance(document, dict):
         body["model"] = _text(document.get("model"))
-    reader = get_wire(wire).read_request
-    assert reader is not None
     try:
-        return reader(msgspec.json.encode(body), provider=provider).conversation
+        return parse_request(wire, msgspec.json.encode(body), provider=provider).conversation
     except (MidstreamError, RecursionError) as error:
         raise StoreError(f"{where}: {error}") from error
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 import msgspec
 
 from ..core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
-from ..core.handoff import Action, Note
+from ..core.handoff import Action, Note, NoteCode
 from ..core.history import repair
 from ..core.tools import ToolSpec
 
@@ -128,7 +128,9 @@ def transcribe(conversation: Conversation, tools: Sequence[ToolSpec], shown: fro
         else:
             messages.append(_said(_Place(turn, index, shown, notes)))
     why = "is run by its provider; a raw prompt cannot declare it"
-    notes += [Note("dropped", "tool", f"{tool.name} {why}") for tool in tools if tool.builtin is not None]
+    notes += [
+        Note("dropped", "tool", "foreign_builtin", f"{tool.name} {why}") for tool in tools if tool.builtin is not None
+    ]
     return Transcript(messages, [tool for tool in tools if tool.builtin is None], notes)
 
 
@@ -143,15 +145,15 @@ class _Place(msgspec.Struct, frozen=True):
     def media(self, media: Media) -> str | Media:
         if media.kind in self.shown:
             return media
-        self._note("adapted", "media", f"the prompt cannot show {media.kind}; sent its name instead")
+        self._note("adapted", "media", "unsupported_media", f"a prompt cannot show {media.kind}; sent its name instead")
         return f"[{media.kind}{' ' + media.name if media.name else ''} not shown]"
 
     def left_out(self, block: Block) -> None:
         what = str(block.__struct_config__.tag)
-        self._note("dropped", what, f"a prompt cannot contain {what} in a {self.turn.speaker} turn")
+        self._note("dropped", what, "misplaced_block", f"a prompt cannot contain {what} in a {self.turn.speaker} turn")
 
-    def _note(self, action: Action, what: str, why: str) -> None:
-        self.notes.append(Note(action, what, why, self.index, self.turn.key))
+    def _note(self, action: Action, what: str, code: NoteCode, why: str) -> None:
+        self.notes.append(Note(action, what, code, why, self.index, self.turn.key))
 
 
 def _said(place: _Place) -> Message:

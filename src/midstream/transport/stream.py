@@ -23,7 +23,7 @@ from ..core.errors import (
 )
 from ..core.events import ErrorEvent, ErrorInfo, Event
 from ..wires.provider_errors import error_info
-from ..wires.wire import Decoder
+from ..wires.stream_decoder import StreamDecoder
 from .response import Answer
 
 _KINDS: tuple[tuple[type[MidstreamError], str, str | None], ...] = (
@@ -38,7 +38,7 @@ _KINDS: tuple[tuple[type[MidstreamError], str, str | None], ...] = (
 )
 
 
-async def stream_events(answer: Answer, decoder: Decoder) -> AsyncGenerator[list[Event], None]:
+async def stream_events(answer: Answer, decoder: StreamDecoder) -> AsyncGenerator[list[Event], None]:
     """The events of an answer, in batches as they come; the last batch ends with `done` or `error`.
 
     Leave early through `contextlib.aclosing`: closing the iterator closes the connection.
@@ -71,7 +71,7 @@ def error_info_of(error: MidstreamError) -> ErrorInfo:
     return ErrorInfo("aborted", str(error), retryable=error.retryable)
 
 
-async def _step(answer: Answer, decoder: Decoder) -> list[Event]:
+async def _step(answer: Answer, decoder: StreamDecoder) -> list[Event]:
     """One chunk, or the end of the body; either way the decoder has the word."""
     try:
         data = await answer.chunk()

@@ -1,8 +1,9 @@
-"""What was asked, as far as the reading of its answer depends on it."""
+"""All that the reading of an answer depends on: who answers, in which dialect, and what was asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -10,15 +11,20 @@ from ..core.blocks import Origin
 from ..core.dialect import Dialect, TextCalls
 from ..core.reduce import TurnBuilder
 from ..core.tools import ToolSpec
+from .registry import get_wire
 from .sse import DEFAULT_LIMIT
+from .stream_decoder import StreamDecoder
+
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class DecodeContext(msgspec.Struct, frozen=True):
+    dialect: Dialect
     turn_key: str
     model: str = ""
-    tool_names: dict[str, str] = {}
-    """The name of a tool by the one it was declared under, where this wire could not say its own."""
     tools: Sequence[ToolSpec] = ()
+    tool_names: Mapping[str, str] = _NO_NAMES
+    """The name of a tool by the one it was declared under, where the wire could not take its own."""
     text_calls: TextCalls = "execute"
     limit: int = DEFAULT_LIMIT
     """How many bytes of an event, a line or a body may be held."""
@@ -29,5 +35,10 @@ class DecodeContext(msgspec.Struct, frozen=True):
         changed = set(self.tool_names.values())
         return frozenset([*self.tool_names, *[tool.name for tool in self.tools if tool.name not in changed]])
 
-    def builder(self, dialect: Dialect) -> TurnBuilder:
-        return TurnBuilder(self.turn_key, Origin(dialect.provider, dialect.wire, self.model))
+    def builder(self) -> TurnBuilder:
+        return TurnBuilder(self.turn_key, Origin(self.dialect.provider, self.dialect.wire, self.model))
+
+    def decoder(self) -> StreamDecoder:
+        """A decoder for one answer, by the dialect's wire."""
+        make: Callable[[DecodeContext], StreamDecoder] = get_wire(self.dialect.wire).room("decode").make_decoder
+        return make(self)

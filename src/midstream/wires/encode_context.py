@@ -1,58 +1,276 @@
-"""What is to be asked, of whom, and how: all that an encoder works from."""
+"""What a request is written with: who reads it, how, and what was gathered on the way. Every history writer is handed one.
+
+What all wires do alike on the way out stands here once: foreign and missing reasoning, media of tool results, blocks that
+have no place, options a host does not take. Everything that is changed or left out leaves a Note.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
-import msgspec
-
-from ..core.blocks import Conversation
+from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.dialect import Dialect, Options
-from ..core.handoff import Note
+from ..core.errors import MissingReasoning
+from ..core.handoff import Action, Note, NoteCode
+from ..core.ids import ToolIdMapper, scheme_for
+from ..core.schemas import PASSES
 from ..core.tools import ToolSpec
-from .history_cache import HistoryCache, W, write_history
-from .request import Request
+from .lenient_json import arguments_text, json_value
+from .media import SEE_MEDIA, omitted
+from .reasoning import maker, same_origin, thinking_on
+from .tool_names import ToolNames
+
+T = TypeVar("T")
+Fate: TypeAlias = Literal["keep", "text", "drop"]
+SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 
 
-class EncodeContext(msgspec.Struct, frozen=True):
-    conversation: Conversation
-    dialect: Dialect
-    model: str
-    tools: Sequence[ToolSpec] = ()
-    options: Options = Options()
-    cache: HistoryCache | None = None
+class EncodeContext:
+    """One history's, or that of the request `around` it. `turn` is the turn being written, `thinking` whether the reader
+    will think, `lacks_reasoning` that a placeholder for reasoning had to be used."""
 
-    def history(self, make_writer: Callable[[Dialect, Options, str], W], *key: Hashable) -> W:
-        """The turns through a writer; `key` is what of the options changes how they are written.
+    __slots__ = ("dialect", "ids", "lacks_reasoning", "model", "names", "notes", "options", "thinking", "turn")
 
-        The dialect goes in by identity (two may share a name, and reasoning that belongs to one host must not reach the
-        other); its writer keeps it alive, so no other can have its id.
+    def __init__(self, dialect: Dialect, options: Options, model: str) -> None:
+        self.dialect = dialect
+        self.options = options
+        self.model = model
+        self.ids: ToolIdMapper = scheme_for(dialect.ids, options.tool_format).create_mapper()
+        self.names = ToolNames(dialect.limits)
+        self.notes: list[Note] = []
+        self.turn: int | None = None
+        self.thinking = thinking_on(dialect, options)
+        self.lacks_reasoning = False
+
+    def clone(self) -> EncodeContext:
+        """One that goes on by itself: what was gathered is copied."""
+        twin = self.around(self.options)
+        twin.ids = self.ids.clone()
+        twin.names = self.names.clone()
+        twin.notes = self.notes.copy()
+        twin.turn = self.turn
+        return twin
+
+    def around(self, options: Options) -> EncodeContext:
+        """The context of what stands around the history: the same ids and names, notes of its own, for no turn."""
+        outer = object.__new__(EncodeContext)
+        outer.dialect, outer.options, outer.model = self.dialect, options, self.model
+        outer.ids, outer.names = self.ids, self.names
+        outer.notes = []
+        outer.turn = None
+        outer.thinking = thinking_on(self.dialect, options)
+        outer.lacks_reasoning = self.lacks_reasoning
+        return outer
+
+    def note(self, action: Action, what: str, code: NoteCode, why: str) -> None:
+        self.notes.append(Note(action, what, code, why, self.turn))
+
+    # The history.
+
+    def made_here(self, origin: Origin | None, *, same_model: bool = False) -> bool:
+        """Whether the reader's host (or the very model) made it, so that ids and signatures in it mean something there."""
+        return origin is not None and same_origin(origin, self.dialect, self.model if same_model else None)
+
+    def foreign_thinking(self, block: Thinking, *, keeps: bool = True, unsigned: bool = False) -> Fate:
+        """What becomes of thinking that cannot go back as the reader's own: the caller's policy decides.
+
+        `keeps`: the wire has a place for another model's. `unsigned`: it is the reader's own, without its signature.
         """
-        dialect, options, model = self.dialect, self.options, self.model
-        place = (dialect.wire, id(dialect), model, *key)
-        return write_history(self.conversation.turns, lambda: make_writer(dialect, options, model), place, self.cache)
+        policy = self.options.foreign_thinking
+        if policy == "keep" and block.text and not unsigned:
+            if keeps:
+                return "keep"
+            self.note("dropped", "thinking", "reasoning_not_accepted", "this model accepts no reasoning from others")
+        elif policy == "text" and block.text.strip():
+            self.note("adapted", "thinking", "thinking_as_text", f"reasoning of {maker(block)} is sent as plain text")
+            return "text"
+        elif unsigned:
+            self.note("dropped", "thinking", "unsigned_thinking", "the reasoning has no signature")
+        else:
+            why = f"reasoning belongs to {maker(block)}; not sent to other models"
+            self.note("dropped", "thinking", "foreign_thinking", why)
+        return "drop"
 
-    def request(
-        self,
-        path: str,
-        body: bytes,
-        notes: Iterable[Note],
-        *,
-        tool_names: dict[str, str] | None = None,
-        headers: dict[str, str] | None = None,
-        reader: Dialect | None = None,
-    ) -> Request:
-        """The HTTP request; `reader` is the dialect of the answer, where it is not the one of the question."""
-        dialect = self.dialect
-        return Request(
-            "POST",
-            path,
-            {"content-type": "application/json", **(headers or {}), **(dialect.headers or {})},
-            body,
-            notes=tuple(notes),
-            tool_names=tool_names,
-            stream=self.options.stream,
-            wire=dialect.wire,
-            model=self.model,
-            dialect=reader,
+    def missing_reasoning(self, lack: str = "reasoning", what: str = "thinking") -> str:
+        """The placeholder for what the reader requires of a turn with calls, unless the caller wants to fail instead."""
+        rules, name = self.dialect.reasoning, self.dialect.name
+        if self.options.missing_reasoning == "fail":
+            choices = "placeholder or disable-thinking" if rules.can_disable else "placeholder"
+            raise MissingReasoning(
+                f"turn {self.turn} calls a tool without {lack}, which {name} requires: set missing_reasoning to {choices}"
+            )
+        self.lacks_reasoning = True
+        why = f"{lack} required by {name} is missing; sent a placeholder instead"
+        self.note("adapted", what, "missing_reasoning", why)
+        return rules.placeholder
+
+    def arguments(self, call: ToolCall) -> str:
+        """The arguments as the text of a JSON object, which every wire requires: anything else goes inside of one."""
+        arguments = arguments_text(call.arguments)
+        if arguments is None:
+            why = f"the arguments of {call.name} are not a JSON object; sent as {{_raw}}"
+            self.note("adapted", "tool_call", "broken_arguments", why)
+            return json_value({"_raw": call.arguments}).decode()
+        return arguments
+
+    def misplaced(self, block: Block, where: str = "a user message") -> None:
+        tag = str(block.__struct_config__.tag)
+        self.note("dropped", tag, "misplaced_block", f"a {tag} block cannot be sent in {where}")
+
+    def foreign_block(self, block: Opaque) -> None:
+        self.note("dropped", "opaque", "foreign_block", f"{block.kind} can be sent only to the host that made it")
+
+    def unreadable(self, media: Media) -> str:
+        """The line of text sent instead of a medium that the reader does not read."""
+        why = f"this model does not read {media.mime or media.kind}; sent a placeholder instead"
+        self.note("dropped", "media", "unsupported_media", why)
+        return omitted(media)
+
+    def blank_turn(self) -> None:
+        self.note("dropped", "turn", "blank_turn", "nothing in this turn can be sent")
+
+    def first_turn(self) -> None:
+        self.note(
+            "adapted", "turn", "first_turn", "the first message must come from the user; sent a placeholder first"
         )
+
+    def system_as_user(self, role: str | None) -> None:
+        why = f"a {role} message inside the conversation is sent as the user's"
+        self.note("adapted", "turn", "role_changed", why)
+
+    def result_parts(self, response: ToolResponse) -> Sequence[Text | Media | Opaque]:
+        """The parts of a tool result, media as text where a result may carry none and nothing may follow it."""
+        if self.dialect.tool_result_media != "none":
+            return response.content
+        return [Text(self.unreadable(part)) if type(part) is Media else part for part in response.content]
+
+    def moves_media(self) -> bool:
+        """Whether a medium of a tool result goes to a user message after the results."""
+        if self.dialect.tool_result_media != "user":
+            return False
+        self.note("adapted", "media", "moved_media", "media of a tool result are sent in a user message after it")
+        return True
+
+    # What stands around it.
+
+    def disable_thinking(self, why: str) -> bool:
+        """Turn thinking off in this request, if that can be; whether it was."""
+        if not self.dialect.reasoning.can_disable:
+            return False
+        self.thinking = False
+        self.note("adapted", "option", "thinking_disabled", f"thinking is off in this request: {why}")
+        return True
+
+    def option_dropped(self, why: str) -> None:
+        self.note("dropped", "option", "unsupported_option", why)
+
+    def forced_choice(self, choice: str) -> Literal["required", "named", "auto"]:
+        """The kind of a forced tool choice, or `auto` where the host refuses that kind."""
+        kind: Literal["required", "named"] = "required" if choice == "required" else "named"
+        dialect = self.dialect
+        if kind in (dialect.forced_choice_thinking if self.thinking else dialect.forced_choice):
+            return kind
+        while_thinking = " while thinking" if kind in dialect.forced_choice else ""
+        why = f"a {kind} tool choice is refused here{while_thinking}; sent as auto"
+        self.note("adapted", "option", "tool_choice_changed", why)
+        return "auto"
+
+    def parallel_calls(self) -> dict[str, Any]:
+        """`parallel_tool_calls`, where it was asked for and is understood."""
+        asked = self.options.parallel_tool_calls
+        if asked is None:
+            return {}
+        if self.dialect.parallel_option:
+            return {"parallel_tool_calls": asked}
+        self.option_dropped("parallel_tool_calls is not supported here")
+        return {}
+
+    def declare(self, tool: ToolSpec, *, schema_field: str = "parameters") -> dict[str, Any]:
+        """Name, description and schema of a function."""
+        name = self.names.wire(tool.name)
+        if name != tool.name:
+            self.note("adapted", "tool", "tool_renamed", f"{tool.name} is called {name} here")
+        described: dict[str, Any] = {"name": name}
+        if tool.description:
+            described["description"] = tool.description
+        described[schema_field] = PASSES[self.dialect.schema](tool.parameters or {})
+        return described
+
+    def within_limit(self, tools: Sequence[T]) -> Sequence[T]:
+        limit = self.dialect.limits.max_tools
+        if limit is None or len(tools) <= limit:
+            return tools
+        why = f"this host takes at most {limit} tools; the last {len(tools) - limit} are left out"
+        self.note("dropped", "tool", "too_many_tools", why)
+        return tools[:limit]
+
+    def foreign_builtin(self, tool: ToolSpec) -> None:
+        self.note("dropped", "tool", "foreign_builtin", f"{tool.builtin} is a built-in tool of another host")
+
+    def token_limit(self) -> int | None:
+        """How long the answer may be, as far as the model can go; None leaves it to the host."""
+        limit = self.options.max_tokens or self.dialect.default_max_tokens
+        return None if limit is None else self.capped(limit)
+
+    def capped(self, limit: int) -> int:
+        most = self.dialect.limits.max_output
+        if most is None or limit <= most:
+            return limit
+        self.note(
+            "adapted", "option", "max_tokens_changed", f"max_tokens {limit} is above this model's limit of {most}"
+        )
+        return most
+
+    def sampling(self, names: Sequence[str] = SAMPLING, spelled: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The values of the named options, under their own names or as they are `spelled` here."""
+        fields: dict[str, Any] = {}
+        for name in names:
+            value = getattr(self.options, name)
+            if value is None or value == ():
+                continue
+            if name in self.dialect.sampling:
+                fields[spelled.get(name, name) if spelled else name] = value
+            else:
+                self.option_dropped(f"{name} cannot be set for this model")
+        return fields
+
+    def answer_schema(self) -> tuple[str, dict[str, Any] | None]:
+        """The kind of `response_format` that was asked for (empty for plain text), and its JSON schema."""
+        asked = self.options.response_format
+        kind = asked.get("type") if asked else None
+        if asked is None or kind == "text":
+            return "", None
+        inner = asked.get("json_schema", asked)
+        schema = inner.get("schema") if kind == "json_schema" and isinstance(inner, dict) else None
+        return str(kind), schema
+
+
+class TurnWriter(Protocol):
+    """A writer of one turn at a time."""
+
+    context: EncodeContext
+
+    def human(self, turn: Turn) -> None: ...
+
+    def answer(self, turn: Turn) -> None: ...
+
+    def results(self, blocks: Sequence[Block]) -> None: ...
+
+
+def write_turns(writer: TurnWriter, turns: Sequence[Turn], offset: int) -> None:
+    """Write lawful turns in their order; notes are about the turn being written."""
+    context = writer.context
+    for context.turn, turn in enumerate(turns, offset):
+        if turn.speaker == "human":
+            writer.human(turn)
+        elif turn.speaker == "ai":
+            writer.answer(turn)
+        else:
+            writer.results(turn.blocks)
+
+
+def result_text(response: ToolResponse, texts: Sequence[str], has_media: bool = False) -> str:
+    """The text of a tool result, for wires without an error flag: a failed one says so, unless it does already."""
+    text = "\n".join(texts) or (SEE_MEDIA if has_media else "")
+    return f"Error: {text}" if response.is_error and "error" not in text[:40].lower() else text

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol, Self, TypeVar, runtime_checkable
+from typing import Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
 from ..core.blocks import ToolCall, ToolResponse, Turn
 from ..core.handoff import Note
 from ..core.history import Repaired, repair
+from .encode_context import EncodeContext
 
 
 class Writer(Protocol):
     """Writes lawful turns as one wire's messages, one after the other."""
 
-    notes: list[Note]
+    context: EncodeContext
 
     def write(self, turns: Sequence[Turn], offset: int) -> None:
         """Append these turns; the first of them is number `offset` of the conversation."""
@@ -33,15 +34,12 @@ class Writer(Protocol):
         """Roughly how many bytes it holds."""
         ...
 
+    def clone(self) -> Self:
+        """A writer that goes on by itself: what this one gathers is copied, what it only reads is shared."""
+        ...
+
 
 W = TypeVar("W", bound=Writer)
-
-
-@runtime_checkable
-class Growing(Protocol):
-    """A part of a writer that remembers, as the ids and names it has given."""
-
-    def clone(self) -> Self: ...
 
 
 class _Checkpoint:
@@ -118,7 +116,7 @@ def write_history(
     writer = checkpoint.writer
     if cache is not None and repaired.unanswered and _still_running(fresh, repaired):
         cache.put(key, checkpoint)
-        writer = _twin(writer)
+        writer = writer.clone()
     elif cache is not None:
         checkpoint.call_ids |= repaired.call_ids
         checkpoint.turns = turns
@@ -128,28 +126,17 @@ def write_history(
     return writer  # type: ignore[return-value]
 
 
-def _twin(writer: Writer) -> Writer:
-    """A writer that goes on by itself: what the first one gathers is copied, what it only reads is shared."""
-    twin: Writer = object.__new__(type(writer))
-    for name, value in vars(writer).items():
-        if isinstance(value, (list, dict, set)):
-            value = value.copy()
-        elif isinstance(value, Growing):
-            value = value.clone()
-        setattr(twin, name, value)
-    return twin
-
-
 def _write(writer: Writer, repaired: Repaired, start: int) -> None:
     """Write, and let the notes say where their turns stand in the conversation, not where repair put them."""
-    before = len(writer.notes)
+    notes = writer.context.notes
+    before = len(notes)
     writer.write(repaired.turns, start)
-    written = writer.notes[before:]
+    written = notes[before:]
     if repaired.places is not None:
         places = repaired.places
         written = [note if note.turn is None else replace(note, turn=places[note.turn - start]) for note in written]
     if repaired.notes or written:
-        writer.notes[before:] = sorted([*repaired.notes, *written], key=_place)
+        notes[before:] = sorted([*repaired.notes, *written], key=_place)
 
 
 def _place(note: Note) -> int:

@@ -35,6 +35,14 @@ def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
         raise MalformedStream(f"expected JSON, got {_excerpt(text)}: {_reason(error)}") from None
 
 
+def decode_object(data: bytes, what: str, texts: Collection[str] = ()) -> dict[str, Any]:
+    """As decode_leniently, for one JSON object; `what` names it in the error."""
+    value = decode_leniently(data, texts)
+    if not isinstance(value, dict):
+        raise MalformedStream(f"expected {what}, got {type(value).__name__}") from None
+    return value
+
+
 def convert_leniently(value: Any, type: type[T]) -> T:
     """`value` as `type`; MalformedStream names what does not fit."""
     try:

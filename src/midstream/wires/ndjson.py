@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..core.errors import LimitExceeded
+from .sse import DEFAULT_LIMIT, ServerSentEvent
 
-DEFAULT_LIMIT = 16 * 1024 * 1024
 _BLANK = b" \t\r"
 
 
@@ -54,3 +54,18 @@ class NDJSONParser:
     def _too_long(self) -> None:
         self._buffer.clear()
         raise LimitExceeded(f"a line of the stream is longer than {self._limit} bytes")
+
+
+class LineFraming:
+    """Lines as a server-sent event without a name would come."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self, *, limit: int) -> None:
+        self._lines = NDJSONParser(limit=limit)
+
+    def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
+        return map(ServerSentEvent, self._lines.feed(data))
+
+    def close(self) -> list[ServerSentEvent]:
+        return [ServerSentEvent(self._lines.close())]

@@ -1,4 +1,4 @@
-"""What becomes of a turn's thinking on the way to a wire: echo, stand-in, text, or nothing, each with its Note."""
+"""Whose reasoning a block is, whether a model will think, and how hard: the questions every wire asks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def is_own(thinking: Thinking, dialect: Dialect, model: str) -> bool:
     return same_origin(origin, dialect, model if dialect.reasoning.signed else None)
 
 
-def belongs_to(thinking: Thinking) -> str:
-    """Why it stays behind: whose it was."""
+def maker(thinking: Thinking) -> str:
+    """Whose it is, for a sentence."""
     origin = thinking.origin
-    return f"it was {(origin.model or origin.provider if origin else '') or 'another model'}'s own"
+    return (origin.model or origin.provider if origin else "") or "another model"
 
 
 def same_origin(origin: Origin, dialect: Dialect, model: str | None = None) -> bool:

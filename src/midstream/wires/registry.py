@@ -1,31 +1,23 @@
-"""The wires by name. Each is loaded when it is first spoken: a program that talks to one host pays for one wire."""
+"""The wires by name. A new wire is one row here."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from ..core.errors import UnknownModel
+from .anthropic.wire import WIRE as ANTHROPIC
+from .completion.wire import WIRE as COMPLETION
+from .gemini.wire import WIRE as GEMINI
+from .ollama.wire import WIRE as OLLAMA
+from .openai_chat.wire import WIRE as OPENAI_CHAT
+from .openai_responses.wire import WIRE as OPENAI_RESPONSES
 from .wire import Wire
 
-_PACKAGES = {
-    "openai-chat": "openai_chat",
-    "openai-responses": "openai_responses",
-    "anthropic": "anthropic",
-    "gemini": "gemini",
-    "ollama": "ollama",
-    "completion": "completion",
+WIRES: dict[str, Wire] = {
+    wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA, COMPLETION)
 }
-WIRES = tuple(_PACKAGES)
-"""The names of all wires."""
-
-_loaded: dict[str, Wire] = {}
 
 
 def get_wire(name: str) -> Wire:
-    wire = _loaded.get(name)
+    wire = WIRES.get(name)
     if wire is None:
-        package = _PACKAGES.get(name)
-        if package is None:
-            raise UnknownModel(f"no wire {name!r}: choose one of {', '.join(sorted(WIRES))}")
-        wire = _loaded[name] = import_module(f"{__package__}.{package}.wire").WIRE
+        raise UnknownModel(f"no wire {name!r}: expected one of {', '.join(sorted(WIRES))}")
     return wire

@@ -1,19 +1,29 @@
-"""What an encode gives: one HTTP request without its secrets, and the notes of what had to change."""
+"""Requests: the draft that a wire encodes, the HTTP request it becomes, and the one a client sent to us."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from ..core.blocks import Value
-from ..core.dialect import Dialect, Options
+import msgspec
+
+from ..core.blocks import Conversation, Value
+from ..core.dialect import Dialect, Options, TextCalls
+from ..core.errors import InvalidHistory, LocalError, MidstreamError
 from ..core.handoff import Note
+from ..core.tools import ToolSpec
+from .decode_context import DecodeContext
+from .encode_context import EncodeContext
+from .history_cache import HistoryCache, W, write_history
+from .registry import get_wire
+from .stream_decoder import StreamDecoder
 
 
 class Request(Value, frozen=True):
-    """`path` is relative to the endpoint's base URL. `tool_names` maps a name on the wire back to the tool's own.
+    """One HTTP request without its secrets, and the notes of what had to change.
 
-    `dialect` is the one that reads the answer: the path that was chosen, and how the prompt left off.
+    `path` is relative to the endpoint's base URL. `tool_names` maps a name on the wire back to the tool's own. `dialect` is
+    the one that reads the answer: the path that was chosen, and how the prompt left off.
     """
 
     method: str
@@ -26,13 +36,103 @@ class Request(Value, frozen=True):
     wire: str = ""
     model: str = ""
     dialect: Dialect | None = None
+    tools: Sequence[ToolSpec] = ()
+    text_calls: TextCalls = "execute"
+
+    def decoder(self, turn_key: str) -> StreamDecoder:
+        """A decoder for the answer to this request."""
+        if self.dialect is None:
+            raise LocalError("this request names no dialect: expected one that encode_request made")
+        return DecodeContext(
+            self.dialect, turn_key, self.model, self.tools, self.tool_names or {}, self.text_calls
+        ).decoder()
 
 
-def merge_body(body: dict[str, Any], extra: dict[str, Any] | None) -> None:
+class RequestDraft(msgspec.Struct, frozen=True):
+    """What a request is made from."""
+
+    conversation: Conversation
+    dialect: Dialect
+    model: str
+    tools: Sequence[ToolSpec] = ()
+    options: Options = Options()
+    cache: HistoryCache | None = None
+
+    def context(self) -> EncodeContext:
+        return EncodeContext(self.dialect, self.options, self.model)
+
+    def history(self, make_writer: Callable[[EncodeContext], W], *key: Hashable) -> W:
+        """The turns through a writer; `key` is what of the options changes how they are written.
+
+        The dialect goes in by identity (two may share a name, and reasoning that belongs to one host must not reach the
+        other); its writer keeps it alive, so no other can have its id.
+        """
+        place = (self.dialect.wire, id(self.dialect), self.model, *key)
+        return write_history(self.conversation.turns, lambda: make_writer(self.context()), place, self.cache)
+
+    def request(
+        self,
+        path: str,
+        body: bytes,
+        history: EncodeContext,
+        around: EncodeContext,
+        *,
+        headers: dict[str, str] | None = None,
+        reader: Dialect | None = None,
+    ) -> Request:
+        """The HTTP request, with the notes of both contexts; `reader` is the dialect of the answer, where it is another."""
+        dialect, options = self.dialect, self.options
+        return Request(
+            "POST",
+            path,
+            {"content-type": "application/json", **(headers or {}), **(dialect.headers or {})},
+            body,
+            notes=(*history.notes, *around.notes),
+            tool_names=around.names.changed,
+            stream=options.stream,
+            wire=dialect.wire,
+            model=self.model,
+            dialect=reader or dialect,
+            tools=tuple(self.tools),
+            text_calls=options.text_calls,
+        )
+
+    def encode(self) -> Request:
+        """The request, by the dialect's wire."""
+        encode: Callable[[RequestDraft], Request] = get_wire(self.dialect.wire).room("encode").encode_request
+        return encode(self)
+
+
+class ParsedRequest(msgspec.Struct, frozen=True):
+    """A request body, ours or a stranger's, as a conversation, tools and options."""
+
+    conversation: Conversation
+    model: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    options: Options = Options()
+
+
+def parse_request(wire: str, body: bytes, *, provider: str = "") -> ParsedRequest:
+    """A stranger's request by its wire's parser: every value has its type, or it is InvalidHistory."""
+    try:
+        parsed: ParsedRequest = get_wire(wire).room("parse").parse_request(body, provider=provider)
+        return msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
+    except MidstreamError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise InvalidHistory(f"not a valid {wire} request: {error}") from None
+
+
+def empty_conversation() -> InvalidHistory:
+    return InvalidHistory("the conversation is empty: add a human turn first")
+
+
+def merge_body(body: dict[str, Any], *extras: dict[str, Any] | None) -> None:
     """The caller's own fields go last; an object joins the object that is there (`thinking` gains `keep`)."""
-    for key, value in (extra or {}).items():
-        known = body.get(key)
-        body[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+    for extra in extras:
+        for key, value in (extra or {}).items():
+            known = body.get(key)
+            body[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
 
 
 def join_body(head: bytes, items: list[bytes], tail: bytes) -> bytes:
@@ -42,35 +142,3 @@ def join_body(head: bytes, items: list[bytes], tail: bytes) -> bytes:
     items[0] = head + items[0]
     items[-1] += tail
     return b",".join(items)
-
-
-SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
-
-
-def sampling_fields(
-    options: Options,
-    dialect: Dialect,
-    notes: list[Note],
-    names: Sequence[str] = SAMPLING,
-    spelled: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """The values of the named options, by their own names or as they are `spelled` here."""
-    fields: dict[str, Any] = {}
-    for name in names:
-        value = getattr(options, name)
-        if value is None or value == ():
-            continue
-        if name in dialect.sampling:
-            fields[spelled.get(name, name) if spelled else name] = value
-        else:
-            notes.append(Note("dropped", "option", f"{name} is fixed or unknown for this model"))
-    return fields
-
-
-def token_limit(options: Options, dialect: Dialect, notes: list[Note]) -> int | None:
-    """How long the answer may be, as far as the model can go; None leaves it to the host."""
-    limit, most = options.max_tokens or dialect.default_max_tokens, dialect.limits.max_output
-    if limit is None or most is None or limit <= most:
-        return limit
-    notes.append(Note("adapted", "option", f"max_tokens {limit} is above this model's {most}"))
-    return most

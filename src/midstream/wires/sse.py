@@ -12,6 +12,8 @@ import msgspec
 from ..core.errors import LimitExceeded
 
 DEFAULT_LIMIT = 16 * 1024 * 1024
+DONE = b"[DONE]"
+"""The data of a last event that only says that it is the last."""
 _BOM = b"\xef\xbb\xbf"
 
 

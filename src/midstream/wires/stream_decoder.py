@@ -7,16 +7,16 @@ the answer, with all that came before it. An end that was said stands, even if t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
+from ..core.blocks import Turn
 from ..core.errors import LimitExceeded, MalformedStream, ProviderError, RemoteError, TruncatedStream
-from ..core.events import ErrorInfo, Event
+from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.reduce import TurnBuilder
-from .framing import DONE, Framing
-from .provider_errors import error_info
-from .sse import ServerSentEvent
+from .provider_errors import error_info, provider_error
+from .sse import DONE, ServerSentEvent
 
 # A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
 _SLICE = 64 * 1024
@@ -26,6 +26,18 @@ _KINDS: tuple[tuple[type[RemoteError], str], ...] = (
     (TruncatedStream, "truncated"),
     (MalformedStream, "malformed"),
 )
+
+
+class Framing(Protocol):
+    """How bytes fall into events: server-sent events, lines of JSON, one JSON array.
+
+    What came whole before a fault is delivered before the fault is raised.
+    """
+
+    def feed(self, data: bytes) -> Iterable[ServerSentEvent]: ...
+
+    def close(self) -> Iterable[ServerSentEvent]: ...
+
 
 Instead = Mapping[bytes, Framing | None]
 """By the first visible byte: what an answer is instead of the stream that was expected. None is a whole body."""
@@ -60,7 +72,10 @@ class StreamReader(Protocol):
 
 
 class StreamDecoder:
-    """Feed it the bytes of one answer; it gives events, and exactly one terminal one."""
+    """Feed it the bytes of one answer; it gives events, and exactly one terminal one.
+
+    `progress` counts data events (comments do not count); `ended` is set by the terminal event.
+    """
 
     __slots__ = ("_body", "_builder", "_framing", "_instead", "_limit", "_reader", "_sniffed", "progress")
 
@@ -186,6 +201,26 @@ class StreamDecoder:
         except LimitExceeded:
             pass  # what was held back does not fit; the error being told is the one that came first
         self._builder.fail(error)
+
+
+def decode_chunks(decoder: StreamDecoder, chunks: Iterable[bytes]) -> Iterator[Event]:
+    """All events of a stream; stops at the terminal one without reading on."""
+    for data in chunks:
+        yield from decoder.feed(data)
+        if decoder.ended:
+            return
+    yield from decoder.close()
+
+
+def decode_whole(decoder: StreamDecoder, body: bytes, *, status: int = 200, provider: str = "") -> Turn:
+    """A whole answer as a Turn. An error the provider sent is raised; an answer that is only thinking has `failure` set."""
+    if status >= 400:
+        raise provider_error(status, body, provider=provider or None)
+    last = decoder.read_body(body)[-1]
+    if isinstance(last, ErrorEvent) and last.error.kind not in ("empty", "truncated"):
+        raise last.to_exception()
+    assert isinstance(last, (Done, ErrorEvent))
+    return last.turn
 
 
 def _first(data: bytes) -> bytes:

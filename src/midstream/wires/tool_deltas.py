@@ -26,7 +26,7 @@ would have finished that one, nobody can tell, and the answer is malformed: no t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -103,7 +103,9 @@ class ToolDeltaRouter:
 
     __slots__ = ("_builder", "_calls", "_declared", "_held", "_ids", "_last", "_own", "_owners", "_places", "_unsaid")
 
-    def __init__(self, builder: TurnBuilder, declared: Collection[str] = (), own: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, builder: TurnBuilder, declared: Collection[str] = (), own: Mapping[str, str] | None = None
+    ) -> None:
         self._builder = builder
         self._declared = declared
         self._own = own or {}

@@ -10,14 +10,14 @@ import pytest
 from midstream import encode_request, resolve
 from midstream.core.blocks import Media, Opaque, Text, Thinking
 from midstream.core.errors import InvalidHistory
-from midstream.wires.anthropic.parse import read_messages_request
+from midstream.wires.anthropic.parse import parse_request
 
 MODEL = "claude-sonnet-4-5"
 HI = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
 
 
 def read(*messages: Any, **body: Any) -> Any:
-    return read_messages_request(json.dumps({"model": MODEL, "messages": list(messages), **body}).encode())
+    return parse_request(json.dumps({"model": MODEL, "messages": list(messages), **body}).encode())
 
 
 def again(*messages: Any, **body: Any) -> dict[str, Any]:
@@ -152,4 +152,4 @@ def test_effort_alone_asks_for_no_thinking() -> None:
 @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"messages": 3}', b'{"messages": [3]}'])
 def test_what_is_no_request_is_said_so(body: bytes) -> None:
     with pytest.raises(InvalidHistory):
-        read_messages_request(body)
+        parse_request(body)

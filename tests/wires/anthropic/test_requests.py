@@ -7,10 +7,10 @@ from typing import Any
 
 from midstream.core.errors import InvalidHistory
 from midstream.dialects.registry import resolve
-from midstream.wires.anthropic.parse import read_messages_request
-from midstream.wires.anthropic.wire import WIRE
+from midstream.wires.anthropic.parse import parse_request
 from tests.wires.anthropic.exceptions import REQUESTS
 from tests.wires.anthropic.requests import differences
+from tests.wires.drafts import encode_draft
 from tests.wires.recordings import recordings
 
 CASES = {
@@ -23,11 +23,11 @@ MULTI_TURN = {name: case for name, case in CASES.items() if len(case["request"][
 
 def outcome(case: dict[str, Any]) -> list[str]:
     body = case["request"]["body"]
-    parsed = read_messages_request(json.dumps(body).encode())
+    parsed = parse_request(json.dumps(body).encode())
     model = parsed.model if parsed.model.startswith("claude") else "claude-haiku-4-5"
     dialect = resolve(f"anthropic/{case['model'] if 'claude' in case['model'] else model}").dialect
     try:
-        request = WIRE.encode(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
+        request = encode_draft(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
     except InvalidHistory as error:
         return [str(error)]
     return differences(json.loads(request.body), body)

@@ -18,11 +18,11 @@ from midstream.core.history import INTERRUPTED
 from midstream.core.tools import ToolSpec
 from midstream.dialects.anthropic import CLAUDE
 from midstream.wires.anthropic.encode import FIRST_WORDS
-from midstream.wires.anthropic.parse import read_messages_request
-from midstream.wires.anthropic.wire import WIRE
+from midstream.wires.anthropic.parse import parse_request
 from tests.shared_data import vectors
 from tests.wires.anthropic.exceptions import VECTORS
 from tests.wires.anthropic.requests import normal
+from tests.wires.drafts import encode_draft
 from tests.wires.vercel_prompts import ORIGIN, conversation
 
 MODEL = "claude-sonnet-4-5"
@@ -35,7 +35,7 @@ REASONING = {k: v for k, v in vectors("ids/reasoning_context.json").items() if v
 
 def encoded(told: Conversation, **kwargs: Any) -> dict[str, Any]:
     dialect = kwargs.pop("dialect", CLAUDE)
-    request = WIRE.encode(told, dialect, kwargs.pop("model", MODEL), **kwargs)
+    request = encode_draft(told, dialect, kwargs.pop("model", MODEL), **kwargs)
     body: dict[str, Any] = json.loads(request.body)
     return body
 
@@ -88,7 +88,7 @@ def prompt_outcome(vector: dict[str, Any]) -> list[str]:
     given, wanted = vector["input"]["args"][0], vector["expected"]["prompt"]
     if any(part.get("providerExecuted") for m in given["prompt"] if m["role"] != "system" for part in m["content"]):
         # Their own shape of server-side tools has no meaning here: what they send is what we read, keep and send.
-        told = read_messages_request(json.dumps({"model": MODEL, **wanted}).encode()).conversation
+        told = parse_request(json.dumps({"model": MODEL, **wanted}).encode()).conversation
         added = 0
     else:
         told, added = conversation(given["prompt"])
@@ -159,7 +159,7 @@ def repair_outcome(vector: dict[str, Any]) -> list[str]:
     if before and before[0]["role"] == "user" and isinstance(before[0]["content"], list) and "024" in vector["id"]:
         call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
         before = [{"role": "user", "content": "q"}, {"role": "assistant", "content": [call]}, *before]
-    told = read_messages_request(json.dumps({"model": MODEL, "messages": before}).encode()).conversation
+    told = parse_request(json.dumps({"model": MODEL, "messages": before}).encode()).conversation
     try:
         body = encoded(told)
     except InvalidHistory as error:

@@ -13,7 +13,7 @@ from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import REGISTRY
 from midstream.sim.answer import Answer, Call
 from midstream.sim.players import Player, make_players
-from midstream.wires.wire import Decoder
+from midstream.wires.stream_decoder import StreamDecoder
 
 PLAYERS = make_players()
 NATIVE = PLAYERS["deepinfra-kimi-k2.5-native"]
@@ -44,7 +44,7 @@ def answers() -> st.SearchStrategy[Answer]:
     return st.one_of(said, called)
 
 
-def decoder(player: Player | Dialect, tools: tuple[ToolSpec, ...] = TOOLS) -> Decoder:
+def decoder(player: Player | Dialect, tools: tuple[ToolSpec, ...] = TOOLS) -> StreamDecoder:
     dialect = player.target.dialect if isinstance(player, Player) else player
     model = player.target.model if isinstance(player, Player) else ""
     return make_decoder(dialect=dialect, turn_key="t", model=model, tools=tools)

@@ -32,11 +32,9 @@ from midstream.sim.answer import Answer, Call
 from midstream.sim.players import Player
 from midstream.sim.speech import speak, speak_whole
 from midstream.wires.completion.decode import CompletionStreamReader
-from midstream.wires.completion.wire import WIRE
 from midstream.wires.decode_context import DecodeContext
 from midstream.wires.sse import SSEParser
-from midstream.wires.stream_decoder import StreamDecoder
-from midstream.wires.wire import decode_chunks, decode_whole
+from midstream.wires.stream_decoder import StreamDecoder, decode_chunks, decode_whole
 from tests.wires.completion.answers import (
     CHAT,
     FLAVOURS,
@@ -234,7 +232,7 @@ def test_the_first_error_is_told_even_if_what_was_held_back_does_not_fit() -> No
         def close(self) -> list[Any]:
             raise LimitExceeded("too long")
 
-    answer = CompletionStreamReader(NATIVE.target.dialect, DecodeContext("t"), Overfull())
+    answer = CompletionStreamReader(DecodeContext(NATIVE.target.dialect, "t"), Overfull())
     reader = StreamDecoder(answer, SSEParser(), limit=1000)
     end = reader.feed(sse(token("a"), {"error": {"message": "busy"}}))[-1]
     assert isinstance(end, ErrorEvent) and end.error.message == "busy"
@@ -382,7 +380,7 @@ def test_any_shape_gives_lawful_events(chunks: list[Any]) -> None:
 
 def test_buffers_have_limits() -> None:
     for data in (b"data: " + b"x" * 200, b'{"results":' + b" " * 200):
-        reader = WIRE.decoder(NATIVE.target.dialect, DecodeContext("t", limit=100))
+        reader = DecodeContext(NATIVE.target.dialect, "t", limit=100).decoder()
         end = reader.feed(data)[-1]
         assert isinstance(end, ErrorEvent) and end.error.kind == "limit"
 

@@ -15,11 +15,11 @@ from midstream.core.blocks import Conversation, Media, Origin, Text, Thinking, T
 from midstream.core.dialect import Dialect, Options
 from midstream.core.errors import ConfigError, InvalidHistory
 from midstream.core.tools import ToolSpec
-from midstream.wires.completion.wire import WIRE
 from midstream.wires.native_path import choose_dialect
 from midstream.wires.request import Request
 from tests.conversations import PIXEL, Story, weather_story
 from tests.wires.completion.answers import TOOLS, last, sse, token
+from tests.wires.drafts import encode_draft
 from tests.wires.feeding import events_of
 
 K25 = "deepinfra/moonshotai/Kimi-K2.5"
@@ -129,7 +129,7 @@ def test_a_path_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="choose one of auto, native, chat"):
         encoded(path="raw")
     with pytest.raises(ConfigError, match="names no chat template"):
-        WIRE.encode(ASKED, Dialect("x", "completion"), "m")
+        encode_draft(ASKED, Dialect("x", "completion"), "m")
 
 
 def test_reasoning_of_a_provider_that_is_like_deepinfra_is_its_own() -> None:
@@ -239,14 +239,14 @@ def test_stop_texts_of_the_caller_join_the_templates_up_to_what_the_host_takes()
 
 
 def test_a_dialect_that_names_no_stop_texts_reads_with_its_templates() -> None:
-    request = WIRE.encode(ASKED, Dialect("mine", "completion", template="chatml", stop=("###",)), "m")
+    request = encode_draft(ASKED, Dialect("mine", "completion", template="chatml", stop=("###",)), "m")
     assert request.dialect is not None and request.dialect.stop == ("###", "<|im_end|>", "<|endoftext|>")
     assert read(request, {"choices": [{"index": 0, "text": "b<|im_end|>c", "finish_reason": "stop"}]}).text == "b"
 
 
 def test_options_a_dialect_does_not_take_are_left_out_and_noted() -> None:
     plain = Dialect("mine", "completion", template="chatml", sampling=("top_p",), stream_usage=False)
-    request = WIRE.encode(ASKED, plain, "m", options=Options(temperature=1.0, top_p=0.5))
+    request = encode_draft(ASKED, plain, "m", options=Options(temperature=1.0, top_p=0.5))
     body = json.loads(request.body)
     assert body["top_p"] == 0.5 and "temperature" not in body and "stream_options" not in body
     assert notes(request) == [("dropped", "option")]

@@ -14,9 +14,8 @@ from midstream.core.blocks import Media, Opaque, Text, Thinking, ToolCall
 from midstream.core.events import Done, ErrorEvent, ErrorInfo
 from midstream.core.lifecycle import check
 from midstream.wires.decode_context import DecodeContext
-from midstream.wires.gemini.plain import PLAIN
-from midstream.wires.gemini.wire import WIRE
-from midstream.wires.wire import Decoder
+from midstream.wires.gemini.wire import DEFAULT
+from midstream.wires.stream_decoder import StreamDecoder
 from tests.wires.feeding import by_byte, events_of
 
 
@@ -31,8 +30,8 @@ def sse(*chunks: Any) -> bytes:
     return b"".join(b"data: " + json.dumps(each).encode() + b"\r\n\r\n" for each in chunks)
 
 
-def decoder(**fields: Any) -> Decoder:
-    return WIRE.decoder(PLAIN, DecodeContext("t", **fields))
+def decoder(**fields: Any) -> StreamDecoder:
+    return DecodeContext(DEFAULT, "t", **fields).decoder()
 
 
 def last(*chunks: Any, **fields: Any) -> Any:

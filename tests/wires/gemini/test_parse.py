@@ -11,13 +11,13 @@ from midstream.core.blocks import Media, Opaque, Origin, Text, Thinking, ToolCal
 from midstream.core.dialect import Options
 from midstream.core.errors import InvalidHistory
 from midstream.core.tools import ToolSpec
-from midstream.wires.gemini.parse import read_gemini_request
+from midstream.wires.gemini.parse import parse_request
 
 HI = {"role": "user", "parts": [{"text": "hi"}]}
 
 
 def read(*contents: Any, **body: Any) -> Any:
-    return read_gemini_request(json.dumps({"contents": list(contents), **body}).encode(), model="models/m")
+    return parse_request(json.dumps({"contents": list(contents), **body}).encode(), model="models/m")
 
 
 def options(**body: Any) -> Options:
@@ -171,11 +171,11 @@ def test_a_choice_we_have_no_word_for_is_kept(given: Any) -> None:
 
 
 def test_the_model_may_stand_in_the_body() -> None:
-    parsed = read_gemini_request(b'{"contents":"hi","model":"models/x"}', stream=True)
+    parsed = parse_request(b'{"contents":"hi","model":"models/x"}', stream=True)
     assert (parsed.model, parsed.conversation.turns[0].text, parsed.options.stream) == ("x", "hi", True)
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"contents": 3}', b'{"contents": [3]}'])
 def test_what_is_no_request_is_said_so(body: bytes) -> None:
     with pytest.raises(InvalidHistory):
-        read_gemini_request(body)
+        parse_request(body)

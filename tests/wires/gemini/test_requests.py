@@ -11,9 +11,9 @@ from midstream.core.blocks import Conversation, human
 from midstream.core.errors import InvalidHistory
 from midstream.core.schemas import PASSES
 from midstream.dialects.registry import resolve
-from midstream.wires.gemini.parse import read_gemini_request
-from midstream.wires.gemini.plain import BYPASS
-from midstream.wires.gemini.wire import WIRE
+from midstream.wires.gemini.parse import parse_request
+from midstream.wires.gemini.wire import BYPASS
+from tests.wires.drafts import encode_draft
 from tests.wires.gemini.exceptions import REQUESTS
 from tests.wires.recordings import recordings
 
@@ -103,11 +103,11 @@ def again(case: dict[str, Any]) -> dict[str, Any]:
     model = path.rpartition("/")[2].partition(":")[0]
     provider = "vertex" if "/publishers/" in path else "gemini"
     named = model if "gemini" in model else "gemini-2.5-flash"
-    parsed = read_gemini_request(
+    parsed = parse_request(
         json.dumps(case["request"]["body"]).encode(), provider=provider, model=named, stream="stream" in path
     )
     dialect = resolve(f"{provider}/{named}").dialect
-    request = WIRE.encode(parsed.conversation, dialect, named, tools=parsed.tools, options=parsed.options)
+    request = encode_draft(parsed.conversation, dialect, named, tools=parsed.tools, options=parsed.options)
     assert request.path == f"/models/{named}:" + (
         "streamGenerateContent?alt=sse" if "streamGenerateContent" in path else "generateContent"
     )
@@ -140,7 +140,7 @@ def test_exceptions_are_few_and_none_is_stale() -> None:
 def test_reading_twice_gives_the_same_conversation() -> None:
     for case in MULTI_TURN.values():
         raw = json.dumps(case["request"]["body"]).encode()
-        assert read_gemini_request(raw) == read_gemini_request(raw)
+        assert parse_request(raw) == parse_request(raw)
 
 
 def test_an_answer_goes_back_as_it_came() -> None:
@@ -156,7 +156,7 @@ def test_an_answer_goes_back_as_it_came() -> None:
         wanted = [part for part in body["candidates"][0]["content"].get("parts", []) if part != {"text": ""}]
         if turn.failure or not wanted:
             continue
-        written = WIRE.encode(Conversation((human("hi", key="h"), turn)), dialect, model)
+        written = encode_draft(Conversation((human("hi", key="h"), turn)), dialect, model)
         got = json.loads(written.body)["contents"][1]["parts"]
         for part in [*got, *wanted]:
             part.get("functionCall", {}).pop("id", None)

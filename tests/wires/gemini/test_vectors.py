@@ -12,11 +12,11 @@ from midstream.core.blocks import Conversation, Origin, ToolCall
 from midstream.core.schemas import PASSES
 from midstream.core.tools import ToolSpec
 from midstream.dialects.gemini import GEMINI_25_FLASH
-from midstream.wires.gemini.parse import read_gemini_request
-from midstream.wires.gemini.plain import PLAIN
-from midstream.wires.gemini.wire import WIRE
+from midstream.wires.gemini.parse import parse_request
+from midstream.wires.gemini.wire import DEFAULT
 from midstream.wires.openai_chat.parse import read_messages
 from tests.shared_data import vectors
+from tests.wires.drafts import encode_draft
 from tests.wires.gemini.exceptions import VECTORS
 
 MODEL = "gemini-2.5-flash"
@@ -81,7 +81,7 @@ def plain(body: dict[str, Any]) -> dict[str, Any]:
 def outcome(vector: dict[str, Any]) -> dict[str, Any]:
     given = vector["input"]
     tools = [ToolSpec(tool["name"], tool["description"], tool["parameters"]) for tool in given.get("tools", ())]
-    request = WIRE.encode(conversation(given), GEMINI_25_FLASH, MODEL, tools=tools)
+    request = encode_draft(conversation(given), GEMINI_25_FLASH, MODEL, tools=tools)
     got, wanted = plain(json.loads(request.body)), plain(vector["expected"])
     return {key: (got[key], wanted[key]) for key in got if got[key] != wanted[key]}
 
@@ -96,8 +96,8 @@ def test_kosong(name: str) -> None:
 
 
 def test_only_the_first_call_of_a_turn_gets_the_bypass() -> None:
-    parsed = read_gemini_request(json.dumps({"contents": BYPASS["before"]}).encode())
-    contents = json.loads(WIRE.encode(parsed.conversation, PLAIN, "gemini-3-pro-preview").body)["contents"]
+    parsed = parse_request(json.dumps({"contents": BYPASS["before"]}).encode())
+    contents = json.loads(encode_draft(parsed.conversation, DEFAULT, "gemini-3-pro-preview").body)["contents"]
     for part in contents[1]["parts"]:
         del part["functionCall"]["id"]
     assert contents[:2] == BYPASS["after"]  # behind it stand the results that Gemini demands

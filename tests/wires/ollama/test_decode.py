@@ -15,9 +15,8 @@ from midstream.core.blocks import Media, Text, Thinking, ToolCall
 from midstream.core.events import Done, ErrorEvent, ErrorInfo
 from midstream.core.lifecycle import check
 from midstream.wires.decode_context import DecodeContext
-from midstream.wires.ollama.plain import PLAIN
-from midstream.wires.ollama.wire import WIRE
-from midstream.wires.wire import Decoder
+from midstream.wires.ollama.wire import DEFAULT
+from midstream.wires.stream_decoder import StreamDecoder
 from tests.wires.feeding import by_byte, events_of
 
 
@@ -30,8 +29,8 @@ def ndjson(*lines: Any) -> bytes:
     return b"".join(json.dumps(each).encode() + b"\n" for each in lines)
 
 
-def decoder(**fields: Any) -> Decoder:
-    return WIRE.decoder(PLAIN, DecodeContext("t", **fields))
+def decoder(**fields: Any) -> StreamDecoder:
+    return DecodeContext(DEFAULT, "t", **fields).decoder()
 
 
 def last(*lines: Any, **fields: Any) -> Any:
@@ -137,7 +136,7 @@ def test_a_body_laid_out_over_lines_is_read() -> None:
 
 
 def test_a_dialect_with_think_tags_has_them_read() -> None:
-    dialect = replace(PLAIN, reasoning=replace(PLAIN.reasoning, tags=("<think>", "</think>")))
+    dialect = replace(DEFAULT, reasoning=replace(DEFAULT.reasoning, tags=("<think>", "</think>")))
     events = events_of(
         make_decoder(dialect=dialect, turn_key="t"), [ndjson(line("<think>hm</think>a"), line(done=True))]
     )

@@ -14,16 +14,17 @@ from midstream.core.errors import InvalidHistory
 from midstream.core.tools import ToolSpec
 from midstream.dialects.ollama import OLLAMA, OLLAMA_LEVELS
 from midstream.sim.rules.hosts import judge
+from midstream.wires.encode_context import EncodeContext
 from midstream.wires.history_cache import HistoryCache
 from midstream.wires.ollama.encode import OllamaWriter
-from midstream.wires.ollama.wire import WIRE
 from tests.conversations import PIXEL, Story, weather_story
+from tests.wires.drafts import encode_draft
 
 OWN = Origin("ollama", "ollama", "qwen3:4b")
 
 
 def encode(conversation: Conversation, dialect: Any = OLLAMA, **fields: Any) -> Any:
-    return WIRE.encode(conversation, dialect, "qwen3:4b", **fields)
+    return encode_draft(conversation, dialect, "qwen3:4b", **fields)
 
 
 def body(conversation: Conversation, **fields: Any) -> dict[str, Any]:
@@ -68,7 +69,9 @@ def test_results_stand_in_call_order_whatever_the_history_says() -> None:
 def test_foreign_thinking_is_dropped_kept_or_told() -> None:
     story = Story().says("x").answers("a", thinking="hm").says("y").done()
     assert body(story)["messages"][1] == {"role": "assistant", "content": "a"}
-    assert [str(note) for note in encode(story).notes] == ["dropped thinking (turn 1): it was model-x's own"]
+    assert [str(note) for note in encode(story).notes] == [
+        "dropped thinking (turn 1): reasoning belongs to model-x; not sent to other models"
+    ]
     assert body(story, options=Options(foreign_thinking="text"))["messages"][1]["content"] == "hm\n\na"
     assert body(story, options=Options(foreign_thinking="keep"))["messages"][1]["thinking"] == "hm"
 
@@ -165,8 +168,8 @@ def test_tools_and_choices() -> None:
         {"type": "function", "function": {"name": "my_tool_ba077b42", "description": "Does.", "parameters": parameters}}
     ]
     assert request.tool_names == {"my_tool_ba077b42": "my tool"}
-    told = [note.why.split()[0] for note in request.notes]
-    assert told == ["a", "my", "$s"]  # the choice, the new name, the stranger's built-in
+    told = [note.code for note in request.notes]
+    assert told == ["tool_choice_changed", "tool_renamed", "foreign_builtin"]
     asked = encode(Conversation((human("hi"),)), tools=tools[:1], options=Options(parallel_tool_calls=True))
     assert any("parallel_tool_calls" in note.why for note in asked.notes)
     assert "tools" not in hello(tools=tools, options=Options(tool_choice="none"))
@@ -193,6 +196,6 @@ def test_an_answer_that_says_nothing_here_is_left_out() -> None:
 
 def test_a_writer_says_how_much_it_holds() -> None:
     """Or the cache would keep more than it may."""
-    writer = OllamaWriter(OLLAMA, Options(), "m")
+    writer = OllamaWriter(EncodeContext(OLLAMA, Options(), "m"))
     writer.write(weather_story().done().turns, 0)
     assert writer.size == sum(map(len, writer.messages))

@@ -11,14 +11,14 @@ from midstream.core.blocks import Media, Origin, Text, Thinking
 from midstream.core.errors import InvalidHistory
 from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import resolve
-from midstream.wires.ollama.parse import read_ollama_request
-from midstream.wires.ollama.wire import WIRE
+from midstream.wires.ollama.parse import parse_request
+from tests.wires.drafts import encode_draft
 
 HI = {"role": "user", "content": "hi"}
 
 
 def read(*messages: Any, **body: Any) -> Any:
-    return read_ollama_request(json.dumps({"model": "m", "messages": list(messages), **body}).encode())
+    return parse_request(json.dumps({"model": "m", "messages": list(messages), **body}).encode())
 
 
 def test_turns_blocks_and_results_by_position() -> None:
@@ -89,9 +89,9 @@ def test_thinking(think: Any, thinking: Any, effort: Any) -> None:
 
 def again(body: dict[str, Any]) -> dict[str, Any]:
     """The request, read and written for its own model."""
-    parsed = read_ollama_request(json.dumps(body).encode())
+    parsed = parse_request(json.dumps(body).encode())
     dialect = resolve(f"ollama/{parsed.model}").dialect
-    request = WIRE.encode(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
+    request = encode_draft(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
     written: dict[str, Any] = json.loads(request.body)
     return written
 
@@ -112,7 +112,7 @@ def test_unknown_fields_and_settings_survive() -> None:
 @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"messages": 3}', b'{"messages": [3]}'])
 def test_what_is_no_request_is_said_so(body: bytes) -> None:
     with pytest.raises(InvalidHistory):
-        read_ollama_request(body)
+        parse_request(body)
 
 
 def test_a_result_without_a_name_is_written_with_its_calls() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from midstream.dialects.registry import resolve
-from midstream.wires.ollama.parse import read_ollama_request
-from midstream.wires.ollama.wire import WIRE
+from midstream.wires.ollama.parse import parse_request
+from tests.wires.drafts import encode_draft
 from tests.wires.recordings import recordings
 
 CASES = {case["id"]: case for case in recordings("ollama-chat")}
@@ -35,9 +35,9 @@ def normal(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def again(body: dict[str, Any]) -> dict[str, Any]:
-    parsed = read_ollama_request(json.dumps(body).encode())
+    parsed = parse_request(json.dumps(body).encode())
     dialect = resolve(f"ollama/{parsed.model}").dialect
-    request = WIRE.encode(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
+    request = encode_draft(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
     assert request.path == "/api/chat"
     return json.loads(request.body)
 

@@ -15,7 +15,7 @@ from midstream.core.blocks import Media, Opaque, Text, Thinking, ToolCall, Turn
 from midstream.core.errors import BadRequest, MalformedStream, RateLimited
 from midstream.core.events import Done, ErrorEvent, ErrorInfo, ToolCallDelta, ToolCallStart
 from midstream.wires.sse import DEFAULT_LIMIT
-from midstream.wires.wire import Decoder
+from midstream.wires.stream_decoder import StreamDecoder
 from tests.wires.feeding import at_random, by_byte, events_of
 
 
@@ -36,7 +36,7 @@ def call(
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def fresh(dialect: str | None = None) -> Decoder:
+def fresh(dialect: str | None = None) -> StreamDecoder:
     return make_decoder(wire="openai-chat", dialect=dialect, turn_key="t")
 
 

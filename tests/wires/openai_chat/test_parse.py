@@ -9,14 +9,14 @@ import pytest
 
 from midstream.core.blocks import Media, Opaque, Text, Thinking
 from midstream.core.tools import ToolSpec
-from midstream.wires.openai_chat.parse import read_chat_request
+from midstream.wires.openai_chat.parse import parse_request
 
 HI = {"role": "user", "content": "hi"}
 
 
 def read(*messages: Any, **body: Any) -> Any:
     raw = json.dumps({"model": "m", "messages": list(messages), **body}).encode()
-    return read_chat_request(raw, provider="p")
+    return parse_request(raw, provider="p")
 
 
 def blocks(message: dict[str, Any]) -> tuple[Any, ...]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from midstream.core.blocks import Origin, Thinking
 from midstream.core.dialect import Dialect, Limits, Reasoning
 from midstream.core.errors import InvalidHistory
-from midstream.wires.openai_chat.parse import read_chat_request, read_messages
-from midstream.wires.openai_chat.wire import WIRE
+from midstream.wires.openai_chat.parse import parse_request, read_messages
+from tests.wires.drafts import encode_draft
 from tests.wires.recordings import recordings
 
 # A host that takes everything, so that what is lost was lost by the reader or the writer.
@@ -110,8 +110,8 @@ def said(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def again(body: dict[str, Any]) -> dict[str, Any]:
-    parsed = read_chat_request(msgspec.json.encode(body), provider="any")
-    request = WIRE.encode(parsed.conversation, ANY, parsed.model, tools=parsed.tools, options=parsed.options)
+    parsed = parse_request(msgspec.json.encode(body), provider="any")
+    request = encode_draft(parsed.conversation, ANY, parsed.model, tools=parsed.tools, options=parsed.options)
     return json.loads(request.body)
 
 
@@ -140,13 +140,13 @@ def test_recorded_requests_survive_the_round_trip() -> None:
 def test_reading_twice_gives_the_same_conversation() -> None:
     for case in multi_turn()[:20]:
         raw = msgspec.json.encode(case["request"]["body"])
-        assert read_chat_request(raw) == read_chat_request(raw)
+        assert parse_request(raw) == parse_request(raw)
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"messages": 3}', b'{"messages": [3]}'])
 def test_what_is_no_request_is_said_so(body: bytes) -> None:
     with pytest.raises(InvalidHistory):
-        read_chat_request(body)
+        parse_request(body)
 
 
 _JSON = st.recursive(
@@ -173,7 +173,7 @@ _REQUEST = st.fixed_dictionaries(
 
 @given(_REQUEST)
 def test_a_request_of_any_shape_is_read(body: Any) -> None:
-    read_chat_request(json.dumps(body).encode())
+    parse_request(json.dumps(body).encode())
 
 
 @pytest.mark.parametrize("thinking", ["hm", [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]])

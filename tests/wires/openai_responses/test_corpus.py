@@ -21,10 +21,10 @@ from midstream import (
 from midstream.core.dialect import Dialect
 from midstream.core.events import Done, ErrorEvent, Event
 from midstream.dialects.openai_responses import GENERIC
-from midstream.wires.openai_responses.parse import read_responses_request
-from midstream.wires.openai_responses.wire import WIRE as RESPONSES
+from midstream.wires.openai_responses.parse import parse_request
 from midstream.wires.request import Request
-from midstream.wires.wire import decode_whole
+from midstream.wires.stream_decoder import decode_whole
+from tests.wires.drafts import encode_draft
 from tests.wires.feeding import at_random, by_byte, by_lengths, events_of
 from tests.wires.openai_responses.exceptions import CORPUS, REPLAYS, REQUESTS
 from tests.wires.openai_responses.requests import normal
@@ -124,11 +124,11 @@ def dialect_of(case: dict[str, Any]) -> Dialect:
 def encoded_again(case: dict[str, Any]) -> Request:
     """The recorded request read and written for the same dialect; `store` is the host's default where it was not said."""
     body = case["request"]["body"]
-    parsed_request = read_responses_request(json.dumps(body).encode(), provider=case["provider"])
+    parsed_request = parse_request(json.dumps(body).encode(), provider=case["provider"])
     options = parsed_request.options
     if "store" not in body:
         options = replace(options, extra_body={**(options.extra_body or {}), "store": True})
-    return RESPONSES.encode(
+    return encode_draft(
         parsed_request.conversation, dialect_of(case), parsed_request.model, tools=parsed_request.tools, options=options
     )
 
@@ -166,7 +166,7 @@ def replay_differs(case: dict[str, Any]) -> bool:
     results = Turn("tool", tuple(tool_result(call, "ok") for call in turn.tool_calls), key="r")
     conversation = Conversation((human("hi"), turn, *([results] if results.blocks else [])))
     stored = Options(extra_body={"store": True})
-    sent = json.loads(RESPONSES.encode(conversation, dialect, case["model"], options=stored).body)["input"]
+    sent = json.loads(encode_draft(conversation, dialect, case["model"], options=stored).body)["input"]
     answer = sent[1 : len(sent) - len(results.blocks)]
     return bool(normal({"input": answer})["input"] != normal({"input": items})["input"])
 

@@ -30,10 +30,11 @@ from midstream import (
 )
 from midstream.core.blocks import Origin
 from midstream.core.errors import InvalidHistory, LocalError
+from midstream.wires.encode_context import EncodeContext
 from midstream.wires.history_cache import HistoryCache, write_history
 from midstream.wires.openai_responses.encode import ResponsesWriter
-from midstream.wires.openai_responses.parse import read_responses_request
-from midstream.wires.openai_responses.wire import WIRE
+from midstream.wires.openai_responses.parse import parse_request
+from tests.wires.drafts import encode_draft
 from tests.wires.openai_responses.requests import normal
 
 MODEL = "openai-responses/gpt-5.2"
@@ -83,7 +84,7 @@ def test_models_that_do_not_reason_are_not_asked_for_encrypted_reasoning() -> No
 
 def test_the_system_prompt_is_a_message_where_the_dialect_says_so() -> None:
     dialect = replace(resolve(MODEL).dialect, system_role="developer")
-    request = WIRE.encode(Conversation((human("hi"),), "be brief"), dialect, "m")
+    request = encode_draft(Conversation((human("hi"),), "be brief"), dialect, "m")
     sent = json.loads(request.body)
     assert sent["input"][0] == {"type": "message", "role": "developer", "content": "be brief"}
     assert "instructions" not in sent
@@ -255,7 +256,7 @@ def test_a_refusal_goes_back_as_one() -> None:
 def test_media(media: Media, part: dict[str, Any]) -> None:
     sent = body(human("see", media))
     assert sent["input"][0]["content"] == [{"type": "input_text", "text": "see"}, part]
-    parsed = read_responses_request(json.dumps(sent).encode()).conversation.turns[0].blocks[1]
+    parsed = parse_request(json.dumps(sent).encode()).conversation.turns[0].blocks[1]
     if part["type"] != "input_text":
         assert parsed == media
 
@@ -399,7 +400,7 @@ def test_a_request_that_continues_a_stored_response_reads_and_writes_the_same() 
             {"type": "message", "role": "user", "content": "go on"},
         ],
     }
-    parsed = read_responses_request(json.dumps(given_body).encode(), provider="openai")
+    parsed = parse_request(json.dumps(given_body).encode(), provider="openai")
     request = encode_request(parsed.conversation, MODEL, tools=parsed.tools, options=parsed.options, cache=None)
     assert json.loads(request.body) == given_body
     assert request.notes == ()
@@ -477,7 +478,7 @@ def test_any_history_gives_a_request_the_wire_takes(turns: list[Turn], model: st
 @given(st.lists(_TURN, max_size=6))
 def test_a_written_request_reads_and_writes_the_same(turns: list[Turn]) -> None:
     first = body(human("q"), *turns)
-    parsed = read_responses_request(json.dumps(first).encode(), provider="openai")
+    parsed = parse_request(json.dumps(first).encode(), provider="openai")
     again = encode_request(parsed.conversation, MODEL, tools=parsed.tools, options=parsed.options, cache=None)
     assert normal(json.loads(again.body)) == normal(first)
 
@@ -497,7 +498,8 @@ def test_the_next_turn_of_a_long_history_encodes_only_what_is_new() -> None:
 
     def written(held: tuple[Turn, ...]) -> list[bytes]:
         dialect = resolve(MODEL).dialect
-        writer = write_history(held, lambda: ResponsesWriter(dialect, Options(), "gpt-5.2"), "key", cache)
+        context = EncodeContext(dialect, Options(), "gpt-5.2")
+        writer = write_history(held, lambda: ResponsesWriter(context), "key", cache)
         return writer.items.copy()
 
     first = written(turns)
@@ -556,7 +558,7 @@ _BODY = st.fixed_dictionaries(
 @given(_BODY | _JSON)
 def test_a_request_of_any_shape_is_read_and_can_be_written_or_is_refused(given_body: Any) -> None:
     try:
-        parsed = read_responses_request(json.dumps(given_body).encode(), provider="openai")
+        parsed = parse_request(json.dumps(given_body).encode(), provider="openai")
         encode_request(parsed.conversation, MODEL, tools=parsed.tools, options=parsed.options, cache=None)
     except LocalError:
         pass

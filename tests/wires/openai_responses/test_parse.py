@@ -9,17 +9,17 @@ import pytest
 
 from midstream.core.blocks import Media, Opaque, Text, Thinking
 from midstream.core.errors import InvalidHistory
-from midstream.wires.openai_responses.parse import read_responses_request
+from midstream.wires.openai_responses.parse import parse_request
 
 HI = {"role": "user", "content": "hi"}
 
 
 def read(*items: Any, **body: Any) -> Any:
-    return read_responses_request(json.dumps({"model": "m", "input": list(items), **body}).encode(), provider="p")
+    return parse_request(json.dumps({"model": "m", "input": list(items), **body}).encode(), provider="p")
 
 
 def test_a_plain_input_and_instructions() -> None:
-    told = read_responses_request(b'{"model": "m", "input": "hi", "instructions": "be kind"}').conversation
+    told = parse_request(b'{"model": "m", "input": "hi", "instructions": "be kind"}').conversation
     assert (told.system, [turn.text for turn in told.turns]) == ("be kind", ["hi"])
 
 
@@ -125,4 +125,4 @@ def test_settings() -> None:
 @pytest.mark.parametrize("body", [b"[]", b'{"input": 3}', b'{"input": [3]}'])
 def test_what_is_no_request_is_said_so(body: bytes) -> None:
     with pytest.raises(InvalidHistory):
-        read_responses_request(body)
+        parse_request(body)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from midstream import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, ToolSpec, Turn
 from midstream.core.blocks import Block, Origin
 from midstream.dialects.openai_responses import GENERIC
-from midstream.wires.openai_responses.wire import WIRE
 from tests.shared_data import vectors
+from tests.wires.drafts import encode_draft
 from tests.wires.openai_responses.exceptions import KOSONG, REPAIR
 from tests.wires.openai_responses.requests import normal
 
@@ -86,7 +86,7 @@ def compared(body: dict[str, Any]) -> dict[str, Any]:
 
 def agrees(vector: dict[str, Any]) -> bool:
     given = vector["input"]
-    request = WIRE.encode(conversation_of(given), DIALECT, "m", tools=tools_of(given))
+    request = encode_draft(conversation_of(given), DIALECT, "m", tools=tools_of(given))
     return compared(json.loads(request.body)) == compared(vector["expected"])
 
 
@@ -97,7 +97,7 @@ def test_kosong_vectors() -> None:
 
 def test_the_listed_difference_is_only_the_joining_of_text_parts() -> None:
     vector = kosong()["kosong-openai_responses-parallel_tool_calls"]
-    request = WIRE.encode(conversation_of(vector["input"]), DIALECT, "m", tools=tools_of(vector["input"]))
+    request = encode_draft(conversation_of(vector["input"]), DIALECT, "m", tools=tools_of(vector["input"]))
     ours, theirs = compared(json.loads(request.body)), compared(vector["expected"])
     for item in theirs["input"]:
         if item["type"] == "function_call_output":
@@ -122,11 +122,11 @@ def test_repair_vectors() -> None:
     assert len(repairs()) == 2
     for name, vector in repairs().items():
         turns = (Turn("human", (Text("q"),), key="q"), *neutral(vector["before"]))
-        sent = json.loads(WIRE.encode(Conversation(turns), DIALECT, "m").body)["input"][1:]
+        sent = json.loads(encode_draft(Conversation(turns), DIALECT, "m").body)["input"][1:]
         assert (len(sent) == len(vector["after"])) == (name not in REPAIR), name
-    sent = json.loads(WIRE.encode(Conversation(neutral(repairs()["history_repair-026"]["before"])), DIALECT, "m").body)[
-        "input"
-    ]
+    sent = json.loads(
+        encode_draft(Conversation(neutral(repairs()["history_repair-026"]["before"])), DIALECT, "m").body
+    )["input"]
     assert [item["type"] for item in sent] == ["function_call", "function_call_output"]
 
 

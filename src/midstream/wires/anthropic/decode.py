@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 
 from ...core.blocks import Opaque, Usage
-from ...core.dialect import Dialect
 from ...core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
 from ...core.reduce import MAX_TURN_CHARS, Piece
 from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently, object_text, text_of
 from ..provider_errors import provider_error
+from ..sse import SSEParser
 from ..stop_words import later_stop, settled_stop
+from ..stream_decoder import StreamDecoder
 from .shapes import (
     BlockDelta,
     BlockStart,
@@ -98,6 +99,10 @@ class _Held:
         return self.block
 
 
+def make_decoder(context: DecodeContext) -> StreamDecoder:
+    return StreamDecoder(MessagesStreamReader(context), SSEParser(limit=context.limit), limit=context.limit)
+
+
 class MessagesStreamReader:
     """Reads the events of a message, or a whole one."""
 
@@ -106,10 +111,10 @@ class MessagesStreamReader:
         "_said_end", "_seen", "_stop_reason", "_stray", "_thought", "_usage", "builder",
     )  # fmt: skip
 
-    def __init__(self, dialect: Dialect, asked: DecodeContext) -> None:
-        self._dialect = dialect
-        self.builder = asked.builder(dialect)
-        self._names = asked.tool_names
+    def __init__(self, context: DecodeContext) -> None:
+        self._dialect = context.dialect
+        self.builder = context.builder()
+        self._names = context.tool_names
         self._calls: dict[int, tuple[Piece, Any]] = {}  # open calls by block index, with the input of their start
         self._ended_calls: set[int] = set()
         self._newest = -1  # the index of the block that began last

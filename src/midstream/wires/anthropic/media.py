@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from typing import Any
 
 from ...core.blocks import Media
+from ..media import mime_of_data, opened
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-# The type is checked against the data: what the first bytes say counts where the label is vague or unknown.
-_MAGIC = (("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lG", "image/gif"), ("UklG", "image/webp"))
-_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
 _KEYS = ("cache_control", "citations", "context", "title")
 _PDF = "application/pdf"
 
@@ -21,9 +18,7 @@ def media_block(media: Media, kinds: tuple[str, ...]) -> dict[str, Any] | None:
     """The block for a medium, or None where a model that reads `kinds` has no place for it."""
     if media.kind not in kinds:
         return None
-    match = _DATA_URL.match(media.url) if media.url and media.data is None else None
-    if match is not None and media.url is not None:
-        media = Media(match[1] or media.mime, media.url[match.end() :], None, media.name, media.extra)
+    media = opened(media)
     source = _source(media)
     if source is None:
         return None
@@ -42,10 +37,9 @@ def _source(media: Media) -> dict[str, Any] | None:
             return {"type": "url", "url": url}
         return {"type": "file", "file_id": url} if "://" not in url else None
     if media.kind == "image":
-        mime = media.mime
-        if mime not in _IMAGES:
-            mime = next((known for magic, known in _MAGIC if data.startswith(magic)), "")
-        return {"type": "base64", "media_type": mime, "data": data} if mime else None
+        # The type is checked against the data.
+        mime = media.mime if media.mime in _IMAGES else mime_of_data(data)
+        return {"type": "base64", "media_type": mime, "data": data} if mime in _IMAGES else None
     if media.mime == _PDF:
         return {"type": "base64", "media_type": _PDF, "data": data}
     if media.mime.startswith("text/") or media.mime == "application/json":

@@ -17,24 +17,24 @@ from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import decode_leniently, json_value
-from ..wire import ParsedRequest
+from ..request import ParsedRequest
 from .media import read_media
-from .plain import WIRE
+from .wire import DEFAULT
 
 _CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
 
-def read_messages_request(body: bytes, *, provider: str = "anthropic") -> ParsedRequest:
+def parse_request(body: bytes, *, provider: str = "anthropic") -> ParsedRequest:
     """`provider` is who the thinking and the opaque blocks of the history belong to."""
     value = decode_leniently(body)
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
         raise InvalidHistory("expected a JSON object with a `messages` list")
     model = str(value.get("model") or "")
-    origin = Origin(provider, WIRE, model)
+    origin = Origin(provider, DEFAULT.wire, model)
     turns: list[Turn] = []
     for number, message in enumerate(value["messages"]):
         if not isinstance(message, dict):
-            raise InvalidHistory(f"message {number} is no object")
+            raise InvalidHistory(f"message {number} is not an object")
         turns += _turns(number, message, origin)
     _pair_by_position(turns)
     conversation = canonicalize(Conversation(tuple(turns), _system(value.get("system"))), provider)

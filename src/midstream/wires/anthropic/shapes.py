@@ -6,8 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ...core.errors import MalformedStream
-from ..lenient_json import decode_leniently, text_of
+from ..lenient_json import decode_object, text_of
 
 
 class _Shape(msgspec.Struct, gc=False, tag_field="type"):
@@ -98,9 +97,7 @@ _HALVES = frozenset(field for _, field in _PIECES.values())
 
 def read_event(data: bytes, name: str) -> StreamEvent | OtherDelta:
     """The slow road, for what the typed decoder refuses. `name` is the event's name on its SSE line."""
-    value = decode_leniently(data, _HALVES)
-    if not isinstance(value, dict):
-        raise MalformedStream(f"expected an event object, got {type(value).__name__}")
+    value = decode_object(data, "an event object", _HALVES)
     kind = value.get("type") or name
     index = value["index"] if type(value.get("index")) is int else None
     match kind:

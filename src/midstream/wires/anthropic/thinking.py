@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.dialect import Dialect, Options
-from ...core.handoff import Note
+from ..encode_context import EncodeContext
 from ..reasoning import nearest_effort
 
 LEAST_BUDGET = 1024
@@ -22,80 +21,82 @@ _BUDGETS = {"none": 1024, "minimal": 1024, "low": 2048, "medium": 8192, "high": 
 
 
 class ThinkingPlan(msgspec.Struct):
-    """The fields of the body that ask for thinking, `max_tokens` among them."""
+    """The fields of the body that ask for thinking, and the `max_tokens` that leave room for it."""
 
     max_tokens: int
     fields: dict[str, Any]
-    notes: list[Note]
 
 
-Control = Callable[[bool, Options, Dialect, ThinkingPlan], None]
+Control = Callable[[EncodeContext, ThinkingPlan], None]
 
 
-def plan_thinking(on: bool, options: Options, dialect: Dialect) -> ThinkingPlan:
-    limit = options.max_tokens or dialect.default_max_tokens or _DEFAULT_MAX_TOKENS
-    plan = ThinkingPlan(limit, {}, [])
-    CONTROLS[dialect.reasoning.control](on, options, dialect, plan)
-    most = dialect.limits.max_output
-    if most is not None and plan.max_tokens > most:
-        plan.notes.append(Note("adapted", "option", f"max_tokens {plan.max_tokens} is above this model's {most}"))
-        plan.max_tokens = most
-        thinking = plan.fields.get("thinking", {})
-        if thinking.get("budget_tokens", 0) >= most:
-            thinking["budget_tokens"] = most - 1
+def plan_thinking(context: EncodeContext) -> ThinkingPlan:
+    plan = ThinkingPlan(context.options.max_tokens or context.dialect.default_max_tokens or _DEFAULT_MAX_TOKENS, {})
+    CONTROLS[context.dialect.reasoning.control](context, plan)
+    plan.max_tokens = context.capped(plan.max_tokens)
+    thinking = plan.fields.get("thinking", {})
+    if thinking.get("budget_tokens", 0) >= plan.max_tokens:
+        thinking["budget_tokens"] = plan.max_tokens - 1
     return plan
 
 
-def _none(on: bool, options: Options, dialect: Dialect, plan: ThinkingPlan) -> None:
-    if on or options.effort:
-        plan.notes.append(Note("dropped", "option", "this model does not think"))
+def _none(context: EncodeContext, plan: ThinkingPlan) -> None:
+    if context.options.thinking == "on" or context.options.effort:
+        context.option_dropped("this model does not think")
 
 
-def _budget(on: bool, options: Options, dialect: Dialect, plan: ThinkingPlan) -> None:
-    _effort(options, dialect, plan)
-    if not on:
-        _off(options, dialect, plan)
+def _budget(context: EncodeContext, plan: ThinkingPlan) -> None:
+    options = context.options
+    _effort(context, plan)
+    if not context.thinking:
+        _off(context, plan)
         return
     unasked = options.thinking is None and not options.effort and not options.thinking_budget
-    if unasked and dialect.reasoning.default_on:
+    if unasked and context.dialect.reasoning.default_on:
         return
     budget = options.thinking_budget or _BUDGETS.get(options.effort or "medium", _BUDGETS["high"])
     if budget < LEAST_BUDGET:
-        plan.notes.append(Note("adapted", "option", f"a thinking budget is at least {LEAST_BUDGET} tokens here"))
+        why = f"a thinking budget of {budget} tokens is too small; sent the least allowed, {LEAST_BUDGET}"
+        context.note("adapted", "option", "thinking_changed", why)
         budget = LEAST_BUDGET
     if options.max_tokens is None:
         plan.max_tokens += budget
     elif plan.max_tokens <= budget:
-        plan.notes.append(Note("adapted", "option", "max_tokens counts thinking here; raised by the thinking budget"))
+        why = "max_tokens includes thinking here; raised by the thinking budget"
+        context.note("adapted", "option", "max_tokens_changed", why)
         plan.max_tokens += budget
     plan.fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
 
 
-def _adaptive(on: bool, options: Options, dialect: Dialect, plan: ThinkingPlan) -> None:
-    if on and options.thinking_budget:
-        plan.notes.append(Note("dropped", "option", "this model sets its own thinking budget; ask by effort"))
-    _effort(options, dialect, plan)
-    if on and not (options.thinking is None and not options.effort and dialect.reasoning.default_on):
+def _adaptive(context: EncodeContext, plan: ThinkingPlan) -> None:
+    options = context.options
+    if context.thinking and options.thinking_budget:
+        context.option_dropped("thinking_budget: this model sets its own; ask for an effort instead")
+    _effort(context, plan)
+    if not context.thinking:
+        _off(context, plan)
+    elif options.thinking is not None or options.effort or not context.dialect.reasoning.default_on:
         plan.fields["thinking"] = {"type": "adaptive"}
-    elif not on:
-        _off(options, dialect, plan)
 
 
-def _either(on: bool, options: Options, dialect: Dialect, plan: ThinkingPlan) -> None:
-    (_budget if on and options.thinking_budget else _adaptive)(on, options, dialect, plan)
+def _either(context: EncodeContext, plan: ThinkingPlan) -> None:
+    (_budget if context.thinking and context.options.thinking_budget else _adaptive)(context, plan)
 
 
-def _effort(options: Options, dialect: Dialect, plan: ThinkingPlan) -> None:
-    if options.effort and dialect.reasoning.efforts:
-        effort = nearest_effort(options.effort, dialect.reasoning.efforts)
-        if effort != options.effort:
-            plan.notes.append(Note("adapted", "option", f"effort {options.effort} is called {effort} here"))
+def _effort(context: EncodeContext, plan: ThinkingPlan) -> None:
+    asked, known = context.options.effort, context.dialect.reasoning.efforts
+    if asked and known:
+        effort = nearest_effort(asked, known)
+        if effort != asked:
+            context.note(
+                "adapted", "option", "thinking_changed", f"effort {asked} is sent as {effort}, the nearest here"
+            )
         plan.fields["output_config"] = {"effort": effort}
 
 
-def _off(options: Options, dialect: Dialect, plan: ThinkingPlan) -> None:
+def _off(context: EncodeContext, plan: ThinkingPlan) -> None:
     """Said only where the model would think otherwise: some of the newest refuse the word."""
-    if dialect.reasoning.default_on and dialect.reasoning.can_disable:
+    if context.dialect.reasoning.default_on and context.dialect.reasoning.can_disable:
         plan.fields["thinking"] = {"type": "disabled"}
 
 

@@ -1,20 +1,37 @@
-"""This wire as the registry knows it."""
+"""Anthropic's Messages wire as the registry knows it, with its default dialect: a host that follows it to the letter."""
 
 from __future__ import annotations
 
-from ...core.dialect import Dialect
-from ..decode_context import DecodeContext
-from ..sse import SSEParser
-from ..stream_decoder import StreamDecoder
-from ..wire import Wire, guarded
-from .decode import MessagesStreamReader
-from .encode import encode_messages
-from .parse import read_messages_request
-from .plain import PLAIN
+from ...core.dialect import Dialect, Limits, Reasoning
+from ..wire import Wire
 
+DEFAULT = Dialect(
+    "anthropic",
+    "anthropic",
+    "anthropic",
+    ids="anthropic",
+    tool_format="anthropic",
+    reasoning=Reasoning(
+        fields=("thinking",),
+        field="thinking",
+        echo="always",
+        signed=True,
+        required=True,  # of the tool calls it goes on from, in the manual mode
+        control="budget",
+    ),
+    limits=Limits(tool_name_pattern=r"[A-Za-z0-9_-]{1,64}", tool_name_max=64),
+    schema="anthropic",
+    default_max_tokens=8192,
+    tool_result_media="inline",
+    media=("image", "file"),
+    forced_choice_thinking=(),
+    sampling=("temperature", "top_p", "stop", "response_format"),
+    merge_turns=True,
+    mid_system=False,
+    first_speaker_user=True,
+    strict_tools=True,
+    arguments_object=True,
+    required_word="any",
+)
 
-def _decoder(dialect: Dialect, asked: DecodeContext) -> StreamDecoder:
-    return StreamDecoder(MessagesStreamReader(dialect, asked), SSEParser(limit=asked.limit), limit=asked.limit)
-
-
-WIRE = Wire("anthropic", encode_messages, _decoder, PLAIN, guarded(read_messages_request))
+WIRE = Wire(__package__, DEFAULT)

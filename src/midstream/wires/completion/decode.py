@@ -10,17 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.blocks import Usage
-from ...core.dialect import Dialect
 from ...core.errors import ProviderError, TruncatedStream
 from ...core.surrogates import has_half
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
 from ...toolformats.markers import markers
+from ...toolformats.registry import get_filter, think_filter
 from ..decode_context import DecodeContext
 from ..provider_errors import provider_error, told_error
+from ..sse import SSEParser
 from ..stop_words import later_stop, settled_stop
-from .completion_chunk import CompletionChunk
+from ..stream_decoder import StreamDecoder
 from .flavours import FLAVOURS
+from .shapes import CompletionChunk
 
 STOP_REASONS = {
     "stop": "end_turn",
@@ -33,8 +35,20 @@ STOP_REASONS = {
 }
 
 
+def make_decoder(context: DecodeContext) -> StreamDecoder:
+    dialect, rules = context.dialect, context.dialect.reasoning
+    # Writing a call as text is how a raw model calls: it is no leak, and one of an unknown tool is a call all the same.
+    text_filter = (
+        think_filter(rules.tags, rules.starts_inside)
+        if dialect.leaks is None
+        else get_filter(dialect.leaks, context.tools, tags=rules.tags, starts_inside=rules.starts_inside)
+    )
+    reader = CompletionStreamReader(context, text_filter)
+    return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit)
+
+
 class CompletionStreamReader:
-    """Reads the portions of a text, or the one body that holds it all."""
+    """Reads the chunks of a text, or the one body that holds it all."""
 
     __slots__ = (
         "_dialect",
@@ -49,12 +63,12 @@ class CompletionStreamReader:
         "builder",
     )
 
-    def __init__(self, dialect: Dialect, asked: DecodeContext, text_filter: TextFilter) -> None:
-        self._dialect = dialect
-        self._flavour = FLAVOURS[dialect.completion]
-        self.builder = asked.builder(dialect)
+    def __init__(self, context: DecodeContext, text_filter: TextFilter) -> None:
+        self._dialect = context.dialect
+        self._flavour = FLAVOURS[context.dialect.completion]
+        self.builder = context.builder()
         self._text = FilteredText(self.builder, text_filter)
-        self._stop = StopText(dialect.stop)
+        self._stop = StopText(context.dialect.stop)
         self._finish: str | None = None
         self._usage: Usage | None = None
         self._started = False
@@ -68,23 +82,23 @@ class CompletionStreamReader:
     def event(self, data: bytes, name: str) -> None:
         if name == "error":
             raise told_error(data, self._dialect.provider)
-        self._portion(self._flavour.read_chunk(data))
+        self._chunk(self._flavour.read_chunk(data))
 
     def whole(self, body: bytes) -> None:
         self._is_whole = True
-        self._portion(self._flavour.read_body(body))
+        self._chunk(self._flavour.read_body(body))
 
-    def _portion(self, portion: CompletionChunk) -> None:
-        if portion.error is not None:
-            raise self._refusal(portion.error)
+    def _chunk(self, chunk: CompletionChunk) -> None:
+        if chunk.error is not None:
+            raise self._refusal(chunk.error)
         if not self._started:
             self._started = True
-            self.builder.start(portion.model, portion.response_id)
-        elif portion.response_id:
-            self.builder.response_id = portion.response_id
-        text = portion.text
-        if not text and portion.whole and not self._said:
-            text = portion.whole
+            self.builder.start(chunk.model, chunk.response_id)
+        elif chunk.response_id:
+            self.builder.response_id = chunk.response_id
+        text = chunk.text
+        if not text and chunk.whole and not self._said:
+            text = chunk.whole
         if text:
             if not text.isascii() and has_half(text):
                 self.builder.halves = True
@@ -92,10 +106,10 @@ class CompletionStreamReader:
             text = self._stop.feed(text)
             if text:
                 self._text.feed(text)
-        if portion.usage is not None and (self._usage is None or portion.usage.input or portion.usage.output):
-            self._usage = portion.usage
-        if portion.finish:
-            self._finish = later_stop(self._finish, portion.finish, STOP_REASONS)
+        if chunk.usage is not None and (self._usage is None or chunk.usage.input or chunk.usage.output):
+            self._usage = chunk.usage
+        if chunk.finish:
+            self._finish = later_stop(self._finish, chunk.finish, STOP_REASONS)
 
     def end(self) -> None:
         self.settle()

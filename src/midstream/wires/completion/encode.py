@@ -13,44 +13,44 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, ToolResponse, Turn
-from ...core.dialect import Dialect, Options
-from ...core.errors import ConfigError, InvalidHistory
-from ...core.handoff import Action, Note
+from ...core.dialect import Dialect
+from ...core.errors import ConfigError
+from ...core.handoff import Note
 from ...core.tools import ToolSpec
 from ...templates.prompt import Prompt, Template
 from ...templates.registry import get_template
 from ..encode_context import EncodeContext
 from ..lenient_json import json_text, json_value
-from ..placeholders import omitted
-from ..reasoning import belongs_to, is_own, thinking_on
-from ..request import Request, sampling_fields, token_limit
+from ..reasoning import is_own
+from ..request import Request, RequestDraft, empty_conversation
 from .flavours import FLAVOURS, Flavour
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~/:@+-]")
 
 
-def encode_completion(asking: EncodeContext) -> Request:
-    dialect = asking.dialect
+def encode_request(draft: RequestDraft) -> Request:
+    dialect = draft.dialect
     if dialect.template is None:
         raise ConfigError(f"{dialect.name} names no chat template, and a raw completion needs one")
-    return _CompletionRequest(asking, get_template(dialect.template)).build()
+    return _CompletionRequest(draft, get_template(dialect.template)).build()
 
 
 class _CompletionRequest:
-    def __init__(self, asking: EncodeContext, template: Template) -> None:
-        self.asking = asking
-        self.dialect = asking.dialect
-        self.options = asking.options
+    def __init__(self, draft: RequestDraft, template: Template) -> None:
+        self.draft = draft
+        self.dialect = draft.dialect
+        self.options = draft.options
         self.template = template
         self.flavour: Flavour = FLAVOURS[self.dialect.completion]
-        self.notes: list[Note] = []
+        self.history = draft.context()
+        self.context = self.history.around(draft.options)
 
     def build(self) -> Request:
-        conversation, model = self.asking.conversation, self.asking.model
+        conversation, model = self.draft.conversation, self.draft.model
         if not conversation.turns and not conversation.system_text and not self.options.prefill:
-            raise InvalidHistory("the conversation is empty: add a human turn first")
-        shown, notes = readable(conversation, self.dialect, model, self.options)
-        prompt = self._prompt(shown, self._offered(self.asking.tools))
+            raise empty_conversation()
+        shown = readable(conversation, self.history)
+        prompt = self._prompt(shown, self._offered(self.draft.tools))
         flavour = self.flavour
         fields = [b'"%b":%b' % (flavour.prompt_field.encode(), json_text(prompt.text))]
         body: dict[str, Any] = {"model": model} if flavour.names_model else {}
@@ -64,15 +64,14 @@ class _CompletionRequest:
         body |= self.options.extra_body or {}
         if body:
             fields.append(json_value(body)[1:-1])
-        return self.asking.request(
+        self.history.notes = sorted([*self.history.notes, *prompt.notes], key=_place)
+        return self.draft.request(
             (self.dialect.path or flavour.path).replace("{model}", _UNSAFE.sub(_escaped, model)),
             b"{" + b",".join(fields) + b"}",
-            (*sorted([*notes, *prompt.notes], key=_place), *self.notes),
+            self.history,
+            self.context,
             reader=self._reader(prompt),
         )
-
-    def _note(self, action: Action, what: str, why: str) -> None:
-        self.notes.append(Note(action, what, why))
 
     def _reader(self, prompt: Prompt) -> Dialect:
         """The dialect for the answer to this prompt."""
@@ -85,17 +84,17 @@ class _CompletionRequest:
         return dialect
 
     def _prompt(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Prompt:
-        prompt = self._rendered(conversation, tools, thinking_on(self.dialect, self.options))
+        prompt = self._rendered(conversation, tools, self.context.thinking)
         why = self._no_thought_first()
         if prompt.starts_inside_thinking and why:
             prompt = self._rendered(conversation, tools, False)
             if not prompt.starts_inside_thinking:
-                self._note("adapted", "option", f"thinking is off in this request: {why}")
+                self.context.note("adapted", "option", "thinking_disabled", f"thinking is off in this request: {why}")
         prefill = self.options.prefill
         if not prefill:
             return prompt
         if prompt.starts_inside_thinking:
-            self._note("dropped", "option", "prefill cannot stand before the thinking this model always begins with")
+            self.context.option_dropped("prefill cannot be sent before the thinking this model always begins with")
             return prompt
         return replace(prompt, text=prompt.text + self.template.specials.neutralise(prefill))
 
@@ -118,26 +117,27 @@ class _CompletionRequest:
         if choice == "none":
             return ()
         named = [tool for tool in tools if tool.name == choice]
-        self._note("adapted", "option", f"a tool choice of {choice} cannot be forced on a raw completion")
+        why = f"tool_choice {choice} cannot be forced on a raw completion" + (
+            "; it is the only tool sent" if named else ""
+        )
+        self.context.note("adapted", "option", "tool_choice_changed", why)
         return named or tools
 
     def _stops(self, prompt: Prompt) -> list[str]:
         stops = list(dict.fromkeys((*prompt.stop, *self.options.stop)))
         most = self.flavour.max_stops
         if most is not None and len(stops) > most:
-            self._note(
-                "dropped", "option", f"this host takes {most} stop texts; the last {len(stops) - most} are left out"
-            )
+            self.context.option_dropped(f"stop: only the first {most} texts are sent, the most allowed")
             stops = stops[:most]
         return stops
 
     def _sampling(self) -> dict[str, Any]:
-        options, dialect, flavour = self.options, self.dialect, self.flavour
+        options, context, flavour = self.options, self.context, self.flavour
         fields: dict[str, Any] = {}
-        limit = token_limit(options, dialect, self.notes)
+        limit = context.token_limit()
         if limit is not None:
             fields[flavour.max_tokens_field] = limit
-        fields |= sampling_fields(options, dialect, self.notes)
+        fields |= context.sampling()
         if options.response_format is not None:
             fields |= flavour.response_format(options.response_format)
         if options.user is not None and flavour.names_user:
@@ -153,64 +153,40 @@ def _escaped(match: re.Match[str]) -> str:
     return "".join([f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace")])
 
 
-def readable(
-    conversation: Conversation, dialect: Dialect, model: str, options: Options
-) -> tuple[Conversation, list[Note]]:
-    """The conversation as this reader may see it, and notes of what was changed for it."""
-    reader = _Reader(dialect, model, options)
-    turns = tuple([reader.turn(number, turn) for number, turn in enumerate(conversation.turns)])
-    return replace(conversation, turns=turns), reader.notes
+def readable(conversation: Conversation, context: EncodeContext) -> Conversation:
+    """The conversation as this reader may see it; what was changed for it is noted."""
+    turns: list[Turn] = []
+    for context.turn, turn in enumerate(conversation.turns):
+        turns.append(_readable_turn(turn, context))
+    return replace(conversation, turns=tuple(turns))
 
 
-class _Reader:
-    def __init__(self, dialect: Dialect, model: str, options: Options) -> None:
-        self.notes: list[Note] = []
-        self._dialect = dialect
-        self._model = model
-        self._policy = options.foreign_thinking
-        self._number = 0
-        self._turn = Turn("human")
+def _readable_turn(turn: Turn, context: EncodeContext) -> Turn:
+    if all(type(block) is Text for block in turn.blocks):
+        return turn
+    blocks: list[Block] = []
+    for block in turn.blocks:
+        if type(block) is Thinking:
+            fate = "keep" if is_own(block, context.dialect, context.model) else context.foreign_thinking(block)
+            if fate != "drop":
+                blocks.append(block if fate == "keep" else Text(block.text + "\n\n"))
+        elif type(block) is Media:
+            blocks.append(_readable_media(block, context))
+        elif type(block) is ToolResponse:
+            blocks.append(_readable_response(block, context))
+        else:
+            blocks.append(block)
+    return turn if tuple(blocks) == turn.blocks else replace(turn, blocks=tuple(blocks))
 
-    def turn(self, number: int, turn: Turn) -> Turn:
-        if all(type(block) is Text for block in turn.blocks):
-            return turn
-        self._number, self._turn = number, turn
-        blocks: list[Block] = []
-        for block in turn.blocks:
-            if type(block) is Thinking:
-                blocks += self._thinking(block)
-            elif type(block) is Media:
-                blocks.append(self._media(block))
-            elif type(block) is ToolResponse:
-                blocks.append(self._response(block))
-            else:
-                blocks.append(block)
-        return turn if tuple(blocks) == turn.blocks else replace(turn, blocks=tuple(blocks))
 
-    def _note(self, action: Action, what: str, why: str) -> None:
-        self.notes.append(Note(action, what, why, self._number, self._turn.key))
+def _readable_media(media: Media, context: EncodeContext) -> Text | Media:
+    return media if media.kind in context.dialect.media else Text(context.unreadable(media))
 
-    def _thinking(self, block: Thinking) -> list[Block]:
-        if is_own(block, self._dialect, self._model):
-            return [block]
-        if self._policy == "keep" and block.text:
-            return [block]
-        if self._policy == "text" and block.text:
-            self._note("adapted", "thinking", "another model's thinking is sent as plain text")
-            return [Text(block.text + "\n\n")]
-        self._note("dropped", "thinking", belongs_to(block))
-        return []
 
-    def _media(self, media: Media) -> Text | Media:
-        if media.kind in self._dialect.media:
-            return media
-        self._note("dropped", "media", f"a prompt here carries no {media.kind}; a line of text stands in")
-        return Text(omitted(media))
-
-    def _response(self, response: ToolResponse) -> ToolResponse:
-        content: list[Text | Media | Opaque] = [
-            self._media(part) if type(part) is Media else part for part in response.content
-        ]
-        if response.is_error and "error" not in response.text[:40].lower():
-            content.insert(0, Text("Error: "))  # a prompt has no flag for it
-        return response if tuple(content) == response.content else replace(response, content=tuple(content))
+def _readable_response(response: ToolResponse, context: EncodeContext) -> ToolResponse:
+    content: list[Text | Media | Opaque] = [
+        _readable_media(part, context) if type(part) is Media else part for part in response.content
+    ]
+    if response.is_error and "error" not in response.text[:40].lower():
+        content.insert(0, Text("Error: "))  # a prompt has no flag for it
+    return response if tuple(content) == response.content else replace(response, content=tuple(content))

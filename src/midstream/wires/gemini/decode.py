@@ -12,14 +12,16 @@ from typing import Any
 import msgspec
 
 from ...core.blocks import Media, Opaque, Usage
-from ...core.dialect import Dialect
 from ...core.errors import LimitExceeded, MalformedStream, TruncatedStream
 from ...core.events import ErrorInfo
 from ...core.reduce import MAX_TURN_CHARS, Piece
 from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently
 from ..provider_errors import is_error, provider_error
+from ..sse import SSEParser
 from ..stop_words import settled_stop
+from ..stream_decoder import StreamDecoder
+from .json_array import ArrayFraming
 from .partial_args import PartialArguments
 from .shapes import Candidate, Chunk, FunctionCall, Part, decode_chunk, read_chunk
 
@@ -61,6 +63,12 @@ class _StreamedCall:
         self.arguments = PartialArguments()
 
 
+def make_decoder(context: DecodeContext) -> StreamDecoder:
+    limit = context.limit
+    instead = {b"[": ArrayFraming(limit=limit), b"{": None, b"<": None}
+    return StreamDecoder(GeminiStreamReader(context), SSEParser(limit=limit), limit=limit, instead=instead)
+
+
 class GeminiStreamReader:
     """Reads chunks, or the one body that stands for them all."""
 
@@ -69,10 +77,10 @@ class GeminiStreamReader:
         "builder",
     )  # fmt: skip
 
-    def __init__(self, dialect: Dialect, asked: DecodeContext) -> None:
-        self._dialect = dialect
-        self.builder = asked.builder(dialect)
-        self._names = asked.tool_names
+    def __init__(self, context: DecodeContext) -> None:
+        self._dialect = context.dialect
+        self.builder = context.builder()
+        self._names = context.tool_names
         self._seen = False  # a chunk has come
         self._is_whole = False
         self._streamed: _StreamedCall | None = None

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ...core.blocks import Media
+from ..media import mime_of_data, opened
 
-_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
-# A vague label is no mime type here; what the first bytes say is.
-_MAGIC = (
-    ("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lG", "image/gif"), ("UklG", "image/webp"), ("JVBER", "application/pdf"),
-)  # fmt: skip
 _KEYS = ("videoMetadata", "mediaResolution", "partMetadata")
 
 
@@ -19,13 +14,11 @@ def media_part(media: Media, kinds: tuple[str, ...]) -> dict[str, Any] | None:
     """The part for a medium, or None where a model that reads `kinds` has no place for it."""
     if media.kind not in kinds:
         return None
-    match = _DATA_URL.match(media.url) if media.url and media.data is None else None
-    if match is not None and media.url is not None:
-        media = Media(match[1] or media.mime, media.url[match.end() :], None, media.name, media.extra)
+    media = opened(media)
     mime = media.mime if "*" not in media.mime else ""
     kept = {key: value for key, value in (media.extra or {}).items() if key in _KEYS}
     if media.data is not None:
-        mime = mime or next((known for magic, known in _MAGIC if media.data.startswith(magic)), "")
+        mime = mime or mime_of_data(media.data)
         return {"inlineData": {"mimeType": mime, "data": media.data}, **kept} if mime else None
     if not media.url:
         return None

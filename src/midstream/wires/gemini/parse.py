@@ -17,9 +17,9 @@ from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import decode_leniently, object_text
-from ..wire import ParsedRequest
+from ..request import ParsedRequest
 from .media import read_media
-from .plain import WIRE
+from .wire import DEFAULT
 
 _SNAKE = re.compile(r"_([a-z0-9])")
 _TYPES = {1: "string", 2: "number", 3: "integer", 4: "boolean", 5: "array", 6: "object"}  # protobuf's enum
@@ -34,9 +34,7 @@ _SAMPLING = {
 _CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 
 
-def read_gemini_request(
-    body: bytes, *, provider: str = "gemini", model: str = "", stream: bool = False
-) -> ParsedRequest:
+def parse_request(body: bytes, *, provider: str = "gemini", model: str = "", stream: bool = False) -> ParsedRequest:
     """`model` and `stream` stand in the path, which the body does not know; `provider` is who the signatures belong to."""
     value = decode_leniently(body)
     if not isinstance(value, dict):
@@ -48,13 +46,13 @@ def read_gemini_request(
     if not isinstance(contents, list):
         raise InvalidHistory("expected a JSON object with a `contents` list")
     model = (model or str(value.get("model") or "")).removeprefix("models/")
-    origin = Origin(provider, WIRE, model)
+    origin = Origin(provider, DEFAULT.wire, model)
     turns: list[Turn] = []
     for number, content in enumerate(contents):
         if isinstance(content, str):
             content = {"parts": [{"text": content}]}
         if not isinstance(content, dict):
-            raise InvalidHistory(f"content {number} is no object")
+            raise InvalidHistory(f"content {number} is not an object")
         turns += _turns(number, content, origin)
     conversation = canonicalize(Conversation(tuple(turns), _system(value.get("systemInstruction"))), provider)
     return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value, stream))

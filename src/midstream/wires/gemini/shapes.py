@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from ...core.errors import MalformedStream
 from ...core.surrogates import clean
-from ..lenient_json import decode_leniently, text_of
+from ..lenient_json import decode_object, text_of
 
 NOTHING = Raw(b"")
 
@@ -104,9 +104,7 @@ def read_chunk(data: bytes) -> Chunk:
     try:
         return decode_chunk(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        value = decode_leniently(data, ("text",))
-        if not isinstance(value, dict):
-            raise MalformedStream(f"expected a chunk object, got {type(value).__name__}") from None
+        value = decode_object(data, "a chunk object", ("text",))
     try:
         softened = _softened_chunk(value)
         texts = [part.get("text") for part in _parts_of(softened)]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.dialect import Dialect, Options
-from ...core.handoff import Note
+from ...core.dialect import Options
+from ..encode_context import EncodeContext
 from ..reasoning import nearest_effort
 
 LEAST_BUDGET = 128
@@ -18,11 +18,11 @@ LEAST_BUDGET = 128
 DYNAMIC = -1
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
 
-Control = Callable[[Options, Dialect, list[Note]], dict[str, Any]]
+Control = Callable[[EncodeContext], dict[str, Any]]
 
 
-def thinking_config(options: Options, dialect: Dialect, notes: list[Note]) -> dict[str, Any]:
-    return CONTROLS[dialect.reasoning.control](options, dialect, notes)
+def thinking_config(context: EncodeContext) -> dict[str, Any]:
+    return CONTROLS[context.dialect.reasoning.control](context)
 
 
 def _asked(options: Options) -> bool:
@@ -33,18 +33,23 @@ def _off(options: Options) -> bool:
     return options.thinking == "off" or (options.thinking is None and options.effort == "none")
 
 
-def _none(options: Options, dialect: Dialect, notes: list[Note]) -> dict[str, Any]:
-    if _asked(options) and not _off(options):
-        notes.append(Note("dropped", "option", "this model does not think"))
+def _none(context: EncodeContext) -> dict[str, Any]:
+    if _asked(context.options) and not _off(context.options):
+        context.option_dropped("this model does not think")
     return {}
 
 
-def _budget(options: Options, dialect: Dialect, notes: list[Note]) -> dict[str, Any]:
-    rules = dialect.reasoning
+def _always(context: EncodeContext, what: str) -> None:
+    why = f"this model cannot stop thinking; sent {what}, the least allowed"
+    context.note("adapted", "option", "thinking_changed", why)
+
+
+def _budget(context: EncodeContext) -> dict[str, Any]:
+    options, rules = context.options, context.dialect.reasoning
     if _off(options):
         if rules.can_disable:
             return {"thinkingBudget": 0}
-        notes.append(Note("adapted", "option", "this model always thinks; it gets the least budget"))
+        _always(context, f"a budget of {LEAST_BUDGET} tokens")
         return {"thinkingBudget": LEAST_BUDGET}
     if not _asked(options):
         return {}
@@ -58,10 +63,10 @@ def _budget(options: Options, dialect: Dialect, notes: list[Note]) -> dict[str, 
     return config
 
 
-def _level(options: Options, dialect: Dialect, notes: list[Note]) -> dict[str, Any]:
-    efforts = dialect.reasoning.efforts
+def _level(context: EncodeContext) -> dict[str, Any]:
+    options, efforts = context.options, context.dialect.reasoning.efforts
     if _off(options):
-        notes.append(Note("adapted", "option", f"this model always thinks; sent as {efforts[0]}"))
+        _always(context, efforts[0])
         return {"thinkingLevel": efforts[0]}
     if not _asked(options):
         return {}
@@ -69,7 +74,8 @@ def _level(options: Options, dialect: Dialect, notes: list[Note]) -> dict[str, A
     if options.effort is not None:
         level = nearest_effort(options.effort, efforts)
         if level != options.effort:
-            notes.append(Note("adapted", "option", f"effort {options.effort} is called {level} here"))
+            why = f"effort {options.effort} is sent as {level}, the nearest here"
+            context.note("adapted", "option", "thinking_changed", why)
         config["thinkingLevel"] = level
     elif options.thinking_budget is not None:
         config["thinkingBudget"] = options.thinking_budget

@@ -1,23 +1,40 @@
-"""This wire as the registry knows it."""
+"""Gemini's wire as the registry knows it, with its default dialect: a host that follows it to the letter."""
 
 from __future__ import annotations
 
-from ...core.dialect import Dialect
-from ..decode_context import DecodeContext
-from ..framing import ArrayFraming
-from ..sse import SSEParser
-from ..stream_decoder import StreamDecoder
-from ..wire import Wire, guarded
-from .decode import GeminiStreamReader
-from .encode import encode_gemini
-from .parse import read_gemini_request
-from .plain import PLAIN
+from ...core.dialect import Dialect, Limits, Reasoning
+from ..wire import Wire
 
+BYPASS = "skip_thought_signature_validator"
+"""What Google documents as the signature of a call that its reader did not make (facts/tool-ids-and-formats.md §3)."""
 
-def _decoder(dialect: Dialect, asked: DecodeContext) -> StreamDecoder:
-    limit = asked.limit
-    instead = {b"[": ArrayFraming(limit=limit), b"{": None, b"<": None}
-    return StreamDecoder(GeminiStreamReader(dialect, asked), SSEParser(limit=limit), limit=limit, instead=instead)
+DEFAULT = Dialect(
+    "gemini",
+    "gemini",
+    "gemini",
+    reasoning=Reasoning(
+        fields=("thought",),
+        field="thought",
+        echo="always",
+        signed=True,
+        required=True,  # a signature, on the first call of each model turn
+        placeholder=BYPASS,
+        default_on=True,
+        can_disable=False,
+        control="thinkingLevel",
+        efforts=("minimal", "low", "medium", "high"),
+    ),
+    limits=Limits(tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}", tool_name_max=64),
+    schema="gemini",
+    max_tokens_field="maxOutputTokens",
+    tool_result_media="inline",
+    media=("image", "audio", "video", "file"),
+    merge_turns=True,
+    mid_system=False,
+    first_speaker_user=True,
+    parallel_option=False,
+    arguments_object=True,
+    required_word="ANY",
+)
 
-
-WIRE = Wire("gemini", encode_gemini, _decoder, PLAIN, guarded(read_gemini_request))
+WIRE = Wire(__package__, DEFAULT)

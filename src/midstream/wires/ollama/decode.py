@@ -9,15 +9,17 @@ from __future__ import annotations
 import msgspec
 
 from ...core.blocks import Media, Usage
-from ...core.dialect import Dialect
 from ...core.errors import LimitExceeded, TruncatedStream
 from ...core.reduce import MAX_TURN_CHARS
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
+from ...toolformats.registry import text_filter
 from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently
+from ..ndjson import LineFraming
 from ..provider_errors import is_error, provider_error
 from ..stop_words import settled_stop
+from ..stream_decoder import StreamDecoder
 from .shapes import Call, Line, Message, counts, decode_line, read_line
 
 STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
@@ -28,6 +30,11 @@ def stop_reason(raw: str | None, calls: int) -> str:
     return settled_stop(STOP_REASONS.get(raw, raw) if raw else "end_turn", calls)
 
 
+def make_decoder(context: DecodeContext) -> StreamDecoder:
+    reader = OllamaStreamReader(context, text_filter(context.dialect, context.tools, context.text_calls))
+    return StreamDecoder(reader, LineFraming(limit=context.limit), limit=context.limit, instead={b"<": None})
+
+
 class OllamaStreamReader:
     """Reads lines, or the one body that stands for them all."""
 
@@ -35,10 +42,10 @@ class OllamaStreamReader:
 
     end_was_said = False  # `done` ends the turn at once
 
-    def __init__(self, dialect: Dialect, asked: DecodeContext, text_filter: TextFilter | None = None) -> None:
-        self._dialect = dialect
-        self.builder = asked.builder(dialect)
-        self._names = asked.tool_names
+    def __init__(self, context: DecodeContext, text_filter: TextFilter | None = None) -> None:
+        self._dialect = context.dialect
+        self.builder = context.builder()
+        self._names = context.tool_names
         self._filter = FilteredText(self.builder, text_filter) if text_filter is not None else None
         self._seen = False
         self._held = 0

@@ -1,109 +1,88 @@
 """Conversation -> one Ollama chat request.
 
-The history is written by OllamaWriter (and kept in the cache); this module adds what stands around it: system prompt, tools,
+The history is written by OllamaWriter (and kept in the cache); the rest adds what stands around it: system prompt, tools,
 thinking, format, options. The wire knows no tool choice: `none` leaves the tools out, the others are noted.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, assert_never
 
-from ...core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
+from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import Dialect, Options
-from ...core.errors import InvalidHistory
-from ...core.handoff import Action, Note
-from ...core.tools import ToolSpec
-from ..encode_context import EncodeContext
+from ..encode_context import SAMPLING, EncodeContext, result_text, write_turns
 from ..lenient_json import json_text, json_value
-from ..placeholders import MEDIA_FOLLOWS, SEE_MEDIA, call_arguments, error_text, omitted
-from ..reasoning import belongs_to, is_own, nearest_effort
-from ..request import SAMPLING, Request, join_body, merge_body, sampling_fields, token_limit
-from ..tool_declarations import ToolNames, declare
+from ..media import MEDIA_FOLLOWS, opened
+from ..reasoning import is_own, nearest_effort
+from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
 
 
-def encode_ollama(asking: EncodeContext) -> Request:
-    return _OllamaRequest(asking, asking.history(OllamaWriter, asking.options.foreign_thinking)).build()
+def encode_request(draft: RequestDraft) -> Request:
+    return _OllamaRequest(draft, draft.history(OllamaWriter, draft.options.foreign_thinking)).build()
 
 
 class _OllamaRequest:
-    def __init__(self, asking: EncodeContext, writer: OllamaWriter) -> None:
-        self.asking = asking
-        self.dialect = asking.dialect
-        self.options = asking.options
-        self.writer = writer
-        self.notes: list[Note] = []
+    def __init__(self, draft: RequestDraft, writer: OllamaWriter) -> None:
+        self.draft, self.writer = draft, writer
+        self.dialect, self.options = draft.dialect, draft.options
+        self.context = writer.context.around(draft.options)
 
     def build(self) -> Request:
-        body: dict[str, Any] = {"model": self.asking.model, "stream": self.options.stream}  # unsaid, it streams
-        described = self._tools(self.asking.tools)
+        body: dict[str, Any] = {"model": self.draft.model, "stream": self.options.stream}  # unsaid, it streams
+        described = self._tools()
         if described:
             body["tools"] = described
         body.update(CONTROLS[self.dialect.reasoning.control](self.options, self.dialect))
-        self._format(body)
-        settings = self._settings()
+        kind, schema = self.context.answer_schema()
+        if kind:
+            body["format"] = schema if schema is not None else "json"
+        settings = self.context.sampling((*SAMPLING, "stop"))
+        limit = self.context.token_limit()
+        if limit is not None:
+            settings = {self.dialect.max_tokens_field: limit, **settings}
         if settings:
             body["options"] = settings
-        for extra in (self.dialect.extra_body, self.options.extra_body):
-            merge_body(body, extra)
-        messages = self._messages(self.asking.conversation)
-        return self.asking.request(
+        merge_body(body, self.dialect.extra_body, self.options.extra_body)
+        return self.draft.request(
             "/api/chat",
-            join_body(json_value(body)[:-1] + b',"messages":[', messages, b"]}"),
-            (*self.writer.notes, *self.notes),
-            tool_names=self.writer.names.changed,
+            join_body(json_value(body)[:-1] + b',"messages":[', self._messages(), b"]}"),
+            self.writer.context,
+            self.context,
         )
 
-    def _note(self, action: Action, what: str, why: str) -> None:
-        self.notes.append(Note(action, what, why))
-
-    def _messages(self, conversation: Conversation) -> list[bytes]:
+    def _messages(self) -> list[bytes]:
         messages: list[bytes] = []
-        if conversation.system_text:
-            messages.append(b'{"role":"system","content":%b}' % json_text(conversation.system_text))
+        system = self.draft.conversation.system_text
+        if system:
+            messages.append(b'{"role":"system","content":%b}' % json_text(system))
         messages += self.writer.messages
         if not messages:
-            raise InvalidHistory("the conversation is empty: add a human turn first")
+            raise empty_conversation()
         if self.options.prefill:
             messages.append(b'{"role":"assistant","content":%b}' % json_text(self.options.prefill))
         return messages
 
-    def _tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        choice = self.options.tool_choice
+    def _tools(self) -> list[dict[str, Any]]:
+        tools, choice, context = self.draft.tools, self.options.tool_choice, self.context
         if not tools:
             return []
         if choice == "none":
-            self._note("adapted", "option", "the tools are left out, for the wire cannot say that none may be called")
+            why = "this wire has no tool choice; the tools are left out so that none is called"
+            context.note("adapted", "option", "tool_choice_changed", why)
             return []
         if choice not in (None, "auto"):
-            self._note("dropped", "option", f"a tool choice ({choice}) cannot be said here")
-        if self.options.parallel_tool_calls is not None:
-            self._note("dropped", "option", "parallel_tool_calls is not understood here")
+            why = f"tool_choice {choice} is not supported here; the model is free to choose"
+            context.note("dropped", "option", "tool_choice_changed", why)
+        context.parallel_calls()  # no word for it here: noted
         described: list[dict[str, Any]] = []
         for tool in tools:
             if tool.builtin is not None:
-                self._note("dropped", "tool", f"{tool.builtin} is another host's built-in tool")
-                continue
-            function = declare(tool, self.dialect, self.writer.names, self.notes)
-            described.append({"type": "function", "function": function})
+                context.foreign_builtin(tool)
+            else:
+                described.append({"type": "function", "function": context.declare(tool)})
         return described
-
-    def _format(self, body: dict[str, Any]) -> None:
-        asked = self.options.response_format
-        if asked is None or asked.get("type") == "text":
-            return
-        inner = asked.get("json_schema", asked)
-        schema = inner.get("schema") if asked.get("type") == "json_schema" and isinstance(inner, dict) else None
-        body["format"] = schema if schema is not None else "json"
-
-    def _settings(self) -> dict[str, Any]:
-        options, dialect = self.options, self.dialect
-        settings: dict[str, Any] = {}
-        limit = token_limit(options, dialect, self.notes)
-        if limit is not None:
-            settings[dialect.max_tokens_field] = limit
-        return settings | sampling_fields(options, dialect, self.notes, (*SAMPLING, "stop"))
 
 
 def _none(options: Options, dialect: Dialect) -> dict[str, Any]:
@@ -124,39 +103,27 @@ def _think(options: Options, dialect: Dialect) -> dict[str, Any]:
 CONTROLS: dict[str, Callable[[Options, Dialect], dict[str, Any]]] = {"none": _none, "think": _think}
 
 
-_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
-
-
 class OllamaWriter:
     """`messages` are finished JSON objects."""
 
-    def __init__(self, dialect: Dialect, options: Options, model: str) -> None:
-        self.notes: list[Note] = []
+    def __init__(self, context: EncodeContext) -> None:
+        self.context = context
         self.messages: list[bytes] = []
-        self.names = ToolNames(dialect.limits)
-        self._dialect = dialect
-        self._options = options
-        self._model = model
         self._called: dict[str, str] = {}  # the names of the last turn's calls, for results that lack theirs
         self._size = 0
-        self._turn = 0
 
     @property
     def size(self) -> int:
         return self._size
 
-    def write(self, turns: Sequence[Turn], offset: int) -> None:
-        for number, turn in enumerate(turns, offset):
-            self._turn = number
-            if turn.speaker == "human":
-                self._human(turn)
-            elif turn.speaker == "ai":
-                self._assistant(turn)
-            else:
-                self._results(turn.blocks)
+    def clone(self) -> OllamaWriter:
+        twin = copy(self)
+        twin.context = self.context.clone()
+        twin.messages = self.messages.copy()
+        return twin
 
-    def _note(self, action: Action, what: str, why: str) -> None:
-        self.notes.append(Note(action, what, why, self._turn))
+    def write(self, turns: Sequence[Turn], offset: int) -> None:
+        write_turns(self, turns, offset)
 
     def _add(self, role: str, content: str, *, images: Sequence[str] = (), rest: bytes = b"") -> None:
         fields = b'{"role":"%b","content":%b' % (role.encode(), json_text(content))
@@ -166,7 +133,7 @@ class OllamaWriter:
         self.messages.append(message)
         self._size += len(message)
 
-    def _human(self, turn: Turn) -> None:
+    def human(self, turn: Turn) -> None:
         # Ollama knows no `developer`: "invalid role".
         role = "system" if turn.role in ("system", "developer") else "user"
         blocks = turn.blocks
@@ -177,7 +144,7 @@ class OllamaWriter:
         if texts or images:
             self._add(role, "\n".join(texts), images=images)
         else:
-            self._note("dropped", "turn", "it holds nothing this wire can say")
+            self.context.blank_turn()
 
     def _content(self, blocks: Sequence[Block]) -> tuple[list[str], list[str]]:
         """The texts and the images of blocks."""
@@ -190,29 +157,22 @@ class OllamaWriter:
                 case Media():
                     image = self._image(block)
                     if image is None:
-                        what = block.mime or block.kind
-                        self._note("dropped", "media", f"{what} is not read here; a line of text stands in")
-                        texts.append(omitted(block))
+                        texts.append(self.context.unreadable(block))
                     else:
                         images.append(image)
                 case Opaque():
-                    self._note("dropped", "opaque", f"{block.kind} has no form on this wire")
+                    self.context.foreign_block(block)
                 case Thinking() | ToolCall() | ToolResponse():
-                    self._note("dropped", str(block.__struct_config__.tag), "it cannot stand in a user message")
+                    self.context.misplaced(block)
                 case _:
                     assert_never(block)
         return texts, images
 
     def _image(self, media: Media) -> str | None:
         """The base64 of an image; an address is of no use to a host that fetches nothing."""
-        if media.kind != "image" or "image" not in self._dialect.media:
-            return None
-        if media.data is not None:
-            return media.data
-        match = _DATA_URL.match(media.url or "")
-        return media.url[match.end() :] if match and media.url else None
+        return opened(media).data if media.kind == "image" and "image" in self.context.dialect.media else None
 
-    def _assistant(self, turn: Turn) -> None:
+    def answer(self, turn: Turn) -> None:
         texts: list[str] = []
         calls: list[ToolCall] = []
         thoughts: list[str] = []
@@ -228,51 +188,48 @@ class OllamaWriter:
                 case Media():
                     images += self._content([block])[1]
                 case Opaque():
-                    self._note("dropped", "opaque", f"{block.kind} belongs to the host that made it")
+                    self.context.foreign_block(block)
                 case ToolResponse():
-                    self._note("dropped", "tool_response", "it cannot stand in an assistant message")
+                    self.context.misplaced(block, "an assistant message")
                 case _:
                     assert_never(block)
         if not any(texts) and not calls and not images:
-            self._note("dropped", "turn", "the answer holds nothing this wire can say")
+            self.context.blank_turn()
             return
         rest = b""
         if thoughts:
-            rest += b',"%b":%b' % (self._dialect.reasoning.field.encode(), json_text("".join(thoughts)))
+            rest += b',"%b":%b' % (self.context.dialect.reasoning.field.encode(), json_text("".join(thoughts)))
         if calls:
             rest += b',"tool_calls":[' + b",".join([self._call(call) for call in calls]) + b"]"
         self._called = {call.id: call.name for call in calls}
         self._add("assistant", "".join(texts), images=images, rest=rest)
 
     def _thinking(self, block: Thinking, thoughts: list[str], texts: list[str]) -> None:
-        policy = self._options.foreign_thinking
-        own = is_own(block, self._dialect, self._model) and self._dialect.reasoning.echo != "never"
-        if own or (policy == "keep" and block.text):
+        context = self.context
+        own = is_own(block, context.dialect, context.model) and context.dialect.reasoning.echo != "never"
+        fate = "keep" if own else context.foreign_thinking(block)
+        if fate == "keep":
             thoughts.append(block.text)
-        elif policy == "text" and block.text.strip():
-            self._note("adapted", "thinking", "another model's thinking is sent as plain text")
+        elif fate == "text":
             texts.append(block.text + "\n\n")
-        else:
-            self._note("dropped", "thinking", belongs_to(block))
 
     def _call(self, call: ToolCall) -> bytes:
-        arguments = call_arguments(call, self._note)
+        arguments = self.context.arguments(call)
         return b'{"function":{"name":%b,"arguments":%b}}' % (
-            json_text(self.names.wire(call.name)), arguments.encode(),
+            json_text(self.context.names.wire(call.name)), arguments.encode(),
         )  # fmt: skip
 
-    def _results(self, responses: Sequence[Block]) -> None:
+    def results(self, blocks: Sequence[Block]) -> None:
         followers: list[str] = []
-        for response in responses:
+        for response in blocks:
             assert isinstance(response, ToolResponse)
             texts, images = self._content(response.content)
-            if images:
-                self._note("adapted", "media", "an image of a tool result moved to a user message behind the results")
+            text = result_text(response, texts, bool(images))
+            if images and self.context.moves_media():
                 followers += images
-            text = "\n".join(texts) or (SEE_MEDIA if images else "")
-            text = error_text(response, text)
+                images = []
             name = response.name or self._called.get(response.call_id, "")
-            named = b',"tool_name":' + json_text(self.names.wire(name)) if name else b""
-            self._add("tool", text, rest=named)
+            named = b',"tool_name":' + json_text(self.context.names.wire(name)) if name else b""
+            self._add("tool", text, images=images, rest=named)
         if followers:
             self._add("user", MEDIA_FOLLOWS, images=followers)

@@ -15,8 +15,8 @@ from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import decode_leniently
-from ..wire import ParsedRequest
-from .plain import WIRE
+from ..request import ParsedRequest
+from .wire import DEFAULT
 
 _SETTINGS = {
     "num_predict": "max_tokens",
@@ -28,18 +28,18 @@ _SETTINGS = {
 }
 
 
-def read_ollama_request(body: bytes, *, provider: str = "ollama") -> ParsedRequest:
+def parse_request(body: bytes, *, provider: str = "ollama") -> ParsedRequest:
     """`provider` is who the thinking of the history belongs to."""
     value = decode_leniently(body)
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
         raise InvalidHistory("expected a JSON object with a `messages` list")
     model = str(value.get("model") or "")
-    origin = Origin(provider, WIRE, model)
+    origin = Origin(provider, DEFAULT.wire, model)
     system: list[Text] = []
     turns: list[Turn] = []
     for number, message in enumerate(value["messages"]):
         if not isinstance(message, dict):
-            raise InvalidHistory(f"message {number} is no object")
+            raise InvalidHistory(f"message {number} is not an object")
         role, key = message.get("role"), f"m{number}"
         if role == "system" and not turns:
             system.append(Text(str(message.get("content") or "")))

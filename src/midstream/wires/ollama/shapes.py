@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core.errors import MalformedStream
-from ..lenient_json import decode_leniently, text_of
+from ..lenient_json import decode_object, text_of
 
 NOTHING = msgspec.Raw(b"")
 
@@ -62,9 +62,7 @@ def read_line(data: bytes) -> Line:
     try:
         return decode_line(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        value = decode_leniently(data, _TEXTS)
-        if not isinstance(value, dict):
-            raise MalformedStream(f"expected an object, got {type(value).__name__}") from None
+        value = decode_object(data, "an object", _TEXTS)
     try:
         softened = _softened(value)
         message = softened["message"] or {}

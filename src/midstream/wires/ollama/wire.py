@@ -1,22 +1,22 @@
-"""This wire as the registry knows it."""
+"""Ollama's chat wire as the registry knows it, with its default dialect: a host that follows it to the letter."""
 
 from __future__ import annotations
 
-from ...core.dialect import Dialect
-from ...toolformats.registry import text_filter
-from ..decode_context import DecodeContext
-from ..framing import LineFraming
-from ..stream_decoder import StreamDecoder
-from ..wire import Wire, guarded
-from .decode import OllamaStreamReader
-from .encode import encode_ollama
-from .parse import read_ollama_request
-from .plain import PLAIN
+from ...core.dialect import Dialect, Reasoning
+from ..wire import Wire
 
+DEFAULT = Dialect(
+    "ollama",
+    "ollama",
+    "ollama",
+    reasoning=Reasoning(fields=("thinking",), field="thinking", echo="always", control="think"),
+    tool_result_media="user",
+    tool_result_name=True,
+    forced_choice=(),
+    forced_choice_thinking=(),
+    parallel_option=False,
+    arguments_object=True,
+    max_tokens_field="num_predict",
+)
 
-def _decoder(dialect: Dialect, asked: DecodeContext) -> StreamDecoder:
-    answer = OllamaStreamReader(dialect, asked, text_filter(dialect, asked.tools, asked.text_calls))
-    return StreamDecoder(answer, LineFraming(limit=asked.limit), limit=asked.limit, instead={b"<": None})
-
-
-WIRE = Wire("ollama", encode_ollama, _decoder, PLAIN, guarded(read_ollama_request))
+WIRE = Wire(__package__, DEFAULT)

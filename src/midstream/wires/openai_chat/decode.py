@@ -13,14 +13,16 @@ from typing import Any
 import msgspec
 
 from ...core.blocks import Media, Opaque, Usage
-from ...core.dialect import Dialect
-from ...core.errors import MalformedStream, ProviderError, TruncatedStream
+from ...core.errors import ProviderError, TruncatedStream
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
+from ...toolformats.registry import leak_filter, text_filter
 from ..decode_context import DecodeContext
-from ..lenient_json import convert_leniently, decode_leniently, text_of
+from ..lenient_json import convert_leniently, decode_object, text_of
 from ..provider_errors import is_error, provider_error, told_error
+from ..sse import SSEParser
 from ..stop_words import later_stop, settled_stop
+from ..stream_decoder import StreamDecoder
 from ..tool_deltas import ToolDelta, ToolDeltaRouter
 from .shapes import Call, Choice, Chunk, Message
 
@@ -56,10 +58,18 @@ def read_chunk(data: bytes) -> Chunk:
     try:
         return _decode_chunk(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        value = decode_leniently(data, _HALVES)
-        if not isinstance(value, dict):
-            raise MalformedStream(f"expected a chunk object, got {type(value).__name__}") from None
+        value = decode_object(data, "a chunk object", _HALVES)
         return convert_leniently(_softened(value), Chunk)
+
+
+def make_decoder(context: DecodeContext) -> StreamDecoder:
+    leaks, tools, safety = context.dialect.leaks, context.tools, context.text_calls
+    reader = ChatStreamReader(
+        context,
+        text_filter(context.dialect, tools, safety),
+        None if leaks is None else lambda: leak_filter(leaks, tools, safety=safety),
+    )
+    return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit)
 
 
 class ChatStreamReader:
@@ -72,14 +82,13 @@ class ChatStreamReader:
 
     def __init__(
         self,
-        dialect: Dialect,
-        asked: DecodeContext,
+        context: DecodeContext,
         text_filter: TextFilter | None = None,
         reasoning_filter: Callable[[], TextFilter] | None = None,
     ) -> None:
-        self._dialect = dialect
-        self.builder = asked.builder(dialect)
-        self._calls = ToolDeltaRouter(self.builder, asked.wire_names, asked.tool_names)
+        self._dialect = context.dialect
+        self.builder = context.builder()
+        self._calls = ToolDeltaRouter(self.builder, context.wire_names, context.tool_names)
         self._filter = FilteredText(self.builder, text_filter) if text_filter is not None else None
         self._make_reasoning_filter = reasoning_filter
         self._reasoning_text: FilteredText | None = None

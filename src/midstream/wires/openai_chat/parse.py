@@ -16,7 +16,7 @@ from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import decode_leniently, encode_json
-from ..wire import ParsedRequest
+from ..request import ParsedRequest
 
 _WIRE = "openai-chat"
 _DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
@@ -37,7 +37,7 @@ _OPTION_FIELDS = {
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
 
 
-def read_chat_request(body: bytes, *, provider: str = "") -> ParsedRequest:
+def parse_request(body: bytes, *, provider: str = "") -> ParsedRequest:
     """`provider` is who the reasoning in the history belongs to, where the reader knows it."""
     value = decode_leniently(body)
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
@@ -53,7 +53,7 @@ def read_messages(messages: list[Any], origin: Origin) -> Conversation:
     turns: list[Turn] = []
     for number, message in enumerate(messages):
         if not isinstance(message, dict):
-            raise InvalidHistory(f"message {number} is no object")
+            raise InvalidHistory(f"message {number} is not an object")
         role = message.get("role")
         if role in ("system", "developer"):
             if turns or (system and message.get("role") != "system"):

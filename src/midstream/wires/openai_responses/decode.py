@@ -15,12 +15,13 @@ from typing import Any, NoReturn
 import msgspec
 
 from ...core.blocks import Opaque, Usage
-from ...core.dialect import Dialect
 from ...core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
 from ...core.reduce import MAX_TURN_CHARS, Piece
 from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently, text_of
 from ..provider_errors import provider_error
+from ..sse import SSEParser
+from ..stream_decoder import StreamDecoder
 from ..tool_deltas import ToolDelta, ToolDeltaRouter
 from .items import item_fields, part_extra, part_texts, reasoning_extra
 from .shapes import ResponseEvent, decode_event, read_event, read_head, read_object, read_raw
@@ -39,6 +40,10 @@ def stop_reason(status: str | None, why: str | None, calls: int) -> str:
     return status or "unknown"
 
 
+def make_decoder(context: DecodeContext) -> StreamDecoder:
+    return StreamDecoder(ResponsesStreamReader(context), SSEParser(limit=context.limit), limit=context.limit)
+
+
 class ResponsesStreamReader:
     """Reads the events of a response, or a whole one."""
 
@@ -49,11 +54,11 @@ class ResponsesStreamReader:
 
     end_was_said = False  # the terminal event ends the turn at once
 
-    def __init__(self, dialect: Dialect, asked: DecodeContext) -> None:
-        self._dialect = dialect
-        self.builder = asked.builder(dialect)
-        self._names = asked.tool_names
-        self._calls = ToolDeltaRouter(self.builder, asked.wire_names, asked.tool_names)
+    def __init__(self, context: DecodeContext) -> None:
+        self._dialect = context.dialect
+        self.builder = context.builder()
+        self._names = context.tool_names
+        self._calls = ToolDeltaRouter(self.builder, context.wire_names, context.tool_names)
         self._at: tuple[str, int | None, int | None] | None = None  # the part that is streaming
         self._said: dict[tuple[str, int | None], int] = {}  # how many parts of an item have streamed, by channel
         self._text_open = False

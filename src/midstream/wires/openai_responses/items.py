@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...core.blocks import Thinking
+from ...core.blocks import Media, Thinking
 from ..lenient_json import text_of
+from ..media import is_address
 
 _CORE_FIELDS: dict[str, frozenset[str]] = {
     "message": frozenset({"type", "role", "content"}),
@@ -112,6 +113,21 @@ def reasoning_parts(block: Thinking) -> tuple[list[str], list[str]]:
     return ([], [text]) if block.field == "content" else ([text], [])
 
 
+def reasoning_item(block: Thinking) -> dict[str, Any] | None:
+    """The reasoning item that a Thinking was, or becomes; None where it holds nothing this wire can say."""
+    summary, content = reasoning_parts(block)
+    item: dict[str, Any] = {
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": text} for text in summary],
+        **replayed("reasoning", block.extra.get("item") if block.extra else None),
+    }
+    if content:
+        item["content"] = [{"type": "reasoning_text", "text": text} for text in content]
+    if block.encrypted:
+        item["encrypted_content"] = block.encrypted
+    return item if summary or len(item) > 2 else None
+
+
 def _lengths(block: Thinking) -> tuple[list[int], list[int]] | None:
     """How long the parts of a reasoning item were; None where that is not known, or was tampered with."""
     kept = block.extra.get("lengths") if block.extra else None
@@ -123,6 +139,30 @@ def _lengths(block: Thinking) -> tuple[list[int], list[int]] | None:
     ):
         return None
     return counts[0], counts[1]
+
+
+def media_part(media: Media) -> dict[str, Any]:
+    """A medium as a part of a message or a tool output."""
+    extra = media.extra or {}
+    data = None
+    if media.data is not None:
+        data = f"data:{media.mime};base64,{media.data}" if media.mime else media.data
+    by_id = data is None and media.url is not None and not is_address(media.url)
+    if media.kind == "image":
+        where = {"file_id": media.url} if by_id else {"image_url": data or media.url}
+        return {"type": "input_image", **where, **extra}
+    if media.kind == "audio" and media.data is not None:
+        sound = {"data": media.data, "format": media.mime.partition("/")[2]}
+        return {"type": "input_audio", "input_audio": sound, **extra}
+    file: dict[str, Any] = {"type": "input_file"}
+    if data is not None:
+        # A file sent by value is refused without a name.
+        file |= {"filename": media.name or "file", "file_data": data}
+    else:
+        file |= {"file_id": media.url} if by_id else {"file_url": media.url}
+        if media.name:
+            file["filename"] = media.name
+    return {**file, **extra}
 
 
 def format_from_chat(response_format: dict[str, Any]) -> dict[str, Any]:

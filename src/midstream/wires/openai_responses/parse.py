@@ -16,9 +16,9 @@ from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import decode_leniently, encode_json
-from ..wire import ParsedRequest
-from .encode import CONTINUES
+from ..request import ParsedRequest
 from .items import format_to_chat, item_fields, part_extra, part_texts, reasoning_extra
+from .stored_response import CONTINUES
 
 _WIRE = "openai-responses"
 _DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
@@ -33,7 +33,7 @@ _OPTION_FIELDS = {
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
-def read_responses_request(body: bytes, *, provider: str = "") -> ParsedRequest:
+def parse_request(body: bytes, *, provider: str = "") -> ParsedRequest:
     """`provider` is who the reasoning and the opaque items in the history belong to, where the reader knows it."""
     value = decode_leniently(body)
     if not isinstance(value, dict) or not isinstance(value.get("input", []), (str, list)):
@@ -57,7 +57,7 @@ def read_items(items: str | list[Any], origin: Origin) -> Conversation:
     turns: list[Turn] = []
     for number, item in enumerate(items):
         if not isinstance(item, dict):
-            raise InvalidHistory(f"item {number} is no object")
+            raise InvalidHistory(f"item {number} is not an object")
         turn = _turn(item, origin, f"i{number}")
         last = turns[-1] if turns else None
         if last is not None and last.speaker == turn.speaker and turn.speaker != "human":

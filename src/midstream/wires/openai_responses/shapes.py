@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.errors import MalformedStream
-from ..lenient_json import decode_leniently, json_value, text_of
+from ..lenient_json import decode_leniently, decode_object, json_value, text_of
 
 _NONE = msgspec.Raw(b"")
 _MOST = 1 << 31
@@ -56,9 +55,7 @@ def read_event(data: bytes) -> ResponseEvent:
     try:
         return decode_event(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        value = decode_leniently(data, ("delta",))
-        if not isinstance(value, dict):
-            raise MalformedStream(f"expected an event object, got {type(value).__name__}") from None
+        value = decode_object(data, "an event object", ("delta",))
         return _softened(value)
 
 

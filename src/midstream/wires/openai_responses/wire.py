@@ -1,21 +1,10 @@
-"""This wire as the registry knows it."""
+"""The Responses wire as the registry knows it, with its default dialect: a host that follows it to the letter."""
 
 from __future__ import annotations
 
 from ...core.dialect import Dialect
-from ..decode_context import DecodeContext
-from ..sse import SSEParser
-from ..stream_decoder import StreamDecoder
-from ..wire import Wire, guarded
-from .decode import ResponsesStreamReader
-from .encode import encode_responses
-from .parse import read_responses_request
+from ..wire import Wire
 
+DEFAULT = Dialect("openai-responses", "openai-responses", system_role="instructions", tool_result_media="inline")
 
-def _decoder(dialect: Dialect, asked: DecodeContext) -> StreamDecoder:
-    return StreamDecoder(ResponsesStreamReader(dialect, asked), SSEParser(limit=asked.limit), limit=asked.limit)
-
-
-_PLAIN = Dialect("openai-responses", "openai-responses", system_role="instructions", tool_result_media="inline")
-
-WIRE = Wire("openai-responses", encode_responses, _decoder, _PLAIN, guarded(read_responses_request))
+WIRE = Wire(__package__, DEFAULT)

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ..core.errors import LimitExceeded, MalformedStream
+from ...core.errors import LimitExceeded, MalformedStream
+from ..sse import DEFAULT_LIMIT, DONE, ServerSentEvent
 
-DEFAULT_LIMIT = 16 * 1024 * 1024
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SKIP = rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+"
 _FRAME = re.compile(_SKIP + rb"[{}\[\]]", re.S)  # all up to the next brace or bracket, whole strings among it
@@ -125,3 +125,20 @@ class JSONArrayParser:
     def _too_long(self) -> None:
         self._buffer.clear()
         raise LimitExceeded(f"an element of the array is longer than {self._limit} bytes")
+
+
+class ArrayFraming:
+    """Elements as server-sent events without a name would come; an array that closes says `[DONE]`, as other hosts do."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, *, limit: int) -> None:
+        self._array = JSONArrayParser(limit=limit)
+
+    def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
+        yield from map(ServerSentEvent, self._array.feed(data))
+        if self._array.closed:
+            yield ServerSentEvent(DONE)
+
+    def close(self) -> list[ServerSentEvent]:
+        return []

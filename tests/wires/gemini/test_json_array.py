@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midstream.core.errors import LimitExceeded, MalformedStream
-from midstream.wires.json_array import JSONArrayParser
+from midstream.wires.gemini.json_array import JSONArrayParser
 from tests.wires.feeding import by_byte
 
 _VALUES = st.recursive(

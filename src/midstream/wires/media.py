@@ -1,0 +1,40 @@
+"""Media as every wire sees them: data URLs opened, vague types guessed, and the line of text for what cannot be sent."""
+
+from __future__ import annotations
+
+import re
+
+from ..core.blocks import Media
+
+MEDIA_FOLLOWS = "Attached media from the tool results:"
+SEE_MEDIA = "(see the attached media)"
+_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
+# What the first bytes say counts where the label is vague or unknown.
+_MAGIC = (
+    ("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lG", "image/gif"), ("UklG", "image/webp"), ("JVBER", "application/pdf"),
+)  # fmt: skip
+
+
+def omitted(media: Media) -> str:
+    """The line of text sent instead of a medium."""
+    return f"[{media.kind} omitted{': ' + media.name if media.name else ''}]"
+
+
+def opened(media: Media) -> Media:
+    """The same medium with its data in `data`, where it came as a data URL."""
+    if media.url is None or media.data is not None:
+        return media
+    found = _DATA_URL.match(media.url)
+    if found is None:
+        return media
+    return Media(found[1] or media.mime, media.url[found.end() :], None, media.name, media.extra)
+
+
+def mime_of_data(data: str) -> str:
+    """The media type that base64 data begins like; empty where nothing is known."""
+    return next((mime for magic, mime in _MAGIC if data.startswith(magic)), "")
+
+
+def is_address(url: str) -> bool:
+    """Whether it names a place, not a file the host has: a file id has no scheme."""
+    return "://" in url[:32] or url.startswith("data:")

@@ -1,0 +1,63 @@
+"""Messages for wires whose speakers must alternate: what one speaker says in a row is one message, and the last stays open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+
+from .encode_context import EncodeContext
+from .request import empty_conversation
+
+
+class MergedMessages:
+    """`closed` are finished messages; `role` and `parts` are the open one."""
+
+    def __init__(
+        self,
+        context: EncodeContext,
+        encode: Callable[[str, Sequence[bytes]], bytes],
+        model_role: str,
+        first_words: bytes,
+    ) -> None:
+        self.closed: list[bytes] = []
+        self.role = ""
+        self.parts: list[bytes] = []
+        self._size = 0
+        self._context = context
+        self._merges = context.dialect.merge_turns
+        self._encode = encode
+        self._model_role = model_role
+        self._first_words = first_words
+
+    @property
+    def size(self) -> int:
+        return self._size + sum(map(len, self.parts))
+
+    def clone(self, context: EncodeContext) -> MergedMessages:
+        twin = copy(self)
+        twin._context = context
+        twin.closed, twin.parts = self.closed.copy(), self.parts.copy()
+        return twin
+
+    def say(self, role: str, parts: Sequence[bytes]) -> None:
+        """Add parts to the open message, or begin the next one."""
+        if role != self.role or not self._merges:
+            if self.role:
+                message = self._encode(self.role, self.parts)
+                self.closed.append(message)
+                self._size += len(message)
+            elif role == self._model_role and self._context.dialect.first_speaker_user:
+                self._context.first_turn()
+                self.closed.append(self._encode("user", [self._first_words]))
+            self.role = role
+            self.parts = []
+        self.parts += parts
+
+    def all(self, last: Sequence[bytes], prefill: bytes | None = None) -> list[bytes]:
+        """Every message: the open one with the parts in `last`, and `prefill` at the end of the model's."""
+        if prefill is not None and self.role == self._model_role:
+            last, prefill = [*last, prefill], None
+        messages = [*self.closed, self._encode(self.role, last)] if self.role else self.closed.copy()
+        if not messages:
+            raise empty_conversation()
+        return messages if prefill is None else [*messages, self._encode(self._model_role, [prefill])]

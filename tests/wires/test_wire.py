@@ -1,0 +1,62 @@
+"""Every wire has the same rooms, and they are loaded only when they are entered."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from midstream.core.errors import LocalError, UnknownModel
+from midstream.wires.registry import WIRES, get_wire
+from midstream.wires.request import Request, RequestDraft
+from tests.conversations import weather_story
+
+ROOMS = {
+    ("encode", "encode_request"): ["draft"],
+    ("decode", "make_decoder"): ["context"],
+    ("parse", "parse_request"): ["body", "provider"],
+}
+NO_ROOM = {("completion", "parse"): "a prompt is one text: what was a message cannot be told for sure"}
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_the_rooms_have_the_same_doors_in_every_wire(name: str) -> None:
+    wire = get_wire(name)
+    assert wire.name == wire.default.wire == name
+    for (room, function), parameters in ROOMS.items():
+        if (name, room) in NO_ROOM:
+            with pytest.raises(LocalError, match=f"{name!r} has no {room!r}"):
+                wire.room(room)
+        else:
+            door = getattr(wire.room(room), function)
+            assert list(inspect.signature(door).parameters)[: len(parameters)] == parameters
+
+
+def test_an_unknown_wire_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownModel, match="expected one of anthropic, completion, gemini"):
+        get_wire("telegraph")
+
+
+def test_dialects_and_registry_load_no_room() -> None:
+    code = (
+        "import sys, midstream.dialects.registry, midstream.wires.registry\n"
+        "print([name for name in sys.modules if name.startswith('midstream.wires.') "
+        "and name.rpartition('.')[2] in ('encode', 'decode', 'parse', 'shapes')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_request_makes_the_decoder_of_its_answer(name: str) -> None:
+    request = RequestDraft(weather_story().done(), get_wire(name).default, "m").encode()
+    assert request.dialect is not None and request.dialect.wire == name
+    events = request.decoder("key").read_body(b"<html></html>")
+    assert events[-1].turn.key == "key" and events[-1].turn.origin.model == "m"
+
+
+def test_a_request_of_nobodys_making_has_no_decoder() -> None:
+    with pytest.raises(LocalError, match="encode_request"):
+        Request("POST", "/", {}, b"").decoder("key")

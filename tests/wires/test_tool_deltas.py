@@ -13,7 +13,7 @@ import pytest
 from midstream import ToolSpec, decode_response, make_decoder
 from midstream.core.blocks import Origin
 from midstream.core.errors import LimitExceeded, MalformedStream
-from midstream.core.events import Done, ErrorEvent, Event, ToolCallStart
+from midstream.core.events import Done, ErrorEvent, Event, ToolCallDelta, ToolCallStart
 from midstream.core.reduce import TurnBuilder
 from midstream.core.tools import parse_arguments
 from midstream.wires.tool_deltas import ToolDelta, ToolDeltaRouter
@@ -65,6 +65,7 @@ def test_the_table(case: dict[str, Any]) -> None:
     assert decoded(case, by_byte(data)) == events
     for seed in range(5):
         assert decoded(case, at_random(data, seed)) == events
+    assert all(event.delta for event in events if isinstance(event, ToolCallDelta))
     last = events[-1]
     if "error" in case:
         assert isinstance(last, ErrorEvent), last
@@ -222,6 +223,19 @@ def test_doubts_without_end_stay_linear() -> None:
     for more in ('"', "[", "a"):
         last = decoded({}, [chat([*opened, *[{"arguments": more}] * 2_000])])[-1]
         assert isinstance(last, (Done, ErrorEvent))
+
+
+@pytest.mark.parametrize("depth", [10, 100])
+def test_a_doubt_about_a_deep_call_is_a_doubt(depth: int) -> None:
+    """The rest of the first call closes it; in the second it stands in a string, which would run."""
+    rest = "]" * depth + "}"
+    arrays = [
+        {"name": "f", "arguments": '{"n":' + "[" * depth},
+        {"name": "g", "arguments": '{"s":"'},
+        {"arguments": rest},
+    ]
+    last = decoded({}, [chat([*arrays, {"arguments": '"}'}])])[-1]
+    assert isinstance(last, ErrorEvent) and last.error.kind == "malformed"
 
 
 def test_arguments_that_are_held_count_against_the_limit() -> None:

@@ -117,6 +117,15 @@ class ToolDeltaRouter:
         self._ids: dict[int, str] = {}  # of pieces that opened nothing
         self._unsaid: _Call | None = None  # a call whose name may be the first half of one
 
+    def more(self, index: int, arguments: str) -> bool:
+        """Arguments alone under an index: the everyday piece. False, and nothing done, where the table has to be asked."""
+        owner = self._owners.get((index, None))
+        if owner is None or owner.doubts or owner.call.repeats or owner.call is self._unsaid:
+            return False
+        if arguments:
+            self._builder.call_arguments(owner.call.piece, arguments)
+        return True
+
     def array(self, deltas: Sequence[ToolDelta]) -> None:
         """The pieces of one array of a stream."""
         if len(deltas) == 1:

@@ -193,11 +193,7 @@ class ChatStreamReader:
             self.builder.text(message.refusal, {"refusal": True})
         if message.tool_calls:
             self._end_reasoning()
-            deltas = [_delta(call) for call in message.tool_calls]
-            if self._is_whole:
-                self._calls.whole(deltas)
-            else:
-                self._calls.array(deltas)
+            self._tool_calls(message.tool_calls)
         if message.function_call is not None and message.function_call.name != "":
             self._calls.array([_delta(Call(index=0, function=message.function_call))])
         if message.audio and any(message.audio.values()):
@@ -206,6 +202,26 @@ class ChatStreamReader:
             self._opaque("annotations", message.annotations)
         if message.images:
             self._opaque("images", message.images)
+
+    def _tool_calls(self, calls: list[Call]) -> None:
+        if self._is_whole:
+            self._calls.whole([_delta(call) for call in calls])
+            return
+        call, function = calls[0], calls[0].function
+        if (
+            len(calls) == 1
+            and function is not None
+            and not function.name
+            and not call.id
+            and type(function.arguments) is str
+            and call.index is not None
+            and call.index >= 0
+            and call.extra_content is None
+            and call.custom is None
+            and self._calls.more(call.index, function.arguments)
+        ):
+            return
+        self._calls.array([_delta(call) for call in calls])
 
     def _reasoning(self, message: Message) -> None:
         builder = self.builder

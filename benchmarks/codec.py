@@ -78,7 +78,7 @@ def growth(rounds: int) -> list[Row]:
 
 
 def first_encode(conversation: Conversation, model: str) -> None:
-    encode_request(conversation, model, cache=HistoryCache(max_bytes=_ROOM))
+    encode_request(model, conversation, cache=HistoryCache(max_bytes=_ROOM))
 
 
 class NextTurns:
@@ -87,7 +87,7 @@ class NextTurns:
     def __init__(self, conversation: Conversation, model: str, runs: int) -> None:
         self._cache = HistoryCache(max_bytes=_ROOM)
         self._model = model
-        encode_request(conversation, model, cache=self._cache)
+        encode_request(model, conversation, cache=self._cache)
         grown = []
         for number in range(runs):
             conversation = conversation.add(human(f"and what of number {number}?"))
@@ -95,7 +95,7 @@ class NextTurns:
         self._grown = iter(grown)
 
     def __call__(self) -> None:
-        encode_request(next(self._grown), self._model, cache=self._cache)
+        encode_request(self._model, next(self._grown), cache=self._cache)
 
 
 def encoding(rounds: int) -> list[Row]:
@@ -140,7 +140,7 @@ def memory() -> list[Row]:
     """The most that was held at once, beside the bytes that were read or written."""
     body = b"".join(chat_text())
     conversation = plain_history(1_000)
-    size = len(encode_request(conversation, CHAT, cache=None).body)
+    size = len(encode_request(CHAT, conversation, cache=None).body)
     peaks: dict[str, tuple[Callable[[], None], int]] = {
         "decode 2,000 chunks, burst": (lambda: decode("openai-chat", [body]), len(body)),
         "encode 1,000 messages, chat": (lambda: first_encode(conversation, CHAT), size),

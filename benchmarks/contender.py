@@ -27,8 +27,8 @@ _CHAT_BODY = json.dumps(
 def _midstream(batches: bool, like: str = "openai", model: str = "gpt-4o", prefix: str = "/v1") -> Read:
     from midstream import Conversation, human
     from midstream.client.catalog import Catalog
+    from midstream.client.client import Client
     from midstream.client.config import Config, ProviderConfig
-    from midstream.client.turn import Client
 
     conversation = Conversation((human(_QUESTION),))
     clients: dict[str, Client] = {}

@@ -98,14 +98,14 @@ def main() -> None:
 
     def first() -> None:
         cache.clear()
-        encode_request(talk, "openai-responses/gpt-5.2", tools=tools, cache=cache)
+        encode_request("openai-responses/gpt-5.2", talk, tools=tools, cache=cache)
 
     whole = best(first)
     grown = [talk]
     for _ in range(7):
         grown.append(grown[-1].add(human("and now")))
     following = iter(grown[1:])
-    then = best(lambda: encode_request(next(following), "openai-responses/gpt-5.2", tools=tools, cache=cache))
+    then = best(lambda: encode_request("openai-responses/gpt-5.2", next(following), tools=tools, cache=cache))
     print(f"{MESSAGES} messages: {whole * 1e3:.1f} ms, the next turn {then * 1e3:.2f} ms ({then / whole:.1%})")
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from midstream import Conversation, Options, Text, ToolSpec, Turn, decode_stream, encode_request, human, resolve
+from midstream.client.catalog import Catalog
+from midstream.client.config import Config
 from midstream.core.errors import LocalError, UnknownModel
 from midstream.wires.history_cache import HistoryCache
 from midstream.wires.request import parse_request
@@ -34,9 +36,9 @@ def test_threads_that_share_a_cache_do_not_write_into_each_others_requests(model
         same = True
         for length in range(1, len(told), 2):
             talk = Conversation((*told[:length], human(f"thread {thread}")))
-            alone = encode_request(talk, model, cache=None).body
-            same = same and encode_request(talk, model, cache=cache).body == alone
-            same = same and encode_request(Conversation(told[:length]), model, cache=cache).method == "POST"
+            alone = encode_request(model, talk, cache=None).body
+            same = same and encode_request(model, talk, cache=cache).body == alone
+            same = same and encode_request(model, Conversation(told[:length]), cache=cache).method == "POST"
         return same
 
     with ThreadPoolExecutor(8) as pool:
@@ -47,11 +49,11 @@ def test_a_tool_that_is_not_there_cannot_be_chosen() -> None:
     tools = [ToolSpec("look"), ToolSpec("listen")]
     asked = Conversation((human("hi"),))
     for choice in ("auto", "none", "required", "listen", None):
-        encode_request(asked, "openai/gpt-4o", tools=tools, options=Options(tool_choice=choice))
+        encode_request("openai/gpt-4o", asked, tools=tools, options=Options(tool_choice=choice))
     with pytest.raises(LocalError, match=r"tool_choice='lok'.*the tools are: look, listen"):
-        encode_request(asked, "openai/gpt-4o", tools=tools, options=Options(tool_choice="lok"))
+        encode_request("openai/gpt-4o", asked, tools=tools, options=Options(tool_choice="lok"))
     with pytest.raises(LocalError, match=r"the tools are: \(none\)"):
-        encode_request(asked, "openai/gpt-4o", options=Options(tool_choice="look"))
+        encode_request("openai/gpt-4o", asked, options=Options(tool_choice="look"))
 
 
 @pytest.mark.parametrize(
@@ -70,8 +72,8 @@ def test_an_effort_of_a_stranger_that_we_have_no_word_for_is_passed_on(wire: str
 
 
 def test_a_plain_string_is_a_conversation_of_one_human_turn() -> None:
-    asked = encode_request(Conversation((human("hi"),)), "openai/gpt-4o")
-    assert encode_request("hi", "openai/gpt-4o") == asked
+    asked = encode_request("openai/gpt-4o", Conversation((human("hi"),)))
+    assert encode_request("openai/gpt-4o", "hi") == asked
 
 
 SAID = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -92,3 +94,17 @@ def test_a_dialect_that_is_none_is_said() -> None:
     for name in ("nobody/x", "nonsense"):
         with pytest.raises(UnknownModel, match="no "):
             decode_stream(SAID, dialect=name)
+
+
+def test_a_conversation_where_the_model_belongs_is_said() -> None:
+    told = Conversation((human("hi"),))
+    for swapped in (told, told.turns[0]):
+        with pytest.raises(TypeError, match=r"a model first .* swap the two arguments"):
+            encode_request(swapped, "openai/gpt-4o")  # type: ignore[arg-type]
+
+
+def test_a_request_for_a_configured_model_is_made_by_what_its_catalog_resolves() -> None:
+    config = Config(aliases={"fast": "openai/gpt-4o"})
+    with pytest.raises(UnknownModel):
+        encode_request("fast", "hi")
+    assert encode_request(Catalog(config, environ={}).resolve("fast"), "hi") == encode_request("openai/gpt-4o", "hi")

@@ -33,18 +33,22 @@ def mint_turn_key() -> str:
 
 
 def encode_request(
-    conversation: Conversation | str,
     model: str | Resolved,
+    conversation: Conversation | str,
     *,
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
     cache: HistoryCache | None = _HISTORY,
 ) -> Request:
-    """The next request of this conversation as `model` wants it: method, path, headers without secrets, body, notes.
+    """The next request of this conversation, as `model` requires it: method, path, headers without secrets, body, notes.
 
-    What was encoded before is not encoded again: finished turns are kept in `cache` (pass None for none). A plain string
-    is a conversation of one human turn.
+    A plain string is a conversation of one human turn. Finished turns are encoded once and kept in `cache` (None keeps
+    nothing).
+
+    Neither files nor the environment are read here: a name is looked up in the built-in registry. For the user's own
+    providers, aliases and addresses pass `Catalog().resolve(name)`, which is what Session and Client do.
     """
+    check_model_first(model)
     if isinstance(conversation, str):
         conversation = Conversation((human(conversation),))
     target = resolve(model) if isinstance(model, str) else model
@@ -55,8 +59,17 @@ def encode_request(
         return RequestDraft(conversation, dialect, target.model, tools, options, cache).encode()
 
 
+def check_model_first(model: object) -> None:
+    """TypeError for the arguments (conversation, model), which some libraries take in this order."""
+    if isinstance(model, Conversation | Turn):
+        raise TypeError(
+            f"expected a model first and the conversation second, got a {type(model).__name__} as the model: "
+            "swap the two arguments"
+        )
+
+
 def _check_choice(choice: str | None, tools: Sequence[ToolSpec]) -> None:
-    """A host refuses a tool it was not told of, or calls it none the less; which one was meant only the caller knows."""
+    """Hosts refuse a tool that was not declared, or call it anyway; only the caller knows which one was meant."""
     if choice is None or choice in _CHOICES or any(tool.name == choice for tool in tools):
         return
     names = ", ".join(tool.name for tool in tools) or "(none)"

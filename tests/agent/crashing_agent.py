@@ -17,9 +17,9 @@ from midstream.agent.approval import Approval
 from midstream.agent.loop import Agent
 from midstream.agent.toolbox import Toolbox
 from midstream.client.catalog import Catalog
+from midstream.client.client import Client
 from midstream.client.config import Config
 from midstream.client.session import Session
-from midstream.client.turn import Client
 from midstream.core.blocks import Turn
 from midstream.sim.providers import sim_providers
 from midstream.store import SqliteStore

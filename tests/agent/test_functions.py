@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.agent.functions import BadArguments, Signature, Tool, content_of, tool
+from midstream.agent.functions import Signature, Tool, content_of, tool
 from midstream.core.blocks import Media, Text
-from midstream.core.errors import ConfigError
+from midstream.core.errors import BadArguments, ConfigError
 
 
 class Colour(enum.Enum):

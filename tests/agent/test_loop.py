@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -11,16 +12,16 @@ import msgspec
 import pytest
 
 from midstream.agent.functions import Tool
-from midstream.agent.loop import Agent
+from midstream.agent.loop import Agent, RunResult
 from midstream.agent.run import AgentEvent, Limits, Stopped, ToolFinished, ToolStarted
 from midstream.agent.toolbox import Toolbox
 from midstream.client.catalog import Catalog
-from midstream.client.config import Config
+from midstream.client.client import Client
+from midstream.client.config import Config, ModelConfig, ProviderConfig
 from midstream.client.session import Session
-from midstream.client.turn import Client
 from midstream.codec import encode_request
-from midstream.core.blocks import Conversation, ToolCall, ToolResponse, Turn, human
-from midstream.core.errors import LocalError, Overloaded, StoreError
+from midstream.core.blocks import Conversation, ToolCall, ToolResponse, Turn, Usage, human
+from midstream.core.errors import LocalError, Overloaded, StoreError, TruncatedStream
 from midstream.core.events import Done, ErrorEvent, Start, TextDelta
 from midstream.core.history import repair
 from midstream.core.tools import ToolSpec
@@ -107,7 +108,7 @@ def check_encodes_everywhere(conversation: Conversation, toolbox: Toolbox) -> No
     """A reader on every wire takes it, by the rules of its strict double."""
     for reader in READERS:
         asked = conversation.add(human("and now?", key="next"))
-        request = encode_request(asked, reader.target, tools=toolbox.specs(), cache=None)
+        request = encode_request(reader.target, asked, tools=toolbox.specs(), cache=None)
         assert judge(request.body, reader.host) == [], reader.name
 
 
@@ -400,7 +401,7 @@ def test_an_answer_that_cannot_be_stored_ends_the_run_and_nothing_of_it_is_run()
 def test_one_run_at_a_time() -> None:
     async def act(agent: Agent) -> None:
         async def other() -> None:
-            with pytest.raises(LocalError, match="working already"):
+            with pytest.raises(LocalError, match="already working"):
                 await go(agent)
 
         started = asyncio.Event()
@@ -575,3 +576,68 @@ def test_an_agent_takes_plain_functions() -> None:
         return [event.response.text async for event in agent.run("go") if isinstance(event, ToolFinished)]
 
     assert play([calls("look"), Answer("done")], main) == ["a.txt holds 3 lines"]
+
+
+def test_a_run_that_is_awaited_gives_its_result() -> None:
+    async def act(agent: Agent) -> RunResult:
+        return await agent.run("do it")
+
+    result, session, _ = work([calls("look"), Cut(Answer("one two"), 3), Answer("done")], act)
+    assert (result.text, result.rounds, result.reason, result.detail) == ("done", 2, "text", "")
+    assert result.turn == session.conversation.turns[-1] and result.turns == session.conversation.turns
+    used = [turn.usage for turn in result.turns if turn.usage is not None]
+    assert (
+        len(used) >= 2 and result.usage == sum(used, Usage()) and result.usage.read == sum(each.read for each in used)
+    )
+    assert result.cost is None  # nobody knows what the host `a` costs
+    assert result.raise_for_failure() is result
+
+
+def test_the_result_is_there_after_iterating_and_counts_this_run_only() -> None:
+    async def act(agent: Agent) -> None:
+        await agent.run("first")
+        run = agent.run("second")
+        events = [event async for event in run]
+        result = await run
+        assert isinstance(events[-1], Stopped) and result.rounds == 1 and len(result.turns) == 2
+
+    work([Answer("x")], act)
+
+
+def test_the_cost_of_a_run_is_known_where_every_price_is() -> None:
+    config = Config(models={MODEL: ModelConfig(input_price=1_000_000, output_price=0)})
+
+    async def main() -> RunResult:
+        async with Host([Answer("x")]) as host:
+            providers = {"a": ProviderConfig(base_url=host.base)}
+            catalog = Catalog(msgspec.structs.replace(config, providers=providers), environ={})
+            async with Client(catalog) as client:
+                return await Agent(Session(MODEL, client=client), tools()).run("hi")
+
+    result = asyncio.run(main())
+    assert result.cost == result.usage.read > 0
+
+
+def test_a_failed_run_can_be_raised() -> None:
+    async def act(agent: Agent) -> RunResult:
+        return await agent.run("do it")
+
+    result, _, _ = work([Cut(Answer("one two"), 3)], act)
+    assert result.reason == "failed" and result.detail and result.rounds == 0
+    with pytest.raises(TruncatedStream):
+        result.raise_for_failure()
+
+
+def test_a_run_that_is_left_or_never_read_has_no_result() -> None:
+    async def act(agent: Agent) -> None:
+        run = agent.run("do it")
+        async with aclosing(run):
+            async for _ in run:
+                break
+        with pytest.raises(LocalError, match="closed before its end"):
+            await run
+        with pytest.warns(RuntimeWarning, match="a Run was never used"):
+            agent.run("not me")
+            gc.collect()
+
+    work([Answer("x")], act)

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from midstream.agent.functions import ToolFailed
-from midstream.agent.paths import MAX_DEPTH, Folder, PathRefused
-from midstream.core.errors import ConfigError
+from midstream.agent.paths import MAX_DEPTH, Folder
+from midstream.core.errors import ConfigError, PathRefused, ToolFailed
 
 SECRET = b"outside"
 

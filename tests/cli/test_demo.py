@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from midstream.agent.toolbox import Toolbox
 from midstream.cli.demo import FURTHER, TOUR, Tour, demo
 from midstream.cli.demo_stage import JsonStage, TextStage, _painter, _words
+from midstream.client.client import Client
 from midstream.client.session import Session
-from midstream.client.turn import Client
 from midstream.core.blocks import Thinking
 from midstream.core.events import TextDelta, ThinkingDelta, ThinkingEnd, ThinkingStart
 from midstream.sim import server

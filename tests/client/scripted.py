@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
 
 from midstream.client.breaker import Breaker
 from midstream.client.catalog import Catalog
+from midstream.client.client import Client
 from midstream.client.config import Config, ProviderConfig
-from midstream.client.turn import Client
+from midstream.client.sync import Background
 from midstream.sim.answer import Answer, Style
 from midstream.sim.speech import speak, speak_whole
 from midstream.transport import RetryPolicy, TransportOptions
@@ -115,3 +118,20 @@ def play(items: Sequence[Item], act: Callable[[Host, Client], Coroutine[Any, Any
             return await act(host, talker)
 
     return asyncio.run(main())
+
+
+@contextmanager
+def served(*items: Item) -> Iterator[Catalog]:
+    """A scripted host in a loop of its own; afterwards only the threads of before are left."""
+    before = set(threading.enumerate())
+    background = Background()
+    host = Host(items)
+    background.run(host.__aenter__())
+    inside = set(threading.enumerate())
+    try:
+        yield catalog(a=host.base)
+        assert set(threading.enumerate()) == inside
+    finally:
+        background.run(host.__aexit__())
+        background.close()
+    assert set(threading.enumerate()) == before

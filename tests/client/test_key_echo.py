@@ -20,10 +20,11 @@ import pytest
 
 import midstream
 from midstream.adapters.kimi_completion import create_kimi_completion
-from midstream.client import calls, sync
+from midstream.client import client as calls
+from midstream.client import sync
 from midstream.client.catalog import Catalog
+from midstream.client.client import Client
 from midstream.client.config import Config, ProviderConfig
-from midstream.client.turn import Client
 from midstream.core.errors import LocalError, MidstreamError, ProviderError, TransportError, Unauthorized
 from midstream.core.secret import Secret, SecretHeaders, SecretText, hide_url_secrets
 from midstream.transport import Transport, TransportOptions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -10,16 +11,23 @@ from typing import Any
 import pytest
 
 from midstream.client.catalog import Catalog
+from midstream.client.client import Client
 from midstream.client.config import Config, ModelConfig, ProviderConfig
 from midstream.client.session import Session
-from midstream.client.turn import Client
 from midstream.core.blocks import Conversation, Origin, Text, Thinking, ToolCall, Turn, Usage, human, tool_result
-from midstream.core.errors import LocalError, MissingReasoning, Overloaded, StoreError, UnknownModel, UnknownToolFormat
+from midstream.core.errors import (
+    LengthConflict,
+    LocalError,
+    MissingReasoning,
+    Overloaded,
+    TruncatedStream,
+    UnknownModel,
+    UnknownToolFormat,
+)
 from midstream.core.events import Done, ErrorEvent, TextDelta
 from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call
 from midstream.store import MemoryStore
-from midstream.store.protocol import LengthConflict
 from tests.client.scripted import Cut, Host, Item, Refusal, Stall, play
 
 Act = Callable[[Session, Host], Coroutine[Any, Any, Any]]
@@ -43,7 +51,7 @@ def test_what_is_said_and_answered_is_kept_in_order_and_in_the_store() -> None:
 
     async def act(session: Session, host: Host) -> None:
         assert (await session.send("one")).text == "first"
-        assert "".join([part async for part in session.send("two").text()]) == "second"
+        assert "".join([part async for part in session.send("two").iter_text()]) == "second"
         assert [turn.text for turn in session.conversation.turns] == ["one", "first", "two", "second"]
         assert store.load(session.conversation.id) == session.conversation
         assert [m["content"] for m in host.bodies[1]["messages"]] == ["Be brief.", "one", "first", "two"]
@@ -157,7 +165,7 @@ def test_one_reply_at_a_time() -> None:
         reply = session.send("one")
         task, started = _reading(reply)
         await started.wait()
-        with pytest.raises(LocalError, match="answering already"):
+        with pytest.raises(LocalError, match="already answering"):
             await session.send("two")
         assert [turn.text for turn in session.conversation.turns] == ["one"]
         task.cancel()
@@ -194,8 +202,9 @@ def test_a_store_that_fails_after_the_start_is_told_by_an_event_with_the_turn() 
     async def act(session: Session, host: Host) -> None:
         reply = session.send("one")
         last = [event async for event in reply][-1]
-        assert isinstance(last, ErrorEvent) and last.error.kind == "store"
-        assert isinstance(last.to_exception(), StoreError)
+        assert isinstance(last, ErrorEvent) and last.error.kind == "length_conflict"
+        told = last.to_exception()
+        assert isinstance(told, LengthConflict) and told.length == 99
         assert last.turn.text == "answer" and reply.error == last.error
         assert store.load(session.conversation.id) == session.conversation
         with pytest.raises(
@@ -416,7 +425,7 @@ def test_each_turn_costs_what_its_own_model_takes() -> None:
         ("openrouter/some/model", None),
         ("nowhere/x", None),
     ]
-    assert costs[1].source == "configuration" and costs[2].source == "told by the host"
+    assert costs[1].source == "configuration" and costs[2].source == "reported by the host"
     assert costs[0].source.startswith("table of ") and costs[3].source == "no price is known"
     assert len(offline(conversation=Conversation(turns)).costs(since=4)) == 1
 
@@ -459,3 +468,39 @@ def test_an_answer_of_a_chain_that_is_left_is_not_told_to_be_anyones(first: list
 
 async def _no_wait(_: float) -> None:
     return None
+
+
+def test_use_is_short_for_switch_model() -> None:
+    one, other = offline(conversation=HISTORY), offline(conversation=HISTORY)
+    assert one.switch_model("openai/gpt-4o") == other.use("openai/gpt-4o")
+    assert one.models == other.models == ("openai/gpt-4o",)
+
+
+@pytest.mark.parametrize("swapped", [HISTORY, HISTORY.turns[0]], ids=["conversation", "turn"])
+def test_a_conversation_where_a_model_belongs_is_said(swapped: Any) -> None:
+    with pytest.raises(TypeError, match=r"a model first .* swap the two arguments"):
+        Session(swapped, client=Client(Catalog(Config(), environ={})))
+
+
+@pytest.mark.parametrize("how", ["dropped", "read as text but never iterated"])
+def test_a_reply_that_is_never_read_warns_and_sends_nothing(how: str) -> None:
+    async def act(session: Session, host: Host) -> None:
+        with pytest.warns(RuntimeWarning, match="a Reply was never used, so nothing was sent: await it"):
+            session.send("one") if how == "dropped" else session.send("one").iter_text()
+            gc.collect()
+        assert host.bodies == [] and session.conversation.turns == ()
+
+    chat([Answer("x")], act)
+
+
+def test_a_failed_turn_can_be_raised() -> None:
+    async def act(session: Session, host: Host) -> None:
+        reply = session.send("one")
+        with pytest.raises(TruncatedStream, match="the answer of m failed"):
+            (await reply).raise_for_failure()
+        assert reply.error is not None
+        with pytest.raises(TruncatedStream, match="ended"):
+            raise reply.error.to_exception()
+        assert (await session.send("two")).raise_for_failure().text == "x"
+
+    chat([Cut(Answer("one two three"), 3), Answer("x")], act)

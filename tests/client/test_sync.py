@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from midstream.client.catalog import Catalog
-from midstream.client.sync import Background, complete_sync, stream_sync
+from midstream.client.client import Client
+from midstream.client.sync import Background, SyncSession, complete_sync, stream_sync
+from midstream.core.blocks import human
 from midstream.core.errors import LocalError, Overloaded
 from midstream.core.events import TextDelta
 from midstream.core.lifecycle import check
 from midstream.sim.answer import Answer
+from midstream.store import MemoryStore
 from tests.client import scripted
-from tests.client.scripted import Cut, Host, Item, Refusal, Stall
-
-
-@contextmanager
-def served(*items: Item) -> Iterator[Catalog]:
-    """A scripted host in a loop of its own; afterwards only the threads of before are left."""
-    before = set(threading.enumerate())
-    background = Background()
-    host = Host(items)
-    background.run(host.__aenter__())
-    inside = set(threading.enumerate())
-    try:
-        yield scripted.catalog(a=host.base)
-        assert set(threading.enumerate()) == inside
-    finally:
-        background.run(host.__aexit__())
-        background.close()
-    assert set(threading.enumerate()) == before
+from tests.client.scripted import Cut, Refusal, Stall, served
 
 
 def _in_a_loop(work: Callable[[], Any]) -> Any:
@@ -50,7 +35,7 @@ def test_both_work_in_a_script_and_inside_a_running_loop(run: Callable[[Callable
         assert run(lambda: complete_sync("a/m", "hi", catalog=catalog)).text == "hello you"
         events = run(lambda: list(stream_sync("a/m", "hi", catalog=catalog)))
         check(events)
-        assert "".join(run(lambda: list(stream_sync("a/m", "hi", catalog=catalog).text()))) == "hello you"
+        assert "".join(run(lambda: list(stream_sync("a/m", "hi", catalog=catalog).iter_text()))) == "hello you"
         assert run(lambda: stream_sync("a/m", "hi", catalog=catalog).result()).text == "hello you"
 
 
@@ -115,3 +100,100 @@ def test_an_error_of_the_work_comes_back_and_the_loop_can_be_closed_twice() -> N
         background.run(fail())
     background.close()
     background.close()
+
+
+@pytest.mark.parametrize("run", [lambda work: work(), _in_a_loop], ids=["script", "notebook"])
+def test_a_session_without_async_keeps_its_conversation_and_switches_models(
+    run: Callable[[Callable[[], Any]], Any],
+) -> None:
+    def talk() -> None:
+        with SyncSession("a/m", client=Client(catalog), store=store) as session:
+            assert session.send("one").result().text == "hello you"
+            assert "".join(session.send("two").iter_text()) == "hello you"
+            check(list(session.send("three")))
+            session.add(human("four"))
+            assert session.preview("openai/gpt-4o").model == "openai/gpt-4o" and session.model == "a/m"
+            assert session.switch_model("moonshot/kimi-k2.5").model == session.model == "moonshot/kimi-k2.5"
+            assert session.use("a/m").model == "a/m"
+            assert len(session.costs()) == 3
+            assert [turn.text for turn in session.conversation.turns][::2] == ["one", "two", "three", "four"]
+            assert store.load(session.conversation.id) == session.conversation
+        session.close()
+        with pytest.raises(LocalError, match="closed"):
+            session.send("five").result()
+
+    store = MemoryStore()
+    with served(Answer("hello you", "hm")) as catalog:
+        before = set(threading.enumerate())
+        run(talk)
+        assert set(threading.enumerate()) == before
+
+
+def test_a_session_that_is_closed_in_the_middle_of_an_answer_keeps_what_came() -> None:
+    with served(Stall(Answer("one two three"), 3), Answer("fine")) as catalog:
+        with SyncSession("a/m", client=Client(catalog)) as session:
+            reply = session.send("hi")
+            next(iter(reply.iter_text()))
+            assert session.send("again").result().text == "fine"  # what came of the first is kept before
+            assert [turn.failure for turn in session.conversation.turns] == ["", "aborted", "", ""]
+            reply.close()
+        with SyncSession("a/m", client=Client(catalog)) as session:
+            left = session.send("hi")
+            next(iter(left))
+        left.close()
+
+
+def test_a_session_that_sent_nothing_needs_no_thread_and_no_close() -> None:
+    before = set(threading.enumerate())
+    session = SyncSession("moonshot/kimi-k2.5", client=Client(scripted.catalog()))
+    assert session.preview().model == "moonshot/kimi-k2.5"
+    assert set(threading.enumerate()) == before
+    del session
+    gc.collect()
+
+
+def test_a_session_that_is_not_closed_warns_and_ends_its_thread() -> None:
+    before = set(threading.enumerate())
+    session = SyncSession("a/m", client=Client(scripted.catalog(a="http://127.0.0.1:9/v1")))
+    session.add(human("hi"))
+    with pytest.warns(ResourceWarning, match="SyncSession was not closed"):
+        del session
+        gc.collect()
+    assert set(threading.enumerate()) == before
+
+
+def test_waiting_inside_the_loop_is_refused_instead_of_blocking_for_ever() -> None:
+    async def inner() -> None:
+        background.run(asyncio.sleep(0))
+
+    background = Background()
+    with pytest.raises(LocalError, match="async API"):
+        background.run(inner())
+    background.close()
+
+
+def test_an_interrupt_in_the_middle_of_a_session_leaves_it_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes while the caller waits for more of an answer that has begun."""
+
+    def interrupted(self: Any, timeout: float | None = None) -> None:
+        raise KeyboardInterrupt
+
+    with (
+        served(Stall(Answer("one two three"), 3), Answer("fine")) as catalog,
+        SyncSession("a/m", client=Client(catalog)) as session,
+    ):
+        words = session.send("hi").iter_text()
+        next(words)
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr("concurrent.futures.Future.result", interrupted)
+            list(words)
+        assert session.send("again").result().text == "fine"
+        assert [turn.failure for turn in session.conversation.turns] == ["", "aborted", "", ""]
+
+
+def test_a_reply_that_is_never_read_warns() -> None:
+    session = SyncSession("a/m", client=Client(scripted.catalog(a="http://127.0.0.1:9/v1")))
+    with pytest.warns(RuntimeWarning, match="a SyncReply was never used, so nothing was sent: iterate it"):
+        session.send("hi")
+        gc.collect()
+    assert session.conversation.turns == ()

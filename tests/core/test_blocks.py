@@ -194,3 +194,21 @@ def test_a_conversation_takes_a_list_of_turns_and_nothing_else() -> None:
             Conversation(wrong)  # type: ignore[arg-type]
     with pytest.raises(LocalError, match="a conversation holds Turns"):
         Conversation().add("hi")  # type: ignore[arg-type]
+
+
+ANTHROPIC = Usage(10, 5, cache_read=100, cache_write=20, reasoning=2, cache_in_input=False, cost=0.5)
+OTHERS = Usage(130, 7, cache_read=100, cache_write=20, reasoning=3, cost=0.25, raw={"prompt_tokens": 130})
+
+
+@pytest.mark.parametrize("usages", [(ANTHROPIC, OTHERS), (OTHERS, ANTHROPIC), (ANTHROPIC, ANTHROPIC), (OTHERS,)])
+def test_a_sum_of_usages_counts_every_token_once(usages: tuple[Usage, ...]) -> None:
+    added = sum(usages, Usage())
+    for figure in ("read", "output", "total", "fresh", "cache_read", "cache_write", "reasoning", "cost"):
+        assert getattr(added, figure) == sum(getattr(usage, figure) for usage in usages), figure
+    assert added.raw is None and added.cache_in_input
+
+
+def test_a_cost_that_one_host_does_not_state_makes_the_sum_unknown() -> None:
+    assert (ANTHROPIC + Usage(1, 1)).cost is None and (Usage(1, 1) + ANTHROPIC).cost is None
+    assert sum([Usage(1, 1), ANTHROPIC, OTHERS], Usage()).cost is None
+    assert (Usage() + Usage()).cost is None

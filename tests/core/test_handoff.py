@@ -35,5 +35,5 @@ def test_what_is_dropped_inside_a_result_is_taken_from_no_other_block() -> None:
 
 def test_a_failed_answer_with_its_results_counts_for_nothing() -> None:
     turns = (human("go"), Turn("ai", (Text("a"), CALL), failure="truncated"), Turn("tool", (ToolResponse(CALL.id),)))
-    notes = encode_request(Conversation((*turns, human("again"))), "openai/gpt-4o", cache=None).notes
+    notes = encode_request("openai/gpt-4o", Conversation((*turns, human("again"))), cache=None).notes
     assert switch_report("m", turns, notes).kept == {"text": 1}

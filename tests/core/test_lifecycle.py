@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from midstream.core.blocks import Media, Text, ToolCall, Turn
+from midstream.core.errors import LifecycleViolation
 from midstream.core.events import (
     BlockEvent,
     Done,
@@ -20,7 +21,7 @@ from midstream.core.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from midstream.core.lifecycle import TRANSITIONS, LifecycleViolation, check, diagram
+from midstream.core.lifecycle import TRANSITIONS, check, diagram
 
 DONE = Done(Turn("ai"))
 TEXT = [TextStart(0), TextDelta(0, "a"), TextEnd(0, Text("a"))]

@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from midstream.client.catalog import Catalog
+from midstream.client.client import Client
 from midstream.client.config import Config
 from midstream.client.session import Session
-from midstream.client.turn import Client
 from midstream.core.blocks import Text, Thinking, ToolResponse, Turn
 from midstream.core.errors import BadRequest
 from midstream.core.events import Done, ErrorEvent

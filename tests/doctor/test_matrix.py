@@ -49,7 +49,7 @@ def back_again(maker: Player, middle: Player) -> Any:
     scene = Scene().answer(maker, Answer("", "First.", (_LIST,))).results("notes.txt")
     scene.answer(middle, Answer("", "Second.", (_READ,))).results("buy milk")
     scene.answer(maker, Answer("", "Third.", (_READ, _LIST))).results("buy milk", "notes.txt")
-    body = json.loads(encode_request(scene.done(), maker.target, tools=TOOLS, cache=None).body)
+    body = json.loads(encode_request(maker.target, scene.done(), tools=TOOLS, cache=None).body)
     items = body.get("messages") or body.get("input") or body.get("contents")
     return told(items), body
 

@@ -16,8 +16,8 @@ import pytest
 from msgspec.structs import replace
 
 from midstream.client.catalog import Catalog
+from midstream.client.client import Client
 from midstream.client.config import Config
-from midstream.client.turn import Client
 from midstream.core.blocks import Conversation, ToolCall, Turn, human, tool_result
 from midstream.core.dialect import Options
 from midstream.core.events import Event

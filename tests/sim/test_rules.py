@@ -34,7 +34,7 @@ def request(host: str, scene: str = "parallel calls", **options: Any) -> dict[st
     player = PLAYERS[JUDGED[host]]
     conversation = SCENES[scene](player, player).done()
     body: dict[str, Any] = json.loads(
-        encode_request(conversation, player.target, tools=TOOLS, options=Options(**options), cache=None).body
+        encode_request(player.target, conversation, tools=TOOLS, options=Options(**options), cache=None).body
     )
     return body
 
@@ -323,7 +323,7 @@ def test_an_instruction_may_stand_among_the_messages_only_where_the_generation_t
     for host, model in (("claude-4.8", "anthropic/claude-opus-4-8"), ("anthropic", "anthropic/claude-sonnet-4-5")):
         for first in ((), (human("x"),)):
             story = Conversation((*first, Turn("human", (Text("be kind"),), role="system"), human("y")))
-            assert judge(encode_request(story, model, cache=None).body, host) == []
+            assert judge(encode_request(model, story, cache=None).body, host) == []
     native = {
         "model": "m",
         "max_tokens": 9,

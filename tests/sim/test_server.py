@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 
 from midstream.client.catalog import Catalog
+from midstream.client.client import Client
 from midstream.client.config import Config
 from midstream.client.reply import Reply
 from midstream.client.session import Session
-from midstream.client.turn import Client
 from midstream.core.blocks import Text, Thinking, ToolResponse, Turn
 from midstream.core.errors import LocalError, Overloaded, ProviderError, RateLimited, RetriesExhausted
 from midstream.doctor.matrix import TOOLS
@@ -97,7 +97,7 @@ def test_a_silent_stream_is_given_up(model: str) -> None:
     async def play(sim: Sim, client: Client) -> None:
         sim.inject("stall")
         _, reply, turn = await ask(client, model)
-        assert reply.error is not None and turn.failure == reply.error.kind == "transport"
+        assert reply.error is not None and turn.failure == reply.error.kind == "idle_timeout"
         assert "0.2" in reply.error.message, reply.error.message
 
     on_stage(play, TransportOptions(idle=0.2))

@@ -197,7 +197,7 @@ def _connection_error(o: Outcome) -> bool:
 def _timeout(o: Outcome) -> bool:
     if o.error is not None:
         return isinstance(o.error, TimedOut) and o.requests == 1
-    return isinstance(o.last, ErrorEvent) and o.last.error.code == "idle_timeout" and o.text == "Hello"
+    return isinstance(o.last, ErrorEvent) and o.kind == "idle_timeout" and o.text == "Hello"
 
 
 def _busy_then_given_up(o: Outcome) -> bool:
@@ -221,7 +221,8 @@ def _incomplete(o: Outcome) -> bool:
 
 
 def _provider_error_mid(o: Outcome) -> bool:
-    return o.kind == "provider" and o.text == "Hello" and o.requests == 1
+    told = o.last.to_exception() if isinstance(o.last, ErrorEvent) else None
+    return isinstance(told, ProviderError) and o.text == "Hello" and o.requests == 1
 
 
 def _protocol_error(o: Outcome) -> bool:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from midstream.core.blocks import Turn
+from midstream.core.errors import ProviderError, RateLimited, RetriesExhausted
+from midstream.core.events import ErrorEvent, ErrorInfo
 from midstream.transport.secrets import Secrets
 
 KEY = "sk-canary-4a9f0c77d1"
 SECRETS = Secrets({"authorization": f"Bearer {KEY}"})
+LONG_KEY = "sk-canary-0123456789abcdef"
+LONG_SECRETS = Secrets({"authorization": f"Bearer {LONG_KEY}"})
+
+
+def _one_veil(text: str) -> str:
+    """Neighbouring keys may share one veil."""
+    return re.sub(r"(?:\*\*\*)+", "***", text)
 
 
 @pytest.mark.parametrize("size", range(12, len(KEY) + 1))
@@ -27,7 +39,8 @@ SECRETS = Secrets({"authorization": f"Bearer {KEY}"})
 def test_a_beginning_of_a_key_is_taken_out_and_nothing_beside_it(size: int, before: str, after: str) -> None:
     """A message that was cut may end anywhere within a key, and an echo may be cut and go on."""
     veiled = [part.replace(KEY, "***").replace("sk-canary-4a", "***") for part in (before, after)]
-    assert SECRETS.scrub_text(f"{before}{KEY[:size]}{after}") == f"{veiled[0]}***{veiled[1]}"
+    scrubbed = SECRETS.scrub_text(f"{before}{KEY[:size]}{after}")
+    assert _one_veil(scrubbed) == _one_veil(f"{veiled[0]}***{veiled[1]}")
 
 
 @pytest.mark.parametrize("other", ["0", "-", "é", "\x00"])
@@ -38,10 +51,28 @@ def test_a_beginning_ends_where_the_letters_differ(other: str) -> None:
 
 
 def test_several_beginnings_in_one_message() -> None:
-    said = " ".join([KEY[:size] for size in range(12, len(KEY) + 1)])
-    assert SECRETS.scrub_text(said) == " ".join(["***"] * (len(KEY) - 11))
+    said = " or ".join([KEY[:size] for size in range(12, len(KEY) + 1)])
+    assert SECRETS.scrub_text(said) == " or ".join(["***"] * (len(KEY) - 11))
 
 
 @pytest.mark.parametrize("size", range(1, 12))
 def test_what_is_too_short_to_tell_stays(size: int) -> None:
     assert SECRETS.scrub_text(KEY[:size]) == KEY[:size]
+
+
+def quoting() -> ProviderError:
+    quoted = f"wrong: {LONG_KEY}"
+    return RateLimited(quoted, status=429, code=quoted, type=quoted, request_id=quoted)
+
+
+def test_every_text_of_an_event_is_scrubbed_and_so_are_the_attempts_behind_it() -> None:
+    info = ErrorInfo.of(RetriesExhausted("all failed", [quoting(), quoting()]))
+    for told in (ErrorInfo.of(quoting()), info):
+        scrubbed = LONG_SECRETS.scrub_event(ErrorEvent(told, Turn("ai")))
+        assert LONG_KEY in repr(told) and LONG_KEY not in repr(scrubbed)
+        assert type(scrubbed.to_exception()) is type(told.to_exception())
+
+
+def test_every_text_of_an_exception_is_scrubbed() -> None:
+    error = LONG_SECRETS.scrub_error(quoting())
+    assert LONG_KEY not in f"{error!r} {error} {vars(error)}" and error.request_id == "wrong: ***"

@@ -29,6 +29,6 @@ def test_anything_else_is_no_object(raw: str) -> None:
 @pytest.mark.parametrize("player", make_players().values(), ids=lambda player: player.name)
 def test_a_call_with_null_for_arguments_goes_to_every_host_without_any(player: Player) -> None:
     story = Story().says("go").answers("", ("look", "null")).results("seen").done()
-    request = encode_request(story, player.target, options=Options(path="chat"), cache=None)
+    request = encode_request(player.target, story, options=Options(path="chat"), cache=None)
     assert b"_raw" not in request.body
     assert judge(request.body, player.host) == []

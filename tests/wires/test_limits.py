@@ -26,7 +26,7 @@ def ask(wire: str, *, limits: dict[str, Any] | None = None, **asked: Any) -> tup
     told = asked.pop("told", Conversation((human("q"),)))
     dialect = replace(target.dialect, limits=replace(target.dialect.limits, **(limits or {})), **changes)
     assert dialect.wire == wire
-    request = encode_request(told, replace(target, dialect=dialect), cache=None, **asked)
+    request = encode_request(replace(target, dialect=dialect), told, cache=None, **asked)
     return json.loads(request.body), request
 
 

@@ -28,8 +28,8 @@ def test_grown_or_at_once(model: str, steps: tuple[int, ...]) -> None:
     turns = talk(steps[-1])
     cache = HistoryCache()
     for length in steps:
-        grown = encode_request(Conversation(turns[:length]), model, cache=cache)
-    assert grown.body == encode_request(Conversation(turns), model, cache=None).body
+        grown = encode_request(model, Conversation(turns[:length]), cache=cache)
+    assert grown.body == encode_request(model, Conversation(turns), cache=None).body
     said = [json.dumps(message) for message in json.loads(grown.body)[MODELS[model]]]
     assert len(said) == len(turns)
     for number, message in enumerate(said):

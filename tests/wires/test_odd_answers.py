@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from midstream import ToolSpec, decode_response, make_decoder
 from midstream.core.blocks import Opaque, Turn
+from midstream.core.errors import ProviderError
 from midstream.core.events import Done, ErrorEvent, Event
 from midstream.core.tools import parse_arguments
 from tests.wires.feeding import at_random, by_byte, events_of
@@ -209,7 +210,8 @@ def test_an_error_inside_a_choice_is_the_hosts(told: dict[str, Any], message: st
     choice = {"index": 0, "delta": {"content": "half"}, "finish_reason": "error", **told}
     last = decoded("openai-chat", sse({"id": "r", "choices": [choice]}))[-1]
     assert isinstance(last, ErrorEvent)
-    assert (last.error.kind, last.error.status, last.turn.text) == ("provider", status, "half")
+    assert isinstance(last.to_exception(), ProviderError)
+    assert (last.error.status, last.turn.text) == (status, "half")
     assert message in last.error.message
 
 

@@ -18,7 +18,7 @@ from midstream.core.errors import (
     RateLimited,
     Unauthorized,
 )
-from midstream.wires.provider_errors import error_info, provider_error, read_error
+from midstream.wires.provider_errors import provider_error, read_error
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,3 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
 def test_who_said_it_and_under_which_id() -> None:
     error = provider_error(400, {"error": "no"}, headers={"CF-Ray": "a", "X-Request-Id": "b"}, provider="p")
     assert (error.provider, error.request_id) == ("p", "b")
-
-
-def test_as_an_event() -> None:
-    info = error_info(provider_error(429, {"error": {"message": "slow", "type": "t", "code": "c"}}))
-    assert (info.kind, info.message, info.status, info.code, info.type) == ("provider", "slow", 429, "c", "t")
-    assert info.retryable is True

@@ -59,7 +59,7 @@ def test_any_value_anywhere_is_read_or_refused(wire: str, data: st.DataObject) -
     try:
         parsed = parse_request(wire, json.dumps(body).encode())
         for model in TARGETS:
-            encode_request(parsed.conversation, model, tools=parsed.tools, options=parsed.options, cache=None)
+            encode_request(model, parsed.conversation, tools=parsed.tools, options=parsed.options, cache=None)
     except MidstreamError:
         pass
 

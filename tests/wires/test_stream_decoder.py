@@ -79,7 +79,7 @@ def test_an_end_that_was_said_is_told_when_the_bytes_are_over() -> None:
         (b"data: a\n\n", "truncated"),
         (b"data: a\n\ndata: [DONE]\n\n", "truncated"),
         (b"data: a\n\ndata: break\n\n", "malformed"),
-        (b"data: a\n\ndata: refuse\n\n", "provider"),
+        (b"data: a\n\ndata: refuse\n\n", "rate_limited"),
         (b"data: a\n\ndata: " + b"x" * LIMIT + b"\n\n", "limit"),
     ],
 )
@@ -87,7 +87,7 @@ def test_what_cannot_go_on_ends_the_answer_with_what_came(data: bytes, kind: str
     end = last(data)
     assert isinstance(end, ErrorEvent)
     assert (end.error.kind, end.turn.text) == (kind, "a")
-    assert end.error.retryable == (kind in ("truncated", "provider"))
+    assert end.error.retryable == (kind in ("truncated", "rate_limited"))
 
 
 def test_the_reader_settles_before_an_error_is_told() -> None:
@@ -132,7 +132,7 @@ def test_lines_and_arrays_are_framed_as_events_are() -> None:
     assert isinstance(made.read_body(b'[{"a"},{"end"}]')[-1], Done)
 
 
-@pytest.mark.parametrize("kind", ["transport", "truncated", "aborted"])
+@pytest.mark.parametrize("kind", ["transport", "idle_timeout", "truncated", "aborted"])
 def test_an_end_that_was_said_stands_when_the_line_drops(kind: str) -> None:
     for word, stands in ((b"end", kind != "aborted"), (b"a", False)):
         made, _ = decoder()

@@ -1,9 +1,9 @@
 """A conversation as the AI SDK's model messages, and back, so that a web front end built on it can share one.
 
-The messages say what the format can say: text, reasoning, files, tool calls and tool results. What it has no word for (the
-canonical id, who made a block, signatures, a turn's key and usage, opaque blocks) travels in `providerOptions.midstream`,
-which the SDK carries along untouched; the plain fields win where a front end changed them. Tool ids come from a
-ToolIdStrategy, or a mapper, as on any wire. Messages of a stranger read as well: their ids become canonical.
+The messages hold what the format can express: text, reasoning, files, tool calls and tool results. The rest (the canonical
+id, who made a block, signatures, a turn's key and usage, opaque blocks) travels in `providerOptions.midstream`, which the SDK
+carries along untouched; where a front end changed a plain field, the plain field wins. Tool ids come from a ToolIdStrategy, or
+a mapper, as on any wire. Messages that midstream did not write are read too: their ids become canonical.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 def to_model_messages(
     conversation: Conversation, ids: ToolIdStrategy | ToolIdMapper = standard_strategy, *, private: bool = True
 ) -> list[dict[str, Any]]:
-    """The conversation as model messages. Without `private`, only what the format itself can say."""
+    """The conversation as model messages. Without `private`, only what the format itself can express."""
     mapper = ids.create_mapper(conversation.turns) if isinstance(ids, ToolIdStrategy) else ids
     system = conversation.system
     messages: list[dict[str, Any]] = []
@@ -51,7 +51,7 @@ def from_model_messages(messages: Iterable[dict[str, Any]], provider: str = "") 
     reader = _Reader()
     for number, message in enumerate(messages):
         if not isinstance(message, dict) or message.get("role") not in _SPEAKERS:
-            raise InvalidHistory(f"message {number} has no role this format knows")
+            raise InvalidHistory(f"message {number} has no known role: expected one of {', '.join(_SPEAKERS)}")
         mine, others = _options(message)
         if message["role"] == "system" and not turns and "turn" not in mine:
             system.append(Text(str(message.get("content") or ""), _extra(mine, others)))

@@ -1,9 +1,9 @@
-"""Kimi behind the surface of a plain completion function: a prompt in, one result out, Anthropic-shaped tool use.
+"""Kimi as a plain completion function: a prompt in, one result out, Anthropic-shaped tool use.
 
-A thin face over the chat wire for programs that were written against such adapters. Text comes as text; calls come as the
-JSON text of `tool_use` blocks. Arguments that do not parse become `{"_parse_error", "_raw"}`. 429, 5xx and lost connections
-are tried again after 100, 200 and 400 ms, then the error has the code KIMI_RETRIES_EXHAUSTED. The environment is read at
-the call. What sends, what waits, what logs and what tells the time can each be replaced.
+A thin layer over the chat wire for programs that were written against such adapters. Text comes as text; calls come as the
+JSON text of `tool_use` blocks. Arguments that are not valid JSON become `{"_parse_error", "_raw"}`. 429, 5xx and lost
+connections are tried again after 100, 200 and 400 ms; then the error has the code KIMI_RETRIES_EXHAUSTED. The environment is
+read at each call. `send`, `delay`, `logger` and `clock` can be replaced.
 """
 
 from __future__ import annotations
@@ -46,21 +46,27 @@ _log = logging.getLogger("midstream.kimi")
 
 
 class KimiConfigError(MissingKey):
-    """There is no key to ask with."""
+    """No key was given and none is in the environment."""
+
+    kind = "kimi_config"
 
 
 class KimiApiError(ProviderError):
-    """Kimi refused, or could not be reached; `status` and `code` say how."""
+    """Kimi refused the request or could not be reached; `status` and `code` say which."""
+
+    kind = "kimi_api"
 
 
 class KimiResponse(Value, frozen=True):
-    """What `send` gives: the status and the whole body."""
+    """What `send` returns: the status and the whole body."""
 
     status: int
     body: bytes
 
 
 class CompletionResult(Value, frozen=True):
+    """The text of an answer, or the JSON of its `tool_use` blocks, with its figures."""
+
     content: str
     model: str
     prompt_tokens: int = 0
@@ -99,7 +105,7 @@ async def create_kimi_completion(
     clock: Callable[[], float] = time.monotonic,
     environ: Mapping[str, str] | None = None,
 ) -> CompletionResult:
-    """The answer to a prompt."""
+    """Kimi's answer to a prompt. KimiConfigError without a key, KimiApiError if Kimi refuses or cannot be reached."""
     api_key = hide(api_key)
     environ = None if environ is None else SecretEnvironment(environ)
     return await create_kimi_completion_with_tools(
@@ -135,7 +141,7 @@ async def create_kimi_completion_with_tools(
     clock: Callable[[], float] = time.monotonic,
     environ: Mapping[str, str] | None = None,
 ) -> CompletionResult:
-    """The answer to a prompt, or the calls it makes: then `content` is the JSON of its `tool_use` blocks."""
+    """Kimi's answer to a prompt; if it calls tools, `content` is the JSON of its `tool_use` blocks."""
     environ = SecretEnvironment(os.environ if environ is None else environ)
     catalog = Catalog(Config(), environ=environ)
     target = catalog.resolve(f"moonshot/{model}")
@@ -144,8 +150,8 @@ async def create_kimi_completion_with_tools(
     api_key = hide(api_key or environ.get(KEY_VARIABLE) or None)
     headers = _auth(catalog, target, api_key)
     request = encode_request(
-        Conversation((human(prompt),), system=system),
         target,
+        Conversation((human(prompt),), system=system),
         tools=[_spec(tool) for tool in tools],
         options=Options(max_tokens=max_tokens, temperature=temperature, stream=False),
         cache=None,
@@ -186,7 +192,7 @@ def _spec(tool: AnthropicTool | Mapping[str, Any]) -> ToolSpec:
 
 
 async def _attempt(call: _Call, send: Send, delay: Delay, logger: Log) -> bytes:
-    """Send until there is an answer, or until trying again is of no use."""
+    """Send until there is an answer, or until another attempt would not help."""
     for attempt in range(MAX_RETRIES + 1):
         failure: ProviderError | TransportError
         response: KimiResponse | None
@@ -250,7 +256,7 @@ def _result(turn: Turn, model: str, latency_ms: float) -> CompletionResult:
 
 
 def stop_reason(finish_reason: str | None) -> str:
-    """Kimi's word in Anthropic's; one without a counterpart stays as it is."""
+    """Kimi's finish reason as Anthropic's stop reason; one without a counterpart stays as it is."""
     return "unknown" if finish_reason is None else _STOP_REASONS.get(finish_reason, finish_reason)
 
 

@@ -21,7 +21,8 @@ from typing import Any, TypeAlias, overload
 import msgspec
 
 from ..core.blocks import Media, Text, Value
-from ..core.errors import ConfigError, LocalError
+from ..core.errors import BadArguments, ConfigError
+from ..core.errors import ToolFailed as ToolFailed
 from ..core.tools import ToolSpec
 from .change import Change
 from .docstrings import read_docstring
@@ -31,14 +32,6 @@ Content: TypeAlias = tuple[Text | Media, ...]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _REF = "#/$defs/"
-
-
-class ToolFailed(LocalError):
-    """The tool cannot do what was asked. The message is written for the model and goes to it as it is."""
-
-
-class BadArguments(ToolFailed):
-    """The arguments do not fit the schema; the message says what to change."""
 
 
 class Preview(Value, frozen=True):

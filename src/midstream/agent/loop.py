@@ -8,27 +8,125 @@ iterator) at any moment loses nothing that was finished.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from ..client.reply import ABORTED, Reply
+from ..client.reply import ABORTED, Reply, warn_unused
 from ..client.session import Session
 from ..client.shield import Turnstile, shield
-from ..core.blocks import Media, Text, ToolResponse, Turn
+from ..core.blocks import Media, Text, ToolResponse, Turn, Usage, Value
+from ..core.errors import EmptyAnswer, LocalError, TruncatedStream
+from ..core.events import Done, ErrorEvent
 from .functions import Tool
 from .run import AgentEvent, Limits, Round, Spent, Stopped, ToolFinished
 from .toolbox import Toolbox, failure, interrupted
 
-_RETRIED = ("empty", "truncated")
+_RETRIED = (EmptyAnswer.kind, TruncatedStream.kind)
 _CUT = ("max_tokens", "refusal")
 
 
-class Agent:
-    """A session that runs its model's tools. One run at a time; between two runs the session may change its model.
+class RunResult(Value, frozen=True):
+    """What came of a run. `reason` and `detail` say why it ended: see `Stopped`."""
 
-    `tools` is a Toolbox, or what one is made of: functions, Tools, names of built-in tools. Without a Toolbox's `approve`
-    nobody can be asked, and those that write or run are refused.
+    turn: Turn | None
+    """The last answer; None if the time was up before one began."""
+    rounds: int
+    """How many answers the model gave; failed ones do not count."""
+    reason: str
+    detail: str = ""
+    turns: tuple[Turn, ...] = ()
+    """All turns that the run added to the conversation."""
+    usage: Usage = Usage()
+    """The tokens of all answers together."""
+    cost: float | None = None
+    """Dollars, or None if the price of a model is not known."""
+
+    @property
+    def text(self) -> str:
+        """The text of the last answer."""
+        return "" if self.turn is None else self.turn.text
+
+    def raise_for_failure(self) -> RunResult:
+        """Raise what the last answer failed with, if the run ended for that (`reason == "failed"`); else return this."""
+        if self.reason == "failed" and self.turn is not None:
+            self.turn.raise_for_failure()
+        return self
+
+
+class Run:
+    """`async for event in run` gives events; `await run` works to the end and gives the RunResult.
+
+    What keeps an answer from starting is raised, as by a Reply. Leave early with `aclose`. A run that is neither awaited nor
+    iterated does nothing, and warns.
+    """
+
+    _used = False
+
+    def __init__(self, session: Session, events: AsyncGenerator[AgentEvent, None]) -> None:
+        self._session = session
+        self._work = events
+        self.events = self._watch()
+        self._first = 0
+        self._last: Turn | None = None
+        self._stopped: Stopped | None = None
+
+    def __aiter__(self) -> AsyncIterator[AgentEvent]:
+        return self.events
+
+    def __await__(self) -> Generator[object, None, RunResult]:
+        return self.result().__await__()
+
+    def __del__(self) -> None:
+        if not self._used:
+            warn_unused(self, "await it, or iterate it with `async for`")
+
+    async def result(self) -> RunResult:
+        """Work to the end and say what came of it. After iterating to the end, it is there at once."""
+        async for _ in self.events:
+            pass
+        stopped = self._stopped
+        if stopped is None:
+            raise LocalError("the run was closed before its end: there is no result")
+        turns = self._session.conversation.turns[self._first :]
+        answers = [turn for turn in turns if turn.speaker == "ai"]
+        costs = [each.cost for each in self._session.costs(self._first)]
+        known = [cost for cost in costs if cost is not None]
+        return RunResult(
+            self._last,
+            sum(not turn.failure for turn in answers),
+            stopped.reason,
+            stopped.detail,
+            turns,
+            sum((turn.usage for turn in answers if turn.usage is not None), Usage()),
+            sum(known) if costs and len(known) == len(costs) else None,
+        )
+
+    async def aclose(self) -> None:
+        """Stop here: the answer is closed, running tools are cancelled, and what came is kept."""
+        self._used = True
+        await self.events.aclose()
+        await self._work.aclose()
+
+    async def _watch(self) -> AsyncGenerator[AgentEvent, None]:
+        self._used = True
+        self._first = len(self._session.conversation.turns)
+        try:
+            async for event in self._work:
+                if isinstance(event, Done | ErrorEvent):
+                    self._last = event.turn
+                elif isinstance(event, Stopped):
+                    self._stopped = event
+                yield event
+        finally:
+            await self._work.aclose()
+
+
+class Agent:
+    """A session that runs the tools its model calls. One run at a time; between two runs the session may change its model.
+
+    `tools` is a Toolbox, or what one is made of: functions, Tools, names of built-in tools. Tools that write or execute need
+    an approval: without a Toolbox that has an `approve`, nobody can be asked, and they are refused.
     """
 
     def __init__(
@@ -40,14 +138,15 @@ class Agent:
         self.session = session
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.limits = limits
-        self._turnstile = Turnstile("the agent is working already: read that run to its end, or close it, first")
+        self._turnstile = Turnstile("the agent is already working: read that run to its end, or close it, first")
 
-    def run(self, *content: str | Text | Media) -> AsyncGenerator[AgentEvent, None]:
-        """Say something and work until the model has answered. With nothing to say, go on from where the conversation is.
+    def run(self, *content: str | Text | Media) -> Run:
+        """Say something and work until the model has answered: iterate the Run for events, or await it for a RunResult.
 
-        Leave early with `aclose` (or `contextlib.aclosing`); a run that was merely dropped is ended before the next.
+        With no content, continue from where the conversation is. Leave early with `aclose` (or `contextlib.aclosing`); a run
+        that was merely dropped is ended before the next.
         """
-        return self._turnstile.through(self._run(content))
+        return Run(self.session, self._turnstile.through(self._run(content)))
 
     async def _run(self, content: Sequence[str | Text | Media]) -> AsyncGenerator[AgentEvent, None]:
         await self._pair_open_calls()  # of a program that was killed

@@ -20,8 +20,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from ..core.errors import ConfigError
-from .functions import ToolFailed
+from ..core.errors import ConfigError, PathRefused, ToolFailed
 
 MAX_PATH = 4096
 MAX_DEPTH = 100
@@ -32,10 +31,6 @@ _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLL
 # Non-blocking, or opening a FIFO would wait for a writer that never comes; no controlling terminal from a tty device.
 _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-
-
-class PathRefused(ToolFailed):
-    """The path leads out of the folder, or to something that is not a regular file."""
 
 
 class Place:

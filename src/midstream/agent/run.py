@@ -5,38 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
-from typing import TypeAlias, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from ..client.session import Session
 from ..client.tokens import estimate_conversation
 from ..core.blocks import Conversation, ToolCall, ToolResponse, Turn, Value, tool_result
-from ..core.events import Event
+from ..core.events import AgentEvent as AgentEvent
+from ..core.events import Stopped as Stopped
+from ..core.events import ToolFinished as ToolFinished
+from ..core.events import ToolStarted as ToolStarted
 from .toolbox import Toolbox, failure, interrupted
-
-
-class ToolStarted(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_started"):
-    call: ToolCall
-
-
-class ToolFinished(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_finished"):
-    response: ToolResponse
-
-
-class Stopped(msgspec.Struct, frozen=True, omit_defaults=True, tag="stopped"):
-    """Why the run is over.
-
-    `text`: the model answered. `max_tokens`, `refusal`: so did its answer end, without calls. `rounds`, `tokens`, `cost`,
-    `time`: a limit. `failed`: the answer failed, and was asked for again as often as allowed. `detail` is for people.
-    """
-
-    reason: str
-    detail: str = ""
-
-
-AgentEvent: TypeAlias = Event | ToolStarted | ToolFinished | Stopped
-
 
 T = TypeVar("T")
 

@@ -116,7 +116,7 @@ async def _ask(text: str, settings: Settings, *, as_json: bool, whole: bool, thi
         except MidstreamError as error:
             if not as_json:
                 raise
-            outcome.error = ErrorInfo("request", str(error), retryable=error.retryable)
+            outcome.error = msgspec.structs.replace(ErrorInfo.of(error), message=str(error))
             outcome.code = code_for(error)
         finally:
             view.end()

@@ -17,9 +17,9 @@ import click
 
 from ..agent.toolbox import Toolbox
 from ..client.catalog import Catalog
+from ..client.client import Client
 from ..client.config import Config
 from ..client.session import Session
-from ..client.turn import Client
 from ..core.blocks import ToolCall, Turn
 from ..core.errors import MidstreamError, ProviderError
 from ..core.ids import STRATEGIES

@@ -95,7 +95,7 @@ def _write(
     suffix = ".healed.json" if model else ".healed.jsonl"
     path = output or Path(Path(target).name + suffix)
     if model:
-        bodies = [encode_request(each.healed, model, cache=None).body for each in diagnoses]
+        bodies = [encode_request(model, each.healed, cache=None).body for each in diagnoses]
         data = b"\n".join([msgspec.json.format(body) if len(bodies) == 1 else body for body in bodies]) + b"\n"
     else:
         healed = [

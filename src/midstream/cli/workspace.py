@@ -21,10 +21,10 @@ from ..agent.loop import Agent
 from ..agent.paths import Folder
 from ..agent.toolbox import BUILTIN, Toolbox, builtin_tools
 from ..client.catalog import Catalog
+from ..client.client import Client
 from ..client.config import LoadedConfig, load_config
 from ..client.session import Session
 from ..client.settings import MODEL_VARIABLE
-from ..client.turn import Client
 from ..core.blocks import Conversation
 from ..core.dialect import MissingReasoning, Options
 from ..core.errors import ConfigError, LocalError

@@ -1,4 +1,4 @@
-"""A host that keeps failing is left alone for a while: closed, open after so many failures in a row, then one trial."""
+"""A circuit breaker: after several failures in a row, a host gets no requests for a while, then one as a trial."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REST = 30.0
 
 
 class Breaker:
-    """One for each host. `check` raises while it is open; tell it how each call went."""
+    """Counts the failures of each host. `check` raises while the host's breaker is open; report how each call went."""
 
     def __init__(
         self, failures: int = FAILURES, rest: float = REST, clock: Callable[[], float] = time.monotonic
@@ -25,23 +25,23 @@ class Breaker:
         self._opened: dict[str, float] = {}
 
     def check(self, host: str) -> None:
+        """Raise Overloaded if the host may not be asked now."""
         opened = self._opened.get(host)
         if opened is None:
             return
         left = opened + self._rest - self._clock()
         if left > 0:
             raise Overloaded(
-                f"{host} failed {self._failures.get(host, 0)} times in a row and is left alone for {left:.0f} s more",
+                f"{host} failed {self._failures.get(host, 0)} times in a row: not asked again for another {left:.0f} s",
                 provider=host,
                 retry_after=left,
             )
-        self._opened[host] = self._clock()  # one trial; the others still wait
+        self._opened[host] = self._clock()  # this caller may try; the others still wait
 
     def judge(self, host: str, error: MidstreamError) -> None:
-        """Tell it how a call failed: no answer and a broken host count, a refusal shows a host that works.
+        """Report how a call failed. No answer and a broken host count as failures; a refusal shows that the host works.
 
-        Too many requests says nothing of the host's health; waiting is what Retry-After is for. Of several attempts the
-        last is judged.
+        "Too many requests" counts as neither: Retry-After says how long to wait. Of several attempts the last one counts.
         """
         if isinstance(error, RetriesExhausted) and error.attempts:
             error = error.attempts[-1]
@@ -62,5 +62,5 @@ class Breaker:
 
 
 def host_of(base_url: str) -> str:
-    """Host and port of an address: its paths and wires share a fate."""
+    """Host and port of an address: all paths and wires of a host fail together."""
     return urlsplit(base_url).netloc.rpartition("@")[2].lower()

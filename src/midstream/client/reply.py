@@ -1,40 +1,45 @@
-"""An answer on its way: iterate it for events, or await its Turn. Once it has started it never raises."""
+"""An answer on its way: iterate it for events, or await it for the Turn. Once it has started it never raises."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 
 from msgspec.structs import replace
 
 from ..core.blocks import Turn
-from ..core.errors import LocalError
+from ..core.errors import Aborted, LocalError
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event, TextDelta
 from ..core.reduce import reduce
 
-ABORTED = "aborted"
+ABORTED = Aborted.kind
 """The `failure` of a turn that its caller left before its end."""
 
 
 class Reply:
-    """`async for event in reply` streams; `await reply` gives the Turn, whole or as far as it came (see `error`).
+    """`async for event in reply` gives events; `await reply` gives the Turn, whole or as far as it came (see `error`).
 
-    What keeps an answer from starting (no key, no connection, a refusal of the request) is raised by the first step.
-    Leave early with `aclose`, or use it as an async context manager.
+    What keeps an answer from starting (no key, no connection, a refused request) is raised by the first step; nothing is
+    raised after that. Leave early with `aclose`, or use the reply as an async context manager. A reply that is neither
+    awaited nor iterated sends nothing, and warns.
     """
+
+    _used = False
 
     def __init__(self, batches: AsyncGenerator[list[Event], None]) -> None:
         self._batches = batches
         self._events = self._run()
-        self._heard = ReplyState()
+        self._state = ReplyState()
 
     @property
     def turn(self) -> Turn | None:
-        """The turn: whole after the end, before it what has come so far (its `failure` set), None before the start."""
-        return self._heard.turn
+        """The whole turn after the end; before it, what has come so far with `failure` set; None before the start."""
+        return self._state.turn
 
     @property
     def error(self) -> ErrorInfo | None:
-        return self._heard.error
+        """What ended the answer early, or None. `error.to_exception()` is the exception to raise for it."""
+        return self._state.error
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
@@ -48,31 +53,40 @@ class Reply:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    def __del__(self) -> None:
+        if not self._used:
+            warn_unused(self, "await it, or iterate it with `async for`")
+
     async def result(self) -> Turn:
-        """The Turn at the end; a failed one has `failure` set and `error` says why."""
+        """The Turn at the end. A failed one has `failure` set: `turn.raise_for_failure()` raises it, `error` has details."""
         async for _ in self._events:
             pass
-        return self._heard.result()
+        return self._state.result()
 
-    async def text(self) -> AsyncIterator[str]:
-        """Only the words, as they come."""
+    async def iter_text(self) -> AsyncIterator[str]:
+        """Only the text of the answer, piece by piece as it comes."""
         async for event in self._events:
             if isinstance(event, TextDelta):
                 yield event.delta
 
+    text = iter_text
+    """The former name of `iter_text`."""
+
     async def aclose(self) -> None:
         """Stop here: the connection is closed at once."""
+        self._used = True
         await self._events.aclose()
         await self._batches.aclose()
 
     async def _run(self) -> AsyncGenerator[Event, None]:
+        self._used = True
         try:
             async for batch in self._batches:
-                self._heard.add(batch)
+                self._state.add(batch)
                 for event in batch:
                     yield event
         finally:
-            self._heard.left()
+            self._state.left()
             await self._batches.aclose()
 
 
@@ -100,9 +114,9 @@ class ReplyState:
             self._seen += batch
 
     def left(self) -> None:
-        """No more will be heard."""
+        """No more will be read."""
         if self._turn is None and self._seen:
-            self.error = ErrorInfo(ABORTED, "the reply was closed before its end")
+            self.error = ErrorInfo.of(Aborted("the reply was closed before its end"))
 
     def result(self) -> Turn:
         turn = self.turn
@@ -112,5 +126,12 @@ class ReplyState:
 
 
 def aborted(events: list[Event]) -> Turn:
-    """What came of an answer that its caller left: kept, marked, and never replayed."""
+    """What came of an answer that its caller left: kept, marked, and never sent again."""
     return replace(reduce(events), failure=ABORTED)
+
+
+def warn_unused(thing: object, remedy: str) -> None:
+    """As Python warns of a coroutine that was never awaited: forgetting `await` would otherwise go unnoticed."""
+    warnings.warn(
+        f"a {type(thing).__name__} was never used, so nothing was sent: {remedy}", RuntimeWarning, stacklevel=3
+    )

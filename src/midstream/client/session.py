@@ -1,7 +1,7 @@
 """A conversation with a current model, which may change at any time.
 
-`send` adds what the human says, streams the answer and keeps it; `use` changes only the model and tells, before anything is
-sent, what the next one will see. What is stored is never rewritten.
+`send` adds what the human says, streams the answer and keeps it. `switch_model` changes only the model and reports, before
+anything is sent, what the next one will see. What is stored is never rewritten.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..codec import mint_turn_key
 from ..core.blocks import Conversation, Media, Origin, Text, Turn, Usage, Value, human
 from ..core.dialect import MissingReasoning, Options
-from ..core.errors import LocalError, StoreError, UnknownModel
+from ..core.errors import StoreError, UnknownModel
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.handoff import SwitchReport, switch_report
 from ..core.ids import ToolFormat, valid_tool_format
@@ -22,15 +22,15 @@ from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..store.protocol import Store
 from ..wires.request import Request
+from .client import Client, model_names
 from .reply import Reply, aborted
 from .shield import Turnstile, shield
 from .tokens import Price, estimate_conversation, estimate_text
-from .turn import Client
 
 
 class TurnCost(Value, frozen=True):
-    """What one answer used, at the model that made it. `cost` is in dollars, None where no price is known; `source` says
-    whose figure it is."""
+    """What one answer used, at the model that made it. `cost` is in dollars, None if no price is known; `source` says where
+    the figure comes from."""
 
     model: str
     usage: Usage
@@ -39,7 +39,12 @@ class TurnCost(Value, frozen=True):
 
 
 class Session:
-    """One conversation on its way through any number of models."""
+    """One conversation with any number of models, one after another.
+
+    `model` is a name such as `moonshot/kimi-k2.5`, or several to fall back on in order. Names, addresses and keys come from
+    the user's configuration and the environment (`client.catalog`). With a `store`, every turn is written to it before it
+    counts as said. Close the session, or use `async with`.
+    """
 
     def __init__(
         self,
@@ -59,7 +64,7 @@ class Session:
         self.options = options or Options()
         self.conversation = conversation if conversation is not None else Conversation(system=system)
         self._models = self._checked(model)
-        self._turnstile = Turnstile("the session is answering already: read that reply to its end, or close it, first")
+        self._turnstile = Turnstile("the session is already answering: read that reply to its end, or close it, first")
         self._adding = asyncio.Lock()
 
     @property
@@ -69,6 +74,7 @@ class Session:
 
     @property
     def models(self) -> tuple[str, ...]:
+        """The current model and those to fall back on."""
         return self._models
 
     @property
@@ -77,6 +83,7 @@ class Session:
 
     @property
     def target(self) -> Resolved:
+        """The current model with its dialect and endpoint."""
         return self._client.catalog.resolve(self.model)
 
     async def __aenter__(self) -> Session:
@@ -91,14 +98,19 @@ class Session:
             await self._client.aclose()
 
     def send(self, *content: str | Text | Media) -> Reply:
-        """Say something and stream the answer. With nothing to say (or ""), the model goes on from where the conversation is.
+        """Say something and stream the answer. With no content (or ""), the model continues from where the conversation is.
 
-        One answer at a time: whatever came of an earlier reply that was left in the middle is kept first.
+        Nothing happens until the Reply is awaited or iterated. One answer at a time: what came of an earlier reply that was
+        left in the middle is kept first.
         """
-        return Reply(self._turnstile.through(self._turn(content)))
+        return Reply(self.batches(*content))
+
+    def batches(self, *content: str | Text | Media) -> AsyncGenerator[list[Event], None]:
+        """The events of `send` in the batches in which they arrived: lower overhead per event."""
+        return self._turnstile.through(self._turn(content))
 
     async def add(self, turn: Turn) -> None:
-        """Keep a turn: in the store first, if there is one, then here. A cancellation leaves the two agreeing."""
+        """Add a turn: to the store first, if there is one, then here. If the caller is cancelled, both still agree."""
         turn = turn if turn.key else replace(turn, key=mint_turn_key())
         if self._store is None:
             self.conversation = self.conversation.add(turn)
@@ -113,15 +125,19 @@ class Session:
             await asyncio.to_thread(store.append, self.conversation.id, turn, len(self.conversation.turns))
             self.conversation = self.conversation.add(turn)
 
-    def use(self, model: str | Sequence[str]) -> SwitchReport:
+    def switch_model(self, model: str | Sequence[str]) -> SwitchReport:
         """Change the model. The report says what it will see of the conversation; nothing is sent.
 
-        A model that cannot be used leaves the session with the one it had.
+        If the model cannot be used, this raises, and the session keeps the one it had.
         """
         models = self._checked(model)
         report = self.preview(models[0])
         self._models = models
         return report
+
+    def use(self, model: str | Sequence[str]) -> SwitchReport:
+        """Short for `switch_model`."""
+        return self.switch_model(model)
 
     def preview(self, model: str | None = None) -> SwitchReport:
         """What `model` (or the current one) would see if asked now."""
@@ -146,12 +162,13 @@ class Session:
         return self.target.dialect.tool_format, True
 
     def set_tool_format(self, name: str | None) -> ToolFormat:
-        """Choose a tool format by hand; `auto` or None leaves it to the model. An unknown name lists the valid ones."""
+        """Choose a tool format by hand; `auto` or None chooses the model's own. UnknownToolFormat lists the valid names."""
         chosen = None if name is None or name.strip().lower() == "auto" else valid_tool_format(name)
         self.options = replace(self.options, tool_format=chosen)
         return self.tool_format[0]
 
     def set_missing_reasoning(self, policy: MissingReasoning) -> None:
+        """What to do where the next model requires reasoning that the history lacks: see `Options.missing_reasoning`."""
         self.options = replace(self.options, missing_reasoning=policy)
 
     def costs(self, since: int = 0) -> list[TurnCost]:
@@ -163,7 +180,7 @@ class Session:
             name = f"{turn.origin.provider}/{turn.origin.model}"
             price = self._price(name)
             if turn.usage.cost is not None:
-                costs.append(TurnCost(name, turn.usage, turn.usage.cost, "told by the host"))
+                costs.append(TurnCost(name, turn.usage, turn.usage.cost, "reported by the host"))
             elif price is not None:
                 costs.append(TurnCost(name, turn.usage, price.cost(turn.usage), price.source))
             else:
@@ -178,9 +195,7 @@ class Session:
             return None
 
     def _checked(self, model: str | Sequence[str]) -> tuple[str, ...]:
-        models = (model,) if isinstance(model, str) else tuple(model)
-        if not models:
-            raise LocalError("a session needs at least one model")
+        models = model_names(model)
         for name in models:
             self._client.catalog.resolve(name)
         return models
@@ -209,18 +224,18 @@ class Session:
                 await self.add(replace(aborted(seen), origin=origin))
 
     def _origin(self) -> Origin | None:
-        """Who is about to answer, where there is only one who can: an answer that is left does not come to say."""
+        """Who is about to answer, if that is certain: an answer that is left early does not get to say it."""
         if len(self._models) > 1:
             return None
         target = self.target
         return Origin(target.dialect.provider, target.dialect.wire, target.model)
 
     async def _kept(self, last: Done | ErrorEvent) -> Done | ErrorEvent:
-        """The terminal event, once its turn is stored. A reply that has started never raises: a store that fails then is
-        told by the event, with the turn, which this session goes on without."""
+        """The terminal event, once its turn is stored. A reply that has started never raises, so a store that fails is
+        reported by the event, with the turn, and the session continues without it."""
         try:
             await self.add(last.turn)
         except StoreError as error:
-            info = ErrorInfo("store", f"the answer could not be stored: {error}", retryable=error.retryable)
-            return ErrorEvent(info, replace(last.turn, failure="store"))
+            info = replace(ErrorInfo.of(error), message=f"the answer could not be stored: {error}")
+            return ErrorEvent(info, replace(last.turn, failure=info.kind))
         return last

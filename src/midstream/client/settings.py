@@ -27,13 +27,13 @@ class Setting(Value, frozen=True):
 
 
 def list_settings(loaded: LoadedConfig | None = None, environ: Mapping[str, str] | None = None) -> list[Setting]:
-    """What is settled, in the order flag, environment, project file, user file, default (flags are the caller's)."""
+    """Every setting, by precedence: environment, project file, user file, default. Flags are the caller's."""
     environ = os.environ if environ is None else environ
     loaded = load_config(environ=environ) if loaded is None else loaded
     settings = {setting.name: setting for setting in _settled(loaded)}
     settings.setdefault("default_model", Setting("default_model", "", "default"))
     for setting in _from_environment(Catalog(loaded, environ=environ), environ):
-        settings[setting.name] = setting  # the environment wins over the files
+        settings[setting.name] = setting  # the environment takes precedence over the files
     return sorted(settings.values(), key=lambda setting: setting.name)
 
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def shield(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is never cancelled; CancelledError comes after it, in place of its result."""
+    """Run `work` to completion even if the caller is cancelled. Then the result, or CancelledError if the caller was."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -29,7 +29,7 @@ U = TypeVar("U")
 
 
 class Turnstile:
-    """`busy` is what to say to whoever comes while another is inside."""
+    """Lets one generator through at a time. `busy` is the message for a second one while the first is being read."""
 
     def __init__(self, busy: str) -> None:
         self._busy = busy
@@ -37,7 +37,7 @@ class Turnstile:
         self._left: asyncio.Event | None = None
 
     async def through(self, inner: AsyncGenerator[U, None]) -> AsyncGenerator[U, None]:
-        """The same items, once this generator may enter."""
+        """The same items. A generator that was dropped before its end is closed first."""
         await self.clear()
         self._inside = inner
         try:
@@ -55,7 +55,7 @@ class Turnstile:
                 left.set()
 
     async def clear(self) -> None:
-        """Close the one inside, or wait for it where it is closing already."""
+        """Close the generator inside, or wait for it if it is already closing."""
         while (inner := self._inside) is not None:
             if self._left is not None:
                 await self._left.wait()

@@ -1,24 +1,31 @@
-"""`stream` and `complete` without async, for scripts and notebooks.
+"""The same without async, for scripts and notebooks: `complete_sync`, `stream_sync` and `SyncSession`.
 
-Each runs an event loop in a thread of its own, so it works where a loop is already running, and ends it with the answer:
-nothing is left behind. Ctrl-C reaches the caller and cancels the request.
+Each runs an event loop in a thread of its own, so it also works where a loop is already running. The thread ends with the
+answer, or when the session is closed. Ctrl-C reaches the caller and cancels the request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, wait
+from contextlib import closing
 from typing import Any, TypeVar
 
-from ..core.blocks import Conversation, Turn
+from ..core.blocks import Conversation, Media, Text, Turn
 from ..core.dialect import Options
+from ..core.errors import LocalError
 from ..core.events import ErrorInfo, Event, TextDelta
+from ..core.handoff import SwitchReport
 from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec
-from . import calls
+from ..store.protocol import Store
 from .catalog import Catalog
-from .reply import ReplyState
+from .client import Client, complete, stream_once
+from .reply import ReplyState, warn_unused
+from .session import Session, TurnCost
 
 T = TypeVar("T")
 
@@ -32,15 +39,12 @@ def complete_sync(
     api_key: str | Secret | None = None,
     catalog: Catalog | None = None,
 ) -> Turn:
-    """The next answer, whole."""
+    """The next answer as a whole Turn: `complete` without async."""
     api_key = hide(api_key)
-    background = Background()
-    try:
+    with closing(Background()) as background:
         return background.run(
-            calls.complete(model, conversation, tools=tools, options=options, api_key=api_key, catalog=catalog)
+            complete(model, conversation, tools=tools, options=options, api_key=api_key, catalog=catalog)
         )
-    finally:
-        background.close()
 
 
 def stream_sync(
@@ -52,29 +56,39 @@ def stream_sync(
     api_key: str | Secret | None = None,
     catalog: Catalog | None = None,
 ) -> SyncReply:
-    """The events of the next answer, in a plain `for`."""
-    return SyncReply(calls.batches(model, conversation, tools=tools, options=options, api_key=api_key, catalog=catalog))
+    """Stream the next answer in a plain `for`: `stream` without async."""
+    return SyncReply(_streamed(stream_once(catalog, api_key, model, conversation, tools, options)))
+
+
+def _streamed(batches: AsyncGenerator[list[Event], None]) -> Generator[list[Event], None, None]:
+    """The batches, from a thread that is started with the first and ends with the last."""
+    with closing(Background()) as background:
+        yield from background.iterate(batches)
 
 
 class SyncReply:
-    """`for event in reply` streams; `reply.result()` gives the Turn, whole or as far as it came (see `error`).
+    """`for event in reply` gives events; `reply.result()` gives the Turn, whole or as far as it came (see `error`).
 
-    As with `Reply`, only what keeps an answer from starting is raised. Leave early with `close`, or use `with`.
+    As with `Reply`, only what keeps an answer from starting is raised. Leave early with `close`, or use `with`. A reply that
+    is neither iterated nor asked for its result sends nothing, and warns.
     """
 
-    def __init__(self, batches: AsyncGenerator[list[Event], None]) -> None:
+    _used = False
+
+    def __init__(self, batches: Generator[list[Event], None, None]) -> None:
         self._batches = batches
         self._events = self._run()
-        self._heard = ReplyState()
+        self._state = ReplyState()
 
     @property
     def turn(self) -> Turn | None:
-        """The turn: whole after the end, before it what has come so far (its `failure` set), None before the start."""
-        return self._heard.turn
+        """The whole turn after the end; before it, what has come so far with `failure` set; None before the start."""
+        return self._state.turn
 
     @property
     def error(self) -> ErrorInfo | None:
-        return self._heard.error
+        """What ended the answer early, or None. `error.to_exception()` is the exception to raise for it."""
+        return self._state.error
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
@@ -85,31 +99,141 @@ class SyncReply:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        if not self._used:
+            warn_unused(self, "iterate it, or call result()")
+
     def result(self) -> Turn:
-        """The Turn at the end; a failed one has `failure` set and `error` says why."""
+        """The Turn at the end. A failed one has `failure` set: `turn.raise_for_failure()` raises it, `error` has details."""
         for _ in self._events:
             pass
-        return self._heard.result()
+        return self._state.result()
 
-    def text(self) -> Iterator[str]:
-        """Only the words, as they come."""
+    def iter_text(self) -> Iterator[str]:
+        """Only the text of the answer, piece by piece as it comes."""
         for event in self._events:
             if isinstance(event, TextDelta):
                 yield event.delta
 
+    text = iter_text
+    """The former name of `iter_text`."""
+
     def close(self) -> None:
-        """Stop here: the connection is closed at once, and the thread ends."""
+        """Stop here: the connection is closed at once."""
+        self._used = True
         self._events.close()
+        self._batches.close()
 
     def _run(self) -> Generator[Event, None, None]:
-        background = Background()
+        self._used = True
         try:
-            while (batch := background.run(_next(self._batches))) is not None:
-                self._heard.add(batch)
+            for batch in self._batches:
+                self._state.add(batch)
                 yield from batch
         finally:
-            background.close()  # and with it the answer: a loop that ends cancels its tasks and closes its generators
-            self._heard.left()
+            self._batches.close()
+            self._state.left()
+
+
+class SyncSession:
+    """A Session without async: `send` gives a SyncReply. Close it, or use `with`.
+
+    It takes the arguments of `Session`, and closes the client it was given: a client belongs to one event loop. What needs
+    no waiting and has no method here is on `session`.
+    """
+
+    _background: Background | None = None
+
+    def __init__(
+        self,
+        model: str | Sequence[str],
+        *,
+        store: Store | None = None,
+        tools: Sequence[ToolSpec] = (),
+        system: str = "",
+        conversation: Conversation | None = None,
+        options: Options | None = None,
+        client: Client | None = None,
+    ) -> None:
+        self.session = Session(
+            model, store=store, tools=tools, system=system, conversation=conversation, options=options, client=client
+        )
+        self._closed = False
+
+    @property
+    def model(self) -> str:
+        """The current model; the first of a fallback chain."""
+        return self.session.model
+
+    @property
+    def conversation(self) -> Conversation:
+        """All that was said so far."""
+        return self.session.conversation
+
+    @property
+    def background(self) -> Background:
+        """The thread that does the work, started when it is first needed."""
+        if self._closed:
+            raise LocalError("the session is closed: make a new one to go on")
+        if self._background is None:
+            self._background = Background()
+        return self._background
+
+    def __enter__(self) -> SyncSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if self._background is not None:
+            warnings.warn(
+                "a SyncSession was not closed: call close(), or use `with`", ResourceWarning, stacklevel=2, source=self
+            )
+            self._background.close()
+
+    def send(self, *content: str | Text | Media) -> SyncReply:
+        """Say something and stream the answer. With no content (or ""), the model continues from where the conversation is."""
+        return SyncReply(self._sent(content))
+
+    def add(self, turn: Turn) -> None:
+        """Add a turn: to the store first, if there is one, then here."""
+        self.background.run(self.session.add(turn))
+
+    def switch_model(self, model: str | Sequence[str]) -> SwitchReport:
+        """Change the model. The report says what it will see of the conversation; nothing is sent."""
+        return self.session.switch_model(model)
+
+    def use(self, model: str | Sequence[str]) -> SwitchReport:
+        """Short for `switch_model`."""
+        return self.session.switch_model(model)
+
+    def preview(self, model: str | None = None) -> SwitchReport:
+        """What `model` (or the current one) would see if asked now."""
+        return self.session.preview(model)
+
+    def costs(self, since: int = 0) -> list[TurnCost]:
+        """Usage and cost of every answer from the turn `since` on, each at the model that made it."""
+        return self.session.costs(since)
+
+    def close(self) -> None:
+        """Stop what is going on, close the connections and end the thread."""
+        self._closed = True
+        background, self._background = self._background, None
+        if background is not None:
+            try:
+                background.run(self._aclose())
+            finally:
+                background.close()
+
+    async def _aclose(self) -> None:
+        try:
+            await self.session.aclose()
+        finally:
+            await self.session.client.aclose()
+
+    def _sent(self, content: Sequence[str | Text | Media]) -> Generator[list[Event], None, None]:
+        yield from self.background.iterate(self.session.batches(*content))
 
 
 class Background:
@@ -124,20 +248,55 @@ class Background:
         self._ready.wait()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`, done in the loop; an interruption of the caller cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """The result of `work`, done in the loop. If the caller is interrupted, it is cancelled and waited for."""
+        outcome: Future[T] = Future()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(self._loop.create_task(work))
+            tasks[0].add_done_callback(lambda task: _settle(outcome, task))
+
+        def cancel() -> None:
+            tasks[0].cancel()
+
+        if self._inside:
+            work.close()
+            raise LocalError(
+                "called from the event loop's own thread, where waiting would block for ever: use the async API"
+            )
         try:
-            return future.result()
+            self._loop.call_soon_threadsafe(begin)
+        except RuntimeError:
+            work.close()
+            raise LocalError("the event loop has ended: the session was closed") from None
+        try:
+            return outcome.result()
+        except BaseException:
+            if not outcome.done():
+                self._loop.call_soon_threadsafe(cancel)
+                wait((outcome,))
+            raise
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+        """The same items in a plain `for`."""
+        try:
+            while (found := self.run(_next(items))) is not None:
+                yield found[0]
         finally:
-            if not future.done():
-                future.cancel()
+            # A generator may be collected in any thread; in the loop's own, the loop closes `items` itself.
+            if self._thread.is_alive() and not self._inside:
+                self.run(_close(items))
 
     def close(self) -> None:
         """End the loop and wait for its thread."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-            if self._thread is not threading.current_thread():
+            if not self._inside:
                 self._thread.join()
+
+    @property
+    def _inside(self) -> bool:
+        return self._thread is threading.current_thread()
 
     def _main(self) -> None:
         with asyncio.Runner() as runner:
@@ -147,5 +306,21 @@ class Background:
             runner.run(self._stop.wait())
 
 
-async def _next(batches: AsyncGenerator[list[Event], None]) -> list[Event] | None:
-    return await anext(batches, None)
+def _settle(outcome: Future[T], task: asyncio.Task[T]) -> None:
+    if task.cancelled():
+        outcome.set_exception(CancelledError())
+    elif (error := task.exception()) is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(task.result())
+
+
+async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:
+    try:
+        return (await anext(items),)
+    except StopAsyncIteration:
+        return None
+
+
+async def _close(items: AsyncGenerator[T, None]) -> None:
+    await items.aclose()

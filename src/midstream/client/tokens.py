@@ -1,4 +1,4 @@
-"""Tokens: how many a text is (an estimate), how many a model can read, and what they cost. Tables carry their date."""
+"""Tokens: an estimate of how many a text has, how many a model can read, and what they cost. The tables are dated."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ _TURN_OVERHEAD = 4
 
 
 def estimate_text(text: str) -> int:
+    """Roughly how many tokens a text has, without a tokenizer: four ASCII characters a token, two thirds a token each for
+    the others."""
     if not text:
         return 0
     plain = len(text.encode("ascii", "ignore"))
@@ -18,7 +20,7 @@ def estimate_text(text: str) -> int:
 
 
 def estimate_conversation(conversation: Conversation) -> int:
-    """What a model would read of this conversation, thinking left out (other models' thinking is not sent)."""
+    """Roughly how many tokens a model would read of this conversation. Thinking is not counted: other models' is not sent."""
     total = estimate_text(conversation.system_text)
     for turn in conversation.turns:
         if turn.failure:
@@ -42,7 +44,7 @@ def estimate_conversation(conversation: Conversation) -> int:
 
 WINDOWS_AS_OF = "2026-11"
 
-# the model's own name in lower case, whoever serves it; the first fit wins
+# the model's own name in lower case, whoever serves it; the first match wins
 _WINDOWS = tuple(
     (re.compile(pattern), tokens)
     for pattern, tokens in (
@@ -72,7 +74,7 @@ _WINDOWS = tuple(
 
 
 def window_of(model: str) -> int | None:
-    """The window of a model by its name, or None."""
+    """How many tokens a model can read, by its name; None if it is not in the table."""
     lowered = model.lower()
     return next((tokens for pattern, tokens in _WINDOWS if pattern.search(lowered)), None)
 
@@ -90,7 +92,7 @@ class Price(Value, frozen=True):
     source: str = f"table of {AS_OF}"
 
     def cost(self, usage: Usage) -> float:
-        """What one turn cost; a cost the host itself reported wins elsewhere."""
+        """What one turn cost by this price; a cost that the host itself reported takes precedence (`Session.costs`)."""
         return (
             usage.fresh * self.input
             + usage.cache_read * self.cache_read
@@ -106,7 +108,7 @@ def _row(
     return re.compile(pattern), price
 
 
-# provider/model in lower case; the first fit wins
+# provider/model in lower case; the first match wins
 _PRICES = (
     _row(r"^moonshot/kimi-k3", 1.2, 5.0, 0.2),
     _row(r"^moonshot/kimi-k2\.[567]", 0.60, 3.00, 0.10),
@@ -139,5 +141,6 @@ _PRICES = (
 
 
 def price_of(provider: str, model: str) -> Price | None:
+    """The price of a model at a provider; None if it is not in the table."""
     name = f"{provider}/{model}".lower()
     return next((price for pattern, price in _PRICES if pattern.search(name)), None)

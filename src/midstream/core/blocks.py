@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec.structs import force_setattr
 
-from .errors import LocalError
+from .errors import KINDS, LocalError, MidstreamError
 
 Speaker: TypeAlias = Literal["human", "ai", "tool"]
 _SPEAKERS = frozenset(get_args(Speaker))
@@ -33,6 +33,8 @@ class Origin(Value, frozen=True):
 
 
 class Text(Value, frozen=True, tag="text"):
+    """Text. `extra` holds what only its origin understands (citations, annotations)."""
+
     text: str
     extra: dict[str, Any] | None = None
 
@@ -109,10 +111,15 @@ _BLOCKS = frozenset(get_args(Block))
 
 
 class Usage(Value, frozen=True):
-    """Tokens of one turn, counted once however often the host repeats them.
+    """The tokens of one turn.
 
-    `input` is as the host counts it: with `cache_in_input` (nearly all hosts) it includes what the cache served, without it
-    (Anthropic) it does not; `read` is the same figure everywhere. `reasoning` is a part of `output`.
+    To know how much the model read, use `read`; how much it wrote, `output`. Their sum is the total. Do not add the other
+    figures up: `input` includes `cache_read` and `cache_write` on nearly all hosts and excludes them on Anthropic
+    (`cache_in_input` says which), and `reasoning` is a part of `output` everywhere. `fresh`, `cache_read`, `cache_write`
+    and `output` do not overlap: each has its own price, and they are what a bill is made of.
+
+    Add turns up with `+` or `sum(usages, Usage())`, which keeps to this: the sum of `input` is the sum of `read`. Its `cost`
+    is None unless every host stated one. `raw` is the host's own object, untouched.
     """
 
     input: int = 0
@@ -134,6 +141,27 @@ class Usage(Value, frozen=True):
         """Tokens read that the cache neither served nor stored."""
         return max(0, self.input - self.cache_read - self.cache_write) if self.cache_in_input else self.input
 
+    @property
+    def total(self) -> int:
+        """All tokens, read and written."""
+        return self.read + self.output
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.read + other.read,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.reasoning + other.reasoning,
+            cost=_sum_of_costs(self, other),
+        )
+
+
+def _sum_of_costs(one: Usage, other: Usage) -> float | None:
+    """Unknown if either is; what used nothing (the start of a sum) costs nothing."""
+    costs = [usage.cost for usage in (one, other) if usage != Usage()]
+    return sum(cost for cost in costs if cost is not None) if costs and None not in costs else None
+
 
 StopReason: TypeAlias = str
 """`end_turn | tool_use | max_tokens | refusal | unknown`, or the host's own word when it is none of these."""
@@ -144,8 +172,9 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
 
     `key` is minted when the turn opens and never changes: it is part of the seed of the turn's tool-call ids.
     `role` is set only where an instruction stands inside the conversation (`system`, `developer`).
-    `failure` names why an ai turn did not end well (`truncated`, `empty`, `provider` …); such a turn is never replayed.
-    A list of blocks and plain strings among them are taken for what they mean.
+    `failure` is the kind of error that ended an ai turn early (`truncated`, `empty`, `rate_limited` …: see
+    `midstream.errors`), or "" if it ended well; a failed turn is never sent again. `blocks` may be given as a list, and a
+    plain string in it becomes a Text.
     """
 
     speaker: Speaker
@@ -184,6 +213,17 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     @property
     def tool_responses(self) -> tuple[ToolResponse, ...]:
         return tuple([block for block in self.blocks if type(block) is ToolResponse])
+
+    def raise_for_failure(self) -> Turn:
+        """Raise the exception that this turn's `failure` names; return the turn itself if it ended well.
+
+        A turn keeps only the kind of its error. Message, status and code are in `reply.error` while the reply is at hand.
+        """
+        if not self.failure:
+            return self
+        kind = KINDS.get(self.failure, MidstreamError)
+        who = f"the answer of {self.origin.model}" if self.origin is not None and self.origin.model else "the answer"
+        raise kind.restore(f"{who} failed ({self.failure}): {(kind.__doc__ or '').strip().splitlines()[0]}")
 
 
 class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,91 +1,186 @@
 """Every exception midstream raises on purpose.
 
 MidstreamError
-├─ LocalError      we or the caller asked for what the wire cannot say
+├─ LocalError               the request cannot be made as asked; nothing was sent
 │  ├─ UnsupportedBlock · InvalidHistory · InvalidSchema · UnknownModel · UnknownToolFormat · MissingKey · MissingReasoning
-│  │  · ConfigError
-├─ RemoteError     the peer broke its own protocol
-│  ├─ MalformedStream · TruncatedStream · EmptyAnswer · LimitExceeded
-├─ ProviderError   the peer answered with an error (status, code, request_id, retry_after)
-│  ├─ RateLimited · Overloaded · QuotaExceeded · Unauthorized · NotFound · BadRequest · ContextTooLong · ContentFiltered
-├─ TransportError  no answer
-│  ├─ ConnectFailed · TimedOut · IdleTimeout · RetriesExhausted
-└─ StoreError      drawn on in store/errors.py; what a tool refuses is a LocalError in agent/functions.py (ToolFailed)
+│  ├─ ConfigError
+│  └─ ToolFailed            a tool cannot do what the model asked for
+│     └─ BadArguments · PathRefused
+├─ RemoteError              the peer broke its own protocol
+│  └─ MalformedStream · TruncatedStream · EmptyAnswer · LimitExceeded
+├─ ProviderError            the peer answered with an error (status, code, type, provider, request_id, retry_after)
+│  ├─ RateLimited · Overloaded · QuotaExceeded · Unauthorized · NotFound · ContentFiltered
+│  └─ BadRequest
+│     └─ ContextTooLong
+├─ TransportError           no usable answer came back
+│  └─ ConnectFailed · TimedOut · IdleTimeout · RetriesExhausted · Aborted
+├─ StoreError               a conversation could not be read from or written to its store
+│  └─ UnknownConversation · ConversationExists · LengthConflict · CorruptRecord · NewerSchema
+└─ LifecycleViolation       a defect in a decoder of ours
+
+This is the one table of errors: `kind` names a class in an ErrorInfo, an ErrorEvent and a stored turn's `failure`, and
+`KINDS` leads from the name back to the class. A kind is stored with conversations, so it never changes, even if its class
+is renamed. A subclass without a `kind` of its own is told as its base.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+KINDS: dict[str, type[MidstreamError]] = {}
+"""Every class by its kind."""
 
 
 class MidstreamError(Exception):
     """The root: catch this to catch everything midstream raises on purpose."""
 
-    retryable = False
+    kind: ClassVar[str] = "midstream"
+    retryable: bool = False
+    """Whether the same request may succeed if it is sent again."""
+    fields: ClassVar[tuple[str, ...]] = ()
+    """The attributes, beside message and `retryable`, that an event about this error carries."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in vars(cls):
+            KINDS[cls.kind] = cls
+
+    @property
+    def summary(self) -> str:
+        """The message alone, without the provider and status that `str` may put before it."""
+        return str(self)
+
+    @classmethod
+    def restore(cls, message: str, **fields: Any) -> Self:
+        """The error of this class that said `message`, as it was; the constructor, which words messages, is not run."""
+        error = cls.__new__(cls, message)
+        Exception.__init__(error, message)
+        for name in cls.fields:
+            if name in fields:
+                setattr(error, name, fields[name])
+        return error
+
+
+KINDS[MidstreamError.kind] = MidstreamError
 
 
 class LocalError(MidstreamError):
     """The request cannot be made as asked; nothing was sent."""
 
+    kind = "local"
+
 
 class UnsupportedBlock(LocalError):
-    """A block has no form on this wire and may not be dropped."""
+    """A block cannot be expressed on this wire and must not be dropped."""
+
+    kind = "unsupported_block"
 
 
 class InvalidHistory(LocalError):
     """The history cannot be brought into an order this wire accepts."""
 
+    kind = "invalid_history"
+
 
 class InvalidSchema(LocalError):
-    """A tool's schema is no JSON object, or grows past the limits when its references are followed."""
+    """A tool's schema is not a JSON object, or exceeds the limits once its references are followed."""
+
+    kind = "invalid_schema"
 
 
 class UnknownModel(LocalError):
-    """No registry row answers to this name."""
+    """No provider or dialect has this name."""
+
+    kind = "unknown_model"
 
 
 class UnknownToolFormat(LocalError):
-    """No tool format of this name; the message lists the valid ones."""
+    """No tool format has this name; the message lists the valid ones."""
+
+    kind = "unknown_tool_format"
 
 
 class MissingKey(LocalError):
-    """The provider wants a key and none was given."""
+    """The provider requires a key and none was given."""
+
+    kind = "missing_key"
 
 
 class MissingReasoning(LocalError):
-    """The policy is `fail` and a turn lacks the reasoning its next reader demands."""
+    """The policy is `fail`, and a turn lacks the reasoning that the next model requires."""
+
+    kind = "missing_reasoning"
 
 
 class ConfigError(LocalError):
     """A configuration file or value cannot be used."""
 
+    kind = "config"
+
+
+class ToolFailed(LocalError):
+    """The tool cannot do what was asked. The message is written for the model, which receives it as it is."""
+
+    kind = "tool_failed"
+
+
+class BadArguments(ToolFailed):
+    """The arguments do not match the tool's schema; the message says what to change."""
+
+    kind = "bad_arguments"
+
+
+class PathRefused(ToolFailed):
+    """The path leads out of the folder, or to something that is not a regular file."""
+
+    kind = "path_refused"
+
 
 class RemoteError(MidstreamError):
-    """The peer's bytes do not follow the wire's own rules."""
+    """The peer's bytes do not follow the rules of its own wire."""
+
+    kind = "remote"
 
 
 class MalformedStream(RemoteError):
-    """Bytes that are not what the wire promises (bad JSON, wrong types, HTML for a stream)."""
+    """The bytes are not what the wire promises: invalid JSON, wrong types, an HTML page instead of a stream."""
+
+    kind = "malformed"
 
 
 class TruncatedStream(RemoteError):
-    """The stream ended before its end was said."""
+    """The stream ended before the answer was complete."""
 
+    kind = "truncated"
     retryable = True
 
 
 class EmptyAnswer(RemoteError):
-    """A normal stop that carries neither text nor a tool call."""
+    """The model stopped normally but gave neither text nor a tool call."""
 
+    kind = "empty"
     retryable = True
 
 
 class LimitExceeded(RemoteError):
     """The peer sent more than a buffer may hold."""
 
+    kind = "limit"
+
 
 class ProviderError(MidstreamError):
     """The peer answered, and the answer is an error."""
+
+    kind = "provider"
+    fields = ("status", "code", "type", "provider", "request_id", "retry_after")
+    message: str = ""
+    status: int | None = None
+    code: str | None = None
+    type: str | None = None
+    provider: str | None = None
+    request_id: str | None = None
+    retry_after: float | None = None
 
     def __init__(
         self,
@@ -111,68 +206,176 @@ class ProviderError(MidstreamError):
         head = " ".join(str(part) for part in (self.provider, self.status, self.code or self.type) if part)
         return f"{head}: {self.message}" if head else self.message
 
+    @property
+    def summary(self) -> str:
+        return self.message
+
+    @classmethod
+    def restore(cls, message: str, **fields: Any) -> Self:
+        error = super().restore(message, **fields)
+        error.message = message
+        return error
+
 
 class RateLimited(ProviderError):
-    """Too many requests for now; wait `retry_after` and try again."""
+    """Too many requests for now; wait `retry_after` seconds and try again."""
 
+    kind = "rate_limited"
     retryable = True
 
 
 class Overloaded(ProviderError):
     """The service is busy or broken on its side (5xx, 529, engine overloaded)."""
 
+    kind = "overloaded"
     retryable = True
 
 
 class QuotaExceeded(ProviderError):
-    """The account has no credit left: trying again does not help."""
+    """The account has no credit left; trying again does not help."""
+
+    kind = "quota_exceeded"
 
 
 class Unauthorized(ProviderError):
     """The key is missing, wrong, or not allowed to do this."""
 
+    kind = "unauthorized"
+
 
 class NotFound(ProviderError):
-    """No such model or path at this host."""
+    """This host has no such model or path."""
+
+    kind = "not_found"
 
 
 class BadRequest(ProviderError):
     """The request itself was refused."""
 
+    kind = "bad_request"
+
 
 class ContextTooLong(BadRequest):
-    """The conversation does not fit the model's window."""
+    """The conversation does not fit into the model's context window."""
+
+    kind = "context_too_long"
 
 
 class ContentFiltered(ProviderError):
     """The provider's moderation refused the input or the output."""
 
+    kind = "content_filtered"
+
 
 class TransportError(MidstreamError):
     """No usable answer came back."""
 
+    kind = "transport"
     retryable = True
 
 
 class ConnectFailed(TransportError):
     """No connection could be made."""
 
+    kind = "connect_failed"
+
 
 class TimedOut(TransportError):
     """A deadline passed before the answer began or ended."""
 
+    kind = "timed_out"
+
 
 class IdleTimeout(TransportError):
-    """The stream went silent for longer than allowed."""
+    """The stream was silent for longer than allowed."""
+
+    kind = "idle_timeout"
 
 
 class RetriesExhausted(TransportError):
     """Every attempt failed; `attempts` holds the error of each."""
+
+    kind = "retries_exhausted"
+    fields = ("attempts",)
+    attempts: tuple[MidstreamError, ...] = ()
 
     def __init__(self, message: str, attempts: Sequence[MidstreamError] = ()) -> None:
         super().__init__(message)
         self.attempts = tuple(attempts)
 
 
+class Aborted(TransportError):
+    """The caller closed the reply before its end."""
+
+    kind = "aborted"
+    retryable = False
+
+
 class StoreError(MidstreamError):
     """A conversation could not be read from or written to its store."""
+
+    kind = "store"
+
+
+class UnknownConversation(StoreError):
+    """No conversation with this id is stored."""
+
+    kind = "unknown_conversation"
+    fields = ("conversation_id",)
+    conversation_id: str = ""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"no conversation {conversation_id!r} in this store: list() names those there are")
+        self.conversation_id = conversation_id
+
+
+class ConversationExists(StoreError):
+    """The id is taken."""
+
+    kind = "conversation_exists"
+    fields = ("conversation_id",)
+    conversation_id: str = ""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(
+            f"conversation {conversation_id!r} is already stored: delete it first, or add it without an id"
+        )
+        self.conversation_id = conversation_id
+
+
+class LengthConflict(StoreError):
+    """The conversation is not as long as the caller believes; `length` is its real length."""
+
+    kind = "length_conflict"
+    fields = ("conversation_id", "expected", "length")
+    retryable = True
+    conversation_id: str = ""
+    expected: int = 0
+    length: int = 0
+
+    def __init__(self, conversation_id: str, expected: int, length: int) -> None:
+        super().__init__(
+            f"conversation {conversation_id!r} has {length} turns, not {expected}: "
+            "another session appended to it; load it again, or fork it. Nothing was written"
+        )
+        self.conversation_id = conversation_id
+        self.expected = expected
+        self.length = length
+
+
+class CorruptRecord(StoreError):
+    """A stored record cannot be read; every other conversation still loads."""
+
+    kind = "corrupt_record"
+
+
+class NewerSchema(StoreError):
+    """The store was written by a later version of midstream."""
+
+    kind = "newer_schema"
+
+
+class LifecycleViolation(MidstreamError):
+    """An event came where the lifecycle has no place for it: a defect in a decoder, never in a provider."""
+
+    kind = "lifecycle"

@@ -7,78 +7,84 @@ finished block; `done` and `error` carry the whole Turn. `block` is the one even
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
-from .blocks import Media, Opaque, Text, Thinking, ToolCall, Turn
-from .errors import (
-    ConnectFailed,
-    EmptyAnswer,
-    IdleTimeout,
-    LimitExceeded,
-    MalformedStream,
-    MidstreamError,
-    Overloaded,
-    ProviderError,
-    RateLimited,
-    StoreError,
-    TimedOut,
-    TransportError,
-    TruncatedStream,
-)
+from .blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
+from .errors import KINDS, MidstreamError, ProviderError, RetriesExhausted
 
 
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    pass
+    """Immutable, compared by content, written without the fields that hold their default."""
 
 
 class Start(_Event, frozen=True, tag="start"):
+    """The answer has begun. `turn_key` is the key of the turn; `model` and `response_id` are the host's, where it says them."""
+
     turn_key: str = ""
     model: str = ""
     response_id: str | None = None
 
 
 class ThinkingStart(_Event, frozen=True, tag="thinking_start"):
+    """Reasoning begins."""
+
     index: int
 
 
 class ThinkingDelta(_Event, frozen=True, tag="thinking_delta"):
+    """A piece of reasoning, exactly as it came."""
+
     index: int
     delta: str
 
 
 class ThinkingEnd(_Event, frozen=True, tag="thinking_end"):
+    """Reasoning is complete: the finished block."""
+
     index: int
     block: Thinking
 
 
 class TextStart(_Event, frozen=True, tag="text_start"):
+    """Text begins."""
+
     index: int
 
 
 class TextDelta(_Event, frozen=True, tag="text_delta"):
+    """A piece of text, exactly as it came."""
+
     index: int
     delta: str
 
 
 class TextEnd(_Event, frozen=True, tag="text_end"):
+    """Text is complete: the finished block."""
+
     index: int
     block: Text
 
 
 class ToolCallStart(_Event, frozen=True, tag="toolcall_start"):
+    """A tool call begins. `id` is canonical: it stays the same whichever models read it later."""
+
     index: int
     id: str
     name: str
 
 
 class ToolCallDelta(_Event, frozen=True, tag="toolcall_delta"):
+    """A piece of a call's arguments, which are JSON text."""
+
     index: int
     delta: str
 
 
 class ToolCallEnd(_Event, frozen=True, tag="toolcall_end"):
+    """A tool call is complete: the finished block."""
+
     index: int
     block: ToolCall
 
@@ -91,6 +97,8 @@ class BlockEvent(_Event, frozen=True, tag="block"):
 
 
 class Done(_Event, frozen=True, tag="done"):
+    """The answer ended well; `turn` is the whole of it."""
+
     turn: Turn
 
     @property
@@ -99,7 +107,12 @@ class Done(_Event, frozen=True, tag="done"):
 
 
 class ErrorInfo(_Event, frozen=True):
-    """What went wrong, as a value. `kind`: truncated, empty, malformed, limit, provider, transport, store, aborted."""
+    """What went wrong, as a value. `kind` is the kind of an exception class in `midstream.errors` (`truncated`, `empty`,
+    `rate_limited`, `context_too_long`, `idle_timeout`, `aborted` …); `to_exception` makes that exception.
+
+    `status` to `retry_after` are what the provider said. `attempts` are the errors behind `retries_exhausted`. `details`
+    holds the other attributes of the exception, by name.
+    """
 
     kind: str
     message: str
@@ -107,34 +120,45 @@ class ErrorInfo(_Event, frozen=True):
     code: str | None = None
     type: str | None = None
     retryable: bool = False
+    provider: str | None = None
+    request_id: str | None = None
+    retry_after: float | None = None
+    attempts: tuple[ErrorInfo, ...] = ()
+    details: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, error: MidstreamError) -> ErrorInfo:
+        """This exception as a value."""
+        told = {name: getattr(error, name) for name in error.fields}
+        attempts = tuple([cls.of(each) for each in told.pop("attempts", ())])
+        named = {name: told.pop(name) for name in ProviderError.fields if name in told}
+        return cls(
+            error.kind, error.summary, retryable=error.retryable, attempts=attempts, details=told or None, **named
+        )
+
+    def to_exception(self) -> MidstreamError:
+        """The exception this value tells of. A kind that this version does not know gives the nearest base class."""
+        known = KINDS.get(self.kind)
+        if known is None:
+            known = MidstreamError if self.status is None and self.code is None else ProviderError
+        told = {name: getattr(self, name) for name in ProviderError.fields} | (self.details or {})
+        if issubclass(known, RetriesExhausted):
+            told["attempts"] = tuple([each.to_exception() for each in self.attempts])
+        error = known.restore(self.message, **told)
+        if error.retryable != self.retryable:
+            error.retryable = self.retryable
+        return error
 
 
 class ErrorEvent(_Event, frozen=True, tag="error"):
-    """The stream did not end well; `turn` is what came before, with its `failure` set."""
+    """The stream did not end well; `turn` is what came before, with its `failure` set to the error's kind."""
 
     error: ErrorInfo
     turn: Turn
 
     def to_exception(self) -> MidstreamError:
-        """The exception a caller who wants exceptions would have got."""
-        info = self.error
-        by_code = {"idle_timeout": IdleTimeout, "timed_out": TimedOut, "connect_failed": ConnectFailed}
-        if info.kind == "transport" and info.code in by_code:
-            return by_code[info.code](info.message)
-        plain = {
-            "truncated": TruncatedStream,
-            "empty": EmptyAnswer,
-            "malformed": MalformedStream,
-            "limit": LimitExceeded,
-            "transport": TransportError,
-            "store": StoreError,
-        }.get(info.kind)
-        if plain is not None:
-            return plain(info.message)
-        kind: type[ProviderError] = ProviderError
-        if info.retryable:
-            kind = RateLimited if info.status == 429 else Overloaded
-        return kind(info.message, status=info.status, code=info.code, type=info.type)
+        """The exception for this error, for callers who prefer to raise."""
+        return self.error.to_exception()
 
 
 Event: TypeAlias = (
@@ -152,3 +176,31 @@ Event: TypeAlias = (
     | Done
     | ErrorEvent
 )
+
+
+class ToolStarted(_Event, frozen=True, tag="tool_started"):
+    """The agent runs this call now."""
+
+    call: ToolCall
+
+
+class ToolFinished(_Event, frozen=True, tag="tool_finished"):
+    """A call has its result."""
+
+    response: ToolResponse
+
+
+class Stopped(_Event, frozen=True, tag="stopped"):
+    """Why the agent's run is over: the last event of every run that was not left.
+
+    `text`: the model answered. `max_tokens`, `refusal`: the answer ended so, without calls. `rounds`, `tokens`, `cost`,
+    `time`: a limit was reached. `failed`: the answer failed, and was asked for again as often as allowed. `detail` is for
+    people.
+    """
+
+    reason: str
+    detail: str = ""
+
+
+AgentEvent: TypeAlias = Event | ToolStarted | ToolFinished | Stopped
+"""What the agent's run tells: the events of every answer, and what it does between them."""

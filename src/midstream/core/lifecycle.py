@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .errors import MidstreamError
+from .errors import LifecycleViolation
 from .events import (
     BlockEvent,
     Done,
@@ -41,10 +41,6 @@ TRANSITIONS: dict[tuple[str, type], str] = {
     ("open", Done): "ended",
     ("open", ErrorEvent): "ended",
 }
-
-
-class LifecycleViolation(MidstreamError):
-    """An event came where the table has no place for it: a defect in a decoder, never in a provider."""
 
 
 class Lifecycle:

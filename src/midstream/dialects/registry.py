@@ -47,7 +47,11 @@ class Registry:
         return Registry([*self.providers.values(), *providers])
 
     def resolve(self, name: str) -> Resolved:
-        """The dialect and endpoint behind `provider/model` or `provider:model`."""
+        """The dialect and endpoint behind `provider/model` or `provider:model`.
+
+        `midstream.resolve` is this method of the built-in registry: it reads no configuration and no environment.
+        `Catalog().resolve` also knows the user's providers, aliases and addresses, as Session does.
+        """
         known = self._resolved.get(name)
         if known is None:
             known = self._place(name)

@@ -125,7 +125,7 @@ def refusals(conversation: Conversation) -> dict[str, tuple[Problem, ...]]:
 
 
 def _refused(conversation: Conversation, player: Player) -> tuple[Problem, ...]:
-    request = encode_request(conversation, player.target, cache=None)
+    request = encode_request(player.target, conversation, cache=None)
     host = host_for(request.dialect or player.target.dialect)  # without tools, a request may take another path
     return tuple(judge(request.body, replace(host, traits=replace(host.traits, signature_prefix=""))))
 

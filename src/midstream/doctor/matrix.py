@@ -160,7 +160,7 @@ def hand_offs(players: Mapping[str, Player], options: Options | None = None) -> 
         for reader in players.values():
             for name, scene in SCENES.items():
                 conversation = alone[name] if name in alone else scene(maker, reader).done()
-                request = encode_request(conversation, reader.target, tools=TOOLS, options=options, cache=None)
+                request = encode_request(reader.target, conversation, tools=TOOLS, options=options, cache=None)
                 yield HandOff(maker.name, reader.name, name, tuple(judge(request.body, reader.host)))
 
 

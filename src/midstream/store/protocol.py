@@ -15,48 +15,11 @@ from typing import Protocol
 import msgspec
 
 from ..core.blocks import Conversation, Speaker, Turn, Value
-from ..core.errors import StoreError
-
-
-class UnknownConversation(StoreError):
-    """No conversation with this id is stored."""
-
-    def __init__(self, conversation_id: str) -> None:
-        super().__init__(f"no conversation {conversation_id!r} in this store; list() returns those it has")
-        self.conversation_id = conversation_id
-
-
-class ConversationExists(StoreError):
-    """A conversation with this id is already stored."""
-
-    def __init__(self, conversation_id: str) -> None:
-        super().__init__(
-            f"conversation {conversation_id!r} is already stored; delete it first, or add this one without an id"
-        )
-        self.conversation_id = conversation_id
-
-
-class LengthConflict(StoreError):
-    """The conversation does not have the expected number of turns; `length` is how many it has."""
-
-    retryable = True
-
-    def __init__(self, conversation_id: str, expected: int, length: int) -> None:
-        super().__init__(
-            f"conversation {conversation_id!r} has {length} turns, not {expected}: "
-            "another session appended to it; load it again, or fork it. Nothing was written"
-        )
-        self.conversation_id = conversation_id
-        self.expected = expected
-        self.length = length
-
-
-class CorruptRecord(StoreError):
-    """A stored record cannot be read; all other conversations still load."""
-
-
-class NewerSchema(StoreError):
-    """The store was written by a newer version of midstream."""
+from ..core.errors import ConversationExists as ConversationExists
+from ..core.errors import CorruptRecord as CorruptRecord
+from ..core.errors import LengthConflict as LengthConflict
+from ..core.errors import NewerSchema as NewerSchema
+from ..core.errors import UnknownConversation as UnknownConversation
 
 
 class ConversationInfo(Value, frozen=True):

@@ -16,8 +16,8 @@ from typing import TypeAlias
 import msgspec
 
 from ..client.catalog import Catalog
+from ..client.client import Client
 from ..client.config import Config, ProviderConfig
-from ..client.turn import Client
 from ..core.blocks import Conversation, Turn, human, tool_result
 from ..core.dialect import Options
 from ..core.errors import MidstreamError, ProviderError

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from ..client.catalog import Catalog
+from ..client.client import Client
 from ..client.config import Config
-from ..client.turn import Client
 from ..core.blocks import Conversation
 from ..core.errors import LocalError
 from ..core.tools import ToolSpec

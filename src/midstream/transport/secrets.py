@@ -74,8 +74,14 @@ class Secrets:
         return error
 
     def _info(self, info: ErrorInfo) -> ErrorInfo:
-        message = self.scrub_text(info.message)
-        return replace(info, message=message, code=self._field(info.code), type=self._field(info.type))
+        return replace(
+            info,
+            message=self.scrub_text(info.message),
+            code=self._field(info.code),
+            type=self._field(info.type),
+            request_id=self._field(info.request_id),
+            attempts=tuple([self._info(each) for each in info.attempts]),
+        )
 
     def _field(self, value: str | None) -> str | None:
         return None if value is None else self.scrub_text(value)

@@ -9,33 +9,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from ..core.errors import (
-    ConnectFailed,
-    EmptyAnswer,
-    IdleTimeout,
-    LimitExceeded,
-    MalformedStream,
-    MidstreamError,
-    ProviderError,
-    TimedOut,
-    TransportError,
-    TruncatedStream,
-)
+from ..core.errors import MidstreamError, TruncatedStream
 from ..core.events import ErrorEvent, ErrorInfo, Event
-from ..wires.provider_errors import error_info
 from ..wires.stream_decoder import StreamDecoder
 from .response import Answer
-
-_KINDS: tuple[tuple[type[MidstreamError], str, str | None], ...] = (
-    (TruncatedStream, "truncated", None),
-    (EmptyAnswer, "empty", None),
-    (MalformedStream, "malformed", None),
-    (LimitExceeded, "limit", None),
-    (IdleTimeout, "transport", "idle_timeout"),
-    (TimedOut, "transport", "timed_out"),
-    (ConnectFailed, "transport", "connect_failed"),
-    (TransportError, "transport", None),
-)
 
 
 async def stream_events(answer: Answer, decoder: StreamDecoder) -> AsyncGenerator[list[Event], None]:
@@ -61,16 +38,6 @@ async def stream_events(answer: Answer, decoder: StreamDecoder) -> AsyncGenerato
         answer.close()
 
 
-def error_info_of(error: MidstreamError) -> ErrorInfo:
-    """The same error as the payload of an `error` event."""
-    if isinstance(error, ProviderError):
-        return error_info(error)
-    for kind, name, code in _KINDS:
-        if isinstance(error, kind):
-            return ErrorInfo(name, str(error), code=code, retryable=error.retryable)
-    return ErrorInfo("aborted", str(error), retryable=error.retryable)
-
-
 async def _step(answer: Answer, decoder: StreamDecoder) -> list[Event]:
     """One chunk, or the end of the body; either way the decoder has the word."""
     try:
@@ -80,9 +47,9 @@ async def _step(answer: Answer, decoder: StreamDecoder) -> list[Event]:
         events = decoder.close()
         if decoder.ended:
             return events
-        return events + decoder.fail(ErrorInfo("truncated", "the body ended before the answer did", retryable=True))
+        return events + decoder.fail(ErrorInfo.of(TruncatedStream("the body ended before the answer did")))
     except MidstreamError as error:
-        return decoder.fail(error_info_of(error))
+        return decoder.fail(ErrorInfo.of(error))
 
 
 def _leave(answer: Answer, events: list[Event]) -> None:

@@ -23,7 +23,6 @@ from ..core.errors import (
     RateLimited,
     Unauthorized,
 )
-from ..core.events import ErrorInfo
 from .lenient_json import decode_leniently
 
 _SHOWN = 500
@@ -147,11 +146,6 @@ def told_error(data: bytes, provider: str) -> ProviderError:
     value = decode_leniently(data)
     inner = value.get("error", value) if isinstance(value, dict) else value
     return provider_error(None, {"error": inner}, provider=provider)
-
-
-def error_info(error: ProviderError) -> ErrorInfo:
-    """The same error as the payload of an `error` event."""
-    return ErrorInfo("provider", error.message, error.status, error.code, error.type, error.retryable)
 
 
 def _kind(status: int | None, fields: ErrorFields) -> type[ProviderError]:

@@ -12,20 +12,23 @@ from types import MappingProxyType
 from typing import Protocol
 
 from ..core.blocks import Turn
-from ..core.errors import LimitExceeded, MalformedStream, ProviderError, RemoteError, TruncatedStream
+from ..core.errors import (
+    Aborted,
+    LimitExceeded,
+    MalformedStream,
+    ProviderError,
+    RemoteError,
+    TransportError,
+    TruncatedStream,
+)
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.reduce import TurnBuilder
-from .provider_errors import error_info, provider_error
+from .provider_errors import provider_error
 from .sse import DONE, ServerSentEvent
 
 # A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
 _SLICE = 64 * 1024
 _BLANK = b"\xef\xbb\xbf \t\r\n"
-_KINDS: tuple[tuple[type[RemoteError], str], ...] = (
-    (LimitExceeded, "limit"),
-    (TruncatedStream, "truncated"),
-    (MalformedStream, "malformed"),
-)
 
 
 class Framing(Protocol):
@@ -110,7 +113,7 @@ class StreamDecoder:
             else:
                 self._read_slices(data)
         except (RemoteError, ProviderError) as error:
-            self._give_up(_info(error))
+            self._give_up(ErrorInfo.of(error))
         return builder.take()
 
     def close(self) -> list[Event]:
@@ -126,7 +129,7 @@ class StreamDecoder:
             if not ended:
                 self._reader.end()
         except (RemoteError, ProviderError) as error:
-            self._give_up(_info(error))
+            self._give_up(ErrorInfo.of(error))
         return builder.take()
 
     def read_body(self, body: bytes) -> list[Event]:
@@ -139,11 +142,12 @@ class StreamDecoder:
     def fail(self, error: ErrorInfo) -> list[Event]:
         """The transport lost the stream: keep what came, end with this error."""
         builder = self._builder
-        if self._reader.end_was_said and error.kind in ("transport", "truncated") and not builder.ended:
+        lost = isinstance(error.to_exception(), TransportError | TruncatedStream) and error.kind != Aborted.kind
+        if self._reader.end_was_said and lost and not builder.ended:
             try:
                 self._reader.end()
             except RemoteError as fault:
-                error = _info(fault)
+                error = ErrorInfo.of(fault)
         self._give_up(error)
         return builder.take()
 
@@ -225,10 +229,3 @@ def decode_whole(decoder: StreamDecoder, body: bytes, *, status: int = 200, prov
 
 def _first(data: bytes) -> bytes:
     return data.lstrip(_BLANK)[:1]
-
-
-def _info(error: RemoteError | ProviderError) -> ErrorInfo:
-    if isinstance(error, ProviderError):
-        return error_info(error)
-    kind = next(name for kind, name in _KINDS if isinstance(error, kind))
-    return ErrorInfo(kind, str(error), retryable=error.retryable)

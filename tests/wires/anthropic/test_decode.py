@@ -181,7 +181,7 @@ def test_an_error_event_is_the_providers() -> None:
     failure = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     last = events(START, opened({"type": "text", "text": ""}), piece({"type": "text_delta", "text": "a"}), failure)[-1]
     assert isinstance(last, ErrorEvent)
-    assert (last.error.kind, last.error.status, last.error.retryable) == ("provider", 529, True)
+    assert (last.error.kind, last.error.status, last.error.retryable) == ("overloaded", 529, True)
     assert last.turn.text == "a" and isinstance(last.to_exception(), Overloaded)
 
 

@@ -23,7 +23,7 @@ def read(*messages: Any, **body: Any) -> Any:
 def again(*messages: Any, **body: Any) -> dict[str, Any]:
     parsed = read(*messages, max_tokens=4096, **body)
     target = resolve(f"anthropic/{MODEL}")
-    request = encode_request(parsed.conversation, target, tools=parsed.tools, options=parsed.options, cache=None)
+    request = encode_request(target, parsed.conversation, tools=parsed.tools, options=parsed.options, cache=None)
     written: dict[str, Any] = json.loads(request.body)
     return written
 

@@ -203,7 +203,7 @@ def test_counts_and_cost() -> None:
 )
 def test_an_error_in_the_stream_keeps_what_came(chunk: dict[str, Any], message: str, kind: str | None) -> None:
     end = native(token("a</think>half a"), chunk)[-1]
-    assert isinstance(end, ErrorEvent) and end.error.kind == "provider"
+    assert isinstance(end, ErrorEvent) and isinstance(end.to_exception(), ProviderError)
     assert (end.error.message, end.error.type, end.turn.text) == (message, kind, "half a")
 
 

@@ -32,7 +32,7 @@ CHAT = Origin("deepinfra", "openai-chat", "moonshotai/Kimi-K2.5")
 def encoded(
     conversation: Conversation = ASKED, model: str = K25, tools: tuple[ToolSpec, ...] = (), **options: Any
 ) -> tuple[Request, dict[str, Any]]:
-    request = encode_request(conversation, model, tools=tools, options=Options(**options), cache=None)
+    request = encode_request(model, conversation, tools=tools, options=Options(**options), cache=None)
     return request, json.loads(request.body)
 
 

@@ -40,7 +40,7 @@ def conversation(spoken: Vector) -> Conversation:
 
 
 def check_prompt(given: Vector, expected: Vector) -> None:
-    request = encode_request(conversation(given), f"deepinfra/{MODEL}", options=Options(path="native"), cache=None)
+    request = encode_request(f"deepinfra/{MODEL}", conversation(given), options=Options(path="native"), cache=None)
     assert json.loads(request.body)["input"] == expected["prompt"]
 
 
@@ -48,7 +48,7 @@ def check_request(given: Vector, expected: Vector) -> None:
     asked = given.get("options", {})
     options = Options(temperature=asked.get("temperature"), max_tokens=asked.get("maxTokens"), path="native")
     target = resolve(f"deepinfra/{given['model'] if '/' in given['model'] else MODEL}")
-    request = encode_request(Conversation((human("Hi"),)), target, options=options, cache=None)
+    request = encode_request(target, Conversation((human("Hi"),)), options=options, cache=None)
     base = given["base_url"].removesuffix("/").removesuffix("/inference")
     assert target.endpoint.base_url == base and base + request.path == expected["url"]
     body = json.loads(request.body)
@@ -78,7 +78,7 @@ def check_tools_route(given: Vector, expected: Vector) -> None:
     tools = [ToolSpec(f"t{number}") for number in range(given["tools"])]
     target = resolve(f"deepinfra/{MODEL}")
     asked = Conversation((human("Hi"),))
-    request = encode_request(asked, target, tools=tools, options=Options(tool_choice="auto"), cache=None)
+    request = encode_request(target, asked, tools=tools, options=Options(tool_choice="auto"), cache=None)
     assert target.endpoint.base_url + request.path == expected["url"]
     body = json.loads(request.body)
     # It sends no stream_options and so loses the usage; we send them.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from midstream import MidstreamError, decode_response, make_decoder
+from midstream.core.errors import ProviderError
 from midstream.core.events import Done, ErrorEvent
 from tests.wires.feeding import at_random, by_byte, by_lengths, events_of
 from tests.wires.openai_chat.exceptions import CORPUS, NO_FINISH, REASONING_APART
@@ -33,7 +34,8 @@ def outcome(case: dict[str, Any]) -> list[str]:
     if is_stream(case):
         last = events(case, [raw])[-1]
         if expected.get("error"):
-            return [] if isinstance(last, ErrorEvent) and last.error.kind == "provider" else ["no error came"]
+            error = last.to_exception() if isinstance(last, ErrorEvent) else None
+            return [] if isinstance(error, ProviderError) else ["no error came"]
         if isinstance(last, ErrorEvent) and case["id"] not in NO_FINISH:
             return [f"unexpected {last.error}"]
         return compare(last.turn, case)

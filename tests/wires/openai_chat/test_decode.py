@@ -225,7 +225,7 @@ def test_thinking_and_nothing_else_is_empty_but_a_length_stop_is_not(text: str) 
 )
 def test_an_error_inside_the_stream_is_the_providers_and_keeps_the_text(stream: bytes) -> None:
     failed = error(stream)
-    assert (failed.error.kind, failed.error.status, failed.error.message) == ("provider", 429, "slow down")
+    assert (failed.error.kind, failed.error.status, failed.error.message) == ("rate_limited", 429, "slow down")
     assert failed.turn.text == "x"
     assert isinstance(failed.to_exception(), RateLimited)
 

@@ -24,7 +24,7 @@ TOOLS = (
 
 
 def encode(conversation: Conversation, model: str, **kwargs: Any) -> tuple[dict[str, Any], Request]:
-    request = encode_request(conversation, model, **kwargs)
+    request = encode_request(model, conversation, **kwargs)
     return json.loads(request.body), request
 
 
@@ -297,8 +297,8 @@ class _Grower:
         self.cache = HistoryCache()
 
     def check(self, conversation: Conversation, options: Options) -> None:
-        cached = encode_request(conversation, self.model, options=options, cache=self.cache)
-        plain = encode_request(conversation, self.model, options=options, cache=None)
+        cached = encode_request(self.model, conversation, options=options, cache=self.cache)
+        plain = encode_request(self.model, conversation, options=options, cache=None)
         assert cached.body == plain.body
         assert cached.notes == plain.notes
 
@@ -361,8 +361,8 @@ def test_a_host_like_another_never_gets_the_others_reasoning_from_the_cache() ->
     ours = resolve("moonshot/kimi-k2.5")
     theirs = replace(ours, provider="work", dialect=replace(ours.dialect, provider="work"))
     story, cache = weather_story(KIMI, "SECRET").done(), HistoryCache()
-    assert b"SECRET" in encode_request(story, ours, cache=cache).body
-    assert b"SECRET" not in encode_request(story, theirs, cache=cache).body
+    assert b"SECRET" in encode_request(ours, story, cache=cache).body
+    assert b"SECRET" not in encode_request(theirs, story, cache=cache).body
 
 
 def test_blank_turns_go_with_a_note_and_a_role_cannot_forge_a_message() -> None:

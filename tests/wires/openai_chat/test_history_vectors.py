@@ -33,7 +33,7 @@ _STAND_IN = f"Error: {INTERRUPTED}"
 
 
 def written(told: Conversation, model: str = "openai/gpt-4o", **kwargs: Any) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(encode_request(told, model, cache=None, **kwargs).body)
+    body: dict[str, Any] = json.loads(encode_request(model, told, cache=None, **kwargs).body)
     return body
 
 

@@ -40,7 +40,7 @@ def written(told: Conversation, model: str, **kwargs: Any) -> dict[str, Any]:
     target = resolve(model)
     if target.dialect.name == "openai-compatible":  # what such a host reads, nobody knows; the vectors let it read all
         target = replace(target, dialect=replace(target.dialect, media=_ALL_MEDIA))
-    body: dict[str, Any] = json.loads(encode_request(told, target, cache=None, **kwargs).body)
+    body: dict[str, Any] = json.loads(encode_request(target, told, cache=None, **kwargs).body)
     return body
 
 

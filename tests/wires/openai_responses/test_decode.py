@@ -316,7 +316,11 @@ def test_odd_usage_counts_nothing(usage: Any) -> None:
 )
 def test_an_error_in_the_stream_ends_it_and_keeps_what_came(event: dict[str, Any]) -> None:
     last = failure_of(created(), text_delta(0, "hi"), event, text_delta(0, "more"))
-    assert (last.error.kind, last.error.code, last.error.message) == ("provider", "rate_limit_exceeded", "slow down")
+    assert (last.error.kind, last.error.code, last.error.message) == (
+        "rate_limited",
+        "rate_limit_exceeded",
+        "slow down",
+    )
     assert last.error.retryable
     assert last.turn.text == "hi"
 
@@ -346,7 +350,7 @@ def test_a_lost_transport_keeps_what_came() -> None:
     [
         (b'{"error":{"message":"no","code":"x"}}', "provider"),
         (b'{"detail":"no"}', "provider"),
-        (b'{"status":"failed","output":[],"error":{"code":"server_error","message":"no"}}', "provider"),
+        (b'{"status":"failed","output":[],"error":{"code":"server_error","message":"no"}}', "overloaded"),
         (b'{"status":"in_progress","output":[]}', "truncated"),
         (b'{"a":1}', "malformed"),
         (b"[1]", "malformed"),

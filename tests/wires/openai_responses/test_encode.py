@@ -53,7 +53,7 @@ def results(*responses: ToolResponse) -> Turn:
 
 def encode(*turns: Turn, model: str = MODEL, system: str = "", tools: Any = (), **options: Any) -> Request:
     conversation = Conversation(turns, system)
-    return encode_request(conversation, model, tools=tools, options=Options(**options), cache=None)
+    return encode_request(model, conversation, tools=tools, options=Options(**options), cache=None)
 
 
 def body(*turns: Turn, **options: Any) -> dict[str, Any]:
@@ -401,7 +401,7 @@ def test_a_request_that_continues_a_stored_response_reads_and_writes_the_same() 
         ],
     }
     parsed = parse_request(json.dumps(given_body).encode(), provider="openai")
-    request = encode_request(parsed.conversation, MODEL, tools=parsed.tools, options=parsed.options, cache=None)
+    request = encode_request(MODEL, parsed.conversation, tools=parsed.tools, options=parsed.options, cache=None)
     assert json.loads(request.body) == given_body
     assert request.notes == ()
 
@@ -418,8 +418,8 @@ def test_what_was_encoded_is_not_encoded_again_and_says_the_same() -> None:
     ]
     for length in range(1, len(turns) + 1):
         conversation = Conversation(tuple(turns[:length]))
-        cached = encode_request(conversation, MODEL, cache=cache)
-        assert cached == encode_request(conversation, MODEL, cache=None)
+        cached = encode_request(MODEL, conversation, cache=cache)
+        assert cached == encode_request(MODEL, conversation, cache=None)
 
 
 _NAME = st.sampled_from(["read", "write.file", "a b"])
@@ -479,7 +479,7 @@ def test_any_history_gives_a_request_the_wire_takes(turns: list[Turn], model: st
 def test_a_written_request_reads_and_writes_the_same(turns: list[Turn]) -> None:
     first = body(human("q"), *turns)
     parsed = parse_request(json.dumps(first).encode(), provider="openai")
-    again = encode_request(parsed.conversation, MODEL, tools=parsed.tools, options=parsed.options, cache=None)
+    again = encode_request(MODEL, parsed.conversation, tools=parsed.tools, options=parsed.options, cache=None)
     assert normal(json.loads(again.body)) == normal(first)
 
 
@@ -559,6 +559,6 @@ _BODY = st.fixed_dictionaries(
 def test_a_request_of_any_shape_is_read_and_can_be_written_or_is_refused(given_body: Any) -> None:
     try:
         parsed = parse_request(json.dumps(given_body).encode(), provider="openai")
-        encode_request(parsed.conversation, MODEL, tools=parsed.tools, options=parsed.options, cache=None)
+        encode_request(MODEL, parsed.conversation, tools=parsed.tools, options=parsed.options, cache=None)
     except LocalError:
         pass

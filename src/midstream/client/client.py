@@ -1,0 +1,287 @@
+"""Ask a model for one answer: encode, send, decode.
+
+`stream` gives events; a failure before `start` is raised, a later one is an `error` event. `complete` gives the whole Turn.
+Given a chain of models, the next is tried where one fails in a way that another attempt may cure, and only before its first
+byte: an answer that has begun is never continued by another model. The functions `stream` and `complete` make a client for
+one answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from ..codec import check_model_first, encode_request, mint_turn_key
+from ..core.blocks import Conversation, Turn
+from ..core.dialect import Options
+from ..core.errors import LocalError, MidstreamError, ProviderError, RetriesExhausted, Unauthorized
+from ..core.events import Done, ErrorEvent, Event
+from ..core.secret import Secret, SecretHeaders, hide
+from ..core.tools import ToolSpec
+from ..dialects.registry import Resolved
+from ..transport import Answer, Transport, TransportOptions, stream_events
+from ..transport.clear_text import warn_of_clear_text
+from ..wires.history_cache import HistoryCache
+from ..wires.request import Request
+from ..wires.stream_decoder import decode_whole
+from .breaker import Breaker, host_of
+from .catalog import Catalog
+from .reply import Reply
+
+
+class Client:
+    """Talks to models. Connections, encoded histories and the circuit breaker live as long as the client.
+
+    `catalog` resolves names and finds keys: by default the user's configuration and the environment. `api_key` is used for
+    every host instead of what the catalog finds.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog | None = None,
+        *,
+        transport: TransportOptions | Transport | None = None,
+        api_key: str | Secret | None = None,
+        breaker: Breaker | None = None,
+    ) -> None:
+        self.catalog = catalog or Catalog()
+        self._transport = transport if isinstance(transport, Transport) else Transport(transport)
+        self._api_key = None if api_key is None else Secret(api_key)
+        self._breaker = breaker or Breaker()
+        self._history = HistoryCache()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+    def encode(
+        self,
+        model: str | Resolved,
+        conversation: Conversation | str,
+        tools: Sequence[ToolSpec] = (),
+        options: Options | None = None,
+    ) -> Request:
+        """The request that `stream` would send, without its secrets. Nothing is sent."""
+        return encode_request(self._target(model), conversation, tools=tools, options=options, cache=self._history)
+
+    def stream(
+        self,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: Options | None = None,
+        turn_key: str | None = None,
+    ) -> Reply:
+        """Stream the next answer: iterate the Reply for events, or await it for the Turn.
+
+        A plain string is a conversation of one human turn. Given several models, the next one is tried where one cannot
+        begin to answer.
+        """
+        return Reply(self.batches(model, conversation, tools=tools, options=options, turn_key=turn_key))
+
+    async def batches(
+        self,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: Options | None = None,
+        turn_key: str | None = None,
+    ) -> AsyncGenerator[list[Event], None]:
+        """The events of `stream` in the batches in which they arrived: lower overhead per event."""
+        options = options or Options()
+        turn_key = turn_key or mint_turn_key()
+        sent, answer, began = await self._begin(model, conversation, tools, options)
+        decoder = sent.request.decoder(turn_key)
+        async with aclosing(stream_events(answer, decoder)) as batches:
+            async for batch in batches:
+                last = batch[-1]
+                if isinstance(last, (Done, ErrorEvent)):
+                    turn = replace(last.turn, latency_ms=(time.monotonic() - began) * 1000)
+                    batch[-1] = replace(last, turn=turn)
+                yield batch
+
+    async def complete(
+        self,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: Options | None = None,
+        turn_key: str | None = None,
+    ) -> Turn:
+        """The next answer as a whole Turn. An error of the provider is raised; an empty or cut answer has `failure` set."""
+        whole = replace(options or Options(), stream=False)
+        sent, answer, began = await self._begin(model, conversation, tools, whole)
+        async with answer:
+            body = await answer.read()
+        decoder = sent.request.decoder(turn_key or mint_turn_key())
+        try:
+            turn = decode_whole(decoder, body, provider=sent.target.provider)
+        except MidstreamError as error:
+            failure = answer.secrets.scrub_error(error)
+        else:
+            return replace(turn, latency_ms=(time.monotonic() - began) * 1000)
+        del body  # it may echo the key, and the locals of a frame may be shown
+        raise failure
+
+    def _target(self, model: str | Resolved) -> Resolved:
+        return self.catalog.resolve(model) if isinstance(model, str) else model
+
+    async def _begin(
+        self, model: str | Sequence[str], conversation: Conversation | str, tools: Sequence[ToolSpec], options: Options
+    ) -> tuple[_Sent, Answer, float]:
+        """Try the models in order until one begins to answer: what was sent, its answer, and when."""
+        names = model_names(model)
+        failures: list[MidstreamError] = []
+        for name in names:
+            target = self._target(name)
+            sent = _Sent(target, self.encode(target, conversation, tools, options))
+            began = time.monotonic()
+            try:
+                return sent, await self._open(sent.request, target), began
+            except MidstreamError as error:
+                failures.append(error)
+                if not error.retryable:
+                    break
+        if len(failures) == 1:
+            raise failures[0]
+        raise _verdict(names, failures)
+
+    async def _open(self, request: Request, target: Resolved) -> Answer:
+        """Send the request with the host's headers and key, unless the host's breaker is open."""
+        base = target.endpoint.base_url
+        key = self.catalog.auth_headers(target, self._api_key)
+        headers = SecretHeaders({**(target.endpoint.headers or {}), **key})
+        warn_of_clear_text(base, headers)
+        host = host_of(base)
+        self._breaker.check(host)
+        try:
+            answer = await self._transport.open(request, base, headers)
+        except MidstreamError as error:
+            self._breaker.judge(host, error)
+            explain(error, target)
+            raise
+        self._breaker.succeeded(host)
+        return answer
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    target: Resolved
+    request: Request
+
+
+def _verdict(names: Sequence[str], failures: Sequence[MidstreamError]) -> MidstreamError:
+    """The error of a whole chain. One that no other model could cure is raised as it is."""
+    last = failures[-1]
+    if not last.retryable:
+        return last
+    told = "; ".join(f"{name}: {error}" for name, error in zip(names, failures, strict=False))
+    return RetriesExhausted(f"none of the models could answer: {told}", failures)
+
+
+def stream(
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    options: Options | None = None,
+    api_key: str | Secret | None = None,
+    catalog: Catalog | None = None,
+) -> Reply:
+    """Stream the next answer: iterate the Reply for events, or await it for the Turn.
+
+    A plain string is a conversation of one human turn. A client is made for this one answer; keep a Client or a Session to
+    reuse connections and encoded histories.
+    """
+    return Reply(stream_once(catalog, api_key, model, conversation, tools, options))
+
+
+async def complete(
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    options: Options | None = None,
+    api_key: str | Secret | None = None,
+    catalog: Catalog | None = None,
+) -> Turn:
+    """The next answer as a whole Turn. A client is made for this one answer, as with `stream`."""
+    api_key = hide(api_key)
+    async with Client(catalog, api_key=api_key) as client:
+        return await client.complete(model, conversation, tools=tools, options=options)
+
+
+async def stream_once(
+    catalog: Catalog | None,
+    api_key: str | Secret | None,
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    tools: Sequence[ToolSpec],
+    options: Options | None,
+) -> AsyncGenerator[list[Event], None]:
+    """The batches of one answer, by a client that is closed with it."""
+    api_key = hide(api_key)
+    async with (
+        Client(catalog, api_key=api_key) as client,
+        aclosing(client.batches(model, conversation, tools=tools, options=options)) as batches,
+    ):
+        async for batch in batches:
+            yield batch
+
+
+def model_names(model: str | Sequence[str]) -> tuple[str, ...]:
+    """One model, or a chain of them, as a chain."""
+    check_model_first(model)
+    names = (model,) if isinstance(model, str) else tuple(model)
+    if not names:
+        raise LocalError("no model was given: expected a name such as 'moonshot/kimi-k2.5', or several")
+    return names
+
+
+# Moonshot's international, Chinese and coding hosts each have keys of their own, and a key is easily taken for another's.
+# host -> the other addresses, and the provider that leads to each
+_SISTERS = {
+    "api.moonshot.ai": (
+        "https://api.moonshot.cn/v1 (moonshot-cn/…)",
+        "https://api.kimi.com/coding/v1 (kimi-coding/…)",
+    ),
+    "api.moonshot.cn": (
+        "https://api.moonshot.ai/v1 (moonshot/…)",
+        "https://api.kimi.com/coding/v1 (kimi-coding/…)",
+    ),
+    "api.kimi.com": (
+        "https://api.moonshot.ai/v1 (moonshot/…)",
+        "https://api.moonshot.cn/v1 (moonshot-cn/…)",
+    ),
+}
+
+
+def explain(error: MidstreamError, target: Resolved) -> None:
+    """Add the provider's name to an error and, where one is known, what to try."""
+    if isinstance(error, ProviderError):
+        error.provider = error.provider or target.provider
+        if isinstance(error, Unauthorized) and error.status == 401:
+            error.message += _other_hosts(target.endpoint.base_url)
+
+
+def _other_hosts(base_url: str) -> str:
+    host = urlsplit(base_url).hostname or ""
+    sisters = _SISTERS.get(host)
+    if sisters is None:
+        return ""
+    return f". Keys of {host} are not interchangeable with those of {' and '.join(sisters)}: use the host that issued the key"

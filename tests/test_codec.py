@@ -92,7 +92,7 @@ def test_a_dialect_may_be_named_by_a_model_that_speaks_it(name: str) -> None:
 
 def test_a_dialect_that_is_none_is_said() -> None:
     for name in ("nobody/x", "nonsense"):
-        with pytest.raises(UnknownModel, match="no "):
+        with pytest.raises(UnknownModel, match="unknown "):
             decode_stream(SAID, dialect=name)
 
 

@@ -171,3 +171,51 @@ def test_a_configured_header_is_named_in_no_repr_with_its_value() -> None:
         *Catalog(config, environ={}).resolve("work/x").endpoint.__rich_repr__(),
     ]
     assert "x-team-key" in str(rich) and "sk-canary-55" not in str(rich)
+
+
+def own(**settings: object) -> Catalog:
+    return Catalog(Config(providers={"mine": ProviderConfig(base_url="https://a.example", **settings)}), environ={})  # type: ignore[arg-type]
+
+
+def test_a_host_that_differs_from_the_one_it_is_like_says_how() -> None:
+    fields = {
+        "ids": "mistral",
+        "media": ["image"],
+        "reasoning": {"control": "enable_thinking"},
+        "limits": {"max_tools": 8},
+    }
+    dialect = own(dialect=fields).resolve("mine/some-model").dialect
+    like = REGISTRY.resolve("openai-compatible/some-model").dialect
+    assert (dialect.ids, dialect.media, dialect.reasoning.control) == ("mistral", ("image",), "enable_thinking")
+    assert dialect.limits.max_tools == 8 and dialect.limits.tool_name_pattern == like.limits.tool_name_pattern
+    assert dialect.provider == "mine" and dialect.path == like.path
+    known = Catalog(Config(providers={"groq": ProviderConfig(dialect={"stream_usage": False})}), environ={})
+    assert not known.resolve("groq/x").dialect.stream_usage
+    assert known.resolve("groq/x").dialect.provider == "groq"
+
+
+@pytest.mark.parametrize(
+    "fields, told",
+    [
+        ({"ids": "x"}, "providers.mine.dialect: "),
+        ({"ids": "openai"}, "'openai'"),
+        ({"reasoning": {"control": "budget"}}, "invalid reasoning.control for openai-chat 'budget'; expected one of none"),
+        ({"reasoning": {"contrl": "none"}}, "providers.mine.dialect.reasoning: unknown field 'contrl'; expected one of fields"),
+        ({"limits": 5}, "providers.mine.dialect: "),
+        ({"idz": "kimi"}, "providers.mine.dialect: unknown field 'idz'; expected one of ids"),
+        ({"wire": "anthropic"}, "unknown field 'wire'"),
+        ({"provider": "openai"}, "unknown field 'provider'"),
+        ({"path": "no-slash"}, "invalid path 'no-slash'"),
+        ({"stream_usage": "yes"}, "providers.mine.dialect: "),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_of_a_dialect_is_named_with_its_key(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        own(dialect=fields)
+    assert told in str(caught.value) and "providers.mine.dialect" in str(caught.value)
+
+
+def test_a_wrong_query_is_named_with_its_provider() -> None:
+    with pytest.raises(ConfigError, match=r"providers\.mine: invalid query parameter 'v'"):
+        own(query={"v": "a b"})
+    assert own(query={"v": "1"}).resolve("mine/m").endpoint.query == {"v": "1"}

@@ -161,7 +161,7 @@ def test_what_is_not_served_is_said() -> None:
         async with aiohttp.ClientSession() as http:
             for path, body, status, words in (
                 ("/moonshot/nothing", {"model": "kimi-k2.5"}, 404, "no wire has the path"),
-                ("/nobody/chat/completions", {"model": "x"}, 404, "no provider 'nobody'"),
+                ("/nobody/chat/completions", {"model": "x"}, 404, "unknown provider 'nobody'"),
                 ("/anthropic/chat/completions", {"model": "claude-sonnet-5"}, 404, "is not served at"),
                 ("/openai/chat/completions", [], 400, "could not parse the JSON body"),
             ):

@@ -24,7 +24,7 @@ LIMIT = 64
 
 class Words:
     def __init__(self) -> None:
-        self.builder = DecodeContext(Dialect("words", "words"), "t").builder()
+        self.builder = DecodeContext(Dialect("words", "completion"), "t").builder()
         self.end_was_said = False
         self.settled = 0
         self.overfull = False

@@ -148,7 +148,7 @@ async def create_kimi_completion_with_tools(
     if base_url:
         target = replace(target, endpoint=replace(target.endpoint, base_url=base_url.rstrip("/")))
     api_key = hide(api_key or environ.get(KEY_VARIABLE) or None)
-    headers = _auth(catalog, target, api_key)
+    headers = await _auth(catalog, target, api_key)
     request = encode_request(
         target,
         Conversation((human(prompt),), system=system),
@@ -179,9 +179,9 @@ class _Call:
         self.secrets = Secrets(secret)
 
 
-def _auth(catalog: Catalog, target: Resolved, api_key: Secret | None) -> SecretHeaders:
+async def _auth(catalog: Catalog, target: Resolved, api_key: Secret | None) -> SecretHeaders:
     try:
-        return catalog.auth_headers(target, api_key)
+        return await catalog.authorize(target, api_key)
     except MissingKey as error:
         raise KimiConfigError(f"{error} ({KEY_VARIABLE} is read too)") from None
 

@@ -11,11 +11,11 @@ from ..dialects.registry import Resolved
 def key_state(catalog: Catalog, provider: Provider) -> str:
     """`MOONSHOT_API_KEY is set`, `set MOONSHOT_API_KEY` or `needs no key` (a host on this machine needs none)."""
     target = Resolved(provider.name, "", provider.dialects[0][1], provider.endpoint)
-    variable = catalog.key_variable(target)
-    if variable is not None:
-        return f"{variable} is set"
+    source = catalog.key_source(target)
+    if source is not None:
+        return f"{source} is set"
     try:
-        catalog.auth_headers(target)
+        catalog.check_key(target)
     except MissingKey:
         names = (*provider.endpoint.key_env, *provider.endpoint.bearer_env)
         return f"set {names[0]}" if names else "pass a key"

@@ -10,12 +10,13 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from ..agent.allow import AllowPattern
+from ..core.dialect import EFFORTS as ALL_EFFORTS
 from ..core.errors import MidstreamError
 from .terminal import color_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+EFFORTS = tuple([effort for effort in ALL_EFFORTS if effort != "none"])  # that is said as `off`
 THINKING = ("on", "off", *EFFORTS)
 
 

@@ -26,7 +26,8 @@ def wire_lines(session: Session, text: str = "") -> Iterator[str]:
     finally:
         session.conversation = before
     target = session.target
-    yield f"{request.method} {hide_url_secrets(target.endpoint.base_url, '‹hidden›')}{request.path}"
+    address = hide_url_secrets(target.endpoint.base_url, "‹hidden›")
+    yield f"{request.method} {address}{target.endpoint.at(request.path)}"
     for name, value in {
         **request.headers,
         **_own_headers(target),
@@ -52,8 +53,8 @@ def _key_header(catalog: Catalog, target: Resolved) -> dict[str, str]:
     endpoint = target.endpoint
     if endpoint.auth == "none":
         return {}
-    variable = catalog.key_variable(target)
-    stand_in = f"‹{variable}›" if variable else "‹no key set›"
-    if endpoint.auth == "bearer" or variable in endpoint.bearer_env:
+    source = catalog.key_source(target)
+    stand_in = f"‹{source}›" if source else "‹no key set›"
+    if catalog.sends_bearer(target):
         return {"authorization": f"Bearer {stand_in}"}
     return {endpoint.auth: stand_in}

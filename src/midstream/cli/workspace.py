@@ -176,7 +176,7 @@ class Workspace:
 
 def check_key(catalog: Catalog, target: Resolved) -> None:
     """MissingKey, worded for the command line, if the provider wants a key and there is none."""
-    catalog.auth_headers(target, otherwise=f"try without a key: -m {SIM}/kimi-k2.5")
+    catalog.check_key(target, otherwise=f"try without a key: -m {SIM}/kimi-k2.5")
 
 
 def default_model(loaded: LoadedConfig, environ: Mapping[str, str]) -> Chosen:

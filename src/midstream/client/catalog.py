@@ -1,28 +1,34 @@
 """Which models this program can reach, and how: the registry, the user's configuration and the environment together.
 
 The environment is read when a request is made, never at import. An address or a key comes from, in this order: the caller,
-the environment, the configuration, the registry.
+the environment, the configuration (a key: from its `api_key_command`), the registry.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from ..core.dialect import Endpoint
+from ..core.dialect import Dialect, Endpoint
 from ..core.errors import ConfigError, MissingKey, UnknownModel
-from ..core.secret import Secret, SecretHeaders
+from ..core.secret import Secret, SecretHeaders, hide
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
 from ..transport.loopback import leads_to_loopback
-from .config import Config, LoadedConfig, ModelConfig, load_config
+from .config import Config, LoadedConfig, ModelConfig, ProviderConfig, load_config
+from .key_command import DEFAULT_TTL, KeyCommand
 from .tokens import Price, price_of, window_of
 
 
 class Catalog:
-    """Resolves names, finds keys, knows prices. One for a program is enough; it holds no secret."""
+    """Resolves names, finds keys, knows prices. One for a program is enough; it holds no secret but what an
+    `api_key_command` printed, until it expires. `clock` is the time of day, by which keys expire."""
 
     def __init__(
         self,
@@ -30,10 +36,22 @@ class Catalog:
         *,
         environ: Mapping[str, str] | None = None,
         providers: Iterable[Provider] = (),
+        clock: Callable[[], float] = time.time,
     ) -> None:
         loaded = config if config is not None else load_config(environ=environ)
         self.config = loaded.config if isinstance(loaded, LoadedConfig) else loaded
         self._environ = os.environ if environ is None else environ
+        self._commands = {
+            name: KeyCommand(
+                name,
+                settings.api_key_command,
+                DEFAULT_TTL if settings.api_key_ttl is None else settings.api_key_ttl,
+                clock=clock,
+                environ=environ,
+            )
+            for name, settings in self.config.providers.items()
+            if settings.api_key_command
+        }
         rows = [*REGISTRY.providers.values(), *[self._configured(name) for name in self.config.providers], *providers]
         self.registry = Registry([_with_both_spellings(row) for row in rows])
 
@@ -41,9 +59,21 @@ class Catalog:
         """The model behind a name or alias, at the address the environment gives."""
         target = self.registry.resolve(self.config.aliases.get(name, name))
         variable = self.base_variable(target)
-        if variable is None:
-            return target
-        return replace(target, endpoint=_at(self._environ[variable], target.endpoint))
+        endpoint = target.endpoint
+        if variable is not None:
+            endpoint = _at(self._environ[variable], endpoint)
+        elif endpoint.bearer_base and self._sends_token(target):
+            endpoint = replace(endpoint, base_url=endpoint.bearer_base)
+        if endpoint.places and "{" in endpoint.base_url:
+            endpoint = replace(endpoint, base_url=_placed(endpoint, self._environ))
+        if endpoint.query_env:
+            told = {
+                name: next((self._environ[each] for each in names if self._environ.get(each)), "")
+                for name, names in endpoint.query_env.items()
+            }
+            query = {**(endpoint.query or {}), **{name: value for name, value in told.items() if value}}
+            endpoint = replace(endpoint, query=query)
+        return target if endpoint is target.endpoint else replace(target, endpoint=endpoint)
 
     def base_variable(self, target: Resolved) -> str | None:
         """The environment variable that gives this provider's address, if one is set."""
@@ -64,20 +94,74 @@ class Catalog:
         rows = [*REGISTRY.providers.values(), *self.registry.providers.values()]
         return frozenset(configured).union(*[(*row.endpoint.key_env, *row.endpoint.bearer_env) for row in rows])
 
-    def auth_headers(
+    def key_source(self, target: Resolved) -> str | None:
+        """Where this provider's key comes from: the name of a variable, `api_key_command`, or None if there is none."""
+        return self.key_variable(target) or ("api_key_command" if target.provider in self._commands else None)
+
+    def check_key(
         self, target: Resolved, api_key: str | Secret | None = None, *, otherwise: str = "pass api_key="
-    ) -> SecretHeaders:
-        """The secret headers for one request; MissingKey says which variable to set, or what to do `otherwise`."""
+    ) -> None:
+        """Raise what `auth_headers` would: MissingKey, with what to set or to do `otherwise`, or ConfigError. No command
+        is run."""
         endpoint = target.endpoint
         if endpoint.auth == "none":
-            return SecretHeaders()
-        variable = self.key_variable(target) if api_key is None else None
-        key = api_key = Secret(api_key if api_key is not None else self._environ.get(variable or "", ""))
-        if not key:
+            return
+        if not api_key and (api_key is not None or self.key_source(target) is None):
             if leads_to_loopback(endpoint.base_url):
-                return SecretHeaders()
+                return
             raise MissingKey(_no_key(target, otherwise))
-        if endpoint.auth == "bearer" or variable in endpoint.bearer_env:
+        if "{" in endpoint.base_url:
+            raise ConfigError(_no_address(target))
+
+    def auth_headers(self, target: Resolved, api_key: str | Secret | None = None) -> SecretHeaders:
+        """The secret headers for one request; MissingKey says which variable to set. Waits for an `api_key_command`;
+        `authorize` is the same where an event loop runs."""
+        api_key = hide(api_key)
+        self.check_key(target, api_key)
+        command = self.key_command(target, api_key)
+        return self._headers(target, api_key, None if command is None else command.get())
+
+    async def authorize(
+        self, target: Resolved, api_key: str | Secret | None = None, refused: SecretHeaders | None = None
+    ) -> SecretHeaders:
+        """As `auth_headers`. `refused` are headers the host did not take: a key that a command printed is asked for anew."""
+        api_key = hide(api_key)
+        self.check_key(target, api_key)
+        command = self.key_command(target, api_key)
+        if command is None:
+            return self._headers(target, api_key)
+        key = await command.fetch()
+        if refused is not None and self._headers(target, None, key) == refused:
+            key = await command.fetch(refused=key)
+        return self._headers(target, None, key)
+
+    def key_command(self, target: Resolved, api_key: str | Secret | None = None) -> KeyCommand | None:
+        """The command that gives this provider's key, if neither the caller nor the environment does."""
+        if api_key is not None or target.endpoint.auth == "none" or self.key_variable(target) is not None:
+            return None
+        return self._commands.get(target.provider)
+
+    def sends_bearer(self, target: Resolved) -> bool:
+        """Whether the key that is set goes as `Authorization: Bearer`."""
+        return target.endpoint.auth == "bearer" or self._sends_token(target)
+
+    def _sends_token(self, target: Resolved) -> bool:
+        """Whether the key that is set is a token, where the provider takes keys in another header."""
+        variable = self.key_variable(target)
+        if variable is not None:
+            return variable in target.endpoint.bearer_env
+        return target.endpoint.command_bearer and target.provider in self._commands
+
+    def _headers(self, target: Resolved, api_key: Secret | None, printed: Secret | None = None) -> SecretHeaders:
+        endpoint = target.endpoint
+        key = (
+            api_key
+            if api_key is not None
+            else printed or Secret(self._environ.get(self.key_variable(target) or "", ""))
+        )
+        if endpoint.auth == "none" or not key:
+            return SecretHeaders()
+        if endpoint.auth == "bearer" or (api_key is None and self._sends_token(target)):
             return SecretHeaders({"authorization": key.behind("Bearer ")})
         return SecretHeaders({endpoint.auth: key})
 
@@ -118,22 +202,65 @@ class Catalog:
         known = REGISTRY.providers.get(name)
         model = known or REGISTRY.providers.get(settings.like)
         if model is None:
-            raise ConfigError(f"providers.{name}.like: no provider {settings.like!r} to be like")
+            raise ConfigError(f"providers.{name}.like: unknown provider {settings.like!r}")
         endpoint = model.endpoint
         if known is None:
             stem = name.upper().replace("-", "_")
             endpoint = replace(endpoint, key_env=(f"{stem}_API_KEY",), bearer_env=(), base_env=(f"{stem}_BASE_URL",))
-        if settings.base_url:
-            endpoint = _at(settings.base_url, endpoint)
-        if settings.api_key_env is not None:
-            endpoint = replace(endpoint, key_env=(settings.api_key_env,), bearer_env=())
-        if settings.headers:
-            endpoint = replace(endpoint, headers={**(endpoint.headers or {}), **settings.headers})
-        if known is not None:
-            return replace(known, endpoint=endpoint)
+        try:
+            endpoint = _settled_endpoint(endpoint, settings)
+        except ConfigError as error:
+            raise ConfigError(f"providers.{name}: {error}") from None
         # reasoning made at another address belongs there
-        dialects = tuple([(pattern, replace(dialect, provider=name)) for pattern, dialect in model.dialects])
+        own = {} if known is not None else {"provider": name}
+        dialects = tuple(
+            [
+                (pattern, _settled_dialect(replace(dialect, **own), settings.dialect, f"providers.{name}.dialect"))
+                for pattern, dialect in model.dialects
+            ]
+        )
+        if known is not None:
+            return replace(known, endpoint=endpoint, dialects=dialects)
         return Provider(name, endpoint, dialects, models=model.models)
+
+
+def _settled_endpoint(endpoint: Endpoint, settings: ProviderConfig) -> Endpoint:
+    """The endpoint with what the user settled of it."""
+    if settings.base_url:
+        endpoint = _at(settings.base_url, endpoint)
+    if settings.api_key_env is not None:
+        endpoint = replace(endpoint, key_env=(settings.api_key_env,), bearer_env=())
+    if settings.auth is not None:
+        endpoint = replace(endpoint, auth=settings.auth, command_bearer=False)
+    if settings.query:
+        endpoint = replace(endpoint, query={**(endpoint.query or {}), **settings.query})
+    if settings.headers:
+        endpoint = replace(endpoint, headers={**(endpoint.headers or {}), **settings.headers})
+    return endpoint
+
+
+_FIELD_TYPES = {field.name: field.type for field in msgspec.structs.fields(Dialect)}
+_FIXED = ("name", "wire", "provider", "native")
+
+
+def _settled_dialect(dialect: Dialect, fields: Mapping[str, Any], where: str) -> Dialect:
+    """The dialect with the fields the user settled; ConfigError names the one that is wrong."""
+    for name, value in fields.items():
+        if name not in Dialect.__struct_fields__ or name in _FIXED:
+            known = [field for field in Dialect.__struct_fields__ if field not in _FIXED]
+            raise ConfigError(f"{where}: unknown field {name!r}; expected one of {', '.join(known)}")
+        inner = getattr(dialect, name)
+        if isinstance(inner, msgspec.Struct) and isinstance(value, dict):
+            unknown = [key for key in value if key not in inner.__struct_fields__]
+            if unknown:
+                known = list(inner.__struct_fields__)
+                raise ConfigError(f"{where}.{name}: unknown field {unknown[0]!r}; expected one of {', '.join(known)}")
+            value = {**msgspec.to_builtins(inner), **value}
+        try:
+            dialect = replace(dialect, **{name: msgspec.convert(value, _FIELD_TYPES[name])})
+        except (ConfigError, msgspec.ValidationError) as error:
+            raise ConfigError(f"{where}: {error}") from None
+    return dialect
 
 
 def _with_both_spellings(provider: Provider) -> Provider:
@@ -151,7 +278,32 @@ def _at(address: str, endpoint: Endpoint) -> Endpoint:
     """The endpoint at another address, which may be written out further than our base is."""
     base = address.rstrip("/")
     tail = next((tail for tail in endpoint.base_tails if base.endswith(tail)), "")
-    return replace(endpoint, base_url=base.removesuffix(tail))
+    return replace(endpoint, base_url=base.removesuffix(tail), bearer_base="")
+
+
+_PLACE = re.compile(r"\{(\w+)(-?)\}")
+_PLACE_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+
+
+def _placed(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    """The address with its places filled; one that nobody set stays as it is."""
+    places = endpoint.places or {}
+
+    def fill(match: re.Match[str]) -> str:
+        place = places[match[1]]
+        variable = next((name for name in place.env if environ.get(name)), None)
+        value = environ[variable] if variable is not None else place.default
+        if not value:
+            return match[0]
+        if not _PLACE_VALUE.fullmatch(value):
+            raise ConfigError(
+                f"{variable}: invalid {match[1]} {value!r}; expected letters, digits, '.', '_', ':' and '-'"
+            )
+        if not match[2]:
+            return value
+        return "" if value == place.default else f"{value}-"
+
+    return _PLACE.sub(fill, endpoint.base_url)
 
 
 def _no_key(target: Resolved, otherwise: str) -> str:
@@ -160,3 +312,13 @@ def _no_key(target: Resolved, otherwise: str) -> str:
         return f"no key for {target.provider}: {otherwise}"
     others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
     return f"no key for {target.provider}: set {names[0]}{others}, or {otherwise}"
+
+
+def _no_address(target: Resolved) -> str:
+    endpoint = target.endpoint
+    missing = [name for name, place in (endpoint.places or {}).items() if f"{{{name}}}" in endpoint.base_url]
+    ways = [*endpoint.base_env[:1], *[" or ".join((endpoint.places or {})[name].env[:2]) for name in missing]]
+    return (
+        f"no address for {target.provider}: {endpoint.base_url} needs {' and '.join(missing)}; "
+        f"set {' or '.join(ways)}, or base_url in [providers.{target.provider}]"
+    )

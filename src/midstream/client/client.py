@@ -164,20 +164,34 @@ class Client:
 
     async def _open(self, request: Request, target: Resolved) -> Answer:
         """Send the request with the host's headers and key, unless the host's breaker is open."""
-        base = target.endpoint.base_url
-        key = self.catalog.auth_headers(target, self._api_key)
-        headers = SecretHeaders({**(target.endpoint.headers or {}), **key})
-        warn_of_clear_text(base, headers)
-        host = host_of(base)
+        secret = await self.catalog.authorize(target, self._api_key)
+        host = host_of(target.endpoint.base_url)
         self._breaker.check(host)
         try:
-            answer = await self._transport.open(request, base, headers)
+            answer = await self._send(request, target, secret)
         except MidstreamError as error:
             self._breaker.judge(host, error)
             explain(error, target)
             raise
         self._breaker.succeeded(host)
         return answer
+
+    async def _send(self, request: Request, target: Resolved, secret: SecretHeaders) -> Answer:
+        """Send the request, and once more with a new key if a key that a command printed is refused."""
+        endpoint = target.endpoint
+        request = replace(request, path=endpoint.at(request.path)) if endpoint.query else request
+        headers = SecretHeaders({**(endpoint.headers or {}), **secret})
+        warn_of_clear_text(endpoint.base_url, headers)
+        try:
+            return await self._transport.open(request, endpoint.base_url, headers)
+        except Unauthorized as error:
+            if error.status != 401 or self.catalog.key_command(target, self._api_key) is None:
+                raise
+            renewed = await self.catalog.authorize(target, self._api_key, refused=secret)
+            if renewed == secret:
+                raise
+        headers = SecretHeaders({**(endpoint.headers or {}), **renewed})
+        return await self._transport.open(request, endpoint.base_url, headers)
 
 
 class _Sent(msgspec.Struct, frozen=True):

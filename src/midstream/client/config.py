@@ -7,6 +7,9 @@
     base_url = "http://127.0.0.1:8080/v1"
     api_key_env = "WORK_API_KEY"          # the name of a variable, never a key
 
+    [providers.vertex]
+    api_key_command = ["gcloud", "auth", "print-access-token"]    # docs/providers.md
+
     [aliases]
     fast = "groq/moonshotai/kimi-k2-instruct-0905"
 
@@ -27,11 +30,11 @@ import stat
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from ..core.dialect import without_header_values
+from ..core.dialect import Auth, without_header_values
 from ..core.errors import ConfigError
 
 PROJECT_FILE = ".midstream.toml"
@@ -41,10 +44,20 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     like: str = "openai-compatible"
     base_url: str = ""
     api_key_env: str | None = None
+    api_key_command: str | tuple[str, ...] = ()
+    """A program that prints the key; a list is run as it is, a string by the shell."""
+    api_key_ttl: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    """How many seconds a key that the command printed is used, where its output does not say when it expires."""
+    auth: Auth | None = None
     headers: dict[str, str] = {}
+    query: dict[str, str] = {}
+    dialect: dict[str, Any] = {}
+    """Fields of the dialects that this host does differently from the one it is like."""
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return without_header_values(self)
+        # a command may hold a secret too
+        shown = dict(without_header_values(self))
+        return list({**shown, "api_key_command": "***" if self.api_key_command else ()}.items())
 
     def __repr__(self) -> str:
         return f"ProviderConfig({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"

@@ -40,9 +40,9 @@ def list_settings(loaded: LoadedConfig | None = None, environ: Mapping[str, str]
 def _settled(loaded: LoadedConfig) -> Iterator[Setting]:
     values = msgspec.to_builtins(loaded.config)
     for name, origin in loaded.origins.items():
-        # A header may carry a secret.
-        value = _value(values, name)
-        yield Setting(name, HIDDEN if ".headers." in name else _shown(value), origin)
+        # A header may carry a secret, and so may a command.
+        hidden = ".headers." in name or name.endswith(".api_key_command")
+        yield Setting(name, HIDDEN if hidden else _shown(_value(values, name)), origin)
 
 
 def _from_environment(catalog: Catalog, environ: Mapping[str, str]) -> Iterator[Setting]:

@@ -1,10 +1,16 @@
 """A dialect: how one model on one host speaks its wire. A frozen value; a provider is a dialect and an endpoint.
 
 Every difference between hosts that speak the same wire is a field here, and the wire modules read fields, never names.
+A field that takes a word takes only the words listed here: anything else raises ConfigError when the value is made, not
+when a request is encoded. The tables that give the words their meaning live further out (wires, toolformats, templates);
+tests hold them to these lists.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection, Mapping
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
@@ -12,7 +18,7 @@ from msgspec.structs import force_setattr
 
 from .blocks import Value
 from .errors import ConfigError
-from .ids import ToolFormat
+from .ids import IdScheme, ToolFormat
 
 ThinkingMode: TypeAlias = Literal["on", "off"]
 MissingReasoning: TypeAlias = Literal["placeholder", "disable-thinking", "fail"]
@@ -22,6 +28,82 @@ HostPath: TypeAlias = Literal["auto", "native", "chat"]
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """How hard to think, least first."""
+
+WIRES: dict[str, tuple[str, ...]] = {
+    "openai-chat": (
+        "none", "reasoning_effort", "thinking.type", "thinking.keep", "thinking.clear", "thinking.type+effort",
+        "enable_thinking", "chat_template_kwargs", "reasoning",
+    ),
+    "openai-responses": ("none", "reasoning"),
+    "anthropic": ("none", "budget", "adaptive", "either"),
+    "gemini": ("none", "thinkingBudget", "thinkingLevel"),
+    "ollama": ("none", "think"),
+    "completion": ("none",),
+}  # fmt: skip
+"""Every wire, with its reasoning controls: the ways it has of asking for thinking."""
+
+SchemaPass: TypeAlias = Literal["plain", "openai", "anthropic", "moonshot", "gemini"]
+TextFormat: TypeAlias = Literal[
+    "kimi", "kimi-k3", "hermes", "qwen", "qwen3-coder", "glm", "xml", "llama", "gemma", "deepseek", "mistral"
+]
+TemplateName: TypeAlias = Literal[
+    "kimi-k2-0711", "kimi-k2", "kimi-k2-thinking", "kimi-k2.5", "kimi-k2.6", "kimi-k2.7-code", "kimi-k3", "chatml",
+    "qwen", "llama3", "gemma", "mistral", "deepseek",
+]  # fmt: skip
+CompletionApi: TypeAlias = Literal["deepinfra", "openai", "llamacpp"]
+MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
+ForcedChoice: TypeAlias = Literal["required", "named"]
+SamplingOption: TypeAlias = Literal[
+    "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "response_format"
+]
+Auth: TypeAlias = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "none"]
+
+
+class _Words:
+    """The words that some fields of a struct take, and what `more` says of others (`also`).
+
+    What passed is remembered: a dialect is copied for each of many models, and for some requests, with these fields unchanged.
+    """
+
+    def __init__(
+        self,
+        one: Mapping[str, Collection[object]],
+        many: Mapping[str, Collection[object]],
+        also: tuple[str, ...] = (),
+    ) -> None:
+        self._one = one
+        self._many = many
+        self._values: Callable[[object], tuple[object, ...]] = attrgetter(*one, *many, *also)
+        self._passed: set[tuple[object, ...]] = set()
+
+    def check(self, struct: Any, more: Callable[[Any], None] | None = None) -> None:
+        values = self._values(struct)
+        try:
+            if values in self._passed:
+                return
+        except TypeError:  # something unhashable, so wrong; the loops say what
+            pass
+        for name, known in self._one.items():
+            _check_word(name, getattr(struct, name), known)
+        for name, known in self._many.items():
+            said = getattr(struct, name)
+            if not isinstance(said, tuple):
+                raise ConfigError(f"invalid {name} {said!r}; expected a tuple of {_listed(known)}")
+            for word in said:
+                _check_word(name, word, known)
+        if more is not None:
+            more(struct)
+        if len(self._passed) < 1024:
+            self._passed.add(values)
+
+
+def _check_word(name: str, said: object, known: Collection[object]) -> None:
+    if said not in known:
+        raise ConfigError(f"invalid {name} {said!r}; expected one of {_listed(known)}")
+
+
+def _listed(words: Collection[object]) -> str:
+    return ", ".join(str(word) for word in words)
 
 
 class Reasoning(Value, frozen=True):
@@ -53,11 +135,24 @@ class Reasoning(Value, frozen=True):
     """The model thinks unless told not to."""
     can_disable: bool = True
     control: str = "none"
-    """How thinking is asked for: a name in the wire's table of controls."""
+    """How thinking is asked for: one of the controls of the dialect's wire (`WIRES`)."""
     efforts: tuple[str, ...] = ()
     """The effort levels it takes; others are mapped to the nearest."""
     wires: tuple[str, ...] = ()
     """Other wires of the same host: plain reasoning made over them is the model's own here too."""
+
+    def __post_init__(self) -> None:
+        _REASONING.check(self)
+
+
+_REASONING = _Words(
+    {
+        "echo": ("never", "calls", "always"),
+        "unsigned": ("drop", "blank"),
+        "control": tuple(dict.fromkeys(control for controls in WIRES.values() for control in controls)),
+    },
+    {"efforts": EFFORTS, "wires": tuple(WIRES)},
+)
 
 
 class Limits(Value, frozen=True):
@@ -67,6 +162,12 @@ class Limits(Value, frozen=True):
     max_output: int | None = None
     context: int | None = None
 
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.tool_name_pattern)
+        except (re.error, TypeError) as error:
+            raise ConfigError(f"invalid tool_name_pattern {self.tool_name_pattern!r}: {error}") from None
+
 
 class Dialect(Value, frozen=True):
     """One way of speaking a wire."""
@@ -74,13 +175,13 @@ class Dialect(Value, frozen=True):
     name: str
     wire: str
     provider: str = ""
-    ids: str = "standard"
+    ids: IdScheme = "standard"
     tool_format: ToolFormat = "openai"
     reasoning: Reasoning = Reasoning()
     limits: Limits = Limits()
-    schema: str = "plain"
-    """The schema pass for tool parameters: a name in core.schemas.PASSES."""
-    system_role: str = "system"
+    schema: SchemaPass = "plain"
+    """The schema pass for tool parameters (core.schemas.PASSES)."""
+    system_role: Literal["system", "developer", "instructions"] = "system"
     max_tokens_field: str = "max_tokens"
     default_max_tokens: int | None = None
     stream_usage: bool = True
@@ -93,13 +194,20 @@ class Dialect(Value, frozen=True):
     """Tool messages carry the tool's name."""
     tool_result_media: Literal["inline", "user", "none"] = "user"
     """Images in a tool result: in the tool message, in a user message behind the results, or not at all."""
-    media: tuple[str, ...] = ("image",)
+    media: tuple[MediaKind, ...] = ("image",)
     """Kinds of media the model reads."""
-    forced_choice: tuple[str, ...] = ("required", "named")
+    forced_choice: tuple[ForcedChoice, ...] = ("required", "named")
     """The forced tool choices it takes."""
-    forced_choice_thinking: tuple[str, ...] = ("required", "named")
+    forced_choice_thinking: tuple[ForcedChoice, ...] = ("required", "named")
     """The forced tool choices it takes while thinking."""
-    sampling: tuple[str, ...] = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
+    sampling: tuple[SamplingOption, ...] = (
+        "temperature",
+        "top_p",
+        "stop",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+    )
     """The sampling options it takes; others are dropped with a note."""
     exclusive_sampling: bool = False
     """`temperature` and `top_p` may not both be given."""
@@ -113,7 +221,7 @@ class Dialect(Value, frozen=True):
     """`parallel_tool_calls` is understood."""
     strict_tools: bool = False
     """`strict` on a tool is understood."""
-    leaks: str | None = None
+    leaks: TextFormat | None = None
     """The text tool format this host is known to leak into text (on a completion wire: the one its model writes); a filter
     reads it back out."""
     arguments_object: bool = False
@@ -131,14 +239,50 @@ class Dialect(Value, frozen=True):
     headers: dict[str, str] | None = None
     path: str = ""
     """Where requests go, below the endpoint's base; empty for the wire's own path. `{model}` stands for the model."""
-    template: str | None = None
+    template: TemplateName | None = None
     """The chat template for a completion wire."""
-    completion: Literal["deepinfra", "openai", "llamacpp"] = "openai"
+    completion: CompletionApi = "openai"
     """Which form of raw completion the host speaks."""
     stop: tuple[str, ...] = ()
     """On a completion wire: the texts that end an answer, which are no part of it."""
     native: Dialect | None = None
     """The host's other path to the same model, taken when a request needs nothing that only this one has."""
+
+    def __post_init__(self) -> None:
+        try:
+            _DIALECT.check(self, _check_control_and_path)
+        except ConfigError as error:
+            raise ConfigError(f"dialect {self.name!r}: {error}") from None
+
+
+def _check_control_and_path(dialect: Dialect) -> None:
+    _check_word(f"reasoning.control for {dialect.wire}", dialect.reasoning.control, WIRES[dialect.wire])
+    if dialect.path and not _PATH.fullmatch(dialect.path):
+        raise ConfigError(f"invalid path {dialect.path!r}; expected /… with no place in braces but {{model}}")
+
+
+_PATH = re.compile(r"/(?:[^{}\s?#]|\{model\})*")
+_DIALECT = _Words(
+    {
+        "wire": WIRES,
+        "ids": get_args(IdScheme),
+        "tool_format": get_args(ToolFormat),
+        "schema": get_args(SchemaPass),
+        "system_role": ("system", "developer", "instructions"),
+        "blank_content": ("keep", "null", "omit"),
+        "tool_result_media": ("inline", "user", "none"),
+        "leaks": (*get_args(TextFormat), None),
+        "template": (*get_args(TemplateName), None),
+        "completion": get_args(CompletionApi),
+    },
+    {
+        "media": get_args(MediaKind),
+        "forced_choice": get_args(ForcedChoice),
+        "forced_choice_thinking": get_args(ForcedChoice),
+        "sampling": get_args(SamplingOption),
+    },
+    ("reasoning.control", "path"),
+)
 
 
 class Options(Value, frozen=True):
@@ -180,41 +324,84 @@ class Options(Value, frozen=True):
         thinking: object = self.thinking
         if isinstance(thinking, bool):
             force_setattr(self, "thinking", "on" if thinking else "off")
-        for name, known in _WORDS.items():
-            said = getattr(self, name)
-            if said not in known:
-                words = ", ".join(str(word) for word in known)
-                raise ConfigError(f"{name}={said!r} says nothing to a model: choose one of {words}")
+        _OPTIONS.check(self)
 
 
-_WORDS = {
-    "thinking": (*get_args(ThinkingMode), None),
-    "effort": (*EFFORTS, None),
-    "missing_reasoning": get_args(MissingReasoning),
-    "foreign_thinking": get_args(ForeignThinking),
-    "text_calls": get_args(TextCalls),
-    "path": (*get_args(HostPath), None),
-}
+_OPTIONS = _Words(
+    {
+        "thinking": (*get_args(ThinkingMode), None),
+        "effort": (*EFFORTS, None),
+        "missing_reasoning": get_args(MissingReasoning),
+        "foreign_thinking": get_args(ForeignThinking),
+        "text_calls": get_args(TextCalls),
+        "path": (*get_args(HostPath), None),
+    },
+    {},
+)
+
+
+class Place(Value, frozen=True):
+    """A part of an address that differs from account to account: the variables that say it, and what it is otherwise."""
+
+    env: tuple[str, ...]
+    default: str = ""
 
 
 class Endpoint(Value, frozen=True):
-    """Where a provider is reached, and how it wants its key. No key is ever stored here."""
+    """Where a provider is reached, and how it wants its key. No key is ever stored here.
+
+    `{name}` in an address is filled from `places`; `{name-}` too, with a hyphen behind it, and stands for nothing where the
+    place has its default (Google's `us-central1-aiplatform`, but `aiplatform` for `global`).
+    """
 
     base_url: str
     key_env: tuple[str, ...] = ()
     base_env: tuple[str, ...] = ()
-    auth: Literal["bearer", "x-api-key", "x-goog-api-key", "none"] = "bearer"
+    auth: Auth = "bearer"
+    """The header that carries a key."""
     headers: dict[str, str] | None = None
     bearer_env: tuple[str, ...] = ()
     """Variables whose key goes as a bearer token whatever `auth` says."""
     base_tails: tuple[str, ...] = ()
     """What the addresses people know end with, where our base is shorter because the host has more than one path."""
+    query: dict[str, str] | None = None
+    """Parameters that every request carries in its URL (`api-version`)."""
+    query_env: dict[str, tuple[str, ...]] | None = None
+    """The variables that give such a parameter another value."""
+    places: dict[str, Place] | None = None
+    bearer_base: str = ""
+    """The address for bearer tokens, where it is another than the one for keys."""
+    command_bearer: bool = False
+    """What `api_key_command` prints for this provider is a bearer token, unless the configuration says otherwise."""
+
+    def __post_init__(self) -> None:
+        _ENDPOINT.check(self)
+        for name, value in (self.query or {}).items():
+            if not _QUERY_TEXT.fullmatch(name) or not _QUERY_TEXT.fullmatch(value):
+                raise ConfigError(
+                    f"invalid query parameter {name!r}; its name and value may hold only A-Z a-z 0-9 . _ ~ -"
+                )
+        for base in (self.base_url, self.bearer_base):
+            for name in _PLACE.findall(base):
+                _check_word("place in an address", name, self.places or {})
+
+    def at(self, path: str) -> str:
+        """A request's path with this endpoint's query."""
+        if not self.query:
+            return path
+        query = "&".join([f"{name}={value}" for name, value in self.query.items()])
+        return f"{path}{'&' if '?' in path else '?'}{query}"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return without_header_values(self)
 
     def __repr__(self) -> str:
         return f"Endpoint({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+
+_QUERY_TEXT = re.compile(r"[A-Za-z0-9._~-]+")
+_PLACE = re.compile(r"\{(\w+)-?\}")
+_ENDPOINT = _Words({"auth": get_args(Auth)}, {})
 
 
 def without_header_values(value: msgspec.Struct) -> list[tuple[str, Any]]:

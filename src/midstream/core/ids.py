@@ -24,6 +24,8 @@ ToolFormat: TypeAlias = Literal[
     "openai", "anthropic", "deepseek", "qwen", "kimi", "mistral", "hermes", "xml", "llama", "gemma"
 ]
 TOOL_FORMATS: tuple[ToolFormat, ...] = get_args(ToolFormat)
+IdScheme: TypeAlias = Literal["standard", "anthropic", "kimi", "kimi-k3", "mistral"]
+"""The names of the id schemes (`STRATEGIES`)."""
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _OURS = re.compile(r"(?:hist_tool_|call_|toolu_)([A-Za-z0-9_-]{24})\Z")

@@ -1,5 +1,8 @@
 """Hosts of the OpenAI chat wire: one value, one row each. Sources: facts/streaming-and-handoff.md §f, facts/kimi.md §6,
-facts/compat-by-provider.json, facts/tool-ids-and-formats.md §3."""
+facts/compat-by-provider.json, facts/tool-ids-and-formats.md §3.
+
+To add a host that follows OpenAI, write one `_host(...)` row below and one line in tests/data/dialects/providers.json.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
+from ..core.dialect import Dialect, Endpoint, Limits, Place, Reasoning
 from .kimi import kimi_on
 from .provider import Provider
 
@@ -118,12 +121,69 @@ OPENROUTER = Dialect(
 
 
 def _host(name: str, base_url: str, *keys: str, kimi: dict[str, Any] | None = None, **dialect: Any) -> Provider:
-    """A host that serves many people's models, Kimi among them."""
+    """A host that serves many people's models, Kimi among them. Its key is in `NAME_API_KEY` or one of `keys`; `kimi` is what
+    it does differently for Kimi, `dialect` for all others."""
     plain = Dialect(name, _WIRE, name, **dialect)
     return Provider(name, Endpoint(base_url, **_keys(name, *keys)), (*kimi_on(name, **(kimi or {})), ("", plain)))
 
 
 GENERIC = Dialect("openai-compatible", _WIRE, "openai-compatible")
+
+# Azure: a resource has an address of its own, and a model is called by the name of its deployment. A key goes in `api-key`,
+# a token of Entra ID as bearer. The v1 path needs no api-version; the older one names the deployment in the path.
+AZURE_ENDPOINT = Endpoint(
+    "https://{resource}.openai.azure.com",
+    key_env=("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
+    bearer_env=("AZURE_OPENAI_AD_TOKEN", "AZURE_AD_TOKEN"),
+    base_env=("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL", "AZURE_API_BASE"),
+    base_tails=("/openai/v1", "/openai"),
+    auth="api-key",
+    places={"resource": Place(("AZURE_OPENAI_RESOURCE", "AZURE_RESOURCE_NAME"))},
+    command_bearer=True,
+)
+AZURE_MODELS = ("gpt-5.1", "gpt-5-mini", "gpt-4.1", "gpt-4.1-mini", "gpt-4o", "o4-mini")
+_UNASKED: dict[str, Any] = {"reasoning": {"control": "none"}}  # no field that asks for thinking is documented
+_AZURE_VERSION = "2024-10-21"  # the last of the dated versions that is no preview
+
+
+def _azure(name: str, path: str) -> tuple[tuple[str, Dialect], ...]:
+    """OpenAI's models, and those of others that Azure serves the same way."""
+    plain = Dialect(name, _WIRE, "azure", path=path)
+    return (
+        *[(pattern, _replace(dialect, provider="azure")) for pattern, dialect in kimi_on(name, path=path, **_UNASKED)],
+        (r"mistral|mixtral|ministral|codestral", _replace(plain, name=f"{name}-mistral", ids="mistral")),
+        (r"deepseek|grok|llama|phi|qwen", plain),
+        ("", _replace(OPENAI, name=f"{name}-openai", provider="azure", path=path)),
+    )
+
+
+# Bedrock's gpt-oss leaves its reasoning in the text, in tags of its own.
+_BEDROCK_OSS = Reasoning(
+    tags=("<reasoning>", "</reasoning>"), default_on=True, can_disable=False, control="reasoning_effort",
+    efforts=("low", "medium", "high"),
+)  # fmt: skip
+
+
+_BEDROCK = Dialect("bedrock", _WIRE, "bedrock")
+_BEDROCK_DIALECTS = (
+    *kimi_on("bedrock", **_UNASKED),
+    (r"gpt-oss", _replace(_BEDROCK, name="bedrock-gpt-oss", reasoning=_BEDROCK_OSS, media=())),
+    (r"mistral|ministral|voxtral", _replace(_BEDROCK, name="bedrock-mistral", ids="mistral")),
+    ("", _BEDROCK),
+)
+
+
+def _bedrock(name: str, base_url: str, *models: str) -> Provider:
+    """Amazon Bedrock by its API key: one of the addresses that speak OpenAI's chat."""
+    stem = name.upper().replace("-", "_")
+    endpoint = Endpoint(
+        base_url,
+        key_env=("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_API_KEY"),
+        base_env=(f"{stem}_BASE_URL", f"{stem}_API_BASE"),
+        places={"region": Place(("AWS_REGION", "AWS_DEFAULT_REGION"))},
+    )
+    return Provider(name, endpoint, _BEDROCK_DIALECTS, models=models)
+
 
 PROVIDERS = (
     Provider(
@@ -195,6 +255,26 @@ PROVIDERS = (
         ),
         models=("moonshotai/kimi-k2.5", "moonshotai/kimi-k2-thinking", "anthropic/claude-sonnet-4.5", "openai/gpt-5.2"),
     ),
+    Provider(
+        "azure",
+        AZURE_ENDPOINT,
+        _azure("azure", "/openai/v1/chat/completions"),
+        models=AZURE_MODELS,
+        names=("azure-openai",),
+    ),
+    Provider(
+        "azure-deployment",
+        _replace(
+            AZURE_ENDPOINT,
+            query={"api-version": _AZURE_VERSION},
+            query_env={"api-version": ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION", "AZURE_API_VERSION")},
+        ),
+        _azure("azure-deployment", "/openai/deployments/{model}/chat/completions"),
+        models=AZURE_MODELS,
+    ),
+    _bedrock("bedrock", "https://bedrock-runtime.{region}.amazonaws.com/openai/v1",
+             "openai.gpt-oss-120b-1:0", "openai.gpt-oss-20b-1:0"),
+    _bedrock("bedrock-mantle", "https://bedrock-mantle.{region}.api.aws/v1", "openai.gpt-oss-120b", "openai.gpt-oss-20b"),
     # vLLM reads only `reasoning` in requests and answers under it (facts/kimi.md §6).
     _host("vllm", "http://127.0.0.1:8000/v1", kimi={"reasoning": {"field": "reasoning", "fixed_field": True,
                                                                    "fields": ("reasoning", "reasoning_content")}},
@@ -206,6 +286,7 @@ PROVIDERS = (
           kimi={"reasoning": {"field": "reasoning"}}),
     _host("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_AI_API_KEY",
           kimi={"reasoning": {"control": "reasoning_effort"}}),
+    _host("baseten", "https://inference.baseten.co/v1", kimi={"reasoning": {"control": "reasoning_effort"}}),
     _host("novita", "https://api.novita.ai/v3/openai"),
     _host("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
     Provider(

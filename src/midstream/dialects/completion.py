@@ -1,9 +1,9 @@
 """Raw completion: a template for each family of models whose prompt we can write, and the hosts that take one.
 
 The texts that end an answer, and whether it begins inside thinking, are the template's own (a test holds them to it; to ask
-the template here would load it for everyone). `completions` is any
-host of OpenAI's `/v1/completions`; `llamacpp` has both paths, and writes the prompt itself only for Kimi, whose published
-templates it numbers and trims in its own way (facts/kimi.md §1.3).
+the template here would load it for everyone). `completions` is any host of OpenAI's `/v1/completions`; `deepinfra` and
+`llamacpp` have a chat besides. llama.cpp is sent a raw prompt only for Kimi, whose published templates it numbers and trims
+in its own way (facts/kimi.md §1.3).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ..core.dialect import Dialect, Endpoint, Reasoning
-from ..core.ids import ToolFormat
+from ..core.dialect import Dialect, Endpoint, Limits, Reasoning, TemplateName, TextFormat
+from ..core.ids import IdScheme, ToolFormat
 from .kimi import K2, K2_THINKING, K3, K25, K26, K27_CODE, kimi_on
 from .provider import Provider
 
@@ -28,11 +28,11 @@ class Family(msgspec.Struct, frozen=True):
     """Models that read one template: a pattern in their lower-cased names, and how their answers are read."""
 
     pattern: str
-    template: str
-    text_format: str
+    template: TemplateName
+    text_format: TextFormat
     tool_format: ToolFormat
     stop: tuple[str, ...]
-    ids: str = "standard"
+    ids: IdScheme = "standard"
     reasoning: Reasoning = _PLAIN
     starts_inside: bool = False
 
@@ -127,4 +127,33 @@ LLAMACPP = Provider(
     names=("llama.cpp", "llama-cpp"),
 )
 
-PROVIDERS = (COMPLETIONS, LLAMACPP)
+# DeepInfra has OpenAI's chat for all models, and a native raw path for those whose prompt we can write (facts/kimi.md §5,
+# facts/deepinfra-native-schema.json). Without tools the native path is quicker and gives the thinking token by token; tools
+# need the chat. `Options.path` overrides: on the native path Kimi's own text format calls.
+_DEEPINFRA_CHAT = "/openai/chat/completions"
+_DEEPINFRA_OUTPUT = 16384  # a hard cap for most models
+
+_DEEPINFRA_KIMI = kimi_on(
+    "deepinfra",
+    reasoning={"control": "reasoning"},
+    path=_DEEPINFRA_CHAT,
+    leaks="kimi",
+    limits=Limits(max_tools=128, tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}", max_output=_DEEPINFRA_OUTPUT),
+)
+_DEEPINFRA_OTHER = Dialect(
+    "deepinfra", "openai-chat", "deepinfra", path=_DEEPINFRA_CHAT, limits=Limits(max_output=_DEEPINFRA_OUTPUT)
+)
+
+DEEPINFRA = Provider(
+    "deepinfra",
+    Endpoint(
+        "https://api.deepinfra.com/v1",
+        key_env=("DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"),
+        base_env=("DEEPINFRA_BASE_URL", "DEEPINFRA_API_BASE"),
+        base_tails=("/openai", "/inference"),
+    ),
+    (*with_native(_DEEPINFRA_KIMI, completion="deepinfra"), ("", _DEEPINFRA_OTHER)),
+    models=("moonshotai/Kimi-K2.5", "moonshotai/Kimi-K2-Thinking", "moonshotai/Kimi-K2-Instruct-0905"),
+)
+
+PROVIDERS = (DEEPINFRA, COMPLETIONS, LLAMACPP)

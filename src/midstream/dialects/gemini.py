@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..core.dialect import Dialect, Endpoint
+from ..core.dialect import Dialect, Endpoint, Place
 from ..wires.gemini.wire import DEFAULT
 from .provider import Provider
 
@@ -60,16 +60,22 @@ def _at_vertex(dialect: Dialect) -> Dialect:
     return _replace(dialect, name=dialect.name.replace("gemini", "vertex", 1), provider="vertex")
 
 
-# The address for keys; a project's own takes a token, and its base goes in VERTEX_BASE_URL:
-# https://{location}-aiplatform.googleapis.com/v1beta1/projects/{project}/locations/{location}/publishers/google
+# A key is taken at one address for everybody, a token at the project's own.
+_VERTEX = "aiplatform.googleapis.com/v1beta1"
 VERTEX = Provider(
     "vertex",
     Endpoint(
-        "https://aiplatform.googleapis.com/v1beta1/publishers/google",
+        f"https://{_VERTEX}/publishers/google",
         key_env=("VERTEX_API_KEY",),
         bearer_env=("VERTEX_ACCESS_TOKEN",),
         base_env=("VERTEX_BASE_URL",),
         auth="x-goog-api-key",
+        bearer_base=f"https://{{location-}}{_VERTEX}/projects/{{project}}/locations/{{location}}/publishers/google",
+        places={
+            "project": Place(("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "VERTEX_PROJECT")),
+            "location": Place(("GOOGLE_CLOUD_LOCATION", "VERTEX_LOCATION", "CLOUD_ML_REGION"), "global"),
+        },
+        command_bearer=True,
     ),
     tuple((pattern, _at_vertex(dialect)) for pattern, dialect in _GENERATIONS),
     models=_MODELS,

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
+from .chat_hosts import AZURE_ENDPOINT, AZURE_MODELS
 from .provider import Provider
 
 _replace = msgspec.structs.replace
@@ -83,9 +84,9 @@ PROVIDERS = (
     ),
     Provider(
         "azure-responses",
-        Endpoint("https://example.openai.azure.com/openai/v1", ("AZURE_OPENAI_API_KEY",), ("AZURE_OPENAI_BASE_URL",)),
-        _openai("azure-responses", "azure"),
-        models=("gpt-5.1", "gpt-5-mini", "gpt-4.1-mini", "o4-mini"),
+        AZURE_ENDPOINT,
+        _openai("azure-responses", "azure", path="/openai/v1/responses"),
+        models=AZURE_MODELS,
     ),
     Provider(
         "xai-responses",

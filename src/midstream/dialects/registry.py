@@ -14,7 +14,7 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import UnknownModel
-from . import anthropic, chat_hosts, completion, deepinfra, gemini, kimi, ollama, openai_responses
+from . import anthropic, chat_hosts, completion, gemini, kimi, ollama, openai_responses
 from .provider import Provider
 
 _NAME = re.compile(r"\s*([^/:\s]+)[/:](\S.*?)\s*\Z")
@@ -72,18 +72,20 @@ class Registry:
     def dialect(self, name: str) -> Dialect:
         found = self.dialects().get(name)
         if found is None:
-            raise UnknownModel(f"no dialect {name!r}{_meant(name, self.dialects())}")
+            raise UnknownModel(f"unknown dialect {name!r}{_meant(name, self.dialects())}")
         return found
 
     def _place(self, name: str) -> Resolved:
         match = _NAME.match(name)
         if match is None:
-            raise UnknownModel(f"{name!r} names no provider: write provider/model{_meant(name, self.known_models())}")
+            raise UnknownModel(
+                f"{name!r} does not name a provider; write provider/model{_meant(name, self.known_models())}"
+            )
         spelled, model = match[1].lower(), match[2]
         provider = self.providers.get(self._names.get(spelled, ""))
         if provider is None:
             hint = _meant(name, self.known_models()) or _meant(spelled, self._names)
-            raise UnknownModel(f"no provider {spelled!r}{hint}. Known: {', '.join(sorted(self.providers))}")
+            raise UnknownModel(f"unknown provider {spelled!r}{hint}. Known: {', '.join(sorted(self.providers))}")
         dialect = provider.dialect_for(model)
         if dialect is None:
             known = [f"{provider.name}/{model}" for model in provider.models]
@@ -103,6 +105,6 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-_MODULES = (kimi, chat_hosts, anthropic, openai_responses, gemini, ollama, deepinfra, completion)
+_MODULES = (kimi, chat_hosts, anthropic, openai_responses, gemini, ollama, completion)
 REGISTRY = Registry(row for module in _MODULES for row in module.PROVIDERS)
 resolve = REGISTRY.resolve

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from typing import get_args
 
 from ..core.dialect import Dialect, TextCalls
+from ..core.dialect import TextFormat as FormatName
 from ..core.errors import UnknownToolFormat
 from ..core.tools import ToolSpec
 from .findings import TextFilter
@@ -17,22 +19,11 @@ from .think import think_filter
 
 __all__ = ["FORMATS", "get_filter", "leak_filter", "text_filter", "text_format", "think_filter"]
 
-# format -> where it is; a format is loaded when it is first read or written
-_PLACES = {
-    "kimi": ("kimi", "KIMI"),
-    "kimi-k3": ("kimi_k3", "KIMI_K3"),
-    "hermes": ("hermes", "HERMES"),
-    "qwen": ("hermes", "QWEN"),
-    "qwen3-coder": ("qwen3_coder", "QWEN3_CODER"),
-    "glm": ("glm", "GLM"),
-    "xml": ("xml", "XML"),
-    "llama": ("llama", "LLAMA"),
-    "gemma": ("gemma", "GEMMA"),
-    "deepseek": ("deepseek", "DEEPSEEK"),
-    "mistral": ("mistral", "MISTRAL"),
-}
-FORMATS = tuple(_PLACES)
+# A format is loaded when it is first read or written: `qwen3-coder` is QWEN3_CODER in qwen3_coder.py.
+FORMATS: tuple[str, ...] = get_args(FormatName)
 """The names of all text formats."""
+
+_ELSEWHERE = {"qwen": "hermes"}  # formats in the module of another
 
 _loaded: dict[str, TextFormat] = {}
 
@@ -41,10 +32,11 @@ def text_format(name: str) -> TextFormat:
     """The text format of this name. `openai` and `anthropic` have none: their calls never travel as text."""
     found = _loaded.get(name)
     if found is None:
-        place = _PLACES.get(name)
-        if place is None:
-            raise UnknownToolFormat(f"no text tool format {name!r}: choose one of {', '.join(sorted(FORMATS))}")
-        found = _loaded[name] = getattr(import_module(f"{__package__}.{place[0]}"), place[1])
+        if name not in FORMATS:
+            raise UnknownToolFormat(f"unknown text tool format {name!r}; expected one of {', '.join(sorted(FORMATS))}")
+        module = _ELSEWHERE.get(name, name).replace("-", "_")
+        found = getattr(import_module(f"{__package__}.{module}"), name.replace("-", "_").upper())
+        _loaded[name] = found
     return found
 
 

@@ -19,5 +19,5 @@ WIRES: dict[str, Wire] = {
 def get_wire(name: str) -> Wire:
     wire = WIRES.get(name)
     if wire is None:
-        raise UnknownModel(f"no wire {name!r}: expected one of {', '.join(sorted(WIRES))}")
+        raise UnknownModel(f"unknown wire {name!r}; expected one of {', '.join(sorted(WIRES))}")
     return wire

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -84,7 +85,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
         dialect, options = self.dialect, self.options
         return Request(
             "POST",
-            path,
+            name_model(path, self.model),
             {"content-type": "application/json", **(headers or {}), **(dialect.headers or {})},
             body,
             notes=(*history.notes, *around.notes),
@@ -125,6 +126,18 @@ def parse_request(wire: str, body: bytes, *, provider: str = "") -> ParsedReques
 
 def empty_conversation() -> InvalidHistory:
     return InvalidHistory("the conversation is empty: add a human turn first")
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._~/:@+-]")
+
+
+def name_model(path: str, model: str) -> str:
+    """A dialect's path with the model's name where it says `{model}`."""
+    return path.replace("{model}", _UNSAFE.sub(_escaped, model)) if "{model}" in path else path
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "".join([f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace")])
 
 
 def merge_body(body: dict[str, Any], *extras: dict[str, Any] | None) -> None:

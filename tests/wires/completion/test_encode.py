@@ -126,7 +126,7 @@ def test_the_chat_path_asks_for_usage_and_declares_tools() -> None:
 def test_a_path_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="no chat template of it is known"):
         encoded(model="deepinfra/meta-llama/Llama-4-Scout", path="native")
-    with pytest.raises(ConfigError, match="choose one of auto, native, chat"):
+    with pytest.raises(ConfigError, match="expected one of auto, native, chat"):
         encoded(path="raw")
     with pytest.raises(ConfigError, match="names no chat template"):
         encode_draft(ASKED, Dialect("x", "completion"), "m")

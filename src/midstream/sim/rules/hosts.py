@@ -150,6 +150,8 @@ _BY_DIALECT = (
     ("gemini-2", "gemini-2"),
     ("vertex-2", "gemini-2"),
     ("openai-responses", "openai-responses"),
+    ("azure-openai", "openai"),
+    ("azure-deployment-openai", "openai"),
 )
 
 _WEIGHTS = {"kimi": "kimi-weights", "kimi-k3": "kimi-k3-weights"}  # scheme of ids -> hosts of these models' weights

@@ -6,7 +6,6 @@ Rendering is linear in the conversation and nothing is cached: a prompt is one t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,8 +23,6 @@ from ..lenient_json import json_text, json_value
 from ..reasoning import is_own
 from ..request import Request, RequestDraft, empty_conversation
 from .flavours import FLAVOURS, Flavour
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._~/:@+-]")
 
 
 def encode_request(draft: RequestDraft) -> Request:
@@ -66,7 +63,7 @@ class _CompletionRequest:
             fields.append(json_value(body)[1:-1])
         self.history.notes = sorted([*self.history.notes, *prompt.notes], key=_place)
         return self.draft.request(
-            (self.dialect.path or flavour.path).replace("{model}", _UNSAFE.sub(_escaped, model)),
+            self.dialect.path or flavour.path,
             b"{" + b",".join(fields) + b"}",
             self.history,
             self.context,
@@ -147,10 +144,6 @@ class _CompletionRequest:
 
 def _place(note: Note) -> int:
     return -1 if note.turn is None else note.turn
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return "".join([f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace")])
 
 
 def readable(conversation: Conversation, context: EncodeContext) -> Conversation:

@@ -67,7 +67,7 @@ class _ResponsesRequest:
         fields.append(json_value(body)[1:-1])
         head = b'{"model":' + json_text(self.draft.model) + b',"input":['
         body_bytes = join_body(head, items, b"]," + b",".join(fields) + b"}")
-        return self.draft.request("/responses", body_bytes, self.writer.context, context)
+        return self.draft.request(self.dialect.path or "/responses", body_bytes, self.writer.context, context)
 
     def _input(self) -> list[bytes]:
         items = self.writer.items.copy()

@@ -294,7 +294,9 @@ def test_a_project_that_is_not_trusted_may_not_run_a_program(tmp_path: Path, bas
     home.mkdir(), project.mkdir()
     text = f'[providers.mine]\n{base}api_key_command = ["touch", "ran"]\n'
     (project / ".midstream.toml").write_text(text)
-    with pytest.raises(ConfigError, match=r"providers.mine decides where a key is sent, and this project is not trusted"):
+    with pytest.raises(
+        ConfigError, match=r"providers.mine decides where a key is sent, and this project is not trusted"
+    ):
         load_config(project, {"MIDSTREAM_HOME": str(home)})
     (home / "config.toml").write_text(f'trusted_projects = ["{project}"]')
     assert load_config(project, {"MIDSTREAM_HOME": str(home)}).config.providers["mine"].api_key_command

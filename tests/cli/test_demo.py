@@ -44,7 +44,8 @@ def test_it_shows_the_same_call_on_every_wire() -> None:
     for wire_id in (f"toolu_{own[1]}", f"call_{own[1]}", "functions.read_file:1"):
         assert wire_id in shown
     assert re.search(r"mistral-large-latest as +[A-Za-z0-9]{9}\n", shown)
-    assert "Tool call id was glob:0 but must be a-z, A-Z, 0-9, with a length of" in shown
+    # Parallel results come in any order, and the first refusal is about whichever stands first.
+    assert re.search(r"untranslated: 400 Tool call id was (glob:0|read_file:1) but must be a-z", shown), shown
     assert "Here is what I found." in shown and "Night train to Oslo" in shown.rpartition("Here is")[2]
 
 

@@ -28,8 +28,8 @@ from midstream.client.config import Config, ProviderConfig
 from midstream.core.errors import LocalError, MidstreamError, ProviderError, TransportError, Unauthorized
 from midstream.core.secret import Secret, SecretHeaders, SecretText, hide_url_secrets
 from midstream.transport import Transport, TransportOptions
-from midstream.transport.clear_text import KeyInClearText, warn_of_clear_text
 from midstream.transport.secrets import Secrets
+from midstream.transport.target import KeyInClearText, warn_of_clear_text
 from tests.transport.asking import QUICK, asks, run
 from tests.transport.loopback import Seen, Server, Wire
 

@@ -7,7 +7,7 @@ import pytest
 
 from midstream.core.tools import ToolSpec
 from midstream.toolformats import format as declarations
-from midstream.toolformats.names import recover_name
+from midstream.toolformats.kimi import recover_name
 from midstream.toolformats.registry import text_format
 from tests.shared_data import vector_params, vectors
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midstream.toolformats.findings import TextFound, ThinkingFound
-from midstream.toolformats.think import ThinkFilter
+from midstream.toolformats.registry import think_filter
 
 from .feeding import PLACES, cut, feed, outcome
 
@@ -31,29 +31,29 @@ TOKENS = ("<think>", "</think>", "<thinking>", "</thinking>", "◁think▷", "�
     ],
 )
 def test_cases(text: str, starts_inside: bool, thinking: str, said: str) -> None:
-    found = outcome(feed(ThinkFilter(starts_inside=starts_inside), [text]))
+    found = outcome(feed(think_filter(starts_inside=starts_inside), [text]))
     assert (found.thinking, found.text) == (thinking, said)
 
 
 def test_only_the_dialects_pair_is_read() -> None:
-    found = outcome(feed(ThinkFilter(("[THINK]", "[/THINK]")), ["[THINK]a[/THINK]<think>b"]))
+    found = outcome(feed(think_filter(("[THINK]", "[/THINK]")), ["[THINK]a[/THINK]<think>b"]))
     assert (found.thinking, found.text) == ("a", "<think>b")
 
 
 def test_empty_thinking_is_not_absent() -> None:
-    assert feed(ThinkFilter(), ["<think></think>b"]) == [ThinkingFound(""), TextFound("b")]
-    assert feed(ThinkFilter(starts_inside=True), ["</think>b"]) == [ThinkingFound(""), TextFound("b")]
-    assert feed(ThinkFilter(), ["b"]) == [TextFound("b")]
+    assert feed(think_filter(), ["<think></think>b"]) == [ThinkingFound(""), TextFound("b")]
+    assert feed(think_filter(starts_inside=True), ["</think>b"]) == [ThinkingFound(""), TextFound("b")]
+    assert feed(think_filter(), ["b"]) == [TextFound("b")]
 
 
 def test_an_end_that_had_no_beginning_is_reported() -> None:
-    found = outcome(feed(ThinkFilter(), ["plan</think>answer"]))
+    found = outcome(feed(think_filter(), ["plan</think>answer"]))
     assert found.text == "plananswer"
     assert found.problems[0].raw == "</think>"
 
 
 def test_text_is_not_held_back() -> None:
-    filter = ThinkFilter()
+    filter = think_filter()
     assert filter.feed("a <thi") == [TextFound("a ")]
     assert filter.feed("s") == [TextFound("<this")]
 
@@ -61,6 +61,6 @@ def test_text_is_not_held_back() -> None:
 @settings(max_examples=300, deadline=None)
 @given(text=st.lists(st.sampled_from(TOKENS), max_size=30).map("".join), places=PLACES, starts_inside=st.booleans())
 def test_any_split(text: str, places: list[int], starts_inside: bool) -> None:
-    whole = feed(ThinkFilter(starts_inside=starts_inside), [text])
-    assert feed(ThinkFilter(starts_inside=starts_inside), cut(text, places)) == whole
-    assert feed(ThinkFilter(starts_inside=starts_inside), list(text)) == whole
+    whole = feed(think_filter(starts_inside=starts_inside), [text])
+    assert feed(think_filter(starts_inside=starts_inside), cut(text, places)) == whole
+    assert feed(think_filter(starts_inside=starts_inside), list(text)) == whole

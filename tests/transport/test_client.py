@@ -616,7 +616,7 @@ def test_an_answer_closed_early_is_not_read_further() -> None:
     async def main() -> None:
         async with Server(stalls) as server, patient(Clock()) as transport:
             async with await transport.open(asks(), server.base, AUTH) as answer:
-                assert repr(answer) == "<Answer 200 of no type>"
+                assert repr(answer) == "<HTTPResponse 200 without a type>"
             await server.all_closed()
             await answer.aclose()
             assert await answer.chunk() == b'{"answer":'

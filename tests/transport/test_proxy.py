@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from midstream.core.errors import ConfigError
 from midstream.transport.connection_pool import ssl_context
-from midstream.transport.loopback import is_loopback, leads_to_loopback
 from midstream.transport.proxy import Proxy, proxy_for
+from midstream.transport.target import is_loopback, leads_to_loopback
 
 P, Q = "http://proxy.example:3128", "http://other.example:8080"
 

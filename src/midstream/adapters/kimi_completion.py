@@ -28,8 +28,8 @@ from ..core.secret import Secret, SecretEnvironment, SecretHeaders, hide
 from ..core.tools import ToolSpec, parse_arguments
 from ..dialects.registry import Resolved
 from ..transport import RetryPolicy, Transport, TransportOptions
-from ..transport.clear_text import warn_of_clear_text
 from ..transport.secrets import Secrets
+from ..transport.target import warn_of_clear_text
 from ..wires.provider_errors import provider_error
 from ..wires.request import Request
 

@@ -20,7 +20,7 @@ from ..core.errors import ConfigError, MissingKey, UnknownModel
 from ..core.secret import Secret, SecretHeaders, hide
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
-from ..transport.loopback import leads_to_loopback
+from ..transport.target import leads_to_loopback
 from .config import Config, LoadedConfig, ModelConfig, ProviderConfig, load_config
 from .key_command import DEFAULT_TTL, KeyCommand
 from .tokens import Price, price_of, window_of

@@ -25,8 +25,8 @@ from ..core.events import Done, ErrorEvent, Event
 from ..core.secret import Secret, SecretHeaders, hide
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
-from ..transport import Answer, Transport, TransportOptions, stream_events
-from ..transport.clear_text import warn_of_clear_text
+from ..transport import HTTPResponse, Transport, TransportOptions, stream_events
+from ..transport.target import warn_of_clear_text
 from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
 from ..wires.stream_decoder import decode_whole
@@ -144,7 +144,7 @@ class Client:
 
     async def _begin(
         self, model: str | Sequence[str], conversation: Conversation | str, tools: Sequence[ToolSpec], options: Options
-    ) -> tuple[_Sent, Answer, float]:
+    ) -> tuple[_Sent, HTTPResponse, float]:
         """Try the models in order until one begins to answer: what was sent, its answer, and when."""
         names = model_names(model)
         failures: list[MidstreamError] = []
@@ -162,7 +162,7 @@ class Client:
             raise failures[0]
         raise _verdict(names, failures)
 
-    async def _open(self, request: Request, target: Resolved) -> Answer:
+    async def _open(self, request: Request, target: Resolved) -> HTTPResponse:
         """Send the request with the host's headers and key, unless the host's breaker is open."""
         secret = await self.catalog.authorize(target, self._api_key)
         host = host_of(target.endpoint.base_url)
@@ -176,7 +176,7 @@ class Client:
         self._breaker.succeeded(host)
         return answer
 
-    async def _send(self, request: Request, target: Resolved, secret: SecretHeaders) -> Answer:
+    async def _send(self, request: Request, target: Resolved, secret: SecretHeaders) -> HTTPResponse:
         """Send the request, and once more with a new key if a key that a command printed is refused."""
         endpoint = target.endpoint
         request = replace(request, path=endpoint.at(request.path)) if endpoint.query else request

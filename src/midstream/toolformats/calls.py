@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..core.tools import ToolSpec
-from .arguments import Balanced, WrittenCall, leading_value, written_calls
+from .arguments import Balanced, WrittenCall, leading_value, properties_of, typed, written_calls
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound
 from .format import dump
 from .json_text import JsonEnds, is_json, json_until
-from .markers import Markers, pattern
 from .prose import Prose
-from .script import Collected, Reader, Step
-from .values import properties_of, typed
+from .reader import Collected, Markers, Reader, Step, pattern
 
 _HEAD = re.compile(r'\{\s*+"name"\s*+:\s*+"([^"\\]++)"\s*+,\s*+"(?:arguments|parameters)"\s*+:\s*+(?=\{)')
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*+:\s*+\{')

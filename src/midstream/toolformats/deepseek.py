@@ -11,12 +11,11 @@ from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
 from .arguments import Trimmed, json_arguments, unwrap
 from .calls import CallReport
-from .findings import ArgumentsFound, CallEnded, CallFound
-from .format import TextFormat, plain_lines
+from .findings import CallEnded, CallFound
+from .format import TextFormat, declare_lines, plain
 from .json_text import JsonEnds, is_json, json_until
-from .markers import Markers
 from .prose import Prose, Tags
-from .script import Collected, Reader, Step
+from .reader import Collected, Markers, Reader, Step
 
 
 def _spellings(token: str) -> tuple[str, str]:
@@ -118,14 +117,9 @@ class _Calls:
         # What the stream's end cut off is never taken for a call without arguments.
         arguments = unwrap(text) or ("{}" if marker is not None else "")
         if name and is_json(arguments):
-            self._prose.call()
-            self._reader.out += (CallFound(name), ArgumentsFound(arguments), CallEnded())
+            self._report.call(name, arguments)
         else:
             self._report.problem("a tool call that is broken or cut off", f"{name} {text}")
-
-
-def declare(tools: Sequence[ToolSpec]) -> str:
-    return f"## Tools\nThese tools are at hand, one JSON declaration a line:\n{plain_lines(tools)}\n\n{_HOW}"
 
 
 def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
@@ -139,4 +133,4 @@ def render_result(response: ToolResponse, call_id: str = "") -> str:
     return f"<｜tool▁output▁begin｜>{response.text}<｜tool▁output▁end｜>"
 
 
-DEEPSEEK = TextFormat("deepseek", script, declare, render_calls, render_result)
+DEEPSEEK = TextFormat("deepseek", script, declare_lines(plain, _HOW), render_calls, render_result)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
 from .prose import Tags
-from .script import Reader, Step
+from .reader import Reader, Step
+
+Declare: TypeAlias = Callable[[Sequence[ToolSpec]], str]
+RenderCalls: TypeAlias = Callable[[Sequence[ToolCall], Sequence[str]], str]
 
 
 class Script(Protocol):
@@ -28,8 +31,8 @@ class TextFormat(msgspec.Struct, frozen=True):
 
     name: str
     script: Script
-    declare: Callable[[Sequence[ToolSpec]], str]
-    render_calls: Callable[[Sequence[ToolCall], Sequence[str]], str]
+    declare: Declare
+    render_calls: RenderCalls
     render_result: Callable[[ToolResponse, str], str]
 
 
@@ -52,9 +55,21 @@ def dump(value: Any) -> str:
     return _ENCODE(value)
 
 
-def wrapped_lines(tools: Sequence[ToolSpec]) -> str:
-    return "\n".join([dump(wrapped(tool)) for tool in tools])
+def declare_lines(shape: Callable[[ToolSpec], dict[str, Any]], how: str, *, tagged: bool = False) -> Declare:
+    """A `declare` that writes one tool per line as JSON, inside `<tools>` if `tagged`, and then how to call one."""
+    frame = "# Tools\n\n{}\n<tools>\n{}\n</tools>\n\n{}" if tagged else "{}\n{}\n\n{}"
+
+    def declare(tools: Sequence[ToolSpec]) -> str:
+        lines = "\n".join([dump(shape(tool)) for tool in tools])
+        return frame.format("You can call these tools. Each line declares one as JSON:", lines, how)
+
+    return declare
 
 
-def plain_lines(tools: Sequence[ToolSpec]) -> str:
-    return "\n".join([dump(plain(tool)) for tool in tools])
+def render_each(render: Callable[[ToolCall], str], separator: str = "\n") -> RenderCalls:
+    """A `render_calls` for formats that write one call after the other and no ids."""
+
+    def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
+        return separator.join([render(call) for call in calls])
+
+    return render_calls

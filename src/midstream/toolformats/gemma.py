@@ -10,14 +10,13 @@ from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
-from .arguments import json_arguments
+from .arguments import json_call
 from .calls import CallReport
-from .format import TextFormat, dump, wrapped_lines
+from .format import TextFormat, declare_lines, dump, render_each, wrapped
 from .json_text import JsonEnds, bracketed, json_until, parse
-from .markers import Markers
 from .prose import Prose, Tags
 from .pythonic import parse_calls
-from .script import Collected, Reader, Step
+from .reader import Collected, Markers, Reader, Step
 
 _BEGIN, _END = "[TOOL_REQUEST]", "[END_TOOL_REQUEST]"
 _ENDS = (_END, "[TOOL_REQUEST_END]")
@@ -130,18 +129,12 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def declare(tools: Sequence[ToolSpec]) -> str:
-    return f"These tools are at hand, one JSON declaration a line:\n{wrapped_lines(tools)}\n\n{_HOW}"
-
-
-def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
-    return "\n".join(
-        [f'{_BEGIN}\n{{"name": {dump(call.name)}, "arguments": {json_arguments(call)}}}\n{_END}' for call in calls]
-    )
+def _render(call: ToolCall) -> str:
+    return f"{_BEGIN}\n{json_call(call)}\n{_END}"
 
 
 def render_result(response: ToolResponse, call_id: str = "") -> str:
     return f"[TOOL_RESULT]\n{dump({'name': response.name, 'content': response.text})}\n[END_TOOL_RESULT]"
 
 
-GEMMA = TextFormat("gemma", script, declare, render_calls, render_result)
+GEMMA = TextFormat("gemma", script, declare_lines(wrapped, _HOW), render_each(_render), render_result)

@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .markers import Markers, pattern
-from .script import Collected, Reader, Step
+from .reader import Collected, Markers, Reader, Step, pattern
 
 _OUTSIDE = {'"': re.compile(r'["{}\[\]]'), "\"'": re.compile(r"[\"'{}\[\]()]")}
 _STRING = {quote: re.compile(rf"{quote}|\\.", re.DOTALL) for quote in "\"'"}

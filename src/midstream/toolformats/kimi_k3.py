@@ -13,14 +13,13 @@ from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
+from .arguments import bare
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound, TextFound, ThinkingFound
 from .format import TextFormat, dump, wrapped
 from .json_text import is_json, parse
-from .markers import Markers
 from .prose import Tags
 from .quoting import Quoting
-from .script import Collected, Reader, Step
-from .values import bare
+from .reader import Collected, Markers, Reader, Step
 from .xml import escape, unescape
 
 OPEN, CLOSE, SEP, END = "<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"

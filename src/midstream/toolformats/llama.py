@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
-from .arguments import json_arguments, written_calls
+from .arguments import json_call, written_calls
 from .calls import CallReport
-from .format import TextFormat, dump, plain_lines
+from .format import TextFormat, declare_lines, dump, plain, render_each
 from .json_text import bracketed
 from .prose import Prose, Tags
 from .pythonic import parse_calls
-from .script import Collected, Reader, Step
+from .reader import Collected, Reader, Step
 
 _TAGS = ("<|python_tag|>", "<|python_start|>")
 _NOISE = ("<|eom_id|>", "<|eot_id|>", "<|python_end|>", "<|start_header_id|>assistant<|end_header_id|>")
@@ -100,16 +100,12 @@ class _Calls:
         return True
 
 
-def declare(tools: Sequence[ToolSpec]) -> str:
-    return f"These tools are at hand, one JSON declaration a line:\n{plain_lines(tools)}\n\n{_HOW}"
-
-
-def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
-    return "; ".join([f'{{"name": {dump(call.name)}, "parameters": {json_arguments(call)}}}' for call in calls])
+def _render(call: ToolCall) -> str:
+    return json_call(call, "parameters")
 
 
 def render_result(response: ToolResponse, call_id: str = "") -> str:
     return dump({"output": response.text})
 
 
-LLAMA = TextFormat("llama", script, declare, render_calls, render_result)
+LLAMA = TextFormat("llama", script, declare_lines(plain, _HOW), render_each(_render, "; "), render_result)

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
-from .arguments import json_arguments
+from .arguments import json_call
 from .calls import CallReport
 from .format import TextFormat, dump, wrapped
 from .json_text import bracketed, is_json
-from .markers import Markers
 from .prose import Prose, Tags
-from .script import Collected, Reader, Step
+from .reader import Collected, Markers, Reader, Step
 
 _CALLS, _CALL_ID, _ARGS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
 _NAME_END = re.compile(r"[^\w.:/-]")
@@ -93,10 +92,7 @@ def declare(tools: Sequence[ToolSpec]) -> str:
 def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
     if not calls:
         return ""
-    parts: list[str] = []
-    for number, call in enumerate(calls):
-        call_id = f', "id": {dump(ids[number])}' if ids else ""
-        parts.append(f'{{"name": {dump(call.name)}, "arguments": {json_arguments(call)}{call_id}}}')
+    parts = [json_call(call, call_id=ids[number] if ids else "") for number, call in enumerate(calls)]
     return f"{_CALLS}[{', '.join(parts)}]"
 
 

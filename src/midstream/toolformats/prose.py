@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from .findings import ProblemFound, TextFound, ThinkingFound
-from .markers import Markers, markers
 from .quoting import Quoting
-from .script import Reader, Step
+from .reader import Markers, Reader, Step, markers
 
 Tags: TypeAlias = tuple[str, str]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..core.tools import ToolSpec
-from .values import properties_of
+from .arguments import properties_of
 
 MAX_DEPTH = 64
 MAX_CALLS = 1024

@@ -10,20 +10,19 @@ from ..core.dialect import Dialect, TextCalls
 from ..core.dialect import TextFormat as FormatName
 from ..core.errors import UnknownToolFormat
 from ..core.tools import ToolSpec
-from .findings import TextFilter
+from .findings import ArgumentsFound, CallEnded, CallFound, Finding, ProblemFound, TextFilter
 from .format import TextFormat
-from .prose import Tags
-from .safety import Guard
-from .script import ScriptFilter
-from .think import think_filter
+from .prose import KNOWN_TAGS, Prose, Tags
+from .reader import Collected, Reader, ScriptFilter, Step
 
 __all__ = ["FORMATS", "get_filter", "leak_filter", "text_filter", "text_format", "think_filter"]
 
-# A format is loaded when it is first read or written: `qwen3-coder` is QWEN3_CODER in qwen3_coder.py.
+# A format is loaded when it is first used: `kimi-k3` is KIMI_K3 in kimi_k3.py. A new one is its module and its name in
+# core.dialect.TextFormat, the list that FORMATS is read from.
 FORMATS: tuple[str, ...] = get_args(FormatName)
 """The names of all text formats."""
 
-_ELSEWHERE = {"qwen": "hermes"}  # formats in the module of another
+_FAMILY = dict.fromkeys(("hermes", "qwen", "qwen3-coder", "glm"), "tool_call_tag")  # formats that share one script
 
 _loaded: dict[str, TextFormat] = {}
 
@@ -34,7 +33,7 @@ def text_format(name: str) -> TextFormat:
     if found is None:
         if name not in FORMATS:
             raise UnknownToolFormat(f"unknown text tool format {name!r}; expected one of {', '.join(sorted(FORMATS))}")
-        module = _ELSEWHERE.get(name, name).replace("-", "_")
+        module = _FAMILY.get(name, name).replace("-", "_")
         found = getattr(import_module(f"{__package__}.{module}"), name.replace("-", "_").upper())
         _loaded[name] = found
     return found
@@ -67,7 +66,7 @@ def leak_filter(
 ) -> TextFilter:
     """`get_filter` for leaked calls, under a safety policy: by default only calls of declared tools come through.
 
-    Where a host both leaks calls and leaves thinking in the text, give the tags here instead of chaining a ThinkFilter: a
+    Where a host both leaks calls and leaves thinking in the text, give the tags here instead of chaining a `think_filter`: a
     tag inside a call's arguments is data, and only one pass over both can tell.
     """
     return Guard(get_filter(name, tools, tags=tags, starts_inside=starts_inside, rescue=True), tools, safety)
@@ -79,3 +78,70 @@ def text_filter(dialect: Dialect, tools: Sequence[ToolSpec], safety: TextCalls =
     if dialect.leaks is not None:
         return leak_filter(dialect.leaks, tools, tags=rules.tags, starts_inside=rules.starts_inside, safety=safety)
     return think_filter(rules.tags, rules.starts_inside) if rules.tags is not None else None
+
+
+_WHY = {
+    "reask": "a call was written as text; ask again for a real one",
+    "show": "a call was written as text; it is shown and not run",
+}
+
+
+class Guard:
+    """A TextFilter that applies the caller's policy for calls found in text to what another filter finds.
+
+    `execute` (the default) lets calls of declared tools through and reports the rest; `reask` lets none through, so that
+    the caller can ask the model to use the real channel; `show` lets none through either, so that a person can look at it.
+    A call that is not let through becomes a ProblemFound with the whole call: kept out of the text and never replayed.
+    """
+
+    __slots__ = ("_filter", "_held", "_names", "_safety", "_why")
+
+    def __init__(self, filter: TextFilter, tools: Sequence[ToolSpec], safety: TextCalls = "execute") -> None:
+        self._filter = filter
+        self._names = frozenset([tool.name for tool in tools])
+        self._safety = safety
+        self._held: Collected | None = None
+        self._why = ""
+
+    def feed(self, text: str) -> list[Finding]:
+        return self._judge(self._filter.feed(text))
+
+    def close(self) -> list[Finding]:
+        return self._judge(self._filter.close())
+
+    def _judge(self, findings: list[Finding]) -> list[Finding]:
+        out: list[Finding] = []
+        for finding in findings:
+            if type(finding) is CallFound and (why := self._objection(finding)):
+                self._why = why
+                self._held = Collected()
+                self._held.add(f"{finding.raw_id or finding.name} ")
+            elif self._held is None:
+                out.append(finding)
+            elif type(finding) is ArgumentsFound:
+                self._held.add(finding.json)
+            elif type(finding) is CallEnded:
+                out.append(ProblemFound(self._why, self._held.text))
+                self._held = None
+            else:
+                out.append(finding)
+        return out
+
+    def _objection(self, call: CallFound) -> str:
+        if self._safety != "execute":
+            return _WHY[self._safety]
+        return "" if call.name in self._names else f"no tool {call.name!r} is declared"
+
+
+def think_filter(tags: Tags | None = None, starts_inside: bool = False) -> TextFilter:
+    """A filter that splits text into text and thinking; without `tags`, every pair we know.
+
+    With `starts_inside` the prompt already opened the thinking and the answer begins in it. A tag is read wherever it is,
+    since models think more than once; an end without a beginning is kept out of the text and reported.
+    """
+    pairs = KNOWN_TAGS if tags is None else (tags,)
+
+    def script(reader: Reader) -> Step[None]:
+        yield from Prose(reader, tags=pairs, starts_inside=starts_inside).opener()
+
+    return ScriptFilter(script)

@@ -1,8 +1,8 @@
-"""Calls inside `<tool_call>`: what stands there differs by model family, and is read whichever it is.
+"""Calls inside `<tool_call>` (Hermes, Qwen, Qwen3-Coder, GLM): whatever a model writes there, every form is read.
 
 JSON (Hermes, Qwen), `<function=f><parameter=k>` (Qwen3-Coder, also without the outer tag), a name and
 `<arg_key>/<arg_value>` pairs (GLM), a name and `<key>value</key>` lines. A tag that none of these follows is prose about
-tags and stays text. Families differ in what they declare and render: hermes.py, qwen3_coder.py, glm.py.
+tags and stays text. One script reads them all; the formats differ only in what they declare and render.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
+from .arguments import TagEscape, arguments_of, bare, json_call
 from .calls import CallReport, Values
+from .format import TextFormat, declare_lines, dump, plain, render_each, wrapped
 from .json_text import JsonEnds, parse
 from .prose import Prose, Tags
-from .script import Reader, Step
-from .values import TagEscape
+from .reader import Reader, Step
 
 BEGIN, END = "<tool_call>", "</tool_call>"
 FUNCTION, FUNCTION_END = "<function=", "</function>"
@@ -210,3 +212,65 @@ def child_pairs(text: str) -> dict[str, str]:
 def _without_frame(value: str) -> str:
     """A value without the line breaks that set it apart from its tags."""
     return value.removeprefix("\n").removesuffix("\n")
+
+
+_JSON_HOW = """To call a tool, write one JSON object with its name and arguments between tags, and nothing else between them:
+<tool_call>
+{"name": "the tool's name", "arguments": {"parameter": "value"}}
+</tool_call>
+Write one such block for each call. Results come back between <tool_response> and </tool_response>."""
+
+_CODER_HOW = """To call a tool, name it and give each parameter its own tag. Write values bare, without quotes; only lists and objects are JSON.
+<tool_call>
+<function=tool_name>
+<parameter=parameter_name>
+value
+</parameter>
+</function>
+</tool_call>
+Write one such block for each call, after anything you have to say."""
+
+_GLM_HOW = """To call a tool, write its name and then a key and a value for each argument; strings bare, everything else as JSON:
+<tool_call>tool_name
+<arg_key>parameter_name</arg_key>
+<arg_value>value</arg_value>
+</tool_call>"""
+
+
+def _render_json(call: ToolCall) -> str:
+    return f"{BEGIN}\n{json_call(call)}\n{END}"
+
+
+def _render_coder(call: ToolCall) -> str:
+    parts = [f"{BEGIN}\n{FUNCTION}{call.name}>\n"]
+    for key, value in arguments_of(call).items():
+        parts.append(f"{PARAMETER}{key}>\n{CODER_ESCAPE.escape(bare(value))}\n{PARAMETER_END}\n")
+    parts.append(f"{FUNCTION_END}\n{END}")
+    return "".join(parts)
+
+
+def _render_glm(call: ToolCall) -> str:
+    parts = [f"{BEGIN}{call.name}\n"]
+    for key, value in arguments_of(call).items():
+        parts.append(f"{KEY}{key}{KEY_END}\n{VALUE}{GLM_ESCAPE.escape(bare(value))}{VALUE_END}\n")
+    parts.append(END)
+    return "".join(parts)
+
+
+def _named_result(response: ToolResponse, call_id: str = "") -> str:
+    return f"<tool_response>\n{dump({'name': response.name, 'content': response.text})}\n</tool_response>"
+
+
+def _bare_result(response: ToolResponse, call_id: str = "") -> str:
+    return f"<tool_response>\n{response.text}\n</tool_response>"
+
+
+_declare_hermes = declare_lines(plain, _JSON_HOW, tagged=True)
+_declare_qwen = declare_lines(wrapped, _JSON_HOW, tagged=True)
+_declare_coder = declare_lines(plain, _CODER_HOW, tagged=True)
+_declare_glm = declare_lines(wrapped, _GLM_HOW, tagged=True)
+
+HERMES = TextFormat("hermes", script, _declare_hermes, render_each(_render_json), _named_result)
+QWEN = TextFormat("qwen", script, _declare_qwen, render_each(_render_json), _bare_result)
+QWEN3_CODER = TextFormat("qwen3-coder", script, _declare_coder, render_each(_render_coder), _bare_result)
+GLM = TextFormat("glm", script, _declare_glm, render_each(_render_glm), _bare_result)

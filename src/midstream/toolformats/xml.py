@@ -11,15 +11,13 @@ from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
-from .arguments import arguments_of
+from .arguments import arguments_of, bare
 from .calls import CallReport, Values
-from .format import TextFormat, plain_lines
+from .format import TextFormat, declare_lines, plain
 from .json_text import parse
-from .markers import Markers
 from .prose import Prose, Tags
-from .script import Collected, Reader, Step
+from .reader import Collected, Markers, Reader, Step
 from .tool_call_tag import check_gap, child_pairs
-from .values import bare
 
 _INVOKE, _TOOL, _USE_TOOL, _USE = "<invoke ", "<tool>", "<use_tool", "<use "
 _ENDS = {_INVOKE: "</invoke>", _TOOL: "</tool>", _USE_TOOL: "</use_tool>", _USE: "</use>"}
@@ -179,11 +177,6 @@ def escape(text: str) -> str:
     return safe[:-1] + "&#10;" if safe.endswith("\n") else safe
 
 
-def declare(tools: Sequence[ToolSpec]) -> str:
-    lines = plain_lines(tools)
-    return f"# Tools\n\nThese tools are at hand, one JSON declaration a line:\n<tools>\n{lines}\n</tools>\n\n{_HOW}"
-
-
 def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
     if not calls:
         return ""
@@ -205,4 +198,4 @@ def render_result(response: ToolResponse, call_id: str = "") -> str:
     )
 
 
-XML = TextFormat("xml", script, declare, render_calls, render_result)
+XML = TextFormat("xml", script, declare_lines(plain, _HOW, tagged=True), render_calls, render_result)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from .client import Transport
 from .options import RetryPolicy, TransportOptions
-from .response import Answer
+from .response import HTTPResponse
 from .stream import stream_events
-from .target import OutgoingRequest
+from .target import KeyInClearText, OutgoingRequest
 
-__all__ = ["Answer", "OutgoingRequest", "RetryPolicy", "Transport", "TransportOptions", "stream_events"]
+__all__ = [
+    "HTTPResponse",
+    "KeyInClearText",
+    "OutgoingRequest",
+    "RetryPolicy",
+    "Transport",
+    "TransportOptions",
+    "stream_events",
+]

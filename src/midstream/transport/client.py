@@ -27,10 +27,10 @@ from ..core.errors import (
 )
 from ..core.secret import Secret, SecretEnvironment, SecretHeaders
 from ..wires.provider_errors import provider_error
-from .connection_pool import Session
+from .connection_pool import ConnectionPool
 from .encoding import accept_encoding
 from .options import TransportOptions
-from .response import Answer, Response
+from .response import HTTPResponse, RawResponse
 from .retry import retry_after, retry_delay, worth_retrying
 from .target import OutgoingRequest, Target, prepare
 
@@ -80,7 +80,7 @@ class Transport:
         self._clock = clock
         self._now = now
         self._rng = rng
-        self._session: Session | None = None
+        self._pool: ConnectionPool | None = None
         self._closed = False
 
     async def open(
@@ -88,16 +88,16 @@ class Transport:
         request: OutgoingRequest,
         base_url: str,
         auth_headers: Mapping[str, str | Secret] | None = None,
-    ) -> Answer:
-        """Send the request, again if need be, and wait for the first byte of a good answer."""
+    ) -> HTTPResponse:
+        """Send the request, again if need be, and wait for the first byte of a good response."""
         auth_headers = hidden = SecretHeaders(auth_headers)  # rebound too: the locals of a frame may be shown
         target = prepare(request, base_url, hidden, accept_encoding(request.stream))
-        session = self._ready()
-        moments = _Moments(self._clock(), session.loop.time() + self.options.total)
+        pool = self._ready()
+        moments = _Moments(self._clock(), pool.loop.time() + self.options.total)
         attempts: list[MidstreamError] = []
         while True:
-            outcome = await self._attempt(session, target, moments, tuple(attempts))
-            if isinstance(outcome, Answer):
+            outcome = await self._attempt(pool, target, moments, tuple(attempts))
+            if isinstance(outcome, HTTPResponse):
                 return outcome
             attempts.append(outcome.error)
             hopeful = worth_retrying(outcome.error, outcome.headers)
@@ -108,9 +108,9 @@ class Transport:
 
     async def aclose(self) -> None:
         self._closed = True
-        session, self._session = self._session, None
-        if session is not None:
-            await session.aclose()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
 
     async def __aenter__(self) -> Transport:
         return self
@@ -120,14 +120,14 @@ class Transport:
     ) -> None:
         await self.aclose()
 
-    def _ready(self) -> Session:
+    def _ready(self) -> ConnectionPool:
         if self._closed:
             raise LocalError("the transport is closed")
-        if self._session is None:
-            self._session = Session(self.options, self._environ)
-        elif self._session.loop is not asyncio.get_running_loop():
+        if self._pool is None:
+            self._pool = ConnectionPool(self.options, self._environ)
+        elif self._pool.loop is not asyncio.get_running_loop():
             raise LocalError("the transport belongs to another event loop; make one for each")
-        return self._session
+        return self._pool
 
     def _delay(self, attempt: int, headers: Mapping[str, str], moments: _Moments) -> float | None:
         """The wait before the next attempt; None when the retries, the budget or the time are used up."""
@@ -138,74 +138,74 @@ class Transport:
         return delay
 
     async def _attempt(
-        self, session: Session, target: Target, moments: _Moments, attempts: tuple[MidstreamError, ...]
-    ) -> Answer | _Failure:
-        start = session.loop.time()
+        self, pool: ConnectionPool, target: Target, moments: _Moments, attempts: tuple[MidstreamError, ...]
+    ) -> HTTPResponse | _Failure:
+        start = pool.loop.time()
         limit = min(self.options.first_byte, moments.ends - start)
         try:
             async with asyncio.timeout_at(start + limit):
-                return await self._ask(session, target, moments, attempts)
+                return await self._ask(pool, target, moments, attempts)
         except TimeoutError:
             late = TimedOut(f"{target.where} did not begin to answer in the {limit:g} s allowed")
         return _Failure(late, {})
 
     async def _ask(
-        self, session: Session, target: Target, moments: _Moments, attempts: tuple[MidstreamError, ...]
-    ) -> Answer | _Failure:
+        self, pool: ConnectionPool, target: Target, moments: _Moments, attempts: tuple[MidstreamError, ...]
+    ) -> HTTPResponse | _Failure:
         """Send, follow what may be followed, and wait for the first byte."""
         try:
-            response, target = await self._send(session, target)
+            raw, target = await self._send(pool, target)
         except MidstreamError as error:
             return _Failure(error, {})
-        answer = Answer(response, self.options, moments.ends, attempts, target.secrets)
-        if not 200 <= answer.status < 300:
-            body = await self._error_body(answer)
-            return _Failure(self._refusal(answer, target, body), target.secrets.scrub_headers(answer.headers))
+        response = HTTPResponse(raw, self.options, moments.ends, attempts, target.secrets)
+        if not 200 <= response.status < 300:
+            body = await self._error_body(response)
+            return _Failure(self._refusal(response, target, body), target.secrets.scrub_headers(response.headers))
         try:
-            await answer.begin()
+            await response.begin()
         except TruncatedStream:
             lost = ConnectFailed(f"{target.where} closed the connection before the first byte of its answer")
             return _Failure(lost, {})
         except MidstreamError as error:
             return _Failure(error, {})
-        return answer
+        return response
 
-    async def _send(self, session: Session, target: Target) -> tuple[Response, Target]:
+    async def _send(self, pool: ConnectionPool, target: Target) -> tuple[RawResponse, Target]:
         """Send it, and again where a redirect within the origin leads, as often as the options allow."""
-        response = await session.send(target)
+        raw = await pool.send(target)
         for _ in range(self.options.max_redirects):
-            place = target.moved(response.headers.get("location", "")) if response.status in _KEEPING_METHOD else None
+            place = target.moved(raw.headers.get("location", "")) if raw.status in _KEEPING_METHOD else None
             if place is None:
                 break
-            response.close()
+            raw.close()
             target = place
-            response = await session.send(target)
-        return response, target
+            raw = await pool.send(target)
+        return raw, target
 
-    async def _error_body(self, answer: Answer) -> bytes:
+    async def _error_body(self, response: HTTPResponse) -> bytes:
         """As much of an error's body as comes in time and fits; the status tells enough without it."""
         parts: list[bytes] = []
         room = self.options.max_error_body
         try:
-            async with asyncio.timeout(self.options.error_body), answer:
-                while room > 0 and (data := await answer.chunk()):
+            async with asyncio.timeout(self.options.error_body), response:
+                while room > 0 and (data := await response.chunk()):
                     parts.append(data[:room])
                     room -= len(data)
         except (TimeoutError, MidstreamError):
             pass
         return b"".join(parts)
 
-    def _refusal(self, answer: Answer, target: Target, body: bytes) -> ProviderError:
+    def _refusal(self, response: HTTPResponse, target: Target, body: bytes) -> ProviderError:
         """The typed error of an answer that is none."""
-        if answer.status in _REDIRECTS:
+        if response.status in _REDIRECTS:
             return ProviderError(
                 f"{target.where} redirects elsewhere, and a redirect is not followed with a key; "
                 "set the base URL to where it leads",
-                status=answer.status,
+                status=response.status,
             )
-        headers = target.secrets.scrub_headers(answer.headers)
+        headers = target.secrets.scrub_headers(response.headers)
         # Before it is read, for the reader may cut it; and after, for it may put together what was apart.
-        error = self._error_from_response(answer.status, headers, target.secrets.scrub(body))
+        error = self._error_from_response(response.status, headers, target.secrets.scrub(body))
         error = target.secrets.scrub_error(error)
         asked = retry_after(headers, self._now())
         if error.retry_after is None and asked is not None and asked >= 0:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import (
+    ConfigError,
     ConnectFailed,
     LimitExceeded,
     LocalError,
@@ -28,15 +29,14 @@ from .target import Target
 
 if TYPE_CHECKING:
     import aiohttp
-from ..core.errors import ConfigError
 
 _READ_BUFFER = 64 * 1024
 _MAX_HEADER = 16 * 1024
 _LARGE = 1024 * 1024
 
 
-class Session:
-    """A pool of connections, bound to the running event loop."""
+class ConnectionPool:
+    """Connections kept for the next request, bound to the running event loop."""
 
     def __init__(self, options: TransportOptions, environ: Mapping[str, str]) -> None:
         import aiohttp

@@ -37,7 +37,7 @@ class TransportOptions(Value, frozen=True):
     max_error_body: int = 1024 * 1024
     """An error's body is cut here, not refused."""
     max_body: int = 64 * 1024 * 1024
-    """What `Answer.read` takes."""
+    """What `HTTPResponse.read` takes."""
     max_stream: int = 1024 * 1024 * 1024
     """What one streamed answer may bring in all, decompressed; single events are bounded by the decoders."""
     max_redirects: int = 0

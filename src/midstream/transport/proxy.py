@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from ..core.blocks import Value
 from ..core.errors import ConfigError
 from ..core.secret import Secret
-from .loopback import is_loopback
+from .target import is_loopback
 
 _PORTS = {"http": 80, "https": 443}
 

@@ -1,4 +1,4 @@
-"""An answer that has begun: its status, its headers, and its body in bounded, decompressed chunks.
+"""A response that has begun: its status, its headers, and its body in bounded, decompressed chunks.
 
 Whatever ends it badly (a cut connection, a deadline, a limit, the caller's cancellation) closes the connection at once.
 An end of the body gives the connection back for the next turn, and so does `finish` if the end follows soon.
@@ -18,14 +18,14 @@ from .options import TransportOptions
 from .secrets import Secrets
 
 
-class Response(Protocol):
+class RawResponse(Protocol):
     """What the HTTP library gives: a status, lower-case headers and raw chunks."""
 
     status: int
     headers: Mapping[str, str]
 
     async def read(self) -> bytes:
-        """The next raw bytes as they came, empty at the end; RemoteError if the end did not come rightly."""
+        """The next raw bytes as they came, empty at the end; RemoteError if the body was cut off."""
 
     def close(self) -> None:
         """Close the connection; a read that waits ends with an error."""
@@ -34,27 +34,27 @@ class Response(Protocol):
         """Nothing more is wanted: reuse the connection if the body ends within `grace`, else close it."""
 
 
-class Answer:
-    """Use it as an async context manager, or see that `aclose` is called."""
+class HTTPResponse:
+    """Use it as an async context manager, or call `aclose` yourself."""
 
     def __init__(
         self,
-        response: Response,
+        raw: RawResponse,
         options: TransportOptions,
         deadline: float,
         attempts: tuple[MidstreamError, ...] = (),
         secrets: Secrets | None = None,
     ) -> None:
         self._over = False
-        self._response = response
+        self._inner = raw
         self._watch = Watch(options.idle, options.total, deadline, self._expire)
-        self.status = response.status
-        self.headers = response.headers
+        self.status = raw.status
+        self.headers = raw.headers
         self.attempts = attempts
         """The errors of the attempts before this one."""
         self.options = options
         self.secrets = secrets or Secrets()
-        """What no error read out of this answer may say."""
+        """What no error read out of this response may quote."""
         self._ended: MidstreamError | None = None
         self._eof = False
         self._inflater: Inflater | None = None
@@ -62,10 +62,10 @@ class Answer:
         self._head: bytes | None = None
 
     def __del__(self) -> None:
-        self.close()  # an answer that was dropped holds no connection
+        self.close()  # a response that was dropped must not keep its connection
 
     def __repr__(self) -> str:
-        return f"<Answer {self.status} {self.content_type or 'of no type'}>"
+        return f"<HTTPResponse {self.status} {self.content_type or 'without a type'}>"
 
     @property
     def content_type(self) -> str:
@@ -82,7 +82,7 @@ class Answer:
         return self._head
 
     async def chunk(self) -> bytes:
-        """The next bytes, empty at the end. Says no progress to the idle timer: its caller knows what data is."""
+        """The next bytes, empty at the end. Does not restart the idle timer: only the caller knows what counts as data."""
         if self._head is None:
             await self.begin()
         if self._head:
@@ -91,14 +91,14 @@ class Answer:
         return await self._next()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Blank chunks are keep-alives (DeepSeek sends empty lines) and hide no stall."""
+        """The body as it comes. Blank chunks are keep-alives (DeepSeek sends empty lines) and do not restart the idle timer."""
         while data := await self.chunk():
             if not data.isspace():
                 self.progress()
             yield data
 
     async def read(self, limit: int | None = None) -> bytes:
-        """The whole body; LimitExceeded if it is longer than `limit`, which is `options.max_body` unless told."""
+        """The whole body; LimitExceeded if it is longer than `limit` (default: `options.max_body`)."""
         limit = self.options.max_body if limit is None else limit
         parts: list[bytes] = []
         size = 0
@@ -109,11 +109,11 @@ class Answer:
             size += len(data)
             if size > limit:
                 self.close()
-                raise LimitExceeded(f"the answer's body is longer than {limit} bytes")
+                raise LimitExceeded(f"the response body is longer than {limit} bytes")
         return b"".join(parts)
 
     def progress(self) -> None:
-        """Data came: the idle timer begins anew."""
+        """Data came: restart the idle timer."""
         self._watch.progress()
 
     def finish(self) -> None:
@@ -121,19 +121,19 @@ class Answer:
         if not self._over:
             self._over = True
             self._watch.stop()
-            self._response.finish(self.options.linger)
+            self._inner.finish(self.options.linger)
 
     def close(self) -> None:
         """Close the connection now, unless the body has ended."""
         if not self._over:
             self._over = True
             self._watch.stop()
-            self._response.close()
+            self._inner.close()
 
     async def aclose(self) -> None:
         self.close()
 
-    async def __aenter__(self) -> Answer:
+    async def __aenter__(self) -> HTTPResponse:
         return self
 
     async def __aexit__(
@@ -146,7 +146,7 @@ class Answer:
             data = await self._raw() if self._inflater is None else await self._inflated()
             self._total += len(data)
             if self._total > self.options.max_stream:
-                raise LimitExceeded(f"the answer is longer than {self.options.max_stream} bytes")
+                raise LimitExceeded(f"the response is longer than {self.options.max_stream} bytes")
         except BaseException:  # a cancelled caller's connection is closed before anything else happens
             self.close()
             raise
@@ -168,11 +168,11 @@ class Answer:
         if self._eof:
             return b""
         if self._over:
-            raise LocalError("the answer was closed before its end was read")
+            raise LocalError("the response was closed before it was read to the end")
         watch = self._watch
         watch.wait()
         try:
-            data = await self._response.read()
+            data = await self._inner.read()
         except MidstreamError as error:
             raise (self._ended or error) from None
         finally:
@@ -188,6 +188,12 @@ class Answer:
 
 
 class Watch:
+    """The two timers of a response: how long it may bring no data, and when it must end.
+
+    Only the peer's silence counts. While the caller is busy with what it got, the idle timer stands still (`rest`, `wait`):
+    a slow reader must not be told that the host stalled.
+    """
+
     __slots__ = ("_deadline", "_expire", "_handle", "_idle", "_last", "_loop", "_paused", "_total", "_waiting")
 
     def __init__(self, idle: float, total: float, deadline: float, expire: Callable[[TransportError], None]) -> None:
@@ -206,7 +212,7 @@ class Watch:
         self._arm()
 
     def progress(self) -> None:
-        """Data came: the silence begins anew."""
+        """Data came: the silence starts again from here."""
         self._last = self._paused = self._loop.time()
 
     def wait(self) -> None:
@@ -234,8 +240,8 @@ class Watch:
             return
         now = self._loop.time()
         if now >= self._deadline:
-            expire(TimedOut(f"the answer took longer than {self._total:g} s in all"))
+            expire(TimedOut(f"the response took longer than the {self._total:g} s allowed in total"))
         elif self._waiting and now >= self._last + self._idle:
-            expire(IdleTimeout(f"the answer brought no data for {self._idle:g} s"))
+            expire(IdleTimeout(f"no data arrived for {self._idle:g} s"))
         else:
             self._arm()

@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator
 from ..core.errors import MidstreamError, TruncatedStream
 from ..core.events import ErrorEvent, ErrorInfo, Event
 from ..wires.stream_decoder import StreamDecoder
-from .response import Answer
+from .response import HTTPResponse
 
 
-async def stream_events(answer: Answer, decoder: StreamDecoder) -> AsyncGenerator[list[Event], None]:
+async def stream_events(answer: HTTPResponse, decoder: StreamDecoder) -> AsyncGenerator[list[Event], None]:
     """The events of an answer, in batches as they come; the last batch ends with `done` or `error`.
 
     Leave early through `contextlib.aclosing`: closing the iterator closes the connection.
@@ -38,7 +38,7 @@ async def stream_events(answer: Answer, decoder: StreamDecoder) -> AsyncGenerato
         answer.close()
 
 
-async def _step(answer: Answer, decoder: StreamDecoder) -> list[Event]:
+async def _step(answer: HTTPResponse, decoder: StreamDecoder) -> list[Event]:
     """One chunk, or the end of the body; either way the decoder has the word."""
     try:
         data = await answer.chunk()
@@ -52,7 +52,7 @@ async def _step(answer: Answer, decoder: StreamDecoder) -> list[Event]:
         return decoder.fail(ErrorInfo.of(error))
 
 
-def _leave(answer: Answer, events: list[Event]) -> None:
+def _leave(answer: HTTPResponse, events: list[Event]) -> None:
     """After the terminal event: a good answer's connection may serve the next turn, a bad one's is closed."""
     if events and isinstance(events[-1], ErrorEvent):
         answer.close()
@@ -60,7 +60,7 @@ def _leave(answer: Answer, events: list[Event]) -> None:
         answer.finish()
 
 
-def _scrub(answer: Answer, events: list[Event]) -> None:
+def _scrub(answer: HTTPResponse, events: list[Event]) -> None:
     """An error told after a good status may quote our key as well as any other."""
     if events and isinstance(last := events[-1], ErrorEvent):
         events[-1] = answer.secrets.scrub_event(last)

@@ -7,8 +7,10 @@ value: it may be a key.
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -143,3 +145,56 @@ def _check_header(name: str, value: Secret) -> None:
         raise LocalError(f"the header {name!r} is set by the transport alone")
     if _UNPRINTABLE.search(value.reveal()):
         raise LocalError(f"the value of the header {name!r} holds a control character; is there a line break in it?")
+
+
+def is_loopback(host: str) -> bool:
+    """True for a literal address that is ours (127.0.0.0/8, ::1, the unspecified ones) and for `localhost`.
+
+    A name that begins or ends so is some other host: what `evil.localhost` leads to, a name server decides.
+    """
+    host = host.strip("[]").lower()
+    if host in ("localhost", "localhost."):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_loopback or address.is_unspecified
+
+
+def leads_to_loopback(url: str) -> bool:
+    """The same for the host of a URL; False for one that cannot be read."""
+    try:
+        return is_loopback(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
+
+
+# Some addresses have a header of their own that is no secret (`anthropic-version`), others one that is.
+_CARRIES_A_KEY = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
+_told: set[str] = set()
+
+
+class KeyInClearText(UserWarning):
+    """A key is sent over plain http to another machine."""
+
+
+def warn_of_clear_text(base_url: str, header_names: Iterable[str]) -> None:
+    """Once for each host: a key goes over plain http to a host that is not this machine."""
+    if not base_url.lower().startswith("http:") or not any(_CARRIES_A_KEY.search(name) for name in header_names):
+        return
+    try:
+        _, host, port = origin_of(base_url)
+    except LocalError:
+        return  # the transport refuses it
+    where = f"{host}:{port}"
+    if where in _told or is_loopback(host):
+        return
+    _told.add(where)
+    warnings.warn(
+        f"the key for {where} is sent over plain http: everybody on the way can read it. Use https, or a tunnel to localhost",
+        KeyInClearText,
+        stacklevel=2,
+    )

@@ -14,7 +14,7 @@ from ...core.errors import ProviderError, TruncatedStream
 from ...core.surrogates import has_half
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
-from ...toolformats.markers import markers
+from ...toolformats.reader import markers
 from ...toolformats.registry import get_filter, think_filter
 from ..decode_context import DecodeContext
 from ..provider_errors import provider_error, told_error

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from midstream.toolformats.names import is_nameless, name_by_arguments, recover_name, written_name
+from midstream.toolformats.kimi import is_nameless, name_by_arguments, recover_name, written_name
 
 from .feeding import tool
 

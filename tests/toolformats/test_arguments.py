@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.toolformats.values import TagEscape, bare, typed
+from midstream.toolformats.arguments import TagEscape, bare, typed
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.toolformats.markers import Markers
+from midstream.toolformats.reader import Markers
 
 WORDS = ("<think>", "<thinking>", "</think>", "{", "[x]")
 

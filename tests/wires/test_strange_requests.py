@@ -67,3 +67,19 @@ def test_any_value_anywhere_is_read_or_refused(wire: str, data: st.DataObject) -
 @pytest.mark.parametrize("wire", READABLE)
 def test_an_honest_request_is_read(wire: str) -> None:
     assert len(parse_request(wire, json.dumps(BASES[wire]).encode()).conversation.turns) == 3
+
+
+@pytest.mark.parametrize("wire", READABLE)
+@pytest.mark.parametrize("given", ['{"n":1}', {"n": 2**70}, {"n": "\ud83d"}, {"b": "\ud83d", "n": 2**70}])
+def test_arguments_are_read_as_text_or_as_a_value(wire: str, given: Any) -> None:
+    """Integers beyond 64 bits survive, and half a character is written as U+FFFD."""
+    place = next(path for path in places(BASES[wire]) if path[-1] in ("arguments", "input", "args") and len(path) > 1)
+    if wire == "gemini" and isinstance(given, str):
+        given = json.loads(given)  # a Struct on that wire, never text
+    body = changed(BASES[wire], place, given)
+    parsed = parse_request(wire, json.dumps(body).encode())
+    read = json.loads(parsed.conversation.turns[1].tool_calls[0].arguments)
+    wanted = json.loads(given) if isinstance(given, str) else given
+    assert read == {key: "\ufffd" if value == "\ud83d" else value for key, value in wanted.items()}
+    for model in TARGETS:
+        encode_request(model, parsed.conversation, cache=None)

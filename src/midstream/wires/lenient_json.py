@@ -63,8 +63,8 @@ def json_value(value: Any) -> bytes:
     """Any JSON value, made safe for UTF-8; what JSON cannot hold is a LocalError."""
     try:
         return encode_json(value)
-    except UnicodeEncodeError:
-        return encode_json(clean(value))
+    except (UnicodeEncodeError, OverflowError):  # half a character, or an integer of more than 64 bits
+        return json.dumps(clean(value), ensure_ascii=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise LocalError(f"this cannot be written as JSON: {error}") from None
 

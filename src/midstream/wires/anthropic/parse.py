@@ -11,12 +11,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from ...core.blocks import Block, Conversation, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import EFFORTS, Options
-from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
-from ..lenient_json import decode_leniently, json_value
+from ..lenient_json import text_of
+from ..parsing import (
+    OptionFields,
+    make_call,
+    make_tool,
+    numbered,
+    objects,
+    open_messages,
+    rest,
+    result_parts,
+    split_results,
+    text_field,
+)
 from ..request import ParsedRequest
 from .media import read_media
 from .wire import DEFAULT
@@ -25,20 +36,14 @@ _CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
 
 def parse_request(body: bytes, *, provider: str = "anthropic") -> ParsedRequest:
-    """`provider` is who the thinking and the opaque blocks of the history belong to."""
-    value = decode_leniently(body)
-    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
-        raise InvalidHistory("expected a JSON object with a `messages` list")
-    model = str(value.get("model") or "")
-    origin = Origin(provider, DEFAULT.wire, model)
+    """`provider` is the owner of the thinking and the opaque blocks in the history."""
+    value, origin = open_messages(body, provider, DEFAULT.wire)
     turns: list[Turn] = []
-    for number, message in enumerate(value["messages"]):
-        if not isinstance(message, dict):
-            raise InvalidHistory(f"message {number} is not an object")
+    for number, message in numbered(value["messages"], "message"):
         turns += _turns(number, message, origin)
     _pair_by_position(turns)
     conversation = canonicalize(Conversation(tuple(turns), _system(value.get("system"))), provider)
-    return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value))
+    return ParsedRequest(conversation, origin.model, _tools(value.get("tools")), _options(value))
 
 
 def _turns(number: int, message: dict[str, Any], origin: Origin) -> list[Turn]:
@@ -46,17 +51,12 @@ def _turns(number: int, message: dict[str, Any], origin: Origin) -> list[Turn]:
     key = f"m{number}"
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    read = [_block(block, origin) for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+    read = [_block(block, origin) for block in objects(blocks)]
     if role == "assistant":
         return [Turn("ai", tuple(read), key=key, origin=origin)]
     if role in ("system", "developer"):
         return [Turn("human", tuple(read), key=key, role=str(role))]
-    results = tuple([block for block in read if type(block) is ToolResponse])
-    if not results:
-        return [Turn("human", tuple(read), key=key)]
-    rest = tuple([block for block in read if type(block) is not ToolResponse])
-    tool_turn = Turn("tool", results, key=f"{key}:results")
-    return [tool_turn, Turn("human", rest, key=key)] if rest else [tool_turn]
+    return split_results(read, key)
 
 
 def _pair_by_position(turns: list[Turn]) -> None:
@@ -78,7 +78,7 @@ def _pair_by_position(turns: list[Turn]) -> None:
 def _block(block: dict[str, Any], origin: Origin) -> Block:
     match block:
         case {"type": "text", "text": str(text)}:
-            return Text(text, _rest(block, "text"))
+            return Text(text, rest(block, "type", "text"))
         case {"type": "thinking", "thinking": str(text)}:
             signature = block.get("signature")
             return Thinking(text, "thinking", signature if isinstance(signature, str) else None, origin=origin)
@@ -95,73 +95,45 @@ def _block(block: dict[str, Any], origin: Origin) -> Block:
     return Opaque(str(block.get("type") or "unknown"), block, origin)
 
 
-def _rest(block: dict[str, Any], *known: str) -> dict[str, Any] | None:
-    """The keys of a block that have no field of their own."""
-    return {key: value for key, value in block.items() if key not in ("type", *known) and value is not None} or None
-
-
 def _call(block: dict[str, Any], origin: Origin) -> ToolCall:
-    raw_id = str(block.get("id") or "")
+    raw_id, name = text_field(block, "id"), text_field(block, "name")
+    extra = rest(block, "type", "id", "name", "input")
     given = block.get("input")
-    arguments = given if isinstance(given, str) else json_value({} if given is None else given).decode()
-    extra = _rest(block, "id", "name", "input")
-    return ToolCall(raw_id, str(block.get("name") or ""), arguments, raw_id or None, origin.provider, extra)
+    return make_call(raw_id, name, text_of({} if given is None else given), origin, extra)
 
 
 def _response(block: dict[str, Any], origin: Origin) -> ToolResponse:
-    raw_id = str(block.get("tool_use_id") or "")
+    raw_id = text_field(block, "tool_use_id")
     content = block.get("content")
-    parts: tuple[Text | Media | Opaque, ...] = ()
-    if isinstance(content, str):
-        parts = (Text(content),) if content else ()
-    elif isinstance(content, list):
-        read = [_block(part, origin) for part in content if isinstance(part, dict)]
-        parts = tuple([part for part in read if isinstance(part, (Text, Media, Opaque))])
-    extra = _rest(block, "tool_use_id", "content", "is_error")
+    said = [Text(content)] if isinstance(content, str) and content else []
+    parts = result_parts(said or [_block(part, origin) for part in objects(content)])
+    extra = rest(block, "type", "tool_use_id", "content", "is_error")
     return ToolResponse(raw_id, "", parts, block.get("is_error") is True, raw_id or None, extra)
 
 
 def _system(system: Any) -> str | tuple[Text, ...]:
     if isinstance(system, str):
         return system
-    blocks = system if isinstance(system, list) else ()
-    return tuple(
-        [
-            Text(block["text"], _rest(block, "text"))
-            for block in blocks
-            if isinstance(block, dict) and isinstance(block.get("text"), str)
-        ]
-    )
+    texts = [block for block in objects(system) if isinstance(block.get("text"), str)]
+    return tuple([Text(block["text"], rest(block, "type", "text")) for block in texts])
 
 
 def _tools(tools: Any) -> tuple[ToolSpec, ...]:
     specs: list[ToolSpec] = []
-    for tool in tools if isinstance(tools, list) else ():
-        if not isinstance(tool, dict):
-            continue
-        name, kind = str(tool.get("name") or ""), tool.get("type")
+    for tool in objects(tools):
+        kind = tool.get("type")
         if kind not in (None, "custom") and "input_schema" not in tool:
-            specs.append(ToolSpec(name, builtin=str(kind), extra=_rest(tool, "name")))
-            continue
-        extra = _rest(tool, "name", "description", "input_schema", "strict") or {}
-        if kind is not None:
-            extra["type"] = kind
-        schema = tool.get("input_schema")
-        specs.append(
-            ToolSpec(
-                name,
-                str(tool.get("description") or ""),
-                schema if isinstance(schema, dict) else None,
-                tool.get("strict") if isinstance(tool.get("strict"), bool) else None,
-                extra=extra or None,
-            )
-        )
+            extra = rest(tool, "type", "name")
+            specs.append(ToolSpec(text_field(tool, "name"), builtin=str(kind), extra=extra))
+        else:
+            extra = rest(tool, "name", "description", "input_schema", "strict")
+            specs.append(make_tool(tool, tool.get("input_schema"), extra))
     return tuple(specs)
 
 
 def _options(body: dict[str, Any]) -> Options:
-    fields: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
+    found = OptionFields()
+    fields, extra = found.fields, found.extra
     for key, value in body.items():
         match key, value:
             case ("model" | "messages" | "tools" | "system" | "stream", _) | (_, None):
@@ -171,13 +143,13 @@ def _options(body: dict[str, Any]) -> Options:
             case "temperature" | "top_p", int() | float():
                 fields[key] = value
             case "stop_sequences", list():
-                fields["stop"] = tuple([str(stop) for stop in value])
+                found.stop(value)
             case "tool_choice", {"type": str()}:
-                _choice(value, fields, extra)
+                _choice(value, found)
             case "thinking", {"type": str()}:
-                _thinking(value, fields, extra)
+                _thinking(value, found)
             case "output_config", dict():
-                _output(value, fields, extra)
+                _output(value, found)
             case "metadata", {"user_id": str(user)} if len(value) == 1:
                 fields["user"] = user
             case _:
@@ -185,45 +157,39 @@ def _options(body: dict[str, Any]) -> Options:
     if "effort" in fields and "thinking" not in fields:
         # Effort alone does not ask for thinking on this wire, as it does among our options.
         extra["output_config"] = {**extra.get("output_config", {}), "effort": fields.pop("effort")}
-    return Options(stream=bool(body.get("stream")), extra_body=extra or None, **fields)
+    return found.options(stream=bool(body.get("stream")))
 
 
-def _choice(value: dict[str, Any], fields: dict[str, Any], extra: dict[str, Any]) -> None:
-    kind = value["type"]
-    if kind in _CHOICES:
-        fields["tool_choice"] = _CHOICES[kind]
-    elif kind == "tool" and isinstance(value.get("name"), str):
-        fields["tool_choice"] = value["name"]
-    else:
-        extra["tool_choice"] = value
+def _choice(value: dict[str, Any], found: OptionFields) -> None:
+    kind, name = value["type"], value.get("name")
+    choice = name if kind == "tool" and isinstance(name, str) else _CHOICES.get(kind)
+    if choice is None:
+        found.extra["tool_choice"] = value
         return
+    found.fields["tool_choice"] = choice
     serial = value.get("disable_parallel_tool_use")
     if isinstance(serial, bool):
-        fields["parallel_tool_calls"] = not serial
+        found.fields["parallel_tool_calls"] = not serial
 
 
-def _thinking(value: dict[str, Any], fields: dict[str, Any], extra: dict[str, Any]) -> None:
+def _thinking(value: dict[str, Any], found: OptionFields) -> None:
     kind = value["type"]
     if kind not in ("enabled", "adaptive", "disabled"):
-        extra["thinking"] = value
+        found.extra["thinking"] = value
         return
-    fields["thinking"] = "off" if kind == "disabled" else "on"
+    found.fields["thinking"] = "off" if kind == "disabled" else "on"
     budget = value.get("budget_tokens")
     if kind == "enabled" and isinstance(budget, int):
-        fields["thinking_budget"] = budget
-    rest = _rest(value, "budget_tokens")
-    if rest:
-        extra["thinking"] = rest
+        found.fields["thinking_budget"] = budget
+    found.keep("thinking", rest(value, "type", "budget_tokens"))
 
 
-def _output(value: dict[str, Any], fields: dict[str, Any], extra: dict[str, Any]) -> None:
-    rest = dict(value)
-    if rest.get("effort") in EFFORTS:
-        fields["effort"] = rest.pop("effort")
-    shape = rest.get("format")
+def _output(value: dict[str, Any], found: OptionFields) -> None:
+    left = dict(value)
+    if left.get("effort") in EFFORTS:
+        found.fields["effort"] = left.pop("effort")
+    shape = left.get("format")
     if isinstance(shape, dict) and shape.get("type") == "json_schema" and set(shape) == {"type", "schema"}:
-        schema = {"name": "answer", "schema": shape["schema"]}
-        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
-        del rest["format"]
-    if rest:
-        extra["output_config"] = rest
+        found.schema(shape["schema"])
+        del left["format"]
+    found.keep("output_config", left)

@@ -7,16 +7,27 @@ becomes a tool turn of its results and a human turn of the rest. Ids become cano
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from ...core.blocks import Block, Conversation, Opaque, Origin, Text, Thinking, ToolResponse, Turn
 from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
-from ..lenient_json import decode_leniently, object_text
+from ..lenient_json import decode_leniently, object_text, text_of
+from ..parsing import (
+    OptionFields,
+    make_call,
+    make_tool,
+    numbered,
+    objects,
+    rest,
+    result_parts,
+    split_results,
+    system_prompt,
+    text_field,
+)
 from ..request import ParsedRequest
 from .media import read_media
 from .wire import DEFAULT
@@ -35,7 +46,7 @@ _CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 
 
 def parse_request(body: bytes, *, provider: str = "gemini", model: str = "", stream: bool = False) -> ParsedRequest:
-    """`model` and `stream` stand in the path, which the body does not know; `provider` is who the signatures belong to."""
+    """`model` and `stream` come from the path, not from the body; `provider` is the owner of the signatures."""
     value = decode_leniently(body)
     if not isinstance(value, dict):
         raise InvalidHistory("expected a JSON object with `contents`")
@@ -47,12 +58,9 @@ def parse_request(body: bytes, *, provider: str = "gemini", model: str = "", str
         raise InvalidHistory("expected a JSON object with a `contents` list")
     model = (model or str(value.get("model") or "")).removeprefix("models/")
     origin = Origin(provider, DEFAULT.wire, model)
+    spelled = [{"parts": [{"text": content}]} if isinstance(content, str) else content for content in contents]
     turns: list[Turn] = []
-    for number, content in enumerate(contents):
-        if isinstance(content, str):
-            content = {"parts": [{"text": content}]}
-        if not isinstance(content, dict):
-            raise InvalidHistory(f"content {number} is not an object")
+    for number, content in numbered(spelled, "content"):
         turns += _turns(number, content, origin)
     conversation = canonicalize(Conversation(tuple(turns), _system(value.get("systemInstruction"))), provider)
     return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value, stream))
@@ -62,19 +70,18 @@ def _camel(value: dict[str, Any]) -> dict[str, Any]:
     return {_SNAKE.sub(lambda match: match[1].upper(), key): inner for key, inner in value.items()}
 
 
+def _listed(value: Any) -> list[Any]:
+    """A list; one object alone is a list of one."""
+    return [value] if isinstance(value, dict) else value if isinstance(value, list) else []
+
+
 def _turns(number: int, content: dict[str, Any], origin: Origin) -> list[Turn]:
     key = f"m{number}"
-    parts = content.get("parts")
-    parts = [parts] if isinstance(parts, dict) else parts if isinstance(parts, list) else []
+    parts = _listed(content.get("parts"))
     blocks = [_part({"text": part} if isinstance(part, str) else _camel(part), origin) for part in parts if part]
     if content.get("role") == "model":
         return [Turn("ai", tuple(blocks), key=key, origin=origin)]
-    results = tuple([block for block in blocks if type(block) is ToolResponse])
-    if not results:
-        return [Turn("human", tuple(blocks), key=key)]
-    rest = tuple([block for block in blocks if type(block) is not ToolResponse])
-    tool_turn = Turn("tool", results, key=f"{key}:results")
-    return [tool_turn, Turn("human", rest, key=key)] if rest else [tool_turn]
+    return split_results(blocks, key)
 
 
 def _part(part: dict[str, Any], origin: Origin) -> Block:
@@ -87,10 +94,10 @@ def _part(part: dict[str, Any], origin: Origin) -> Block:
             return Text(text, {"thoughtSignature": signature} if signature else None)
         case {"functionCall": dict(call)}:
             call = _camel(call)
-            raw_id = str(call.get("id") or "")
-            arguments = json.dumps(call.get("args") or {}, ensure_ascii=False, separators=(",", ":"))
             extra = {"thoughtSignature": signature} if signature else None
-            return ToolCall(raw_id, str(call.get("name") or ""), arguments, raw_id or None, origin.provider, extra)
+            return make_call(
+                text_field(call, "id"), text_field(call, "name"), text_of(call.get("args") or {}), origin, extra
+            )
         case {"functionResponse": dict(response)}:
             return _response(_camel(response), origin)
         case {"inlineData": dict()} | {"fileData": dict()}:
@@ -106,7 +113,7 @@ def _part(part: dict[str, Any], origin: Origin) -> Block:
 
 def _response(response: dict[str, Any], origin: Origin) -> ToolResponse:
     """A result. An object that only wraps a text gives the text, unless writing it again would not wrap it."""
-    raw_id = str(response.get("id") or "")
+    raw_id = text_field(response, "id")
     said = response.get("response")
     is_error = False
     match said:
@@ -115,31 +122,26 @@ def _response(response: dict[str, Any], origin: Origin) -> ToolResponse:
         case {"error": str(text), **rest} if not rest and object_text(text) is None:
             is_error = True
         case _:
-            text = json.dumps({} if said is None else said, ensure_ascii=False, separators=(",", ":"))
-    inside = [_part(_camel(part), origin) for part in response.get("parts") or () if isinstance(part, dict)]
-    media = tuple([part for part in inside if isinstance(part, (Text, Media, Opaque))])
+            text = text_of({} if said is None else said)
+    media = result_parts([_part(_camel(part), origin) for part in objects(response.get("parts"))])
     content = media if said == {} and media else (Text(text), *media)
     extra = {key: response[key] for key in ("willContinue", "scheduling") if response.get(key) is not None}
-    return ToolResponse(raw_id, str(response.get("name") or ""), content, is_error, raw_id or None, extra or None)
+    return ToolResponse(raw_id, text_field(response, "name"), content, is_error, raw_id or None, extra or None)
 
 
 def _system(system: Any) -> str | tuple[Text, ...]:
     if isinstance(system, str):
         return system
-    parts = system.get("parts") if isinstance(system, dict) else None
-    parts = [parts] if isinstance(parts, dict) else parts if isinstance(parts, list) else []
-    texts = tuple(
-        [Text(part["text"]) for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
-    )
-    return texts[0].text if len(texts) == 1 else texts or ""
+    parts = objects(_listed(system.get("parts") if isinstance(system, dict) else None))
+    return system_prompt([Text(part["text"]) for part in parts if isinstance(part.get("text"), str)])
 
 
 def _tools(tools: Any) -> tuple[ToolSpec, ...]:
     specs: list[ToolSpec] = []
-    for tool in [tools] if isinstance(tools, dict) else tools if isinstance(tools, list) else ():
-        for kind, config in _camel(tool).items() if isinstance(tool, dict) else ():
+    for tool in objects(_listed(tools)):
+        for kind, config in _camel(tool).items():
             if kind == "functionDeclarations":
-                specs += [_function(_camel(each)) for each in config or () if isinstance(each, dict)]
+                specs += [_function(_camel(each)) for each in objects(config)]
             elif config is not None:
                 specs.append(ToolSpec(kind, builtin=kind, extra={"config": config} if config != {} else None))
     return tuple(specs)
@@ -148,12 +150,9 @@ def _tools(tools: Any) -> tuple[ToolSpec, ...]:
 def _function(declared: dict[str, Any]) -> ToolSpec:
     schema = declared.get("parametersJsonSchema")
     if not isinstance(schema, dict):
-        given = declared.get("parameters")
-        schema = _plain_types(given) if isinstance(given, dict) else None
+        schema = _plain_types(declared.get("parameters"))
     extra = {key: declared[key] for key in ("behavior", "response") if declared.get(key) is not None}
-    return ToolSpec(
-        str(declared.get("name") or ""), str(declared.get("description") or ""), schema, extra=extra or None
-    )
+    return make_tool(declared, schema, extra)
 
 
 def _plain_types(schema: Any) -> Any:
@@ -172,45 +171,39 @@ def _plain_types(schema: Any) -> Any:
 
 
 def _options(body: dict[str, Any], stream: bool) -> Options:
-    fields: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
+    found = OptionFields()
     for key, value in body.items():
         match key, value:
             case ("model" | "contents" | "tools" | "systemInstruction", _) | (_, None):
                 pass
             case "generationConfig", dict():
-                _generation(_camel(value), fields, extra)
+                _generation(_camel(value), found)
             case "toolConfig", dict():
-                _choice(_camel(value), fields, extra)
+                _choice(_camel(value), found)
             case _:
-                extra[key] = value
-    return Options(stream=stream, extra_body=extra or None, **fields)
+                found.extra[key] = value
+    return found.options(stream=stream)
 
 
-def _generation(config: dict[str, Any], fields: dict[str, Any], extra: dict[str, Any]) -> None:
-    rest: dict[str, Any] = {}
+def _generation(config: dict[str, Any], found: OptionFields) -> None:
+    left: dict[str, Any] = {}
     for key, value in config.items():
         if value is None:
             continue
         if key in _SAMPLING and isinstance(value, (int, float)):
-            fields[_SAMPLING[key]] = value
+            found.fields[_SAMPLING[key]] = value
         elif key == "stopSequences" and isinstance(value, list):
-            fields["stop"] = tuple([str(stop) for stop in value])
-        elif key == "thinkingConfig" and isinstance(value, dict):
-            if not _thinking(_camel(value), fields):
-                rest[key] = value
+            found.stop(value)
+        elif key != "thinkingConfig" or not isinstance(value, dict) or not _thinking(_camel(value), found.fields):
+            left[key] = value
+    if left.get("responseMimeType") == "application/json" and "responseSchema" not in left:
+        del left["responseMimeType"]
+        schema = left.pop("responseJsonSchema", None)
+        if isinstance(schema, dict):
+            found.schema(schema)
         else:
-            rest[key] = value
-    if rest.get("responseMimeType") == "application/json" and "responseSchema" not in rest:
-        del rest["responseMimeType"]
-        schema = rest.pop("responseJsonSchema", None)
-        fields["response_format"] = (
-            {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-            if isinstance(schema, dict)
-            else {"type": "json_object"}
-        )
-    if rest:
-        extra["generationConfig"] = rest
+            found.fields["response_format"] = {"type": "json_object"}
+    found.keep("generationConfig", left)
 
 
 def _thinking(config: dict[str, Any], fields: dict[str, Any]) -> bool:
@@ -230,17 +223,15 @@ def _thinking(config: dict[str, Any], fields: dict[str, Any]) -> bool:
     return shown and not (level and budget) and (budget is None or budget > 0)
 
 
-def _choice(config: dict[str, Any], fields: dict[str, Any], extra: dict[str, Any]) -> None:
+def _choice(config: dict[str, Any], found: OptionFields) -> None:
     calling = config.pop("functionCallingConfig", None)
     calling = _camel(calling) if isinstance(calling, dict) else {}
     names = calling.get("allowedFunctionNames")
     mode = calling.get("mode")
     if mode == "ANY" and isinstance(names, list) and len(names) == 1:
-        fields["tool_choice"] = str(names[0])
+        found.fields["tool_choice"] = str(names[0])
     elif mode in _CHOICES and not names:
-        fields["tool_choice"] = _CHOICES[mode]
+        found.fields["tool_choice"] = _CHOICES[mode]
     elif calling:
         config["functionCallingConfig"] = calling
-    rest = {key: value for key, value in config.items() if value is not None}
-    if rest:
-        extra["toolConfig"] = rest
+    found.keep("toolConfig", rest(config))

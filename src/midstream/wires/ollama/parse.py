@@ -6,15 +6,23 @@ where there is one, else by position and the tool's name. Ids become canonical h
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from ...core.blocks import Block, Conversation, Media, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from ...core.blocks import Block, Conversation, Media, Origin, Text, Thinking, ToolResponse, Turn
 from ...core.dialect import EFFORTS, Options
-from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
-from ...core.tools import ToolSpec
-from ..lenient_json import decode_leniently
+from ..lenient_json import text_of
+from ..parsing import (
+    OptionFields,
+    add_result,
+    make_call,
+    make_tool,
+    numbered,
+    objects,
+    open_messages,
+    system_prompt,
+    text_field,
+)
 from ..request import ParsedRequest
 from .wire import DEFAULT
 
@@ -29,32 +37,24 @@ _SETTINGS = {
 
 
 def parse_request(body: bytes, *, provider: str = "ollama") -> ParsedRequest:
-    """`provider` is who the thinking of the history belongs to."""
-    value = decode_leniently(body)
-    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
-        raise InvalidHistory("expected a JSON object with a `messages` list")
-    model = str(value.get("model") or "")
-    origin = Origin(provider, DEFAULT.wire, model)
+    """`provider` is the owner of the thinking in the history."""
+    value, origin = open_messages(body, provider, DEFAULT.wire)
     system: list[Text] = []
     turns: list[Turn] = []
-    for number, message in enumerate(value["messages"]):
-        if not isinstance(message, dict):
-            raise InvalidHistory(f"message {number} is not an object")
+    for number, message in numbered(value["messages"], "message"):
         role, key = message.get("role"), f"m{number}"
         if role == "system" and not turns:
-            system.append(Text(str(message.get("content") or "")))
-        elif role == "system":
-            turns.append(Turn("human", tuple(_content(message)), key=key, role="system"))
+            system.append(Text(text_field(message, "content")))
         elif role == "assistant":
             turns.append(Turn("ai", tuple(_assistant(message, origin)), key=key, origin=origin))
         elif role == "tool":
-            before = turns.pop().blocks if turns and turns[-1].speaker == "tool" else ()
-            turns.append(Turn("tool", (*before, _response(message)), key=key))
+            add_result(turns, _response(message), key)
         else:
-            turns.append(Turn("human", tuple(_content(message)), key=key))
-    said = system[0].text if len(system) == 1 else tuple(system) or ""
-    conversation = canonicalize(Conversation(tuple(turns), said), provider)
-    return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value))
+            turns.append(Turn("human", tuple(_content(message)), key=key, role="system" if role == "system" else ""))
+    conversation = canonicalize(Conversation(tuple(turns), system_prompt(system)), provider)
+    tools = [tool.get("function") for tool in objects(value.get("tools"))]
+    specs = tuple([make_tool(tool, tool.get("parameters")) for tool in objects(tools)])
+    return ParsedRequest(conversation, origin.model, specs, _options(value))
 
 
 def _content(message: dict[str, Any]) -> list[Text | Media]:
@@ -70,46 +70,24 @@ def _assistant(message: dict[str, Any], origin: Origin) -> list[Block]:
     if isinstance(message.get("thinking"), str) and message["thinking"]:
         blocks.append(Thinking(message["thinking"], "thinking", origin=origin))
     blocks += _content(message)
-    for call in message.get("tool_calls") or ():
-        function = call.get("function") if isinstance(call, dict) else None
+    for call in objects(message.get("tool_calls")):
+        function = call.get("function")
         if isinstance(function, dict):
-            blocks.append(_call(call, function, origin))
+            given = function.get("arguments")
+            arguments = text_of({} if given is None else given)
+            blocks.append(make_call(text_field(call, "id"), text_field(function, "name"), arguments, origin))
     return blocks
 
 
-def _call(call: dict[str, Any], function: dict[str, Any], origin: Origin) -> ToolCall:
-    raw_id = str(call.get("id") or "")
-    arguments = function.get("arguments")
-    if not isinstance(arguments, str):
-        arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False, separators=(",", ":"))
-    return ToolCall(raw_id, str(function.get("name") or ""), arguments, raw_id or None, origin.provider)
-
-
 def _response(message: dict[str, Any]) -> ToolResponse:
-    raw_id = str(message.get("tool_call_id") or "")
-    name = str(message.get("tool_name") or message.get("name") or "")
+    raw_id = text_field(message, "tool_call_id")
+    name = text_field(message, "tool_name") or text_field(message, "name")
     return ToolResponse(raw_id, name, tuple(_content(message)), raw_id=raw_id or None)
 
 
-def _tools(tools: Any) -> tuple[ToolSpec, ...]:
-    specs: list[ToolSpec] = []
-    for tool in tools if isinstance(tools, list) else ():
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if isinstance(function, dict):
-            schema = function.get("parameters")
-            specs.append(
-                ToolSpec(
-                    str(function.get("name") or ""),
-                    str(function.get("description") or ""),
-                    schema if isinstance(schema, dict) else None,
-                )
-            )
-    return tuple(specs)
-
-
 def _options(body: dict[str, Any]) -> Options:
-    fields: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
+    found = OptionFields()
+    fields = found.fields
     for key, value in body.items():
         match key, value:
             case ("model" | "messages" | "tools" | "stream", _) | (_, None) | ("format", ""):
@@ -121,23 +99,21 @@ def _options(body: dict[str, Any]) -> Options:
             case "format", "json":
                 fields["response_format"] = {"type": "json_object"}
             case "format", dict():
-                schema = {"name": "answer", "schema": value}
-                fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+                found.schema(value)
             case "options", dict():
-                _settings(value, fields, extra)
+                _settings(value, found)
             case _:
-                extra[key] = value
-    return Options(stream=body.get("stream") is not False, extra_body=extra or None, **fields)
+                found.extra[key] = value
+    return found.options(stream=body.get("stream") is not False)
 
 
-def _settings(settings: dict[str, Any], fields: dict[str, Any], extra: dict[str, Any]) -> None:
-    rest: dict[str, Any] = {}
+def _settings(settings: dict[str, Any], found: OptionFields) -> None:
+    left: dict[str, Any] = {}
     for key, value in settings.items():
         if key in _SETTINGS and type(value) in (int, float) and not (key == "num_predict" and value <= 0):
-            fields[_SETTINGS[key]] = value
+            found.fields[_SETTINGS[key]] = value
         elif key == "stop" and isinstance(value, (str, list)):
-            fields["stop"] = (value,) if isinstance(value, str) else tuple([str(stop) for stop in value])
+            found.stop(value)
         elif value is not None:
-            rest[key] = value
-    if rest:
-        extra["options"] = rest
+            left[key] = value
+    found.keep("options", left)

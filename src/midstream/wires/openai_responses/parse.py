@@ -7,7 +7,6 @@ turn; what the model said between two of them is one. Ids become canonical here;
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
@@ -15,13 +14,14 @@ from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
-from ..lenient_json import decode_leniently, encode_json
+from ..lenient_json import decode_leniently, text_of
+from ..media import opened
+from ..parsing import OptionFields, make_call, make_tool, numbered, objects, rest, text_field
 from ..request import ParsedRequest
 from .items import format_to_chat, item_fields, part_extra, part_texts, reasoning_extra
 from .stored_response import CONTINUES
+from .wire import DEFAULT
 
-_WIRE = "openai-responses"
-_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
 _OPTION_FIELDS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -34,12 +34,12 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 def parse_request(body: bytes, *, provider: str = "") -> ParsedRequest:
-    """`provider` is who the reasoning and the opaque items in the history belong to, where the reader knows it."""
+    """`provider` is the owner of the reasoning and the opaque items in the history, where the caller knows it."""
     value = decode_leniently(body)
     if not isinstance(value, dict) or not isinstance(value.get("input", []), (str, list)):
         raise InvalidHistory("expected a JSON object whose `input` is a string or a list")
-    model = str(value.get("model") or "")
-    conversation = read_items(value.get("input") or [], Origin(provider, _WIRE, model))
+    model = text_field(value, "model")
+    conversation = read_items(value.get("input") or [], Origin(provider, DEFAULT.wire, model))
     fields: dict[str, Any] = {}
     if isinstance(value.get("instructions"), str):
         fields["system"] = value["instructions"]
@@ -55,9 +55,7 @@ def read_items(items: str | list[Any], origin: Origin) -> Conversation:
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
     turns: list[Turn] = []
-    for number, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise InvalidHistory(f"item {number} is not an object")
+    for number, item in numbered(items, "item"):
         turn = _turn(item, origin, f"i{number}")
         last = turns[-1] if turns else None
         if last is not None and last.speaker == turn.speaker and turn.speaker != "human":
@@ -99,9 +97,7 @@ def _answer(item: dict[str, Any], origin: Origin) -> list[Block]:
     if isinstance(content, str):
         return [Text(content, kept or None)]
     blocks: list[Block] = []
-    for part in content if isinstance(content, list) else ():
-        if not isinstance(part, dict):
-            continue
+    for part in objects(content):
         if isinstance(part.get("refusal"), str):
             blocks.append(Text(part["refusal"], {"refusal": True, **kept}))
         elif isinstance(part.get("text"), str):
@@ -114,7 +110,7 @@ def _answer(item: dict[str, Any], origin: Origin) -> list[Block]:
 def _content(content: Any, origin: Origin) -> list[Text | Media | Opaque]:
     if isinstance(content, str):
         return [Text(content)]
-    return [_part(part, origin) for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return [_part(part, origin) for part in objects(content)]
 
 
 def _part(part: dict[str, Any], origin: Origin) -> Text | Media | Opaque:
@@ -124,56 +120,38 @@ def _part(part: dict[str, Any], origin: Origin) -> Text | Media | Opaque:
     if kind == "input_image":
         where = part.get("image_url") or part.get("file_id")
         if isinstance(where, str):
-            return _media(where, "image/*", _rest(part, "image_url", "file_id"))
+            return opened(Media("image/*", url=where, extra=rest(part, "type", "image_url", "file_id")))
     if kind == "input_file":
         where = part.get("file_data") or part.get("file_url") or part.get("file_id")
         if isinstance(where, str):
-            extra = _rest(part, "file_data", "file_url", "file_id", "filename")
-            media = _media(where, "", extra)
-            if part.get("file_data") and media.data is None:
-                media = Media("", where, extra=extra)
-            return Media(media.mime, media.data, media.url, part.get("filename"), media.extra)
+            extra = rest(part, "type", "file_data", "file_url", "file_id", "filename")
+            media = opened(Media("", None, where, part.get("filename"), extra))
+            # `file_data` may be base64 alone, without the data URL around it.
+            return Media("", where, None, media.name, extra) if part.get("file_data") and media.data is None else media
     sound = part.get("input_audio")
     if kind == "input_audio" and isinstance(sound, dict) and isinstance(sound.get("data"), str):
         return Media(f"audio/{sound.get('format', 'wav')}", data=sound["data"])
     return Opaque("part", part, origin)
 
 
-def _rest(part: dict[str, Any], *known: str) -> dict[str, Any] | None:
-    return {key: value for key, value in part.items() if key not in ("type", *known) and value is not None} or None
-
-
-def _media(url: str, mime: str, extra: dict[str, Any] | None) -> Media:
-    match = _DATA_URL.match(url)
-    if match:
-        return Media(match[1] or mime, data=url[match.end() :], extra=extra)
-    return Media(mime, url=url, extra=extra)
-
-
 def _call(item: dict[str, Any], origin: Origin) -> ToolCall:
     custom = item["type"] == "custom_tool_call"
-    raw_id = str(item.get("call_id") or "")
-    arguments = item.get("input" if custom else "arguments")
-    if not isinstance(arguments, str):
-        arguments = encode_json(arguments).decode() if arguments is not None else ""
+    arguments = text_of(item.get("input" if custom else "arguments"))
+    extra = _item_extra(item, custom)
+    return make_call(text_field(item, "call_id"), text_field(item, "name"), arguments, origin, extra)
+
+
+def _item_extra(item: dict[str, Any], custom: bool) -> dict[str, Any]:
     fields = item_fields(item)
-    extra: dict[str, Any] = {"type": "custom"} if custom else {}
-    if fields:
-        extra["item"] = fields
-    return ToolCall(raw_id, str(item.get("name") or ""), arguments, raw_id or None, origin.provider, extra or None)
+    return ({"type": "custom"} if custom else {}) | ({"item": fields} if fields else {})
 
 
 def _response(item: dict[str, Any], origin: Origin) -> ToolResponse:
-    raw_id = str(item.get("call_id") or "")
+    raw_id = text_field(item, "call_id")
     output = item.get("output")
-    if isinstance(output, (str, list)):
-        content = tuple(_content(output, origin))
-    else:
-        content = (Text(encode_json(output).decode()),) if output is not None else ()
-    extra: dict[str, Any] = {"type": "custom"} if item["type"] == "custom_tool_call_output" else {}
-    if fields := item_fields(item):
-        extra["item"] = fields
-    return ToolResponse(raw_id, "", content, raw_id=raw_id or None, extra=extra or None)
+    said = output if output is None or isinstance(output, list) else text_of(output)
+    extra = _item_extra(item, item["type"] == "custom_tool_call_output")
+    return ToolResponse(raw_id, "", tuple(_content(said, origin)), raw_id=raw_id or None, extra=extra or None)
 
 
 def _thinking(item: dict[str, Any], origin: Origin) -> Thinking:
@@ -189,62 +167,42 @@ def _thinking(item: dict[str, Any], origin: Origin) -> Thinking:
 
 
 def _tools(tools: Any) -> tuple[ToolSpec, ...]:
-    specs: list[ToolSpec] = []
-    for tool in tools if isinstance(tools, list) else ():
-        if not isinstance(tool, dict):
-            continue
-        if tool.get("type") != "function":
-            specs.append(ToolSpec(str(tool.get("name") or tool.get("type") or ""), extra={"tool": tool}))
-            continue
-        function = {**tool, **tool["function"]} if isinstance(tool.get("function"), dict) else tool
-        known = ("type", "name", "description", "parameters", "strict", "function")
-        extra = {key: value for key, value in function.items() if key not in known}
-        strict, parameters = function.get("strict"), function.get("parameters")
-        if strict is None:
-            extra["strict"] = None  # not said: this wire's own default, not ours
-        specs.append(
-            ToolSpec(
-                str(function.get("name") or ""),
-                str(function.get("description") or ""),
-                parameters if isinstance(parameters, dict) else None,
-                strict if isinstance(strict, bool) else None,
-                extra=extra or None,
-            )
-        )
-    return tuple(specs)
+    return tuple([_tool(tool) for tool in objects(tools)])
+
+
+def _tool(tool: dict[str, Any]) -> ToolSpec:
+    if tool.get("type") != "function":
+        return ToolSpec(text_field(tool, "name") or text_field(tool, "type"), extra={"tool": tool})
+    function = {**tool, **tool["function"]} if isinstance(tool.get("function"), dict) else tool
+    known = ("type", "name", "description", "parameters", "strict", "function")
+    extra = {key: value for key, value in function.items() if key not in known}
+    if function.get("strict") is None:
+        extra["strict"] = None  # not set: this wire's own default, not ours
+    return make_tool(function, function.get("parameters"), extra)
 
 
 def _options(body: dict[str, Any]) -> Options:
-    fields: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
+    found = OptionFields()
     for key, value in body.items():
         if key in ("model", "input", "tools", "stream") or value is None:
             continue
         if key in _OPTION_FIELDS:
-            fields[_OPTION_FIELDS[key]] = value
-        elif key == "instructions":
-            if not isinstance(value, str):
-                extra[key] = value
-        elif key == "tool_choice":
-            choice = _choice(value)
-            if choice is not None:
-                fields["tool_choice"] = choice
-            else:
-                extra[key] = value
+            found.fields[_OPTION_FIELDS[key]] = value
+        elif key == "instructions" and isinstance(value, str):
+            pass  # it is the system prompt
+        elif key == "tool_choice" and (choice := _choice(value)) is not None:
+            found.fields["tool_choice"] = choice
         elif key == "reasoning" and isinstance(value, dict):
             effort = _effort(value.get("effort"))
-            fields |= effort
-            read = ("effort",) if effort else ()
-            if rest := {name: found for name, found in value.items() if name not in read and found is not None}:
-                extra[key] = rest
+            found.fields |= effort
+            found.keep(key, rest(value, "effort") if effort else rest(value))
         elif key == "text" and isinstance(value, dict):
             if isinstance(value.get("format"), dict):
-                fields["response_format"] = format_to_chat(value["format"])
-            if rest := {name: found for name, found in value.items() if name != "format" and found is not None}:
-                extra[key] = rest
+                found.fields["response_format"] = format_to_chat(value["format"])
+            found.keep(key, rest(value, "format"))
         else:
-            extra[key] = value
-    return Options(stream=bool(body.get("stream")), extra_body=extra or None, **fields)
+            found.extra[key] = value
+    return found.options(stream=bool(body.get("stream")))
 
 
 def _effort(effort: Any) -> dict[str, Any]:

@@ -1,0 +1,114 @@
+"""What the parsers of all wires share: opening a client's body, and making turns, calls, tools and options of its parts.
+
+Parsers are lenient: a field of the wrong type is treated as missing, and what has no canonical form is kept, so that
+encoding the result for the same dialect gives the same request again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..core.blocks import Block, Media, Opaque, Origin, Text, ToolCall, ToolResponse, Turn
+from ..core.dialect import Options
+from ..core.errors import InvalidHistory
+from ..core.tools import ToolSpec
+from .lenient_json import decode_leniently
+
+
+def open_messages(body: bytes, provider: str, wire: str) -> tuple[dict[str, Any], Origin]:
+    """A body with a `messages` list, and who made what the model said in it."""
+    value = decode_leniently(body)
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        raise InvalidHistory("expected a JSON object with a `messages` list")
+    return value, Origin(provider, wire, text_field(value, "model"))
+
+
+def numbered(items: Iterable[Any], what: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a list with their numbers; `what` names one in the error."""
+    for number, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise InvalidHistory(f"{what} {number} is not an object")
+        yield number, item
+
+
+def objects(items: Any) -> list[dict[str, Any]]:
+    """The objects of a list; anything else is left out."""
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def text_field(value: dict[str, Any], key: str) -> str:
+    return str(value.get(key) or "")
+
+
+def rest(value: dict[str, Any], *known: str) -> dict[str, Any] | None:
+    """The fields of an object that were not read, without nulls; None if there are none."""
+    return {key: inner for key, inner in value.items() if key not in known and inner is not None} or None
+
+
+def make_call(raw_id: str, name: str, arguments: str, origin: Origin, extra: dict[str, Any] | None = None) -> ToolCall:
+    """A call under the id it came with; `canonicalize` gives it its own later."""
+    return ToolCall(raw_id, name, arguments, raw_id or None, origin.provider, extra or None)
+
+
+def result_parts(blocks: Iterable[Block]) -> tuple[Text | Media | Opaque, ...]:
+    """The blocks that a tool result can hold."""
+    return tuple([block for block in blocks if isinstance(block, (Text, Media, Opaque))])
+
+
+def split_results(blocks: list[Block], key: str) -> list[Turn]:
+    """A user message as a tool turn of its results and a human turn of everything else."""
+    results = tuple([block for block in blocks if type(block) is ToolResponse])
+    if not results:
+        return [Turn("human", tuple(blocks), key=key)]
+    others = tuple([block for block in blocks if type(block) is not ToolResponse])
+    tool_turn = Turn("tool", results, key=f"{key}:results")
+    return [tool_turn, Turn("human", others, key=key)] if others else [tool_turn]
+
+
+def add_result(turns: list[Turn], response: ToolResponse, key: str) -> None:
+    """Results that follow each other are one tool turn."""
+    before = turns.pop().blocks if turns and turns[-1].speaker == "tool" else ()
+    turns.append(Turn("tool", (*before, response), key=key))
+
+
+def system_prompt(texts: Iterable[Text]) -> str | tuple[Text, ...]:
+    """A system prompt as plain text where it is no more than one."""
+    found = tuple(texts)
+    return found[0].text if len(found) == 1 and found[0].extra is None else found or ""
+
+
+def make_tool(declared: dict[str, Any], schema: Any, extra: dict[str, Any] | None = None) -> ToolSpec:
+    strict = declared.get("strict")
+    return ToolSpec(
+        text_field(declared, "name"),
+        text_field(declared, "description"),
+        schema if isinstance(schema, dict) else None,
+        strict if isinstance(strict, bool) else None,
+        extra=extra or None,
+    )
+
+
+class OptionFields:
+    """The options read from a body: ours in `fields`, everything else in `extra`, to be sent again as it came."""
+
+    __slots__ = ("extra", "fields")
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Any] = {}
+        self.extra: dict[str, Any] = {}
+
+    def keep(self, key: str, value: Any) -> None:
+        """Keep a field that we have no option for, unless nothing is left of it."""
+        if value:
+            self.extra[key] = value
+
+    def stop(self, value: str | list[Any]) -> None:
+        self.fields["stop"] = (value,) if isinstance(value, str) else tuple([str(stop) for stop in value])
+
+    def schema(self, schema: Any) -> None:
+        """The answer must follow a JSON schema, which this wire gives no name."""
+        self.fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+
+    def options(self, *, stream: bool) -> Options:
+        return Options(stream=stream, extra_body=self.extra or None, **self.fields)

@@ -89,9 +89,9 @@ CHAT = Dialect("mine", "openai-chat")
         ("forced_choice_thinking", ("auto",), "required, named"),
         ("sampling", ("temp",), "temperature, top_p, stop"),
         ("reasoning", Reasoning(control="budget"), "none, reasoning_effort, thinking.type"),
-        ("path", "chat/completions", "/… with no place in braces but {model}"),
-        ("path", "/x/{deployment}", "/… with no place in braces but {model}"),
-        ("path", "/x?api-version=1", "/… with no place in braces but {model}"),
+        ("path", "chat/completions", "/… with no other placeholder than {model}"),
+        ("path", "/x/{deployment}", "/… with no other placeholder than {model}"),
+        ("path", "/x?api-version=1", "/… with no other placeholder than {model}"),
     ],
 )
 def test_a_dialect_says_at_once_what_is_wrong_with_it(field: str, said: Any, known: str) -> None:

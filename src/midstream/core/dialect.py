@@ -120,7 +120,7 @@ class Reasoning(Value, frozen=True):
     required: bool = False
     """An assistant tool-call message without the field is refused while thinking is on."""
     placeholder: str = " "
-    """What stands in where the field is required and there is no reasoning."""
+    """Sent where the field is required and there is no reasoning."""
     signed: bool = False
     """Reasoning is bound to the model that made it by a signature or encryption."""
     unsigned: Literal["drop", "blank"] = "drop"
@@ -189,7 +189,7 @@ class Dialect(Value, frozen=True):
     sends_finish: bool = True
     """False only for hosts that never say a finish reason: then [DONE] or EOF is a normal end."""
     blank_content: Literal["keep", "null", "omit"] = "null"
-    """What stands for an assistant's empty content beside tool calls."""
+    """Sent as an assistant's empty content beside tool calls."""
     tool_result_name: bool = False
     """Tool messages carry the tool's name."""
     tool_result_media: Literal["inline", "user", "none"] = "user"
@@ -238,13 +238,13 @@ class Dialect(Value, frozen=True):
     extra_body: dict[str, Any] | None = None
     headers: dict[str, str] | None = None
     path: str = ""
-    """Where requests go, below the endpoint's base; empty for the wire's own path. `{model}` stands for the model."""
+    """Where requests go, below the endpoint's base; empty for the wire's own path. `{model}` is replaced by the model."""
     template: TemplateName | None = None
     """The chat template for a completion wire."""
     completion: CompletionApi = "openai"
     """Which form of raw completion the host speaks."""
     stop: tuple[str, ...] = ()
-    """On a completion wire: the texts that end an answer, which are no part of it."""
+    """On a completion wire: the texts that end an answer and are not part of it."""
     native: Dialect | None = None
     """The host's other path to the same model, taken when a request needs nothing that only this one has."""
 
@@ -258,7 +258,7 @@ class Dialect(Value, frozen=True):
 def _check_control_and_path(dialect: Dialect) -> None:
     _check_word(f"reasoning.control for {dialect.wire}", dialect.reasoning.control, WIRES[dialect.wire])
     if dialect.path and not _PATH.fullmatch(dialect.path):
-        raise ConfigError(f"invalid path {dialect.path!r}; expected /… with no place in braces but {{model}}")
+        raise ConfigError(f"invalid path {dialect.path!r}; expected /… with no other placeholder than {{model}}")
 
 
 _PATH = re.compile(r"/(?:[^{}\s?#]|\{model\})*")

@@ -34,7 +34,7 @@ class Note(Value, frozen=True):
     """One thing that was kept, adapted or dropped on the way to a wire.
 
     `what` names the kind of thing (`thinking`, `tool_call`, `tool_response`, `turn`, `media`, `option`, `schema` …), `turn`
-    is its place in the conversation (None for what stands outside the turns). `code` is for programs, `why` for people: match
+    is its place in the conversation (None for anything outside the turns). `code` is for programs, `why` for people: match
     on the first, show the second.
     """
 
@@ -51,13 +51,13 @@ class Note(Value, frozen=True):
 
 
 class SwitchReport(Value, frozen=True):
-    """The whole of a hand-off: how many blocks of each kind the next model sees, and the notes."""
+    """A whole hand-off: how many blocks of each kind the next model sees, and the notes."""
 
     model: str
     kept: dict[str, int]
     notes: tuple[Note, ...]
     tokens: int | None = None
-    """Roughly what the next model has to read afresh."""
+    """About how many tokens the next model must read without a cache."""
     context: int | None = None
     """The next model's window, where it is known."""
 

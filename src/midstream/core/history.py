@@ -39,7 +39,7 @@ class Repaired:
         self.unanswered = unanswered
         self.call_ids = call_ids
         self.places = places
-        """Where each turn stood in the conversation; None where every one stands where it stood."""
+        """The place of each turn in the conversation; None if no turn moved."""
 
 
 def repair(turns: Sequence[Turn], *, offset: int = 0) -> Repaired:
@@ -136,9 +136,9 @@ class _Repair:
         self.open = _Waiting()  # by the id the history uses
         self.answered: dict[str, _Slot] = {}  # the last one answered under an id
         self.out: list[tuple[Turn, list[_Slot], Turn | None]] = []  # turn, its calls, the tool turn that followed it
-        self.at: list[int] = []  # where each turn of `out` stands in the source
+        self.at: list[int] = []  # the place of each turn of `out` in the source
         self.places: list[int] = []  # the same for the result
-        self.newest = -1  # where the last turn in `out` stands in the source
+        self.newest = -1  # the place of the last turn of `out` in the source
         self.failed_ids: set[str] = set()
         self.early: dict[str, tuple[ToolResponse, int]] = {}
         self.seen_ids: set[str] = set()

@@ -186,7 +186,7 @@ def valid_tool_format(name: str) -> ToolFormat:
     for known in TOOL_FORMATS:
         if known == name.strip().lower():
             return known
-    raise UnknownToolFormat(f"no tool format {name!r}: choose one of {', '.join(TOOL_FORMATS)}")
+    raise UnknownToolFormat(f"unknown tool format {name!r}; expected one of {', '.join(TOOL_FORMATS)}")
 
 
 def get_tool_id_strategy(format: str) -> ToolIdStrategy:

@@ -21,7 +21,7 @@ MAX_DEPTH = 96
 MAX_SIZE = 1_000_000
 """Characters and values, after references are followed: no provider takes a request of such tools."""
 MAX_UNROLL = 3
-"""How many self-containing definitions may stand inside each other before `cut` cuts."""
+"""How many self-containing definitions may be nested before `cut` cuts."""
 
 MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
 LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
@@ -61,7 +61,7 @@ def admit(schema: object) -> Schema:
         if isinstance(value, dict):
             for key, child in value.items():
                 if not isinstance(key, str):
-                    raise InvalidSchema(f"a key of the schema is not a string but {type(key).__name__}")
+                    raise InvalidSchema(f"a key of the schema must be a string, got {type(key).__name__}")
                 budget.spend(len(key))
                 stack.append((child, depth + 1))
         elif isinstance(value, list):
@@ -70,7 +70,7 @@ def admit(schema: object) -> Schema:
 
 
 def map_children(schema: Schema, change: Callable[[str, Schema], Any]) -> Schema:
-    """A copy in which every schema that stands directly inside `schema` is replaced by `change(keyword, child)`."""
+    """A copy in which every schema directly inside `schema` is replaced by `change(keyword, child)`."""
     out: Schema = {}
     for keyword, value in schema.items():
         if keyword in DATA:

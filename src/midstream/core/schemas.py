@@ -1,4 +1,4 @@
-"""What each host takes of JSON schema: pure passes from a tool's schema to the nearest one it accepts.
+"""JSON schemas as each host accepts them: pure passes from a tool's schema to the nearest one it takes.
 
 A pass never changes its input, is deterministic and idempotent, and loses as little as the host allows: what cannot be
 said in a keyword is left out, never refused. `PASSES` names them for dialects: `plain`, `openai`, `anthropic`, `moonshot`,
@@ -54,7 +54,7 @@ def openai(schema: Schema) -> Schema:
 
 
 def anthropic(schema: Schema) -> Schema:
-    """`input_schema` takes no combinator at its root; what stands deeper is kept."""
+    """`input_schema` takes no combinator at its root; deeper ones are kept."""
     return _object_root(_merged(root_target(schema), schema, Budget(MAX_MERGED)))
 
 
@@ -153,7 +153,7 @@ def _merged(schema: Schema, root: Schema, budget: Budget, seen: tuple[str, ...] 
 
 
 def _branch(schema: Schema, root: Schema, budget: Budget, seen: tuple[str, ...]) -> Schema | None:
-    """One branch of a combinator as an object to merge; None where it is no object at all."""
+    """One branch of a combinator as an object to merge; None if it is not an object."""
     while "$ref" in schema:
         ref = schema["$ref"]
         target = lookup(root, ref)

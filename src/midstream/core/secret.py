@@ -1,6 +1,6 @@
-"""A value that is shown nowhere: not by str, repr or format, not in a log, not among the locals of a traceback.
+"""A value that is never shown: not by str, repr or format, not in a log, not among the locals of a traceback.
 
-`reveal` gives it to whoever sends it, and nobody else has a reason to call that.
+Only the code that sends a secret calls `reveal`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _QUERY_VALUE = re.compile(r"([?&][^=&\s#]*=)[^&\s#]+")
 
 
 class Secret:
-    """Holds a key. Two are equal if what they hold is; nothing else is known of it."""
+    """Holds a key. Two are equal if their values are."""
 
     __slots__ = ("__value",)
 
@@ -48,10 +48,10 @@ class Secret:
         return hash(self.__value)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not pickled or copied")
+        raise TypeError("a secret cannot be pickled or copied")
 
     def behind(self, prefix: str) -> Secret:
-        """The same behind a word that is none (`Bearer `)."""
+        """The secret with a public prefix (`Bearer `)."""
         return Secret(prefix + self.__value)
 
 

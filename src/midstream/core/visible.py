@@ -1,4 +1,4 @@
-"""What cannot be seen, made visible, before it is shown to a human.
+"""Hidden characters made visible before text is shown to a person.
 
 Text of a model, a tool or a file may carry terminal escapes, carriage returns that overwrite a line, bidirectional
 controls that reorder it and characters of no width that hide in it. `visible` writes every one of them out: the C0 set
@@ -8,7 +8,7 @@ Both are linear, and give text that can always be encoded as UTF-8.
 
 `revealed` is for what a human is asked to approve: one line, from which the text can be read back exactly. Tabs, line
 breaks, blanks at the end and long runs of blanks are written out as well (␠×3000), and so is whatever the terminal's
-encoding lacks, and a sign of ours that stands in the text itself.
+encoding lacks, and any sign of ours that occurs in the text itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A text filter at work on a stream: its findings become the events and blocks of a turn.
 
 Text and thinking go to the builder as they are; a call found in the text is a call like any other. What looked like a call
-and is none is kept out of the text, so that no later request replays it, and stands in the turn's `extra["problems"]`.
+but is not one is kept out of the text, so that no later request replays it, and recorded in the turn's `extra["problems"]`.
 """
 
 from __future__ import annotations

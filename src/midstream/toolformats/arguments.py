@@ -136,7 +136,7 @@ _PLAIN = json.JSONDecoder()
 
 
 def written_calls(text: str) -> list[WrittenCall]:
-    """The calls in a JSON object or array; ValueError when it is none, or names no tool."""
+    """The calls in a JSON object or array; ValueError when it is something else, or names no tool."""
     try:
         found = _WRITTEN.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -157,7 +157,7 @@ def leading_value(text: str) -> tuple[str, str]:
 
 
 def arguments_of(call: ToolCall) -> dict[str, object]:
-    """The arguments of a call to be rendered key by key; what is no JSON object stands whole under `arguments`."""
+    """The arguments of a call to be rendered key by key; anything but a JSON object goes whole under `arguments`."""
     if not call.arguments.strip():
         return {}
     try:
@@ -190,7 +190,7 @@ def properties_of(name: str, tools: Sequence[ToolSpec]) -> Mapping[str, Any]:
 
 
 def typed(text: str, schema: Any) -> Any:
-    """The value that `text` stands for under this schema."""
+    """The value that `text` means under this schema."""
     types = _types(schema)
     if types == {"string"}:
         return text
@@ -255,7 +255,7 @@ class TagEscape:
     """Lets a value hold a format's own tags, for formats that have no escape of their own.
 
     Only the `<` of those tags is written `&lt;`, and an `&lt;` that would be misread gets one more `amp;`: every other text,
-    entities included, stands as it is.
+    entities included, stays as it is.
     """
 
     __slots__ = ("_escaped", "_tag")

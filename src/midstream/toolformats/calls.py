@@ -1,4 +1,4 @@
-"""Reporting calls: the one way formats say what they found, whole or as it comes."""
+"""Reporting calls: how every format reports what it found, whole or as it streams."""
 
 from __future__ import annotations
 
@@ -61,8 +61,68 @@ class Values:
                 return body.text + marker, None
 
 
+class Section:
+    """Calls between markers of their own, inside a section that has markers too, as Kimi and DeepSeek write them.
+
+    Models forget any of these markers, so none is relied on: a call without a section is a call, a section without an end
+    ends where the answer goes on, and text between the calls is reported unless it is that answer.
+    """
+
+    __slots__ = ("_begins", "_calls", "_ends", "_inner", "_markers")
+
+    def __init__(
+        self,
+        begins: Sequence[str],
+        ends: Sequence[str],
+        calls: Sequence[str],
+        inner: Sequence[str],
+        others: Sequence[str],
+    ) -> None:
+        """`inner` are the markers inside a call, which mean nothing outside one; `others` end a call, or are noise."""
+        self._begins = begins
+        self._ends = ends
+        self._calls = calls
+        self._inner = inner
+        self._markers = Markers(*begins, *ends, *calls, *inner, *others)
+
+    def read(
+        self,
+        reader: Reader,
+        prose: Prose,
+        opener: str,
+        call: Callable[[], Step[str | None]],
+        problem: Callable[[str, str], None],
+    ) -> Step[None]:
+        """Read from an opener up to where prose goes on. `call` reads one call and gives the marker that ended it."""
+        in_section = opener in self._begins
+        called = False
+        marker: str | None = opener
+        while marker is not None and marker not in self._ends:
+            if marker in self._calls:
+                called = True
+                marker = yield from call()
+                if not in_section and marker not in self._begins and marker not in self._calls:
+                    if marker in self._inner:
+                        problem("a marker of a tool call without the call", str(marker))
+                    return
+                continue
+            in_section = in_section or marker in self._begins
+            between = Collected()
+            marker = yield from reader.until(self._markers, between.add)
+            if not between.text.strip():
+                continue
+            if marker is not None and prose.quotes(between.text):
+                prose.say(between.text)  # the answer went on, and quotes the marker
+                reader.unread(marker)
+                return
+            if marker is None and called:
+                prose.say(between.text)  # the end of the section was forgotten: this is the answer going on
+            else:
+                problem("text inside a tool section", between.text)
+
+
 class CallReport:
-    """Where a script reports the calls it has read whole."""
+    """Where a script reports its calls, and the JSON call that most formats share is read."""
 
     __slots__ = ("_prose", "_reader", "_tools")
 

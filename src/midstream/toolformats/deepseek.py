@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
 from .arguments import Trimmed, json_arguments, unwrap
-from .calls import CallReport
+from .calls import CallReport, Section
 from .findings import CallEnded, CallFound
 from .format import TextFormat, declare_lines, plain
 from .json_text import JsonEnds, is_json, json_until
@@ -30,6 +30,7 @@ _SEP = _spellings("<｜tool▁sep｜>")
 _NOISE = _spellings("<｜end▁of▁sentence｜>")
 _OPENERS = (*_CALLS_BEGIN, *_CALL_BEGIN)
 _STRAY = (*_CALLS_END, *_CALL_END, *_SEP)
+_SECTION = Section(_CALLS_BEGIN, _CALLS_END, _CALL_BEGIN, _SEP, (*_CALL_END, *_NOISE))
 _ALL = Markers(*_OPENERS, *_STRAY, *_NOISE)
 _AFTER_NAME = Markers(*_OPENERS, *_STRAY, "\n", "{", "```")
 _ENDS = JsonEnds(*_OPENERS, *_STRAY, *_NOISE)
@@ -42,9 +43,10 @@ def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], st
     prose = Prose(
         reader, _OPENERS, tags=tags, starts_inside=starts_inside, in_thinking=True, noise=_NOISE, stray=_STRAY
     )
-    calls = _Calls(reader, prose, CallReport(reader, prose, tools))
+    report = CallReport(reader, prose, tools)
+    calls = _Calls(reader, prose, report)
     while (marker := (yield from prose.opener())) is not None:
-        yield from calls.read(marker)
+        yield from _SECTION.read(reader, prose, marker, calls.read, report.problem)
 
 
 class _Calls:
@@ -55,32 +57,7 @@ class _Calls:
         self._prose = prose
         self._report = report
 
-    def read(self, opener: str) -> Step[None]:
-        """Read from an opener up to where prose goes on."""
-        in_section = opener in _CALLS_BEGIN
-        called = False
-        marker: str | None = opener
-        while marker is not None and marker not in _CALLS_END:
-            if marker in _CALL_BEGIN:
-                called = True
-                marker = yield from self._call()
-                if not in_section and marker not in _OPENERS:
-                    return
-                continue
-            in_section = in_section or marker in _CALLS_BEGIN
-            text = Collected()
-            marker = yield from self._reader.until(_ALL, text.add)
-            if text.text.strip():
-                if marker is not None and self._prose.quotes(text.text):
-                    self._prose.say(text.text)  # the answer went on, and quotes the marker
-                    self._reader.unread(marker)
-                    return
-                if marker is None and called:
-                    self._prose.say(text.text)
-                else:
-                    self._report.problem("text inside a tool section", text.text)
-
-    def _call(self) -> Step[str | None]:
+    def read(self) -> Step[str | None]:
         reader = self._reader
         head = Collected()
         marker = yield from reader.until(_ALL, head.add)

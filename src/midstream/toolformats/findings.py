@@ -1,6 +1,6 @@
-"""What a text filter finds in a stream: plain text, thinking, tool calls, and problems worth telling.
+"""What a text filter finds in a stream: plain text, thinking, tool calls, and problems worth reporting.
 
-A filter is fed text in any portions and gives findings; any split gives the same findings once neighbouring pieces of the
+A filter is fed text in pieces of any size and gives findings; any split gives the same findings once neighbouring pieces of the
 same kind are joined. It holds back only what may still become a marker, and costs O(n).
 """
 
@@ -41,7 +41,7 @@ class CallEnded(_Finding, frozen=True, tag="call_end"):
 
 
 class ProblemFound(_Finding, frozen=True, tag="problem"):
-    """Something that looked like a call and is none: what came, and why it was not taken."""
+    """Something that looked like a call but is not one: what came, and why it was not accepted."""
 
     why: str
     raw: str

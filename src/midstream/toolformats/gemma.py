@@ -113,7 +113,7 @@ class _Calls:
         try:
             calls = parse_calls(body.text, self._tools)
         except ValueError as error:
-            self._report.problem(f"this is no call in Python: {error}", body.text)
+            self._report.problem(f"this is not a call in Python: {error}", body.text)
             return
         if marker is None:
             self._report.problem("a tool call was cut off", body.text)

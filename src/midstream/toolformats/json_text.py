@@ -1,6 +1,6 @@
 """JSON inside a stream of text: where it ends, knowing that a marker inside a JSON string is data.
 
-`json_until` reads up to an end marker that stands outside strings. A model that forgets to escape a quote turns the strings
+`json_until` reads up to an end marker outside strings. A model that forgets to escape a quote turns the strings
 inside out and would swallow every later marker; so when the text does not end as JSON, it is cut at the first marker inside
 a "string" that another marker or the end follows, and from there on strings are no longer trusted (once per stream, which
 keeps the cost linear). `bracketed` reads one balanced value where a format has no end marker.
@@ -21,7 +21,7 @@ _STRING = {quote: re.compile(rf"{quote}|\\.", re.DOTALL) for quote in "\"'"}
 
 
 def parse(text: str) -> Any:
-    """The value of a JSON text; ValueError for anything that is none, however hostile."""
+    """The value of a JSON text; ValueError for anything else, however hostile."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -119,7 +119,7 @@ def _settle(
 
 
 def bracketed(reader: Reader, sink: Callable[[str], object], quotes: str = '"') -> Step[bool]:
-    """Read one balanced object, array or list (the reader stands on its bracket); False when the stream ends inside it.
+    """Read one balanced object, array or list (the reader is at its opening bracket); False when the stream ends inside it.
 
     `quotes` are the characters that open strings: Python has two.
     """

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
 from .arguments import Trimmed, unwrap
+from .calls import Section
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound
 from .format import TextFormat, dump, wrapped
 from .json_text import JsonEnds, json_until, parse
@@ -30,7 +31,7 @@ _SECTION_ENDS = (SECTION_END, "<|tool_call_section_end|>")
 _OPENERS = (*_SECTION_BEGINS, CALL_BEGIN)
 _STRAY = (*_SECTION_ENDS, ARGUMENTS_BEGIN, CALL_END)
 _NOISE = ("<|im_end|>", "<|im_middle|>", "<|im_system|>", "<|im_user|>", "<|im_assistant|>")
-_IN_SECTION = Markers(*_OPENERS, *_STRAY, *_NOISE)
+_SECTION = Section(_SECTION_BEGINS, _SECTION_ENDS, (CALL_BEGIN,), (ARGUMENTS_BEGIN,), (CALL_END, *_NOISE))
 _IN_ID = Markers(*_OPENERS, *_STRAY, "<|im_end|>", "{")
 _IN_ARGUMENTS = JsonEnds(*_OPENERS, *_STRAY, "<|im_end|>")
 
@@ -41,11 +42,11 @@ def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], st
     )
     calls = _Calls(reader, tools, prose)
     while (marker := (yield from prose.opener())) is not None:
-        yield from calls.read(marker)
+        yield from _SECTION.read(reader, prose, marker, calls.read, calls.problem)
 
 
 class _Calls:
-    """Reads from an opener up to where prose goes on."""
+    """Reads the calls of a section, one at a time."""
 
     __slots__ = ("_prose", "_reader", "_tools")
 
@@ -54,40 +55,7 @@ class _Calls:
         self._tools = tools
         self._prose = prose
 
-    def read(self, opener: str) -> Step[None]:
-        in_section = opener in _SECTION_BEGINS
-        called = False
-        marker: str | None = opener
-        while marker is not None:
-            if marker == CALL_BEGIN:
-                called = True
-                marker = yield from self._call()
-                if in_section or marker in _OPENERS:
-                    continue
-                if marker in _STRAY and marker not in (CALL_END, *_SECTION_ENDS):
-                    self._problem("a marker of a tool call stands alone", marker)
-                return
-            if marker in _SECTION_ENDS:
-                return
-            in_section = in_section or marker in _SECTION_BEGINS
-            marker = yield from self._between(called)
-
-    def _between(self, called: bool) -> Step[str | None]:
-        """What stands between the calls of a section: nothing, if all is well."""
-        text = Collected()
-        marker = yield from self._reader.until(_IN_SECTION, text.add)
-        if text.text.strip():
-            if marker is not None and self._prose.quotes(text.text):
-                self._prose.say(text.text)  # the answer went on, and quotes the marker
-                self._reader.unread(marker)
-                return None
-            if marker is None and called:
-                self._prose.say(text.text)  # the end of the section was forgotten: this is the answer going on
-            else:
-                self._problem("text inside a tool section", text.text)
-        return marker
-
-    def _call(self) -> Step[str | None]:
+    def read(self) -> Step[str | None]:
         reader = self._reader
         written = Collected()
         marker = yield from reader.until(_IN_ID, written.add)
@@ -101,12 +69,12 @@ class _Calls:
             if bare and name and marker is not None:
                 self._whole(raw_id, name, "{}")
             else:
-                self._problem("a tool call without arguments", raw_id)
+                self.problem("a tool call without arguments", raw_id)
             return marker
         yield from reader.spaces()
         head = yield from reader.peek(1)
         if not head:
-            self._problem("a tool call without arguments", raw_id)
+            self.problem("a tool call without arguments", raw_id)
             return None
         if name and head not in ("`", '"'):
             return (yield from self._streamed(raw_id, name))
@@ -118,7 +86,7 @@ class _Calls:
         if name:
             self._whole(raw_id, name, arguments)
         else:
-            self._problem("a tool call whose tool cannot be told", f"{raw_id} {arguments}")
+            self.problem("cannot tell which tool this call is for", f"{raw_id} {arguments}")
         return marker
 
     def _streamed(self, raw_id: str, name: str) -> Step[str | None]:
@@ -135,7 +103,7 @@ class _Calls:
         self._prose.call()
         self._reader.out += (CallFound(name, raw_id or None), ArgumentsFound(arguments or "{}"), CallEnded())
 
-    def _problem(self, why: str, raw: str) -> None:
+    def problem(self, why: str, raw: str) -> None:
         self._reader.out.append(ProblemFound(why, raw))
 
 

@@ -79,7 +79,7 @@ class _Message:
             self._reader.out.append(TextFound("".join(self._blank)))
 
     def _ends_channel(self, marker: str) -> Step[bool]:
-        """Whether a quoted marker is all the same the end of the channel it stands in, which may quote a whole message."""
+        """Whether a quoted marker is nevertheless the end of its channel, which may quote a whole message."""
         tag = self._channel + SEP
         if marker not in (OPEN, CLOSE) or (yield from self._reader.peek(len(tag))) != tag:
             return False
@@ -130,7 +130,7 @@ class _Message:
             if kind == "think":
                 self._reader.out.append(ThinkingFound(""))
         else:
-            self._reader.out.append(ProblemFound("a tag that has no place here", tag))
+            self._reader.out.append(ProblemFound("unexpected tag", tag))
 
     def _closed(self, kind: str) -> None:
         if kind in ("argument", "json"):

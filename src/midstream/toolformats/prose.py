@@ -126,7 +126,7 @@ class Prose:
                 self._blank = self._blank or []
                 continue
             if marker in self._stray:
-                self._reader.out.append(ProblemFound("a marker of a tool call stands alone", marker))
+                self._reader.out.append(ProblemFound("a marker of a tool call without the call", marker))
                 continue
             if marker in self._openers:
                 if self._closers is not None:
@@ -158,7 +158,7 @@ class Prose:
             self._stray_close = False
             if not self._called:
                 self._reader.out.append(
-                    ProblemFound("thinking ended that never began: the text before it was thinking", marker)
+                    ProblemFound("an end of thinking without a beginning: the text before it was thinking", marker)
                 )
         else:
             self._text(marker)

@@ -23,7 +23,7 @@ _STRING_PART = {quote: re.compile(rf"[^{quote}\\]++|\\.|{quote}", re.DOTALL) for
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))", re.DOTALL)
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
 _NAMESPACES = ("default_api", "functions")
-"""What stands before a declared name in Gemma's and OpenAI's prompts. Any other (`os.remove`) is part of the name."""
+"""Prefixes of declared names in Gemma's and OpenAI's prompts. Any other prefix (`os.remove`) is part of the name."""
 _WORDS = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
 
 
@@ -32,7 +32,7 @@ def parse_calls(text: str, tools: Sequence[ToolSpec]) -> list[tuple[str, dict[st
     parser = _Parser(text, tools)
     calls = parser.calls()
     if not calls:
-        raise ValueError("no call")
+        raise ValueError("expected a call")
     return calls
 
 

@@ -113,7 +113,7 @@ class Collected:
 class Reader:
     """The unread text of a stream and the findings made in it.
 
-    `rescue` says that calls have no business in this text: they are read out of it because a host leaks them.
+    `rescue` says that this text should hold no calls: they are read out of it only because a host leaks them.
     """
 
     __slots__ = ("buffer", "ended", "out", "pos", "rescue", "rewound")
@@ -131,12 +131,12 @@ class Reader:
         self.pos = 0
 
     def push_back(self, text: str) -> None:
-        """Text to be read again. Whoever does this must do it a bounded number of times, or with bounded text."""
+        """Put text back to be read again. Do this a bounded number of times, or with bounded text: the cost must stay linear."""
         self.buffer = text + self.buffer[self.pos :]
         self.pos = 0
 
     def unread(self, marker: str) -> None:
-        """The marker just read is to be read again."""
+        """Put back the marker that was just read."""
         if self.buffer.endswith(marker, 0, self.pos):
             self.pos -= len(marker)
         else:
@@ -211,7 +211,7 @@ class ScriptFilter:
         self._done = True
         self._reader.ended = True
         for _ in self._steps:
-            raise AssertionError("a script asked for text after the end")
+            raise AssertionError("a script waited for more text after the end of the stream")
         return self._take()
 
     def _take(self) -> list[Finding]:

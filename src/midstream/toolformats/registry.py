@@ -81,8 +81,8 @@ def text_filter(dialect: Dialect, tools: Sequence[ToolSpec], safety: TextCalls =
 
 
 _WHY = {
-    "reask": "a call was written as text; ask again for a real one",
-    "show": "a call was written as text; it is shown and not run",
+    "reask": "the model wrote a call as text; ask it to make a real call",
+    "show": "the model wrote a call as text; it was not run",
 }
 
 

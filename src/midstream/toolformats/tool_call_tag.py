@@ -144,7 +144,7 @@ class _Body:
         try:
             parse(text)
         except ValueError as error:
-            self._report.problem(f"the arguments are no JSON: {error}", f"{name} {text}")
+            self._report.problem(f"the arguments are not JSON: {error}", f"{name} {text}")
         else:
             self._report.call(name, text)
 
@@ -172,7 +172,7 @@ def coder_pairs(text: str) -> dict[str, str]:
 
 def check_gap(text: str) -> None:
     if text.strip():
-        raise ValueError("text between the arguments of a call: one may have been cut short")
+        raise ValueError("text between the arguments of a call; one of them may have been cut short")
 
 
 def glm_pairs(text: str) -> dict[str, str]:

@@ -96,7 +96,7 @@ class _Element:
         return name in self._names if self._names else bool(name and _ATTRIBUTE.search(tag))
 
     def _tag(self) -> Step[str | None]:
-        """The rest of the opening tag, unread; None when this is no tag."""
+        """The rest of the opening tag, unread; None when this is not a tag."""
         reader = self._reader
         while True:
             start = reader.pos
@@ -133,7 +133,7 @@ class _Element:
                 continue
             self._report.call(name, spelling)
             return
-        self._report.problem("the arguments are no JSON", f"{name} {text}")
+        self._report.problem("the arguments are not JSON", f"{name} {text}")
 
 
 def named(tag: str) -> str:

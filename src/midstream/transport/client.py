@@ -1,4 +1,4 @@
-"""One request made until it is answered: attempts, waits, and the verdict when none succeeds.
+"""One request until it is answered: attempts, waits, and the error to raise when none succeeds.
 
 Attempts end at the first byte of a good answer; after it nothing is sent twice. One failure that is not retried is raised
 as it is; several are a RetriesExhausted that carries each; an error that no retry mends is raised as it is, whenever it
@@ -60,7 +60,7 @@ class _Moments(Value, frozen=True):
 
 
 class Transport:
-    """An HTTP client for one event loop. Connections are kept for the next turn until `aclose`."""
+    """An HTTP client for one event loop. Connections are kept for the next request until `aclose`."""
 
     def __init__(
         self,
@@ -122,11 +122,11 @@ class Transport:
 
     def _ready(self) -> ConnectionPool:
         if self._closed:
-            raise LocalError("the transport is closed")
+            raise LocalError("the transport is closed; create a new one")
         if self._pool is None:
             self._pool = ConnectionPool(self.options, self._environ)
         elif self._pool.loop is not asyncio.get_running_loop():
-            raise LocalError("the transport belongs to another event loop; make one for each")
+            raise LocalError("the transport belongs to another event loop; create one Transport per loop")
         return self._pool
 
     def _delay(self, attempt: int, headers: Mapping[str, str], moments: _Moments) -> float | None:
@@ -146,7 +146,7 @@ class Transport:
             async with asyncio.timeout_at(start + limit):
                 return await self._ask(pool, target, moments, attempts)
         except TimeoutError:
-            late = TimedOut(f"{target.where} did not begin to answer in the {limit:g} s allowed")
+            late = TimedOut(f"{target.where} did not start to answer within {limit:g} s")
         return _Failure(late, {})
 
     async def _ask(
@@ -196,11 +196,11 @@ class Transport:
         return b"".join(parts)
 
     def _refusal(self, response: HTTPResponse, target: Target, body: bytes) -> ProviderError:
-        """The typed error of an answer that is none."""
+        """The typed error of a response that is not a success."""
         if response.status in _REDIRECTS:
             return ProviderError(
-                f"{target.where} redirects elsewhere, and a redirect is not followed with a key; "
-                "set the base URL to where it leads",
+                f"{target.where} redirects to another place, and redirects are not followed with a key; "
+                "set the base URL to its target",
                 status=response.status,
             )
         headers = target.secrets.scrub_headers(response.headers)
@@ -214,7 +214,7 @@ class Transport:
 
 
 def _verdict(attempts: list[MidstreamError], hopeful: bool) -> MidstreamError:
-    """What to tell of attempts that failed: the one error, or all of them where trying on might have helped."""
+    """The error to raise for failed attempts: the only one, or all of them where another attempt might have helped."""
     last = attempts[-1]
     if len(attempts) == 1:
         return last

@@ -1,4 +1,4 @@
-"""The one place that knows aiohttp: it is imported here, on first use, and its errors are translated here.
+"""The only module that uses aiohttp: it is imported here, on first use, and its errors are translated here.
 
 No message quotes an aiohttp error: those carry the request's headers, and bytes of the peer that may echo them. They are
 not kept as cause or context either.
@@ -149,10 +149,10 @@ def _send_failure(library: Any, error: Exception, target: Target, proxy: Proxy |
     host = f"{target.host}:{target.port}"
     via = f" through the proxy {proxy.url}" if proxy is not None else ""
     if isinstance(error, library.ConnectionTimeoutError):
-        return ConnectFailed(f"no connection to {host}{via} in the time allowed")
+        return ConnectFailed(f"connecting to {host}{via} took too long")
     if isinstance(error, library.ClientConnectorCertificateError):
         return TransportError(
-            f"the certificate of {host}{via} is not trusted; if that is your own authority, name it in SSL_CERT_FILE"
+            f"the certificate of {host}{via} is not trusted; if it was issued by your own authority, set SSL_CERT_FILE to its certificate"
         )
     if isinstance(error, library.ClientHttpProxyError):
         return ConnectFailed(f"the proxy {proxy.url if proxy else ''} refused a tunnel to {host} with {error.status}")
@@ -160,10 +160,10 @@ def _send_failure(library: Any, error: Exception, target: Target, proxy: Proxy |
         return ConnectFailed(f"no connection to {host}{via}: {error.os_error.strerror or type(error).__name__}")
     if isinstance(error, library.ClientResponseError):
         if _caused_by(error, "LineTooLong"):
-            return LimitExceeded(f"a header of the answer of {host} is longer than {_MAX_HEADER} bytes")
-        return MalformedStream(f"what {host} answered is not HTTP")
+            return LimitExceeded(f"a header in the response of {host} is longer than {_MAX_HEADER} bytes")
+        return MalformedStream(f"the response of {host} is not valid HTTP")
     if isinstance(error, ValueError) and not isinstance(error, OSError):
-        return LocalError(f"{target.where} cannot be asked for: it is not a URL that HTTP knows")
+        return LocalError(f"{target.where} is not a valid http or https URL")
     return ConnectFailed(f"{host}{via} closed the connection before it answered")
 
 
@@ -193,4 +193,6 @@ def ssl_context(environ: Mapping[str, str]) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=file or None, capath=folder or None)
     except OSError as error:
         reason = error.strerror or "no certificate in it"
-    raise ConfigError(f"SSL_CERT_FILE={file!r} cannot be used: {reason}; name a file of PEM certificates, or unset it")
+    raise ConfigError(
+        f"SSL_CERT_FILE={file!r} cannot be used: {reason}; set it to a file of PEM certificates, or unset it"
+    )

@@ -1,4 +1,4 @@
-"""Content encodings undone in bounded pieces.
+"""Content-Encoding decoded in bounded pieces.
 
 A decoder never gives more than `PIECE` bytes at once, whatever it was fed, so a bomb is met piece by piece and stopped by
 the reader's limits. gzip and deflate come from the standard library; br and zstd only where a library that can bound its
@@ -38,7 +38,7 @@ class Codec(Protocol):
 
 
 class Inflater:
-    """Undoes one Content-Encoding and watches how much comes of how little."""
+    """Decodes one Content-Encoding and watches how far it expands."""
 
     def __init__(self, codec: Codec, name: str) -> None:
         self._codec = codec
@@ -61,13 +61,15 @@ class Inflater:
             raise MalformedStream(f"the body is not valid {self._name}: {error}") from None
         self._given += len(out)
         if self._given > BOMB_FLOOR and self._given > self._taken * BOMB_RATIO:
-            raise LimitExceeded(f"a {self._name} body of {self._taken} bytes grew to over {self._given}: it is a bomb")
+            raise LimitExceeded(
+                f"a {self._name} body of {self._taken} bytes expanded to over {self._given}; refused as a decompression bomb"
+            )
         return out
 
     def close(self) -> None:
         """The input is over."""
         if self._taken and not self._codec.done:
-            raise TruncatedStream(f"the {self._name} body ended before its end was said")
+            raise TruncatedStream(f"the {self._name} body is incomplete")
 
 
 def inflater(content_encoding: str) -> Inflater | None:
@@ -77,7 +79,7 @@ def inflater(content_encoding: str) -> Inflater | None:
         return None
     make = _codecs().get(name)
     if make is None:
-        raise MalformedStream(f"the answer is encoded as {name[:40]!r}, which was not asked for and cannot be read")
+        raise MalformedStream(f"unsupported Content-Encoding {name[:40]!r}; the request did not ask for it")
     return Inflater(make(), name)
 
 

@@ -17,7 +17,7 @@ class RetryPolicy(Value, frozen=True):
     jitter: float = 0.25
     """The share of the backoff that is left to chance; it only ever shortens the wait."""
     max_retry_after: float = 120.0
-    """A peer that asks for a longer wait is not waited for: the error goes to the caller."""
+    """If a peer asks for a longer wait, the error is raised instead."""
     budget: float = 180.0
     """No wait may end later than this after the first attempt began."""
 

@@ -1,4 +1,4 @@
-"""Which proxy a URL goes through, as the environment says.
+"""Which proxy the environment sets for a URL.
 
 `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` in either case, the lower-case one first. Loopback never goes
 through a proxy. Upper-case HTTP_PROXY is ignored in a CGI process, where any client can set it by a `Proxy:` header.
@@ -84,7 +84,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _parse(setting: Secret) -> Proxy | str:
-    """The proxy, or what is wrong: told, not raised, for a password may be among the locals here."""
+    """The proxy, or what is wrong with the setting: returned, not raised, since a password may be among the locals here."""
     value = setting.reveal()
     if "://" not in value:
         value = "http://" + value
@@ -92,11 +92,11 @@ def _parse(setting: Secret) -> Proxy | str:
         parts = urlsplit(value)
         host, port = parts.hostname, parts.port
     except ValueError:
-        return "is not a URL: expected http://host:port"
+        return "is not a URL; expected http://host:port"
     if parts.scheme not in _PORTS:
-        return f"names a {parts.scheme} proxy: only http and https proxies are supported"
+        return f"names a {parts.scheme} proxy; only http and https proxies are supported"
     if not host or any(ord(c) <= 32 or ord(c) == 127 for c in value):
-        return "is not a URL: expected http://host:port"
+        return "is not a URL; expected http://host:port"
     shown = f"[{host}]" if ":" in host else host
     authorization = Secret("")
     if parts.username is not None:

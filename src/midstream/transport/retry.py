@@ -1,8 +1,8 @@
-"""Whether and when a failed attempt is made again: pure decisions over status, headers, clock and dice.
+"""Whether and when to retry a failed attempt: pure decisions from status, headers, clock and random numbers.
 
 Retry-After is read as `retry-after-ms`, as seconds and as an HTTP date, in this order; what is not understood counts as
 absent, what lies in the past as "soon". `x-should-retry` overrides the status, but nothing overrides an error that a
-second try cannot mend (no credit, wrong key).
+retry cannot fix (no credit, wrong key).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _HOPELESS = (QuotaExceeded, Unauthorized, NotFound, ContentFiltered, ContextTooL
 
 
 def retried_status(status: int) -> bool:
-    """The statuses a second try may mend: 408, 409, 429 and everything of the 5xx, 529 among them."""
+    """The statuses that a retry may fix: 408, 409, 429 and everything of the 5xx, 529 among them."""
     return status in _RETRIED_STATUSES or status >= 500
 
 
 def worth_retrying(error: MidstreamError, headers: Mapping[str, str]) -> bool:
-    """Whether another attempt may end better. `headers` are the answer's, with lower-case names."""
+    """Whether another attempt may succeed. `headers` are the answer's, with lower-case names."""
     if not isinstance(error, ProviderError):
         # A deadline that passed is not retried: the request was taken, and a second one would be paid for twice.
         return isinstance(error, ConnectFailed)
@@ -75,7 +75,7 @@ def wait_for(
 def retry_delay(
     attempt: int, headers: Mapping[str, str], now: float, rng: Callable[[], float], policy: RetryPolicy
 ) -> float | None:
-    """The wait before the next attempt, or None when there is to be none."""
+    """The wait before the next attempt, or None to give up."""
     if attempt >= policy.max_retries:
         return None
     asked = retry_after(headers, now)

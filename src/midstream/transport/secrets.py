@@ -1,4 +1,4 @@
-"""The values that may be in no message: the keys of one request, taken out of whatever the peer echoes.
+"""The keys of one request, removed from every error message in which the peer echoes them.
 
 A peer may repeat a key in an error's body, its headers, or after a good status in the stream itself. Only errors are
 scrubbed: what a model says is passed on as it came. A key is found in any case, with blanks within it, in base64 and hex, and
@@ -21,7 +21,7 @@ from ..core.events import ErrorEvent, ErrorInfo
 from ..core.secret import VEIL, Secret, SecretHeaders
 
 _SHORTEST = 6
-_TELLING = 12  # so many characters of a key in a row tell too much
+_TELLING = 12  # this many characters of a key in a row give too much away
 _SCHEMES = ("bearer", "digest", "basic")
 # One character, however it is written: \u002d \x2d \/ %2d %252d &#45; &#x2d; &amp;#45; &sol;, or what is between characters.
 _UNIT = re.compile(
@@ -64,7 +64,7 @@ class Secrets:
         return replace(event, error=self._info(event.error))
 
     def scrub_error(self, error: E) -> E:
-        """The same error, saying no secret any more, without the frames and the causes that might."""
+        """The same error without secrets, and without the frames and causes that may hold one."""
         error.args = tuple([self.scrub_text(part) if isinstance(part, str) else part for part in error.args])
         if isinstance(error, ProviderError):
             error.message = self.scrub_text(error.message)
@@ -122,7 +122,7 @@ class _Forms:
 
 
 def _read(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The characters meant, in lower case and without blanks, and where each stands in the text."""
+    """The characters meant, in lower case and without blanks, and where each is in the text."""
     characters: list[str] = []
     places: list[tuple[int, int]] = []
     at = 0

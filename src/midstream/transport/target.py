@@ -83,7 +83,7 @@ class Target:
 def prepare(request: OutgoingRequest, base_url: str, auth_headers: SecretHeaders, accept_encoding: str) -> Target:
     """Check everything and put it together; LocalError says what is wrong."""
     if not _TOKEN.fullmatch(request.method):
-        raise LocalError(f"the method {request.method[:40]!r} is not an HTTP method")
+        raise LocalError(f"invalid HTTP method {request.method[:40]!r}")
     merged = SecretHeaders({"user-agent": "midstream"})
     for headers in (SecretHeaders(request.headers), auth_headers):
         for name, value in headers.items():
@@ -100,7 +100,7 @@ def origin_of(url: str) -> tuple[str, str, int]:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
     except ValueError:
-        raise LocalError("the URL cannot be read: expected https://host[:port]/path") from None
+        raise LocalError("invalid URL; expected https://host[:port]/path") from None
     if scheme not in _PORTS or not host or port == 0:
         raise LocalError(f"expected an http or https URL with a host, got the scheme {scheme[:20]!r}")
     return scheme, host, port or _PORTS[scheme]
@@ -109,23 +109,23 @@ def origin_of(url: str) -> tuple[str, str, int]:
 def _base(base_url: str) -> str:
     if not _URL_TEXT.fullmatch(base_url) or "\\" in base_url:
         raise LocalError(
-            "the base URL holds spaces, control or non-ASCII characters: expected https://host[:port]/path"
+            "the base URL contains spaces, control or non-ASCII characters; expected https://host[:port]/path"
         )
     origin_of(base_url)
     parts = urlsplit(base_url)
     if "@" in parts.netloc:
-        raise LocalError("the base URL holds a user or password: give the key as the key, not in the URL")
+        raise LocalError("the base URL contains a user or password; pass the key as api_key, not in the URL")
     if "?" in base_url or "#" in base_url:
-        raise LocalError("the base URL holds a query or fragment: only https://host[:port]/path is understood")
+        raise LocalError("the base URL contains a query or fragment; expected https://host[:port]/path")
     if not _HOST.fullmatch(re.sub(r":\d*\Z", "", parts.netloc)):
-        raise LocalError("the host of the base URL is not a name or an address")
+        raise LocalError("the host of the base URL is neither a name nor an address")
     _check_segments(parts.path)
     return base_url.rstrip("/")
 
 
 def _path(path: str) -> str:
     if not _URL_TEXT.fullmatch(path) or "\\" in path or "#" in path:
-        raise LocalError("the path holds spaces, control characters, or others that must be percent-encoded first")
+        raise LocalError("the path contains spaces, control characters, or others that must be percent-encoded first")
     path = "/" + path.removeprefix("/")
     if path.startswith("//"):
         raise LocalError("the path begins with an empty segment")
@@ -135,22 +135,22 @@ def _path(path: str) -> str:
 
 def _check_segments(path: str) -> None:
     if any(unquote(segment) in (".", "..") for segment in path.split("/")):
-        raise LocalError("the path holds a '.' or '..' segment: it would leave the place the base URL names")
+        raise LocalError("the path contains a '.' or '..' segment, which would lead out of the base URL")
 
 
 def _check_header(name: str, value: Secret) -> None:
     if not _TOKEN.fullmatch(name):
-        raise LocalError(f"{name[:40]!r} cannot be the name of a header")
+        raise LocalError(f"{name[:40]!r} is not a valid header name")
     if name.lower() in _FRAMING:
-        raise LocalError(f"the header {name!r} is set by the transport alone")
+        raise LocalError(f"the header {name!r} is set by the transport and cannot be given")
     if _UNPRINTABLE.search(value.reveal()):
-        raise LocalError(f"the value of the header {name!r} holds a control character; is there a line break in it?")
+        raise LocalError(f"the value of the header {name!r} contains a control character; check it for a line break")
 
 
 def is_loopback(host: str) -> bool:
-    """True for a literal address that is ours (127.0.0.0/8, ::1, the unspecified ones) and for `localhost`.
+    """True for `localhost` and for literal loopback addresses (127.0.0.0/8, ::1, the unspecified ones). Nothing is looked up.
 
-    A name that begins or ends so is some other host: what `evil.localhost` leads to, a name server decides.
+    A name that only begins or ends so is another host: a name server decides what `evil.localhost` leads to.
     """
     host = host.strip("[]").lower()
     if host in ("localhost", "localhost."):
@@ -172,7 +172,7 @@ def leads_to_loopback(url: str) -> bool:
         return False
 
 
-# Some addresses have a header of their own that is no secret (`anthropic-version`), others one that is.
+# Not every header a provider asks for is secret: `anthropic-version` is not, `x-api-key` is.
 _CARRIES_A_KEY = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 _told: set[str] = set()
 
@@ -182,7 +182,7 @@ class KeyInClearText(UserWarning):
 
 
 def warn_of_clear_text(base_url: str, header_names: Iterable[str]) -> None:
-    """Once for each host: a key goes over plain http to a host that is not this machine."""
+    """Warn once per host when a key goes over plain http to another machine."""
     if not base_url.lower().startswith("http:") or not any(_CARRIES_A_KEY.search(name) for name in header_names):
         return
     try:
@@ -194,7 +194,7 @@ def warn_of_clear_text(base_url: str, header_names: Iterable[str]) -> None:
         return
     _told.add(where)
     warnings.warn(
-        f"the key for {where} is sent over plain http: everybody on the way can read it. Use https, or a tunnel to localhost",
+        f"the key for {where} is sent over plain http, readable by everyone on the way; use https or a tunnel to localhost",
         KeyInClearText,
         stacklevel=2,
     )

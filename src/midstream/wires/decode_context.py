@@ -1,4 +1,4 @@
-"""All that the reading of an answer depends on: who answers, in which dialect, and what was asked."""
+"""Everything that decoding an answer depends on: who answers, in which dialect, and what was asked."""
 
 from __future__ import annotations
 

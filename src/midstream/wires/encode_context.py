@@ -1,7 +1,7 @@
-"""What a request is written with: who reads it, how, and what was gathered on the way. Every history writer is handed one.
+"""What a request is encoded with: the dialect, the options, and the ids, names and notes gathered on the way.
 
-What all wires do alike on the way out stands here once: foreign and missing reasoning, media of tool results, blocks that
-have no place, options a host does not take. Everything that is changed or left out leaves a Note.
+It holds what all wires do alike: foreign and missing reasoning, media of tool results, blocks that cannot be sent, options
+a host does not take. Everything that is changed or left out leaves a Note.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class EncodeContext:
         self.lacks_reasoning = False
 
     def clone(self) -> EncodeContext:
-        """One that goes on by itself: what was gathered is copied."""
+        """An independent copy."""
         twin = self.around(self.options)
         twin.ids = self.ids.clone()
         twin.names = self.names.clone()
@@ -53,7 +53,7 @@ class EncodeContext:
         return twin
 
     def around(self, options: Options) -> EncodeContext:
-        """The context of what stands around the history: the same ids and names, notes of its own, for no turn."""
+        """The context of everything but the history: the same ids and names, notes of its own, about no turn."""
         outer = object.__new__(EncodeContext)
         outer.dialect, outer.options, outer.model = self.dialect, options, self.model
         outer.ids, outer.names = self.ids, self.names
@@ -152,7 +152,7 @@ class EncodeContext:
         self.note("adapted", "media", "moved_media", "media of a tool result are sent in a user message after it")
         return True
 
-    # What stands around it.
+    # Everything else in the request.
 
     def disable_thinking(self, why: str) -> bool:
         """Turn thinking off in this request, if that can be; whether it was."""

@@ -1,7 +1,7 @@
 """How far the text of one JSON object has come, told piece by piece: every character is looked at once.
 
 The automaton knows brackets, strings and what may follow what; it does not spell numbers and words, so it says yes to a few
-texts that are no JSON (`{"a":tru}`), and never no to one that is. Whoever needs certainty parses what it calls closed.
+texts that are not JSON (`{"a":tru}`), and never no to one that is. To be certain, parse what it calls closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OUTSIDE, _IN_KEY, _IN_VALUE = range(3)
 _MAX_DEPTH = 64
 
 State = tuple[str, int, int, bool]
-"""The open brackets, what may come next, which string it stands in, and whether after a backslash."""
+"""The open brackets, what may come next, which string it is in, and whether after a backslash."""
 
 
 class JsonProgress:

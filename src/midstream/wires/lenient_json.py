@@ -1,4 +1,4 @@
-"""Where JSON of strangers comes in: typed and fast first, then lenient, and only ever MalformedStream.
+"""Reading JSON from outside: typed and fast first, then lenient; the only error is MalformedStream.
 
 The fast road is msgspec's typed decode. What it refuses (a number where text was due, NaN, a lone surrogate, invalid UTF-8)
 takes the slow road once: lone surrogates become U+FFFD, NaN and infinities null, of duplicate keys the last counts. Depth
@@ -23,7 +23,7 @@ _SHOWN = 120
 
 
 def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
-    """Any JSON value, with strangers' liberties taken; MalformedStream for what is no JSON at all.
+    """Any JSON value, leniently; MalformedStream for what is not JSON at all.
 
     The texts of fields named in `halves` keep half a character at their edge: the next piece may bring the other half.
     """
@@ -87,7 +87,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def text_of(value: Any) -> str:
-    """What stands where text belongs: text as it is, nothing for null, anything else as its JSON."""
+    """A value where text is expected: text as it is, nothing for null, anything else as its JSON."""
     if isinstance(value, str):
         return value
     try:

@@ -24,7 +24,7 @@ def choose_dialect(
     native = dialect.native
     if native is None:
         if path == "native" and dialect.template is None:
-            raise ConfigError(f"{dialect.name} has no native path: no chat template of it is known")
+            raise ConfigError(f"{dialect.name} has no native path, because its chat template is not known")
         return dialect
     if path == "chat" or (path == "auto" and not _fits_a_prompt(conversation, tools, options, native)):
         return dialect

@@ -1,7 +1,7 @@
 """Newline-delimited JSON: bytes in, lines out, any split the same.
 
 Blank lines are passed over, CRLF is a line end, and a line over `limit` bytes is LimitExceeded. `feed` is lazy, so that what
-stands before a line that is too long is delivered before the error is raised.
+comes before a line that is too long is delivered before the error is raised.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NDJSONParser:
         self._hold(rest)
 
     def close(self) -> bytes:
-        """The last line, where it lacks its end; empty where there is none."""
+        """The last line, if it lacks its end; empty otherwise."""
         rest = bytes(self._buffer).strip(_BLANK)
         self._buffer.clear()
         return rest

@@ -73,7 +73,7 @@ def add_result(turns: list[Turn], response: ToolResponse, key: str) -> None:
 
 
 def system_prompt(texts: Iterable[Text]) -> str | tuple[Text, ...]:
-    """A system prompt as plain text where it is no more than one."""
+    """A system prompt: plain text if it is a single text without extras."""
     found = tuple(texts)
     return found[0].text if len(found) == 1 and found[0].extra is None else found or ""
 

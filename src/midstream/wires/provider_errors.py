@@ -189,7 +189,7 @@ def _short(text: str) -> str:
 
 
 def _plain(body: bytes) -> str:
-    """A body that is no JSON: its words without the markup, never shown at length."""
+    """A body that is not JSON: its words without the markup, shortened."""
     text = body[:4096].decode("utf-8", "replace")
     if "<" in text and ">" in text:
         title = re.search(r"<title>([^<]{1,200})</title>", text, re.I)

@@ -1,4 +1,4 @@
-"""Whose reasoning a block is, whether a model will think, and how hard: the questions every wire asks."""
+"""Who made a block of reasoning, whether a model will think, and how hard: questions every wire asks."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Request(Value, frozen=True):
     def decoder(self, turn_key: str) -> StreamDecoder:
         """A decoder for the answer to this request."""
         if self.dialect is None:
-            raise LocalError("this request names no dialect: expected one that encode_request made")
+            raise LocalError("this request has no dialect; make requests with encode_request")
         return DecodeContext(
             self.dialect, turn_key, self.model, self.tools, self.tool_names or {}, self.text_calls
         ).decoder()

@@ -1,4 +1,4 @@
-"""The end of an answer, where hosts say it more than once or not quite."""
+"""Stop reasons that hosts send more than once, or not quite right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _NORMAL = ("end_turn", "tool_use")
 
 
 def later_stop(said: str | None, new: str, meanings: Mapping[str, str]) -> str:
-    """What counts when a host says its end twice: the later word, but an answer that was cut stays cut."""
+    """Which of two stop reasons counts: the later one, except that an answer that was cut off stays cut off."""
     return new if not said or meanings.get(said, said) in _NORMAL else said
 
 

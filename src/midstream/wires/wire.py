@@ -1,7 +1,7 @@
 """A wire as a value: its name and the dialect of a host that follows it to the letter.
 
-What a wire can do stands in its rooms, modules of its package that are loaded when they are first entered (here and nowhere
-else), so that a program that talks to one host pays for one wire:
+What a wire can do is in its rooms, modules of its package that are loaded on first use (here and nowhere else), so that a
+program that talks to one host pays for one wire:
 
 - `encode.encode_request(draft) -> Request`
 - `decode.make_decoder(context) -> StreamDecoder`

@@ -2,7 +2,8 @@
 
 Stored history is never rewritten. `repair` gives a lawful copy for one request, in this order: failed ai turns go with
 their results; orphan and duplicate results go (of two, the first stays, unless it is an error and the other is not);
-displaced results move next to their call; missing ones are made up as error results. It is deterministic, idempotent, leaves every untouched Turn the same object, and notes every change.
+displaced results move next to their call; missing ones are made up as error results. It is deterministic, idempotent,
+leaves every untouched Turn the same object, and notes every change.
 Merging of turns is each wire's own last step. `CallMatcher` is the other half: it pairs results with calls at ingestion.
 """
 
@@ -17,6 +18,19 @@ from .blocks import Block, Conversation, Text, ToolCall, ToolResponse, Turn
 from .handoff import Action, Note, NoteCode
 from .ids import PREFIX, canonical_tool_call_id, from_own_id
 
+# What a note of each code is about, and what was done to it.
+_ABOUT: dict[NoteCode, tuple[Action, str]] = {
+    "failed_turn": ("dropped", "turn"),
+    "empty_turn": ("dropped", "turn"),
+    "text_among_results": ("adapted", "turn"),
+    "results_out_of_order": ("adapted", "turn"),
+    "repeated_id": ("adapted", "tool_call"),
+    "misplaced_call": ("dropped", "tool_call"),
+    "displaced_result": ("adapted", "tool_response"),
+    "unanswered_call": ("adapted", "tool_response"),
+    "second_result": ("dropped", "tool_response"),
+    "orphan_result": ("dropped", "tool_response"),
+}
 INTERRUPTED = "No result: the tool call was interrupted before it returned."
 
 
@@ -129,6 +143,13 @@ class _Waiting:
 
 
 class _Repair:
+    """One walk over the history, then one layout.
+
+    The walk cannot know whether a result is an orphan until it has seen every call: hosts and other clients write results
+    before, far behind, or twice after their call. So each call becomes a slot and each result looks for the slot that waits
+    for it; only when all turns are read are the tool turns laid out anew, right behind their calls.
+    """
+
     def __init__(self, turns: Sequence[Turn], offset: int) -> None:
         self.source = turns
         self.offset = offset
@@ -148,11 +169,9 @@ class _Repair:
         for index, turn in enumerate(self.source):
             if turn.failure and turn.speaker == "ai":
                 self.failed_ids.update(call.id for call in turn.tool_calls)
-                self._note(
-                    "dropped", "turn", "failed_turn", f"the answer failed ({turn.failure}) and is not sent again", index
-                )
+                self._note("failed_turn", f"the answer failed ({turn.failure}) and is not sent again", index)
             elif not turn.blocks:
-                self._note("dropped", "turn", "empty_turn", f"the {turn.speaker} turn is empty", index)
+                self._note("empty_turn", f"the {turn.speaker} turn is empty", index)
             elif turn.speaker == "ai":
                 self._take_ai(turn, index)
             else:
@@ -173,13 +192,7 @@ class _Repair:
                 call = block
                 if call.id in self.seen_ids:
                     call = replace(call, id=self._fresh_id(call, turn, len(slots)))
-                    self._note(
-                        "adapted",
-                        "tool_call",
-                        "repeated_id",
-                        f"the id of {call.name} was used before; it got a new one",
-                        index,
-                    )
+                    self._note("repeated_id", f"the id of {call.name} was used before; it got a new one", index)
                 self.seen_ids.add(call.id)
                 slot = _Slot(call, index, len(slots))
                 slot.noted = call is not block
@@ -216,17 +229,13 @@ class _Repair:
                 slot = self._answer(block, index)
                 answers_last = answers_last or (slot is not None and slot.turn == self.newest)
             elif type(block) is ToolCall:
-                self._note(
-                    "dropped", "tool_call", "misplaced_call", f"a {turn.speaker} turn cannot call {block.name}", index
-                )
+                self._note("misplaced_call", f"a {turn.speaker} turn cannot call {block.name}", index)
             else:
                 rest.append(block)
         if rest:
             whole = turn.speaker == "human" and len(rest) == len(turn.blocks)
             if not whole:
-                self._note(
-                    "adapted", "turn", "text_among_results", "what came with tool results became a human turn", index
-                )
+                self._note("text_among_results", "what came with tool results became a human turn", index)
             self._append(turn if whole else replace(turn, speaker="human", blocks=tuple(rest)), [], index)
         elif answers_last:
             last, slots, tool_turn = self.out[-1]
@@ -243,13 +252,7 @@ class _Repair:
         self._fill(slot, response)
         if slot.turn != self.newest:
             slot.noted = True
-            self._note(
-                "adapted",
-                "tool_response",
-                "displaced_result",
-                f"the result of {slot.call.name} moved next to its call",
-                index,
-            )
+            self._note("displaced_result", f"the result of {slot.call.name} moved next to its call", index)
         return slot
 
     def _surplus(self, response: ToolResponse, index: int) -> None:
@@ -262,17 +265,11 @@ class _Repair:
                 self._fill(slot, response)
                 why = f"an error result of {slot.call.name} was replaced by a later result"
             slot.noted = True
-            self._note("dropped", "tool_response", "second_result", why, index)
+            self._note("second_result", why, index)
         elif response.call_id in self.failed_ids:
-            self._note(
-                "dropped",
-                "tool_response",
-                "orphan_result",
-                "its call is in a failed answer, which is not sent again",
-                index,
-            )
+            self._note("orphan_result", "its call is in a failed answer, which is not sent again", index)
         elif response.call_id in self.early:
-            self._note("dropped", "tool_response", "second_result", f"a second result for {response.call_id}", index)
+            self._note("second_result", f"a second result for {response.call_id}", index)
         else:
             self.early[response.call_id] = (response, index)
 
@@ -289,15 +286,9 @@ class _Repair:
             if slot is not None:
                 self._fill(slot, response)
                 slot.noted = True
-                self._note(
-                    "adapted",
-                    "tool_response",
-                    "displaced_result",
-                    f"the result of {slot.call.name} moved after its call",
-                    index,
-                )
+                self._note("displaced_result", f"the result of {slot.call.name} moved after its call", index)
             else:
-                self._note("dropped", "tool_response", "orphan_result", f"no call {call_id} comes before it", index)
+                self._note("orphan_result", f"no call {call_id} comes before it", index)
 
     def _lay_out(self) -> tuple[list[Turn], set[str]]:
         turns: list[Turn] = []
@@ -314,7 +305,7 @@ class _Repair:
                     unanswered.add(slot.call.id)
                     slot.noted = True
                     why = f"{slot.call.name} has no result; sent an error result instead"
-                    self._note("adapted", "tool_response", "unanswered_call", why, slot.turn)
+                    self._note("unanswered_call", why, slot.turn)
                     responses.append(ToolResponse(slot.call.id, slot.call.name, (Text(INTERRUPTED),), is_error=True))
                 else:
                     responses.append(slot.response)
@@ -323,20 +314,16 @@ class _Repair:
                 turns.append(tool_turn)
                 continue
             if not any(slot.noted for slot in slots):
-                self._note(
-                    "adapted",
-                    "turn",
-                    "results_out_of_order",
-                    "the results were put in one tool turn, in the order of the calls",
-                    slots[0].turn,
-                )
+                why = "the results were put in one tool turn, in the order of the calls"
+                self._note("results_out_of_order", why, slots[0].turn)
             if tool_turn is not None:
                 turns.append(replace(tool_turn, speaker="tool", blocks=blocks, role=""))
             else:
                 turns.append(Turn("tool", blocks, key=f"{turn.key}:results"))
         return turns, unanswered
 
-    def _note(self, action: Action, what: str, code: NoteCode, why: str, index: int) -> None:
+    def _note(self, code: NoteCode, why: str, index: int) -> None:
+        action, what = _ABOUT[code]
         self.notes.append(Note(action, what, code, why, self.offset + index, self.source[index].key))
 
 

@@ -24,7 +24,7 @@ from ..sim.players import Player, make_players
 from ..sim.rules.hosts import HOSTS, Host, host_for, judge
 from ..sim.rules.rule import Problem
 from ..store.protocol import Original
-from ..wires.tool_names import ToolNames
+from ..wires.encode_context import ToolNames
 from .naive import naive_body, with_raw_ids
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -14,6 +14,8 @@ from .json_text import JsonEnds, is_json, json_until
 from .prose import Prose
 from .reader import Collected, Markers, Reader, Step, pattern
 
+# A call can stream its arguments only if its name comes first. The head is matched in two steps: `_HEAD_STOP` finds, in
+# bounded look-ahead and at any split, where the arguments may begin; `_HEAD` then reads the name from the whole head.
 _HEAD = re.compile(r'\{\s*+"name"\s*+:\s*+"([^"\\]++)"\s*+,\s*+"(?:arguments|parameters)"\s*+:\s*+(?=\{)')
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*+:\s*+\{')
 _HEAD_STOP = re.compile(f"{_ARGUMENTS.pattern}|[}}<]")

@@ -61,6 +61,8 @@ def json_until(reader: Reader, ends: JsonEnds, sink: Callable[[str], object], be
     """
     if reader.rewound:
         return (yield from reader.until(ends.plain, sink))
+    # Text goes to the sink as long as it is certain. The first marker inside a string makes what follows doubtful: it is data
+    # if the JSON turns out whole, and the end of the call if a quote was left unescaped. Only the end of the text decides.
     seen = Collected()
     seen.add(before)
     doubtful: Collected | None = None  # the text since the first marker inside a string
@@ -106,7 +108,10 @@ def json_until(reader: Reader, ends: JsonEnds, sink: Callable[[str], object], be
 def _settle(
     reader: Reader, ends: JsonEnds, sink: Callable[[str], object], seen: str, doubtful: str, marker: str | None
 ) -> str | None:
-    """Decide about text that holds markers inside strings, now that it has ended."""
+    """Decide about text that has markers inside strings, now that it has ended.
+
+    What follows the cut is read again, once per stream (`rewound`): otherwise a stream of such texts would cost O(n²).
+    """
     cut = None if is_json(seen + doubtful) else ends.cut(doubtful)
     if cut is None:
         sink(doubtful)

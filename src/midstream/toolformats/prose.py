@@ -3,9 +3,9 @@
 Think tags are read here, in the same pass, because each side hides from the other: a tag inside a call's arguments is data,
 and a call spelled out inside thinking is a thought, except for the formats whose markers are special tokens
 (`in_thinking`): there it is a real call and ends the thinking (facts/kimi.md §1.4).
-White space alone between calls, or around them, is layout of the format and not said; beside words it is kept.
-What stands in code or in a quotation is text, markers and all (quoting.py): no call, and in code no think tag either. Only
-the end of the thinking ends it wherever it stands.
+White space alone between calls, or around them, is layout of the format and not reported; beside words it is kept.
+In code or in a quotation everything is text, markers included (quoting.py): no call, and in code no think tag either. Only
+the end of the thinking counts everywhere.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ KNOWN_TAGS: tuple[Tags, ...] = (("<think>", "</think>"), ("<thinking>", "</think
 
 
 class Prose:
-    """Reads prose, reports it, and stops at openers. `noise` is left out unsaid (end-of-message tokens), `wrappers` too,
-    where they are not quoted (tags around calls), `stray` is left out and reported (the inner markers of a format, met
-    outside a call), `starts` are openers only where no words came since the beginning or the last call (the bracket of a
-    bare JSON call), `fences` are openers that are a code fence themselves: they must begin a line, and are no call where
-    calls are only rescued."""
+    """Reads prose, reports it, and stops at openers. Besides `openers` a format may name:
+
+    - `noise`: left out without a word (end-of-message tokens);
+    - `wrappers`: left out where they are not quoted (tags around calls);
+    - `stray`: left out and reported (the inner markers of a format, met outside a call);
+    - `starts`: openers only where no words came since the beginning or the last call (the bracket of a bare JSON call);
+    - `fences`: openers that are themselves a code fence. They must begin a line, and open nothing where calls are only rescued.
+    """
 
     __slots__ = (
         "_blank", "_called", "_closers", "_fences", "_fresh", "_in_thinking", "_inside", "_noise", "_openers", "_outside",

@@ -69,6 +69,8 @@ def _tree(words: Iterable[str]) -> _Tree:
     return root
 
 
+# A tree of letters, not a list of words, because the same shape serves twice: as it is it matches a whole marker, and with the
+# end of the text allowed after each letter (`here`) it matches whatever may still become one.
 def _pattern(node: _Tree, here: str) -> str:
     """The pattern of a tree; `here` is what may stand in the place of a letter inside a word."""
     if not node:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from midstream import Conversation, ToolSpec, encode_request, human
 from midstream.core.dialect import Limits
-from midstream.wires.tool_names import ToolNames
+from midstream.wires.encode_context import ToolNames
 
 KIMI = Limits(tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 

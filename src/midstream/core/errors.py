@@ -20,7 +20,7 @@ MidstreamError
 
 This is the one table of errors: `kind` names a class in an ErrorInfo, an ErrorEvent and a stored turn's `failure`, and
 `KINDS` leads from the name back to the class. A kind is stored with conversations, so it never changes, even if its class
-is renamed. A subclass without a `kind` of its own is told as its base.
+is renamed. A subclass without its own `kind` is reported as its base.
 """
 
 from __future__ import annotations

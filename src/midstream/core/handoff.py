@@ -11,7 +11,7 @@ from .blocks import Turn, Value
 Action: TypeAlias = Literal["kept", "adapted", "dropped"]
 
 NoteCode: TypeAlias = Literal[
-    # The history itself, mended whoever reads it.
+    # The history itself, repaired for every reader.
     "failed_turn", "empty_turn", "repeated_id", "misplaced_call", "text_among_results", "displaced_result",
     "second_result", "orphan_result", "unanswered_call", "results_out_of_order",
     # Reasoning.
@@ -63,7 +63,7 @@ class SwitchReport(Value, frozen=True):
 
     @property
     def fits(self) -> bool | None:
-        """Whether the conversation fits the window; None where nobody knows."""
+        """Whether the conversation fits the window; None if unknown."""
         return None if self.tokens is None or self.context is None else self.tokens <= self.context
 
     @property

@@ -1,7 +1,7 @@
 """Canonical tool-call ids, and the ids each wire wants instead.
 
 Canonical: `hist_tool_` + 24 characters of base64url(sha256(provider, raw id, tool name, turn key, call index)). Turn key and
-index are always in the seed, for hosts repeat raw ids. On the way out a ToolIdMapper gives every call of one request the id
+index are always in the seed, because hosts repeat raw ids. On the way out a ToolIdMapper gives every call of one request the id
 its reader demands: deterministic, injective, the same for a call and its response, and stable when turns are appended.
 Two calls that carry the same canonical id are one call to a mapper (the first wins the number; history repair re-keys the
 second before it gets here); a response whose call is not in the request gets the next unused id of the scheme.

@@ -81,7 +81,7 @@ class SecretHeaders(dict[str, Secret]):
     __str__ = __repr__
 
     def reveal(self) -> dict[str, str]:
-        """For whoever sends them."""
+        """The plain headers, for sending."""
         return {name: SecretText(value.reveal()) for name, value in self.items()}
 
 

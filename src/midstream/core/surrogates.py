@@ -21,7 +21,8 @@ def mended(text: str) -> str:
 
 
 def clean(value: Any, halves: Collection[str] = ()) -> Any:
-    """A JSON value with every text mended; those in fields of these names keep a half at their edge, for its other half."""
+    """A JSON value with every text mended. Texts in the fields named in `halves` keep half a character at their edges: the
+    neighbouring piece may bring the other half."""
     if isinstance(value, str):
         return mended(value)
     if isinstance(value, (list, tuple)):

@@ -15,7 +15,7 @@ from ..core.surrogates import REPLACEMENT, join
 from .findings import ArgumentsFound, CallEnded, CallFound, Finding, ProblemFound, TextFilter, TextFound, ThinkingFound
 
 MAX_PROBLEMS = 64
-"""How many problems one turn remembers; the first ones tell the story."""
+"""How many problems one turn keeps: the first ones explain the rest."""
 
 
 class FilteredText:

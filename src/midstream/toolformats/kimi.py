@@ -1,6 +1,6 @@
 """Kimi K2 to K2.7: calls between special tokens (facts/kimi.md §1).
 
-Read generously, for hosts leak these tokens in every broken form: singular section markers, no section, no end, several
+Read leniently, because hosts leak these tokens in every broken form: singular section markers, no section, no end, several
 sections, a section inside unclosed thinking, malformed ids. Arguments stream as they come. A token never reaches the text;
 what cannot be read as a call is reported with the text it stood for.
 """

@@ -157,7 +157,7 @@ class Prose:
             self._closers = None
             self._stray_close = False
         elif self._stray_close:
-            # The prompt opened the thinking and nobody told us: it was shown as text, and cannot be taken back.
+            # The prompt opened the thinking, which the dialect does not say: it was reported as text and cannot be taken back.
             self._stray_close = False
             if not self._called:
                 self._reader.out.append(

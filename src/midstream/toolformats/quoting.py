@@ -1,6 +1,6 @@
-"""Whether the place a text has come to is quoted: a call that stands in code or in a quotation is talked about, not made.
+"""Whether the end of the text so far is quoted: a call inside code or a quotation is talked about, not made.
 
-Quoted is what stands
+Quoted is what is
 - in a code fence of three or more backticks or tildes, with any info string and indentation, also in a list. It ends at a
   line of as many of them or more; a fence with an info string inside it is a fence of its own. One that never ends holds
   everything up to the end of the text (or of the thinking: each has its own fences);

@@ -73,7 +73,7 @@ def leak_filter(
 
 
 def text_filter(dialect: Dialect, tools: Sequence[ToolSpec], safety: TextCalls = "execute") -> TextFilter | None:
-    """What a host of structured answers needs read out of its text all the same: leaked calls, thinking in tags."""
+    """The filter for the text of a structured answer, where the host leaks calls or leaves thinking in it; else None."""
     rules = dialect.reasoning
     if dialect.leaks is not None:
         return leak_filter(dialect.leaks, tools, tags=rules.tags, starts_inside=rules.starts_inside, safety=safety)

@@ -1,7 +1,7 @@
 """One request until it is answered: attempts, waits, and the error to raise when none succeeds.
 
 Attempts end at the first byte of a good answer; after it nothing is sent twice. One failure that is not retried is raised
-as it is; several are a RetriesExhausted that carries each; an error that no retry mends is raised as it is, whenever it
+as it is; several are a RetriesExhausted that carries each; an error that no retry can fix is raised as it is, whenever it
 comes.
 """
 
@@ -35,7 +35,7 @@ from .retry import retry_after, retry_delay, worth_retrying
 from .target import OutgoingRequest, Target, prepare
 
 ErrorReader: TypeAlias = Callable[[int, Mapping[str, str], bytes], ProviderError]
-"""(status, headers, body) -> the typed error they tell of."""
+"""(status, headers, body) -> the typed error."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _KEEPING_METHOD = frozenset((307, 308))
@@ -183,7 +183,7 @@ class Transport:
         return raw, target
 
     async def _error_body(self, response: HTTPResponse) -> bytes:
-        """As much of an error's body as comes in time and fits; the status tells enough without it."""
+        """As much of an error's body as arrives in time and fits; the status alone is enough without it."""
         parts: list[bytes] = []
         room = self.options.max_error_body
         try:
@@ -204,7 +204,7 @@ class Transport:
                 status=response.status,
             )
         headers = target.secrets.scrub_headers(response.headers)
-        # Before it is read, for the reader may cut it; and after, for it may put together what was apart.
+        # Scrubbed before it is parsed, because the parser may cut a key in half, and after, because it may join two halves.
         error = self._error_from_response(response.status, headers, target.secrets.scrub(body))
         error = target.secrets.scrub_error(error)
         asked = retry_after(headers, self._now())

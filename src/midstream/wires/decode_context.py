@@ -31,7 +31,7 @@ class DecodeContext(msgspec.Struct, frozen=True):
 
     @property
     def wire_names(self) -> frozenset[str]:
-        """The names of the tools as the host was told them."""
+        """The names under which the tools were declared to the host."""
         changed = set(self.tool_names.values())
         return frozenset([*self.tool_names, *[tool.name for tool in self.tools if tool.name not in changed]])
 

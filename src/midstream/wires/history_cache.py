@@ -35,7 +35,7 @@ class Writer(Protocol):
         ...
 
     def clone(self) -> Self:
-        """A writer that goes on by itself: what this one gathers is copied, what it only reads is shared."""
+        """An independent writer: what this one gathers is copied, what it only reads is shared."""
         ...
 
 
@@ -54,8 +54,8 @@ class _Checkpoint:
 class HistoryCache:
     """Checkpoints of encoded histories, least recently used first out, bounded by count and bytes.
 
-    A writer stays readable to whoever got it until its checkpoint is taken again, so threads that share a cache encode one
-    at a time (midstream.codec sees to it).
+    A writer stays readable until its checkpoint is taken again, so threads that share a cache must encode one at a time
+    (midstream.codec holds a lock).
     """
 
     def __init__(self, max_entries: int = 32, max_bytes: int = 64 * 1024 * 1024) -> None:

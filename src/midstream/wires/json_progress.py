@@ -1,4 +1,4 @@
-"""How far the text of one JSON object has come, told piece by piece: every character is looked at once.
+"""How far the text of one JSON object has come, piece by piece: every character is looked at once.
 
 The automaton knows brackets, strings and what may follow what; it does not spell numbers and words, so it says yes to a few
 texts that are not JSON (`{"a":tru}`), and never no to one that is. To be certain, parse what it calls closed.
@@ -34,7 +34,7 @@ class JsonProgress:
 
     @classmethod
     def at(cls, state: State) -> JsonProgress:
-        """One that stands where another stood."""
+        """A copy that continues from a saved state."""
         made = cls()
         brackets, made._next, made._string, made._escaped = state
         made._open = list(brackets)
@@ -42,7 +42,7 @@ class JsonProgress:
 
     @property
     def state(self) -> State | None:
-        """Where it stands, to be compared and gone on from; None when it is dead, or deeper than anybody asks for."""
+        """The state, to compare and to continue from; None when it is dead, or nested too deeply."""
         if not self.alive or len(self._open) > _MAX_DEPTH:
             return None
         return "".join(self._open), self._next, self._string, self._escaped

@@ -142,7 +142,7 @@ def provider_error(
 
 
 def told_error(data: bytes, provider: str) -> ProviderError:
-    """The error an event of the name `error` tells of: under a key of that name, or all of it."""
+    """The error in an event named `error`: under a key of that name, or the whole of it."""
     value = decode_leniently(data)
     inner = value.get("error", value) if isinstance(value, dict) else value
     return provider_error(None, {"error": inner}, provider=provider)

@@ -38,6 +38,7 @@ WIRES: dict[str, tuple[str, ...]] = {
     "anthropic": ("none", "budget", "adaptive", "either"),
     "gemini": ("none", "thinkingBudget", "thinkingLevel"),
     "ollama": ("none", "think"),
+    "cohere": ("none", "token_budget"),
     "completion": ("none",),
 }  # fmt: skip
 """Every wire, with its reasoning controls: the ways it has of asking for thinking."""

@@ -14,7 +14,7 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import UnknownModel
-from . import anthropic, chat_hosts, completion, gemini, kimi, ollama, openai_responses
+from . import anthropic, chat_hosts, cohere, completion, gemini, kimi, ollama, openai_responses
 from .provider import Provider
 
 _NAME = re.compile(r"\s*([^/:\s]+)[/:](\S.*?)\s*\Z")
@@ -105,6 +105,6 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-_MODULES = (kimi, chat_hosts, anthropic, openai_responses, gemini, ollama, completion)
+_MODULES = (kimi, chat_hosts, anthropic, openai_responses, gemini, ollama, cohere, completion)
 REGISTRY = Registry(row for module in _MODULES for row in module.PROVIDERS)
 resolve = REGISTRY.resolve

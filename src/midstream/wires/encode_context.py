@@ -66,7 +66,8 @@ class ToolNames:
         if not plain[:1].isalpha():
             plain = "t_" + plain
         digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
-        return f"{plain[: self._limit - _DIGEST - 1]}_{digest}"
+        rewritten = f"{plain[: self._limit - _DIGEST - 1]}_{digest}"
+        return rewritten if self._pattern.fullmatch(rewritten) else rewritten.replace("-", "_")
 
 
 T = TypeVar("T")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core.errors import UnknownModel
 from .anthropic.wire import WIRE as ANTHROPIC
+from .cohere.wire import WIRE as COHERE
 from .completion.wire import WIRE as COMPLETION
 from .gemini.wire import WIRE as GEMINI
 from .ollama.wire import WIRE as OLLAMA
@@ -12,7 +13,7 @@ from .openai_responses.wire import WIRE as OPENAI_RESPONSES
 from .wire import Wire
 
 WIRES: dict[str, Wire] = {
-    wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA, COMPLETION)
+    wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA, COHERE, COMPLETION)
 }
 
 

@@ -28,6 +28,7 @@ from midstream.core.schemas import PASSES
 from midstream.templates.registry import TEMPLATES
 from midstream.toolformats.registry import text_format
 from midstream.wires.anthropic.thinking import CONTROLS as ANTHROPIC_CONTROLS
+from midstream.wires.cohere.encode import CONTROLS as COHERE_CONTROLS
 from midstream.wires.completion.flavours import FLAVOURS
 from midstream.wires.gemini.thinking import CONTROLS as GEMINI_CONTROLS
 from midstream.wires.ollama.encode import CONTROLS as OLLAMA_CONTROLS
@@ -151,6 +152,7 @@ def test_the_controls_of_a_wire_are_those_it_can_encode() -> None:
         "anthropic": ANTHROPIC_CONTROLS,
         "gemini": GEMINI_CONTROLS,
         "ollama": OLLAMA_CONTROLS,
+        "cohere": COHERE_CONTROLS,
     }
     for wire, controls in WIRES.items():
         assert get_wire(wire).name == wire

@@ -16,7 +16,7 @@ PLAYERS = make_players()
 CORE = (
     "moonshot-k2", "moonshot-k2-thinking", "moonshot-k2.5", "moonshot-k3", "vllm-kimi-k2.5", "deepinfra-kimi-k2.5",
     "openrouter-kimi-k2.5", "openai", "mistral", "deepseek-reasoner", "minimax", "qwen", "zai", "claude", "claude-4.6",
-    "moonshot-anthropic-k2.5", "openai-responses-5", "gemini-2.5-flash", "gemini-3-pro", "ollama",
+    "moonshot-anthropic-k2.5", "openai-responses-5", "gemini-2.5-flash", "gemini-3-pro", "ollama", "cohere", "cohere-reasoning",
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ JUDGED = {
     "minimax": "minimax", "qwen": "qwen", "zai": "zai", "compatible": "openai-compatible", "anthropic": "claude", "claude-4.8": "claude-4.8",
     "moonshot-anthropic": "moonshot-anthropic-k2.5", "compatible-anthropic": "deepseek-anthropic",
     "openai-responses": "openai-responses-5", "gemini": "gemini-3-pro", "gemini-2": "gemini-2.5-flash", "ollama": "ollama",
+    "cohere": "cohere", "cohere-reasoning": "cohere-reasoning", "cohere-vision": "cohere-vision",
     "completions": "completions-kimi-k2.5", "llamacpp": "llamacpp-kimi-k2.5-native",
 }  # fmt: skip
 
@@ -233,6 +234,67 @@ OLLAMA: dict[str, list[Break]] = {
     "paired": [lambda b: b["messages"].pop(3), lambda b: b["messages"].append(b["messages"][3]),
                lambda b: b["messages"].insert(3, {"role": "user", "content": "x"})],
 }  # fmt: skip
+COHERE: dict[str, list[Break]] = {
+    "shape": [
+        lambda b: b.pop("model"),
+        lambda b: b.update(messages=[]),
+        lambda b: b["messages"][0].update(role="narrator"),
+    ],
+    "known fields": [lambda b: b.update(top_p=0.5)],
+    "content fits": [
+        lambda b: b["messages"][1].update(content=""),
+        lambda b: b["messages"][1].update(content=[{"type": "document", "document": {}}]),
+        lambda b: b["messages"][3].update(content=[{"type": "thinking", "thinking": "x"}]),
+        lambda b: b["messages"][3].pop("content"),
+        lambda b: b["messages"].append({"role": "assistant", "content": " "}),
+    ],
+    "no text beside calls": [
+        lambda b: b["messages"][2].update(content="Looking."),
+        lambda b: b["messages"][2].update(content=[{"type": "text", "text": "Looking."}]),
+    ],
+    "thinking fits": [
+        lambda b: b.update(thinking=True),
+        lambda b: b.update(thinking={"type": "enabled", "token_budget": 0}),
+        lambda b: [b.update(thinking={"type": "disabled"}), think(b)],
+        lambda b: [think(b), b["messages"][2].update(tool_plan="x")],
+    ],
+    "paired": [
+        lambda b: b["messages"].pop(3),
+        lambda b: b["messages"].insert(1, b["messages"][3]),
+        lambda b: b["messages"].append(b["messages"][3]),
+        lambda b: b["messages"].insert(3, {"role": "user", "content": "wait"}),
+        lambda b: b["messages"][2].update(tool_calls=[]),
+        lambda b: chat_calls(b)[1].update(id=chat_calls(b)[0]["id"]),
+    ],
+    "calls are whole": [
+        lambda b: chat_calls(b)[0]["function"].update(arguments="{"),
+        lambda b: chat_calls(b)[0]["function"].update(arguments={}),
+        lambda b: chat_calls(b)[0]["function"].update(name="list-files"),
+        lambda b: chat_calls(b)[0].pop("type"),
+        lambda b: chat_calls(b)[0].update(id=""),
+    ],
+    "tools fit": [
+        lambda b: b.update(tools=[]),
+        lambda b: b["tools"][0]["function"].update(name="list-files"),
+        lambda b: b["tools"].append(b["tools"][0]),
+        lambda b: b["tools"][0]["function"].update(parameters={"type": "string"}),
+    ],
+    "choice fits": [
+        lambda b: b.update(tool_choice="required"),
+        lambda b: [b.pop("tools"), b.update(tool_choice="NONE")],
+    ],
+    "in range": [lambda b: b.update(p=1), lambda b: b.update(presence_penalty=-1), lambda b: b.update(stop_sequences=["x"] * 6)],
+    "format stands alone": [
+        lambda b: b.update(response_format={"type": "json_object"}),
+        lambda b: b.update(response_format={"type": "json_schema"}),
+    ],
+}  # fmt: skip
+THINKLESS: dict[str, list[Break]] = {
+    "thinking fits": [lambda b: b.update(thinking={"type": "enabled"}), lambda b: think(b)]
+}
+SIGHTLESS: dict[str, list[Break]] = {
+    "content fits": [lambda b: b["messages"][1].update(content=[{"type": "image_url", "image_url": {"url": "https://a/b"}}])]
+}  # fmt: skip
 NATIVE: dict[str, list[Break]] = {
     "shape": [
         lambda b: b.pop("input"),
@@ -264,6 +326,10 @@ def drop_thinking(body: dict[str, Any]) -> None:
     content[:] = [block for block in content if block["type"] == "tool_use"]
 
 
+def think(body: dict[str, Any]) -> None:
+    body["messages"][2].update(content=[{"type": "thinking", "thinking": "x"}])
+
+
 def item(body: dict[str, Any], kind: str) -> dict[str, Any]:
     return next(item for item in body["input"] if item.get("type") == kind)
 
@@ -280,7 +346,7 @@ def breaks(host: str) -> dict[str, list[Break]]:
     wire = HOSTS[host].traits.wire
     table = {
         "anthropic": ANTHROPIC, "openai-responses": RESPONSES, "gemini": GEMINI, "ollama": OLLAMA, "completion": NATIVE,
-        "openai-chat": CHAT,
+        "openai-chat": CHAT, "cohere": COHERE,
     }[wire]  # fmt: skip
     more = [PROMPTED if host in ("completions", "llamacpp") else table]
     if host.startswith("moonshot-k"):
@@ -289,6 +355,9 @@ def breaks(host: str) -> dict[str, list[Break]]:
         more += [FIXED if HOSTS[host].traits.fixed_sampling else LOOSE]
     if host.startswith("deepseek"):
         more += [THINKING_CHAT]
+    if wire == "cohere":
+        more += [] if HOSTS[host].traits.thinks_by_default else [THINKLESS]
+        more += [] if HOSTS[host].traits.images else [SIGHTLESS]
     if wire == "openai-chat" and HOSTS[host].traits.id_max is None:  # ids that hold the tool's name may be long
         more = [{**part, "ids fit": part.get("ids fit", [])[1:]} for part in more]
     if host == "gemini-2":  # the older generation signs, but demands no signature
@@ -346,6 +415,7 @@ def test_every_rule_cites_where_it_is_known_from() -> None:
          "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2"),
         ("mistral", lambda b: chat_calls(b)[0].update(id="call_abc"),
          "Tool call id was call_abc but must be a-z, A-Z, 0-9, with a length of 9."),
+        ("cohere", lambda b: b["messages"][2].update(content="Looking."), "text content is not allowed when tool_calls are provided."),
         ("anthropic", lambda b: tool_use(b).update(id="functions.f:0"), "String should match pattern '^[a-zA-Z0-9_-]+$'"),
     ],
 )  # fmt: skip

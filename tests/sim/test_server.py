@@ -26,7 +26,7 @@ QUICK = TransportOptions(retry=RetryPolicy(max_retries=2, initial=0.001, max_bac
 CHAT = "openai/gpt-4o"
 ONE_EACH_WIRE = (
     CHAT, "moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5", "openai-responses/gpt-5.2", "gemini/gemini-3-pro-preview",
-    "ollama/qwen3:4b",
+    "ollama/qwen3:4b", "cohere/command-a-03-2025", "cohere/command-a-reasoning-08-2025",
 )  # fmt: skip
 
 
@@ -188,7 +188,12 @@ def test_a_lenient_double_takes_anything() -> None:
 
 def test_thinking_can_be_turned_off_and_on() -> None:
     async def play(sim: Sim, client: Client) -> None:
-        for model in ("moonshot/kimi-k2.5", "ollama/qwen3:4b", "anthropic/claude-sonnet-4-5"):
+        for model in (
+            "moonshot/kimi-k2.5",
+            "ollama/qwen3:4b",
+            "anthropic/claude-sonnet-4-5",
+            "cohere/command-a-reasoning-08-2025",
+        ):
             for mode in ("on", "off"):
                 session = Session(model, tools=TOOLS[:2], client=client)
                 session.options = type(session.options)(thinking=mode)

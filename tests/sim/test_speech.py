@@ -15,7 +15,8 @@ from midstream.core.blocks import Turn
 from midstream.core.events import Done
 from midstream.sim.answer import Answer, Call, pieces, tokens
 from midstream.sim.players import Player, make_players
-from midstream.sim.speech import _SPEAKERS, speak, speak_whole
+from midstream.sim.speech import SPEAKERS as SPOKEN
+from midstream.sim.speech import speak, speak_whole
 from midstream.wires.stream_decoder import decode_chunks, decode_whole
 
 PLAYERS = make_players()
@@ -25,6 +26,7 @@ SPEAKERS = {
     "openai-responses": "openai-responses-5",
     "gemini": "gemini-3-pro",
     "ollama": "ollama",
+    "cohere": "cohere",
     "completion": "deepinfra-kimi-k2.5",
 }
 # any text but what no JSON can carry, and no opening of a model's own markers, which a completion host cannot quote
@@ -82,7 +84,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 def test_every_wire_has_a_speaker() -> None:
-    assert set(_SPEAKERS) == set(SPEAKERS)
+    assert set(SPOKEN) == set(SPEAKERS)
 
 
 @pytest.mark.parametrize("wire", SPEAKERS)

@@ -112,6 +112,7 @@ WRITERS = {
     "anthropic": "MessagesWriter",
     "gemini": "ContentsWriter",
     "ollama": "OllamaWriter",
+    "cohere": "CohereWriter",
 }
 
 

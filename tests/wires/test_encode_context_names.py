@@ -28,7 +28,13 @@ def test_every_name_fits_keeps_apart_and_leads_back(names: list[str]) -> None:
 
 def test_two_tools_that_differ_in_a_dot_stay_two_tools() -> None:
     tools = (ToolSpec("a.b"), ToolSpec("a_b"))
-    for model in ("openai/gpt-4o", "anthropic/claude-sonnet-4-5", "openai-responses/gpt-5.2", "ollama/llama3.1"):
+    for model in (
+        "openai/gpt-4o",
+        "anthropic/claude-sonnet-4-5",
+        "openai-responses/gpt-5.2",
+        "ollama/llama3.1",
+        "cohere/command-a-03-2025",
+    ):
         body = json.loads(encode_request(model, Conversation((human("x"),)), tools=tools).body)
         names = [tool.get("name") or tool["function"]["name"] for tool in body["tools"]]
         assert len(set(names)) == 2, model

@@ -15,6 +15,7 @@ MODELS = {
     "openai-responses/gpt-5.2": "input",
     "gemini/gemini-2.5-pro": "contents",
     "ollama/qwen3:8b": "messages",
+    "cohere/command-a-03-2025": "messages",
 }
 
 

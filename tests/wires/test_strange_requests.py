@@ -20,6 +20,7 @@ TARGETS = (
     "openai-responses/gpt-5.2",
     "gemini/gemini-3-pro-preview",
     "ollama/llama3.1",
+    "cohere/command-a-reasoning-08-2025",
 )
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False), st.text(max_size=5)),
@@ -32,6 +33,7 @@ BASES: dict[str, dict[str, Any]] = {
     "openai-responses": {"model": "m", "input": [{"role": "user", "content": "x"}, {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "a", "output": "y"}], "tools": [{"type": "function", "name": "f"}], "reasoning": {"effort": "low"}},
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "x"}]}, {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}, {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}], "tools": [{"functionDeclarations": [{"name": "f"}]}], "generationConfig": {"temperature": 1}},
     "ollama": {"model": "m", "messages": [{"role": "user", "content": "x", "images": ["aa"]}, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}, {"role": "tool", "content": "y"}], "tools": [{"type": "function", "function": {"name": "f"}}], "options": {"temperature": 1}},
+    "cohere": {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "https://a/b"}}]}, {"role": "assistant", "tool_plan": "p", "content": [{"type": "thinking", "thinking": "t"}], "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "a", "content": [{"type": "document", "document": {"data": {}}}]}], "tools": [{"type": "function", "function": {"name": "f"}}], "thinking": {"type": "enabled", "token_budget": 9}, "p": 0.5},
 }  # fmt: skip
 
 

@@ -21,12 +21,13 @@ _SHOWN = (
     ("Claude, by Anthropic's client", "anthropic"),
     ("Gemini", "gemini"),
     ("Ollama", "ollama"),
+    ("Cohere", "cohere"),
     ("DeepInfra, both paths", "deepinfra"),
     ("any of them, by the model's name", "sim"),
 )
 _CORE = (
     "moonshot-k2", "moonshot-k2-thinking", "moonshot-k2.5", "moonshot-k3", "vllm-kimi-k2.5", "deepinfra-kimi-k2.5",
-    "openai", "mistral", "deepseek-reasoner", "claude", "openai-responses-5", "gemini-3-pro", "ollama",
+    "openai", "mistral", "deepseek-reasoner", "claude", "openai-responses-5", "gemini-3-pro", "ollama", "cohere", "cohere-reasoning",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint
-from ..wires.cohere.wire import DEFAULT, THINKING
+from ..wires.cohere.wire import DEFAULT, PLAN, THINKING
 from .provider import Provider
 
 _replace = msgspec.structs.replace
@@ -23,14 +23,10 @@ def _sized(dialect: Dialect, context: int | None, output: int | None) -> Dialect
 COMMAND_A = _sized(DEFAULT, 256_000, 8_000)
 COMMAND_R = _sized(_replace(DEFAULT, name="cohere-command-r"), 128_000, 4_000)
 COMMAND_VISION = _sized(_replace(DEFAULT, name="cohere-vision", media=("image",)), 128_000, 8_000)
-COMMAND_REASONING = _replace(
-    DEFAULT,
-    name="cohere-reasoning",
-    reasoning=_replace(
-        DEFAULT.reasoning, fields=(THINKING, "tool_plan"), field=THINKING, echo="always", default_on=True,
-        control="token_budget",
-    ),
-)  # fmt: skip
+_THINKS = _replace(
+    DEFAULT.reasoning, fields=(THINKING, PLAN), field=THINKING, echo="always", default_on=True, control="token_budget"
+)
+COMMAND_REASONING = _sized(_replace(DEFAULT, name="cohere-reasoning", reasoning=_THINKS), 256_000, 32_000)
 
 COHERE = Provider(
     "cohere",
@@ -41,8 +37,7 @@ COHERE = Provider(
         base_tails=("/v2",),
     ),
     (
-        (r"reasoning", _sized(COMMAND_REASONING, 256_000, 32_000)),
-        (r"command-a-plus", _replace(COMMAND_REASONING, name="cohere-plus")),
+        (r"reasoning|command-a-plus", COMMAND_REASONING),
         (r"vision", COMMAND_VISION),
         (r"command-r|aya", COMMAND_R),
         ("", COMMAND_A),

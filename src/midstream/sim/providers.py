@@ -17,13 +17,14 @@ _PLAYED = (
     (r"^moonshotai/", "deepinfra"),
     (r"kimi|moonshot", "moonshot"),
     (r"qwen3:|llama", "ollama"),
+    (r"command", "cohere"),
     (r"gpt-4|gpt-3", "openai"),
     (r"gpt|^o\d|codex", "openai-responses"),
 )
 MODELS = (
     "kimi-k2.5", "kimi-k3", "kimi-k2-thinking", "kimi-k2-0905-preview", "claude-sonnet-4-5", "claude-sonnet-5",
     "mistral-large-latest", "gpt-5.2", "gpt-4o", "gemini-3-pro-preview", "gemini-2.5-flash", "deepseek-reasoner",
-    "deepseek-chat", "moonshotai/Kimi-K2.5", "qwen3:4b",
+    "deepseek-chat", "moonshotai/Kimi-K2.5", "qwen3:4b", "command-a-03-2025",
 )  # fmt: skip
 
 

@@ -39,16 +39,7 @@ from .providers import MODELS, sim_providers
 from .rules.hosts import HOSTS, Host, host_for, judge
 from .rules.rule import Problem
 from .scripted_model import next_answer, read_prompt
-from .speech import speak, speak_whole
-
-_PATHS = (
-    ("/chat/completions", "openai-chat"),
-    ("/messages", "anthropic"),
-    ("/responses", "openai-responses"),
-    ("/api/chat", "ollama"),
-)
-_MEDIA = {"gemini": "text/event-stream", "ollama": "application/x-ndjson"}
-
+from .speech import SPEAKERS, speak, speak_whole
 
 FAULTS = ("429", "500", "cut", "stall", "leak", "repeat-ids", "restart-index")
 
@@ -182,7 +173,7 @@ class Sim:
             answer = _leaked(answer, style.first_call)
         if not exchange.stream:
             return web.Response(body=speak_whole(exchange.wire, answer, style), content_type="application/json")
-        response = web.StreamResponse(headers={"content-type": _MEDIA.get(exchange.wire, "text/event-stream")})
+        response = web.StreamResponse(headers={"content-type": SPEAKERS[exchange.wire].media_type})
         try:
             await self._stream(request, response, list(speak(exchange.wire, answer, style)), fault)
         except ConnectionError:  # the client has gone
@@ -256,10 +247,9 @@ def _route(path: str, body: dict[str, Any]) -> tuple[str, str, bool]:
         return "gemini", model, method.startswith("stream")
     if "/inference/" in path:
         return "completion", path.rpartition("/inference/")[2], bool(body.get("stream"))
-    for ending, wire in _PATHS:
-        if path.endswith(ending):
-            stream = body.get("stream", wire == "ollama")
-            return wire, str(body.get("model") or ""), bool(stream)
+    for wire, speaker in SPEAKERS.items():
+        if speaker.path and path.endswith(speaker.path):
+            return wire, str(body.get("model") or ""), bool(body.get("stream", speaker.streams))
     raise UnknownModel(f"no wire has the path {path}")
 
 

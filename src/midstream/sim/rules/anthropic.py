@@ -6,8 +6,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Body, Rule, Traits, objects
+from .rule import Body, Problem, Rule, Traits, objects
 
+WIRE = "anthropic"
+_TYPES = {
+    401: "authentication_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
@@ -187,6 +195,11 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
                 yield "messages: tool_use.input: Input should be a valid dictionary"
             if not re.fullmatch(traits.name_pattern, str(block.get("name"))):
                 yield "messages: tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
+
+
+def error(problem: Problem, traits: Traits) -> dict[str, Any]:
+    kind = _TYPES.get(problem.status, problem.type)
+    return {"type": "error", "error": {"type": kind, "message": problem.message}, "request_id": "req_sim"}
 
 
 RULES = (

@@ -8,6 +8,7 @@ from typing import Any
 
 from .rule import Body, Problem, Rule, Traits, is_object_text, objects
 
+WIRE = "openai-chat"
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 MISTRAL_FIELDS = frozenset(
     "model messages tools tool_choice temperature top_p max_tokens stream stop random_seed presence_penalty"
@@ -253,7 +254,19 @@ def _stream_options_belong_to_streams(body: Body, traits: Traits) -> Iterator[st
         yield "The 'stream_options' parameter is only allowed when 'stream' is enabled."
 
 
-COMMON = (
+def error(problem: Problem, traits: Traits) -> dict[str, Any]:
+    brief = {"message": problem.message, "type": problem.type}
+    match traits.error_shape:
+        case "flat":
+            flat = {**brief, "param": None, "code": problem.code or "3000"}
+            return {"object": "error", **flat, "raw_status_code": problem.status}
+        case "brief":
+            return {"error": brief}
+        case "full":
+            return {"error": {**brief, "param": None, "code": problem.code}}
+
+
+RULES = (
     Rule("shape", "OpenAI API reference, chat.completions: model and messages are required", _shape),
     Rule("ids fit", "facts/tool-ids-and-formats.md §3 (OpenAI 40 characters; Mistral code 3280)", _ids_fit),
     Rule("paired", "OpenAI error texts for tool messages; facts/streaming-and-handoff.md §b", _paired),

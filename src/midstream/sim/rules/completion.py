@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from .rule import Body, Problem, Rule, Traits
 
+WIRE = "completion"
 _FIELDS = frozenset(
     "input max_new_tokens temperature top_p min_p top_k repetition_penalty stop num_responses response_format"
     " presence_penalty frequency_penalty user seed prompt_cache_key webhook stream".split()
@@ -45,6 +47,10 @@ def _prompt_is_the_models(body: Body, traits: Traits) -> Iterator[str]:
         yield "the prompt contains ChatMessageRole, which the model was not trained on"
     if "<|im_assistant|>assistant<|im_middle|>" not in prompt and "<|im_user|>" in prompt:
         yield "the prompt does not open the assistant's turn"
+
+
+def error(problem: Problem, traits: Traits) -> dict[str, Any]:
+    return {"detail": {"error": problem.message}}
 
 
 _PROMPT = Rule("prompt is the model's", "facts/kimi.md §1.2, §5", _prompt_is_the_models)

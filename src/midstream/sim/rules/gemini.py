@@ -6,8 +6,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Body, Rule, Traits, objects
+from .rule import Body, Problem, Rule, Traits, objects
 
+WIRE = "gemini"
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+}
 _SCHEMA_FIELDS = frozenset(
     "type format title description nullable enum maxItems minItems properties required minProperties maxProperties"
     " minLength maxLength pattern example anyOf propertyOrdering default items minimum maximum".split()
@@ -115,6 +123,11 @@ def _outside_subset(schema: Any, where: str) -> Iterator[str]:
     yield from _outside_subset(schema.get("items"), f"{where}.items")
     for child in objects(schema.get("anyOf")):
         yield from _outside_subset(child, f"{where}.anyOf")
+
+
+def error(problem: Problem, traits: Traits) -> dict[str, Any]:
+    status = _STATUSES.get(problem.status, "UNKNOWN")
+    return {"error": {"code": problem.status, "message": problem.message, "status": status}}
 
 
 RULES = (

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from ...core.dialect import Dialect
-from . import anthropic, chat, completion, gemini, ollama, responses
+from . import anthropic, chat, cohere, completion, gemini, ollama, responses
 from .rule import Body, Problem, Rule, Traits
 
 _KIMI_REASONING = "thinking is enabled but reasoning_content is missing in assistant tool call message at index {index}"
 _KIMI_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
-_GOOGLE_STATUS = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    404: "NOT_FOUND",
-    429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
-}
-_ANTHROPIC_TYPE = {
-    401: "authentication_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-    500: "api_error",
-    529: "overloaded_error",
-}
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -35,33 +23,11 @@ class Host(msgspec.Struct, frozen=True):
     name: str
     traits: Traits
     rules: tuple[Rule, ...]
+    error: Callable[[Problem, Traits], dict[str, Any]]
 
     def refusal(self, problem: Problem) -> bytes:
         """The body of the error response, in this provider's format."""
-        return msgspec.json.encode(_error(problem, self.traits))
-
-
-def _error(problem: Problem, traits: Traits) -> dict[str, Any]:
-    status, message = problem.status, problem.message
-    match traits.wire:
-        case "anthropic":
-            kind = _ANTHROPIC_TYPE.get(status, problem.type)
-            return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_sim"}
-        case "gemini":
-            return {"error": {"code": status, "message": message, "status": _GOOGLE_STATUS.get(status, "UNKNOWN")}}
-        case "ollama":
-            return {"error": message}
-        case "completion":
-            return {"detail": {"error": message}}
-    brief = {"message": message, "type": problem.type}
-    match traits.error_shape:
-        case "flat":
-            flat = {**brief, "param": None, "code": problem.code or "3000"}
-            return {"object": "error", **flat, "raw_status_code": status}
-        case "brief":
-            return {"error": brief}
-        case "full":
-            return {"error": {**brief, "param": None, "code": problem.code}}
+        return msgspec.json.encode(self.error(problem, self.traits))
 
 
 def signature_prefix(name: str) -> str:
@@ -69,12 +35,13 @@ def signature_prefix(name: str) -> str:
     return f"c2ltOg{name.replace('.', '').replace('-', '')}Z"
 
 
-def _host(name: str, wire: str, rules: tuple[Rule, ...], **traits: Any) -> Host:
-    return Host(name, Traits(name, wire, **traits), rules)
+def _host(name: str, module: ModuleType, rules: tuple[Rule, ...] = (), **traits: Any) -> Host:
+    """A host by the module of its wire's rules, which has `WIRE`, `RULES` and `error`."""
+    return Host(name, Traits(name, module.WIRE, **traits), rules or module.RULES, module.error)
 
 
 def _chat(name: str, *more: Rule, **traits: Any) -> Host:
-    return _host(name, "openai-chat", (*chat.COMMON, *more), **traits)
+    return _host(name, chat, (*chat.RULES, *more), **traits)
 
 
 def _moonshot(name: str, *more: Rule, **traits: Any) -> Host:
@@ -90,7 +57,10 @@ _DEEPSEEK = {
     "reasoning_field": "reasoning_content",
     "reasoning_message": "Missing `reasoning_content` field in the assistant message at message index {index}.",
 }
-_GEMINI = {"signature_prefix": signature_prefix("gemini"), "name_pattern": r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}"}
+_GEMINI: dict[str, Any] = {
+    "signature_prefix": signature_prefix("gemini"),
+    "name_pattern": r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}",
+}
 
 _ALL = (
     _chat("openai", max_tools=128),
@@ -113,20 +83,23 @@ _ALL = (
     _chat("qwen"),
     _chat("zai", blank_content=False),
     _chat("compatible"),
-    _host("anthropic", "anthropic", anthropic.RULES, signature_prefix=signature_prefix("anthropic")),
-    _host("claude-4.8", "anthropic", anthropic.RULES, signature_prefix=signature_prefix("anthropic"), mid_system=True),
+    _host("anthropic", anthropic, signature_prefix=signature_prefix("anthropic")),
+    _host("claude-4.8", anthropic, signature_prefix=signature_prefix("anthropic"), mid_system=True),
     _host(
-        "moonshot-anthropic", "anthropic", (*anthropic.RULES, anthropic.REASONING),
+        "moonshot-anthropic", anthropic, (*anthropic.RULES, anthropic.REASONING),
         reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME,
     ),
-    _host("compatible-anthropic", "anthropic", anthropic.RULES),
-    _host("openai-responses", "openai-responses", responses.RULES, signature_prefix=signature_prefix("openai-responses")),
-    _host("gemini", "gemini", gemini.RULES, needs_call_signature=True, **_GEMINI),
-    _host("gemini-2", "gemini", gemini.RULES, **_GEMINI),
-    _host("ollama", "ollama", ollama.RULES),
-    _host("deepinfra-native", "completion", completion.RULES),
-    _host("llamacpp", "completion", completion.LLAMACPP),
-    _host("completions", "completion", completion.OPENAI),
+    _host("compatible-anthropic", anthropic),
+    _host("openai-responses", responses, signature_prefix=signature_prefix("openai-responses")),
+    _host("gemini", gemini, needs_call_signature=True, **_GEMINI),
+    _host("gemini-2", gemini, **_GEMINI),
+    _host("ollama", ollama),
+    _host("cohere", cohere, images=False),
+    _host("cohere-reasoning", cohere, images=False, thinks_by_default=True),
+    _host("cohere-vision", cohere),
+    _host("deepinfra-native", completion),
+    _host("llamacpp", completion, completion.LLAMACPP),
+    _host("completions", completion, completion.OPENAI),
 )  # fmt: skip
 
 HOSTS: dict[str, Host] = {host.name: host for host in _ALL}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from .rule import Body, Rule, Traits, objects
+from .rule import Body, Problem, Rule, Traits, objects
+
+WIRE = "ollama"
 
 
 def _shape(body: Body, traits: Traits) -> Iterator[str]:
@@ -41,6 +44,10 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
         waiting = len(objects(message.get("tool_calls")))
     if waiting > 0:
         yield "a tool call has no tool message after it"
+
+
+def error(problem: Problem, traits: Traits) -> dict[str, Any]:
+    return {"error": problem.message}
 
 
 RULES = (

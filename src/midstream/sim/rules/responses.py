@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from .chat import error
 from .rule import Body, Rule, Traits, is_object_text, objects
 
+__all__ = ["RULES", "WIRE", "error"]
+
+WIRE = "openai-responses"
 _PREFIX = {"function_call": "fc", "message": "msg", "reasoning": "rs", "custom_tool_call": "ctc"}
 
 

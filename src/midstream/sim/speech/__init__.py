@@ -9,24 +9,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import ModuleType
 
-from ..answer import Answer, Style
-from . import anthropic, chat, completion, gemini, ollama, responses
+import msgspec
 
-_SPEAKERS: dict[str, ModuleType] = {
-    "openai-chat": chat,
-    "anthropic": anthropic,
-    "openai-responses": responses,
-    "gemini": gemini,
-    "ollama": ollama,
-    "completion": completion,
+from ..answer import Answer, Style
+from . import anthropic, chat, cohere, completion, gemini, ollama, responses
+
+
+class Speaker(msgspec.Struct, frozen=True):
+    """How one wire is spoken, and where: `path` is how the paths of its requests end, empty where they name the model."""
+
+    module: ModuleType
+    path: str = ""
+    media_type: str = "text/event-stream"
+    streams: bool = False
+    """Whether it streams unless told not to."""
+
+
+SPEAKERS: dict[str, Speaker] = {
+    "openai-chat": Speaker(chat, "/chat/completions"),
+    "anthropic": Speaker(anthropic, "/messages"),
+    "openai-responses": Speaker(responses, "/responses"),
+    "gemini": Speaker(gemini),
+    "ollama": Speaker(ollama, "/api/chat", "application/x-ndjson", streams=True),
+    "cohere": Speaker(cohere, "/v2/chat"),
+    "completion": Speaker(completion),
 }
 
 
 def speak(wire: str, answer: Answer, style: Style) -> Iterator[bytes]:
-    pieces: Iterator[bytes] = _SPEAKERS[wire].stream(answer, style)
+    pieces: Iterator[bytes] = SPEAKERS[wire].module.stream(answer, style)
     return pieces
 
 
 def speak_whole(wire: str, answer: Answer, style: Style) -> bytes:
-    body: bytes = _SPEAKERS[wire].body(answer, style)
+    body: bytes = SPEAKERS[wire].module.body(answer, style)
     return body

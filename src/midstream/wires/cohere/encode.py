@@ -234,9 +234,7 @@ class CohereWriter:
         else:
             self._add(b"assistant", json_text(text))
 
-    def _thinking(
-        self, block: Thinking, calls: bool, thoughts: list[str], plans: list[str], texts: list[str]
-    ) -> None:
+    def _thinking(self, block: Thinking, calls: bool, thoughts: list[str], plans: list[str], texts: list[str]) -> None:
         """Thinking goes back to a reader that thinks; beside calls, to any other as their plan."""
         context = self.context
         echo = context.dialect.reasoning.echo

@@ -13,7 +13,7 @@ from ...core.dialect import Options
 from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
-from ..lenient_json import decode_leniently, encode_json
+from ..lenient_json import decode_leniently, encode_json, text_of
 from ..media import opened
 from ..request import ParsedRequest
 from .wire import DEFAULT, PLAN, THINKING
@@ -73,8 +73,8 @@ def _content(content: Any, origin: Origin) -> list[Block]:
 
 def _part(part: dict[str, Any], origin: Origin) -> Block:
     kind = part.get("type")
-    if kind in (None, "text") and isinstance(part.get("text"), str):
-        return Text(part["text"])
+    if kind == "text" or (kind is None and isinstance(part.get("text"), str)):
+        return Text(text_of(part.get("text")))
     if kind == "thinking" and isinstance(part.get("thinking"), str):
         return Thinking(part["thinking"], THINKING, origin=origin)
     if kind == "image_url":

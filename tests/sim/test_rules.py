@@ -49,6 +49,10 @@ def chat_calls(body: dict[str, Any]) -> list[dict[str, Any]]:
     return body["messages"][2]["tool_calls"]
 
 
+def think(body: dict[str, Any]) -> None:
+    body["messages"][2].update(content=[{"type": "thinking", "thinking": "x"}])
+
+
 Break = Callable[[dict[str, Any]], Any]
 CHAT: dict[str, list[Break]] = {
     "shape": [
@@ -289,9 +293,7 @@ COHERE: dict[str, list[Break]] = {
         lambda b: b.update(response_format={"type": "json_schema"}),
     ],
 }  # fmt: skip
-THINKLESS: dict[str, list[Break]] = {
-    "thinking fits": [lambda b: b.update(thinking={"type": "enabled"}), lambda b: think(b)]
-}
+THINKLESS: dict[str, list[Break]] = {"thinking fits": [lambda b: b.update(thinking={"type": "enabled"}), think]}
 SIGHTLESS: dict[str, list[Break]] = {
     "content fits": [lambda b: b["messages"][1].update(content=[{"type": "image_url", "image_url": {"url": "https://a/b"}}])]
 }  # fmt: skip
@@ -324,10 +326,6 @@ def tool_use(body: dict[str, Any], number: int = 0) -> dict[str, Any]:
 def drop_thinking(body: dict[str, Any]) -> None:
     content = body["messages"][1]["content"]
     content[:] = [block for block in content if block["type"] == "tool_use"]
-
-
-def think(body: dict[str, Any]) -> None:
-    body["messages"][2].update(content=[{"type": "thinking", "thinking": "x"}])
 
 
 def item(body: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -53,6 +53,17 @@ def claude(content: Any) -> bytes:
     return json.dumps({"type": "message", "content": content, "stop_reason": "end_turn"}).encode()
 
 
+COMMAND_END = {"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}
+
+
+def command(message: Any, finish: str | None = "COMPLETE") -> bytes:
+    return json.dumps({"id": "r", "message": message, "finish_reason": finish}).encode()
+
+
+def told(kind: str, **message: Any) -> dict[str, Any]:
+    return {"type": kind, "index": 0, "delta": {"message": message}}
+
+
 def item(content: Any) -> bytes:
     return json.dumps({"status": "completed", "output": [{"type": "message", "content": content}]}).encode()
 
@@ -142,6 +153,9 @@ SHAPES: dict[str, tuple[str, bytes, str, str]] = {
     "ollama: thinking that is an object": (
         "ollama", lines({"message": {"content": "x", "thinking": {"a": 1}}, "done": True}), "x", '{"a":1}',
     ),
+    "cohere: an object": ("cohere", sse(told("content-delta", content={"text": EMILY}), COMMAND_END), EMILY_TEXT, ""),
+    "cohere: a body's content that is an object": ("cohere", command({"content": [{"type": "text", "text": EMILY}]}), EMILY_TEXT, ""),
+    "cohere: a content that is a text": ("cohere", command({"content": "x", "tool_plan": {"a": 1}}), "x", '{"a":1}'),
     "gemini: an object": ("gemini", parts({"text": EMILY}), EMILY_TEXT, ""),
     "gemini: a thought that is a number": ("gemini", parts({"text": 5, "thought": True}, {"text": "x"}), "x", "5"),
     "completion: an object": ("completion", completed(EMILY), EMILY_TEXT, ""),
@@ -191,6 +205,10 @@ def test_no_shape_of_content_raises(value: Any, field: str) -> None:
         ("ollama", lines({"message": {"content": value, "thinking": value}, "done": True})),
         ("gemini", parts({"text": value}, value)),
         ("completion", completed(value)),
+        ("cohere", command({"content": value, "tool_plan": value, "tool_calls": value, "citations": value})),
+        ("cohere", command({"content": [{"type": field, field: value}, value], "tool_calls": [value]})),
+        ("cohere", sse(told("content-delta", content=value), told("tool-call-start", tool_calls=value), COMMAND_END)),
+        ("cohere", sse({"type": "content-start", "delta": value}, {"type": "message-end", "delta": value})),
     ):
         last = events_of(make_decoder(wire=wire, turn_key="t"), [data])[-1]
         assert isinstance(last, (Done, ErrorEvent))
@@ -302,6 +320,7 @@ def test_an_answer_that_was_cut_stays_cut(wire: str, words: tuple[str, ...], rea
         ("anthropic", stops("anthropic", "tool_use")),
         ("completion", stops("completion", "tool_calls")),
         ("ollama", lines({"message": {"content": "x"}, "done": True, "done_reason": "tool_calls"})),
+        ("cohere", command({"content": "x"}, "TOOL_CALL")),
     ],
 )
 def test_a_stop_for_tools_without_a_call_is_a_plain_end(wire: str, data: bytes) -> None:
@@ -319,6 +338,8 @@ CALL = {"id": "a", "function": {"name": "f", "arguments": "{}"}}
         ("ollama", json.dumps({"message": {"content": "x"}}, indent=1).encode(), "end_turn"),
         ("gemini", json.dumps({"candidates": [{"content": {"parts": [{"text": "x"}]}}]}).encode(), "end_turn"),
         ("completion", json.dumps({"choices": [{"text": "x"}]}).encode(), "end_turn"),
+        ("cohere", command({"content": "x"}, None), "end_turn"),
+        ("cohere", command({"content": "x", "tool_calls": [CALL]}, None), "tool_use"),
     ],
 )
 def test_one_whole_body_without_a_finish_reason_is_whole(wire: str, data: bytes, reason: str) -> None:
@@ -338,6 +359,17 @@ def test_a_line_that_says_that_more_comes_is_not_a_whole_body() -> None:
 
 SMILE = "\U0001f600"
 HIGH, LOW = "\ud83d", "\ude00"
+
+
+def command_split(field: str, texts: tuple[str, ...]) -> bytes:
+    last = [told("content-delta", content={"text": "" if field == "text" else "x"}), COMMAND_END]
+    if field == "arguments":
+        call = told("tool-call-start", tool_calls={"id": "a", "function": {"name": "f"}})
+        more = [told("tool-call-delta", tool_calls={"function": {"arguments": text}}) for text in texts]
+        return sse(call, *more, {"type": "tool-call-end", "index": 0}, *last)
+    if field == "tool_plan":
+        return sse(*[told("tool-plan-delta", tool_plan=text) for text in texts], *last)
+    return sse(*[told("content-delta", content={field: text}) for text in texts], *last)
 
 
 def split(wire: str, field: str, *texts: str) -> bytes:
@@ -378,6 +410,8 @@ def split(wire: str, field: str, *texts: str) -> bytes:
     if wire == "ollama":
         said = "" if field == "content" else "x"
         return lines(*[{"message": {field: text}} for text in texts], {"message": {"content": said}, "done": True})
+    if wire == "cohere":
+        return command_split(field, texts)
     if wire == "gemini":
         told = [{"text": text, "thought": field == "thinking"} for text in texts]
         chunks = [{"candidates": [{"content": {"parts": [part]}}]} for part in told]
@@ -390,6 +424,7 @@ FIELDS = [
     ("anthropic", "text"), ("anthropic", "thinking"), ("anthropic", "partial_json"),
     ("openai-responses", "text"), ("openai-responses", "thinking"), ("openai-responses", "arguments"), ("completion", "text"),
     ("ollama", "content"), ("ollama", "thinking"), ("gemini", "text"), ("gemini", "thinking"),
+    ("cohere", "text"), ("cohere", "thinking"), ("cohere", "tool_plan"), ("cohere", "arguments"),
 ]  # fmt: skip
 
 

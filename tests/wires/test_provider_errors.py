@@ -32,6 +32,7 @@ from midstream.wires.provider_errors import provider_error, read_error
         ({"error": None, "message": "no"}, "no", None, None),
         ({"detail": "no"}, "no", None, None),
         ({"detail": [{"loc": ["body", 0], "msg": "a"}, {"loc": [], "msg": "b"}]}, "body.0: a; : b", None, None),
+        ({"detail": [{"loc": 5, "msg": "a"}, None, "b"]}, ": a; None; b", None, None),
         ({"detail": {"error": "no"}}, "no", None, None),
         ({"error": {"message": "up", "metadata": {"raw": "their words"}}}, "up (their words)", None, None),
         ("no", "no", None, None),

@@ -91,7 +91,7 @@ def read_error(body: Any) -> ErrorFields:
     if message is None:
         message = body.get("message") or body.get("detail")
     if isinstance(message, list) and message and isinstance(message[0], dict):
-        message = "; ".join(f"{'.'.join(map(str, item.get('loc', [])))}: {item.get('msg', item)}" for item in message)
+        message = "; ".join([_detail(item) for item in message])
     if isinstance(message, dict):
         message = message.get("error") or message.get("message") or str(message)
     metadata = inner.get("metadata")
@@ -156,6 +156,14 @@ def _kind(status: int | None, fields: ErrorFields) -> type[ProviderError]:
     if status is not None:
         return Overloaded if status >= 500 else BadRequest if status >= 400 else ProviderError
     return ProviderError
+
+
+def _detail(item: Any) -> str:
+    """One finding of FastAPI's: where, and what."""
+    if not isinstance(item, dict):
+        return str(item)
+    place = item.get("loc")
+    return f"{'.'.join(map(str, place)) if isinstance(place, list) else ''}: {item.get('msg', item)}"
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:

@@ -117,12 +117,9 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
             continue
         if waiting:
             yield f"tool call ids {waiting} have no tool message after them: 'messages[{index}]'"
-        calls = objects(message.get("tool_calls"))
-        waiting = [str(call.get("id")) for call in calls]
+        waiting = [str(call.get("id")) for call in objects(message.get("tool_calls"))]
         if len(set(waiting)) < len(waiting):
             yield f"tool call ids must be unique: 'messages[{index}].tool_calls'"
-        if "tool_calls" in message and not calls:
-            yield f"tool_calls must not be empty: 'messages[{index}].tool_calls'"
     if waiting:
         yield f"tool call ids {waiting} have no tool message after them"
 

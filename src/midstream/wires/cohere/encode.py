@@ -79,9 +79,11 @@ class _CohereRequest:
                 tools, choice = only, "required"
             if context.forced_choice(choice) == "required":
                 fields["tool_choice"] = self.dialect.required_word
+        if self.dialect.strict_tools and all(tool.strict for tool in tools):
+            fields["strict_tools"] = True  # said once, for all of them
         context.parallel_calls()  # no word for it here: noted
         described: list[dict[str, Any]] = []
-        for tool in tools:
+        for tool in context.within_limit(tools):
             if tool.builtin is not None:
                 context.foreign_builtin(tool)
             else:

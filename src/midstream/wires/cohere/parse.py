@@ -47,7 +47,7 @@ def parse_request(body: bytes, *, provider: str = "cohere") -> ParsedRequest:
         elif role in ("system", "developer"):
             turns.append(Turn("human", tuple(content), key=key, role="system"))
         elif role == "assistant":
-            blocks = (*_thought(message, origin), *content, *_calls(message, origin))
+            blocks = (*_thought(message, origin), *content, *_calls(message, origin), *_citations(message, origin))
             turns.append(Turn("ai", blocks, key=key, origin=origin))
         elif role == "tool":
             before = turns.pop().blocks if turns and turns[-1].speaker == "tool" else ()
@@ -103,6 +103,10 @@ def _calls(message: dict[str, Any], origin: Origin) -> list[Block]:
             name = str(function.get("name") or "")
             blocks.append(ToolCall(raw_id, name, arguments, raw_id or None, origin.provider))
     return blocks
+
+
+def _citations(message: dict[str, Any], origin: Origin) -> list[Block]:
+    return [Opaque("citations", message["citations"], origin)] if message.get("citations") else []
 
 
 def _response(message: dict[str, Any], content: list[Block]) -> ToolResponse:

@@ -268,6 +268,7 @@ COHERE: dict[str, list[Break]] = {
         lambda b: b["messages"].append(b["messages"][3]),
         lambda b: b["messages"].insert(3, {"role": "user", "content": "wait"}),
         lambda b: b["messages"][2].update(tool_calls=[]),
+        lambda b: [b["messages"].pop(3), b["messages"].pop(3), b["messages"].append({"role": "user", "content": "so?"})],
         lambda b: chat_calls(b)[1].update(id=chat_calls(b)[0]["id"]),
     ],
     "calls are whole": [

@@ -209,6 +209,13 @@ def test_tool_choices(choice: str | None, said: str | None, tools: int) -> None:
     assert (written.get("tool_choice"), len(written["tools"])) == (said, tools)
 
 
+def test_an_id_that_spells_the_name_spells_the_one_that_was_declared() -> None:
+    story = Story().says("x").answers("", ("read-file", "{}")).results("ok").done()
+    written = body(story, options=Options(tool_format="kimi"), tools=TOOLS)
+    call = written["messages"][1]["tool_calls"][0]
+    assert call["id"] == f"functions.{call['function']['name']}:0" == written["messages"][2]["tool_call_id"]
+
+
 def test_no_tools_no_choice() -> None:
     assert not {"tools", "tool_choice"} & hello(options=Options(tool_choice="required")).keys()
     built_in = ToolSpec("search", builtin="web_search")
@@ -299,7 +306,14 @@ def test_blank_turns_are_left_out() -> None:
 def test_the_history_is_kept_apart_where_thinking_changes_it() -> None:
     """Thinking that is turned off, or on again, must not go by what was written before."""
     cache, history = HistoryCache(), answer(THOUGHT, calls=True)
-    for options in (Options(), Options(thinking="off"), Options(effort="none"), Options(effort="low"), Options()):
+    for options in (
+        Options(),
+        Options(thinking="off"),
+        Options(effort="none"),
+        Options(effort="low"),
+        Options(tool_format="kimi"),
+        Options(),
+    ):
         cached = encode(history, COMMAND_REASONING, options=options, cache=cache)
         assert cached.body == encode(history, COMMAND_REASONING, options=options).body
 

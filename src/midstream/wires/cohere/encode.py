@@ -26,7 +26,8 @@ _MAX_STOPS = 5
 
 def encode_request(draft: RequestDraft) -> Request:
     options = draft.options
-    key = (options.thinking, options.effort is None, options.effort == "none", options.foreign_thinking)
+    effort = options.effort if options.effort in (None, "none") else "some"
+    key = (options.thinking, effort, options.foreign_thinking, options.tool_format)
     return _CohereRequest(draft, draft.history(CohereWriter, *key)).build()
 
 
@@ -273,12 +274,12 @@ class CohereWriter:
 
     def _call(self, call: ToolCall) -> bytes:
         context = self.context
-        arguments = context.arguments(call)
+        arguments, name = context.arguments(call), context.names.wire(call.name)
+        # Some schemes spell the name in the id: it must be the one the reader knows.
+        call_id = context.ids.resolve_tool_call_id(call if name == call.name else ToolCall(call.id, name))
         return b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}}' % (
-            json_text(context.ids.resolve_tool_call_id(call)),
-            json_text(context.names.wire(call.name)),
-            json_text(arguments),
-        )
+            json_text(call_id), json_text(name), json_text(arguments),
+        )  # fmt: skip
 
     def results(self, blocks: Sequence[Block]) -> None:
         context = self.context

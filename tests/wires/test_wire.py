@@ -9,9 +9,13 @@ import sys
 import pytest
 
 from midstream.core.errors import LocalError, UnknownModel
+from midstream.dialects.registry import REGISTRY, resolve
 from midstream.wires.registry import WIRES, get_wire
 from midstream.wires.request import Request, RequestDraft
 from tests.conversations import weather_story
+from tests.doctor import test_matrix
+from tests.sim import test_server
+from tests.wires import test_limits, test_long_histories, test_odd_answers, test_strange_requests
 
 ROOMS = {
     ("encode", "encode_request"): ["draft"],
@@ -32,6 +36,27 @@ def test_the_rooms_have_the_same_doors_in_every_wire(name: str) -> None:
         else:
             door = getattr(wire.room(room), function)
             assert list(inspect.signature(door).parameters)[: len(parameters)] == parameters
+
+
+LISTS = {
+    "the hand-off matrix": {REGISTRY.dialect(name).wire for name in test_matrix.CORE},
+    "the server of doubles": {resolve(name).dialect.wire for name in test_server.ONE_EACH_WIRE},
+    "odd answers": {wire for wire, _ in test_odd_answers.FIELDS},
+    "strange requests": set(test_strange_requests.BASES) & {resolve(name).dialect.wire for name in test_strange_requests.TARGETS},
+    "long histories": {resolve(name).dialect.wire for name in test_long_histories.MODELS},
+    "limits": set(test_limits.MODELS),
+}  # fmt: skip
+NO_ROW = {
+    ("limits", "ollama"): "it has no word for a tool choice, a strict tool or a limit of tools",
+    **{(what, "completion"): "a prompt is one text: its own tests hold it to what it can carry" for what in LISTS},
+}
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_every_wire_has_its_row_in_the_lists_of_the_tests(what: str) -> None:
+    """So that a new wire is held to what all others are held to."""
+    missing = {name for name in WIRES if name not in LISTS[what] and (what, name) not in NO_ROW}
+    assert not missing, f"{what}: no row for {missing}"
 
 
 def test_an_unknown_wire_is_refused_with_the_known_ones() -> None:

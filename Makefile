@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 ENGINE := $(VENV)/.installed-e2e
 BENCH := .venv-bench
 
-.PHONY: help install demo check format test test-e2e bench bench-codec clean
+.PHONY: help install demo check check-wheel format test test-e2e bench bench-codec clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
@@ -14,6 +14,7 @@ help:
 	@echo "make test      run the tests (sets up first)"
 	@echo "make test-e2e  run the tests against a real llama.cpp server (installs it; no download of a model)"
 	@echo "make check     formatting, lint, types, import direction"
+	@echo "make check-wheel  build the wheel and try it in a fresh environment for each Python found (a few minutes)"
 	@echo "make format    reformat the code"
 	@echo "make bench-codec  what encoding and decoding cost, in memory"
 	@echo "make bench     midstream beside other clients, over loopback (installs them into $(BENCH); about 5 minutes)"
@@ -33,6 +34,9 @@ check: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check-wheel:
+	@PYTHON="$(PYTHON)" sh scripts/check-wheel
 
 format: $(STAMP)
 	$(BIN)/ruff format src tests benchmarks

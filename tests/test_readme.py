@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ from click.testing import CliRunner
 from midstream.cli.demo import demo
 from midstream.cli.main import COMMANDS
 from midstream.cli.sim import matrix
+from midstream.dialects.registry import REGISTRY
 from midstream.testing import sim_server
+from midstream.wires.registry import WIRES
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def block(language: str) -> str:
@@ -69,11 +73,47 @@ def test_the_ten_lines_run_on_the_doubles(tmp_path: Path) -> None:
 def test_the_matrix_says_what_the_readme_says() -> None:
     said = re.search(r"`(\d+ hand-offs, [^`]*refused)`", README)
     assert said is not None
-    assert " ".join(said[1].split()) in CliRunner().invoke(matrix, []).output
+    found = CliRunner().invoke(matrix, []).output
+    assert " ".join(said[1].split()) in found, f"the README should say: {found.splitlines()[-1]}"
+
+
+def test_the_figures_are_the_codes() -> None:
+    providers, dialects, wires = len(REGISTRY.providers), len(REGISTRY.dialects()), len(WIRES)
+    wanted = f"{providers} providers by name, {dialects} dialects on {wires} wires"
+    assert wanted in " ".join(README.split()), f"the README should say: {wanted}"
+
+
+def test_what_is_said_about_installing_is_so() -> None:
+    extras = re.findall(r"'\.\[(\w+)\]'", README)
+    assert len(extras) >= 3 and set(extras) == set(PROJECT["optional-dependencies"])
+    said = re.search(r"The extra `chat` brings [^(]*\(([^)]*)\).*? itself needs ([^.]*)\.", README, re.S)
+    assert said is not None
+    for words, wanted in zip(
+        said.groups(), (PROJECT["optional-dependencies"]["chat"], PROJECT["dependencies"]), strict=True
+    ):
+        assert re.findall(r"[a-z_]{4,}", words) == [re.split(r"\W", each)[0] for each in wanted]
+    assert f"Python {PROJECT['requires-python'].removeprefix('>=')} or newer" in README
+
+
+def test_the_first_thing_to_try_works(tmp_path: Path) -> None:
+    said = re.search(r"^\$ midstream (chat -m sim/\S+)$", README, re.M)
+    switch = re.search(r"`(/model sim/\S+)`", README)
+    assert said is not None and switch is not None
+    done = subprocess.run(
+        [sys.executable, "-m", "midstream.cli.main", *said[1].split()],
+        input=f"hello\n{switch[1]}\nand now?\n",
+        env={**os.environ, "MIDSTREAM_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "You said: hello" in done.stdout and "You said: and now?" in done.stdout
+    assert "dropped: thinking" in done.stderr
 
 
 def test_every_command_and_link_is_there() -> None:
-    for name in re.findall(r"`midstream (\w+)", README):
+    for name in re.findall(r"(?:`|^\$ )midstream (\w+)", README, re.M):
         assert name in COMMANDS, name
     for target in re.findall(r"make (\w+) {2,}#", README):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.M), target

@@ -1,0 +1,135 @@
+"""What the documentation names is there: every path, every name in a module, every layer and package, every link."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from midstream.cli.commands import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "midstream"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+MAP = [ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"]
+"""The pages that lead a reader through the source: everything they name is looked up."""
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+PATH = re.compile(r"(?P<path>[\w.-]+(?:/[\w.-]+)*(?:\.py|\.json|\.toml|\.md|/))(?:: (?P<name>\w+(?:\.\w+)*))?")
+ELSEWHERE = {"config.toml", "my_format.py", "MY_FORMAT", "ACME_API_KEY"}
+"""The user's file, and the names of examples."""
+DEFINED = set(
+    re.findall(
+        r"^\s*(?:class|def|async def) (\w+)|^(\w+)(?:: [^=\n]+)? = ",
+        "\n".join(path.read_text("utf-8") for path in SOURCE.rglob("*.py")),
+        re.M,
+    )
+)
+NAMES = {name for pair in DEFINED for name in pair if name}
+
+
+def spans(page: Path) -> list[str]:
+    """What the page says in code: single back quotes, the fenced blocks left out."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", page.read_text("utf-8"), flags=re.M | re.S))
+
+
+def references(page: Path) -> list[tuple[str, str | None]]:
+    found = [PATH.fullmatch(span) for span in spans(page)]
+    return [(match["path"], match["name"]) for match in found if match]
+
+
+def place(path: str) -> Path | None:
+    """A path of the repository, or one below src/midstream."""
+    return next((base / path for base in (ROOT, SOURCE) if (base / path).exists()), None)
+
+
+@pytest.mark.parametrize("page", MAP, ids=lambda page: page.name)
+def test_every_path_is_there(page: Path) -> None:
+    found = references(page)
+    assert len(found) >= 10
+    assert [path for path, _ in found if place(path) is None and path not in ELSEWHERE] == []
+
+
+@pytest.mark.parametrize("page", MAP, ids=lambda page: page.name)
+def test_every_name_is_in_the_module_it_is_said_to_be_in(page: Path) -> None:
+    missing: list[str] = []
+    for path, name in references(page):
+        if name is None or not path.endswith(".py") or not (SOURCE / path).exists():
+            continue
+        value: object = importlib.import_module("midstream." + path.removesuffix(".py").replace("/", "."))
+        for part in name.split("."):
+            value = getattr(value, part, None)
+        if value is None:
+            missing.append(f"{path}: {name}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", MAP, ids=lambda page: page.name)
+def test_every_class_and_constant_named_alone_is_defined_somewhere(page: Path) -> None:
+    alone = [span for span in spans(page) if re.fullmatch(r"[A-Z]\w*(?:\.\w+)?", span) and place(span) is None]
+    assert [span for span in alone if not NAMES.issuperset(span.split(".")[:1]) and span not in ELSEWHERE] == []
+
+
+def test_the_picture_shows_the_layers_as_the_linter_checks_them() -> None:
+    picture = re.search(r"^ {4}cli .*?(?=```)", MAP[0].read_text("utf-8"), re.M | re.S)
+    assert picture is not None
+    rows = [re.split(r" {2,}", line.strip())[0] for line in picture[0].splitlines()]
+    drawn = [{name.strip(" *") for name in row.split("|")} for row in rows]
+    starred = {name.strip(" *") for row in rows for name in row.split("|") if "*" in name}
+    layers, pure = PROJECT["tool"]["importlinter"]["contracts"][:2]
+    linted = [{name.strip(" ()") for name in layer.split("|")} for layer in layers["layers"]]
+    there = [{name for name in layer if (SOURCE / name).is_dir()} for layer in linted]
+    assert drawn == [layer for layer in there if layer]
+    assert starred == {name.removeprefix("midstream.") for name in pure["source_modules"]}
+
+
+def test_every_package_has_its_line() -> None:
+    rows = re.findall(r"^\| `(\w+)/` \|", MAP[0].read_text("utf-8"), re.M)
+    packages = [path.parent.name for path in SOURCE.glob("*/__init__.py")]
+    assert sorted(rows) == sorted(packages)
+
+
+def test_every_room_of_every_wire_is_explained() -> None:
+    """A module that two wires have is a room, and a room has a line here."""
+    modules = [path.stem for path in (SOURCE / "wires").glob("*/*.py") if path.stem != "__init__"]
+    wires = len(list((SOURCE / "wires").glob("*/__init__.py")))
+    rooms = {name for name in modules if modules.count(name) >= wires - 1}
+    assert rooms >= {"shapes", "encode", "decode", "parse", "wire"}
+    for page in MAP:
+        said = set(spans(page))
+        assert {room for room in rooms if room not in said and f"{room}.py" not in said} == set(), page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8")):
+        assert re.match(r"https?://", link) or (page.parent / link).exists(), link
+
+
+def test_every_page_is_reachable_from_the_readme() -> None:
+    seen: set[Path] = set()
+    due = [ROOT / "README.md"]
+    while due:
+        page = due.pop().resolve()
+        if page in seen or not page.exists():
+            continue
+        seen.add(page)
+        if page.is_dir():
+            due += page.glob("*.md")
+        elif page.suffix == ".md":
+            due += [page.parent / link for link in re.findall(r"\]\(([^)#\s:]+)[^)]*\)", page.read_text("utf-8"))]
+    assert [str(page.relative_to(ROOT)) for page in PAGES if page not in seen] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_make_target_and_slash_command_exists(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    text = page.read_text("utf-8")
+    for target in re.findall(r"(?:`|^ *(?:\$ )?)make ([a-z][\w-]*)", text, re.M):
+        assert re.search(rf"^{target}:", makefile, re.M), f"make {target}"
+    known = {f"/{command.name}" for command in COMMANDS}
+    if page in (ROOT / "README.md", ROOT / "docs" / "architecture.md"):
+        said = set(re.findall(r"`(/[a-z]+)(?: [^`]*)?`", text))
+        assert said <= known, said - known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 import tomllib
 from pathlib import Path
@@ -70,6 +71,20 @@ def test_every_name_is_in_the_module_it_is_said_to_be_in(page: Path) -> None:
 def test_every_class_and_constant_named_alone_is_defined_somewhere(page: Path) -> None:
     alone = [span for span in spans(page) if re.fullmatch(r"[A-Z]\w*(?:\.\w+)?", span) and place(span) is None]
     assert [span for span in alone if not NAMES.issuperset(span.split(".")[:1]) and span not in ELSEWHERE] == []
+
+
+def test_what_the_changelog_calls_the_new_names_are_the_names() -> None:
+    table = re.findall(r"^\| .* \| (.*) \|$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    found = [name for row in table for name in re.findall(r"`(midstream(?:\.\w+)+)`", row)]
+    assert len(found) >= 10
+    assert [name for name in found if not _resolves(name)] == []
+
+
+def _resolves(name: str) -> bool:
+    try:
+        return pkgutil.resolve_name(name) is not None
+    except (ImportError, AttributeError):
+        return False
 
 
 def test_the_picture_shows_the_layers_as_the_linter_checks_them() -> None:

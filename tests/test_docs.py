@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import pkgutil
 import re
+import sys
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
+from midstream import Client, Session, ToolSpec, Turn, decode_stream, tool_result
 from midstream.cli.commands import COMMANDS
+from midstream.testing import Answer, Call, sim_server
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "midstream"
@@ -85,6 +92,90 @@ def _resolves(name: str) -> bool:
         return pkgutil.resolve_name(name) is not None
     except (ImportError, AttributeError):
         return False
+
+
+def section(title: str) -> str:
+    return MAP[0].read_text("utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def steps(title: str) -> list[tuple[str, str]]:
+    """The functions in the second column of a walk."""
+    rows = re.findall(r"^\| \d+ \| `([\w/]+\.py): ([\w.]+)` \|", section(title), re.M)
+    assert len(rows) == 12
+    return [(path, name) for path, name in rows if _is_function(path, name)]
+
+
+def _is_function(path: str, name: str) -> bool:
+    return callable(found := _look_up(path, name)) and not isinstance(found, type)
+
+
+def _look_up(path: str, name: str) -> object:
+    return pkgutil.resolve_name(f"midstream.{path.removesuffix('.py').replace('/', '.')}:{name}")
+
+
+@contextmanager
+def entered() -> Iterator[list[tuple[str, str]]]:
+    """The functions of midstream in the order in which this thread enters them."""
+    found: list[tuple[str, str]] = []
+
+    def see(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(f"{SOURCE}/"):
+            found.append((code.co_filename.removeprefix(f"{SOURCE}/"), code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        yield found
+    finally:
+        sys.setprofile(before)
+
+
+def lost_at(walk: list[tuple[str, str]], seen: list[tuple[str, str]]) -> tuple[str, str] | None:
+    """The first step of a walk that was not taken behind the one before it."""
+    rest = iter(seen)
+    return next((step for step in walk if step not in rest), None)
+
+
+KIMI = "moonshot/kimi-k2.5"
+CALLS = Answer("Let me look.", "Two at once.", (Call("read_file", {"path": "a"}), Call("read_file", {"path": "b"})))
+TOOL = ToolSpec("read_file", "Read a file", {"type": "object", "properties": {"path": {"type": "string"}}})
+
+
+def test_the_walks_are_taken_as_they_are_told() -> None:
+    async def walk(client: Client) -> None:
+        async with client, Session(KIMI, tools=[TOOL], client=client) as session:
+            with entered() as seen:
+                turn = await session.send("Read a and b")
+            assert lost_at(steps("An answer comes in"), seen) is None
+            await session.add(Turn("tool", tuple([tool_result(call, "x") for call in turn.tool_calls])))
+            with entered() as seen:
+                session.switch_model("anthropic/claude-sonnet-4-5")
+                await session.send()
+            assert lost_at(steps("A request goes out"), seen) is None
+
+    with sim_server(CALLS, "Done.") as sim:
+        asyncio.run(walk(sim.client()))
+        sent = [block["id"] for block in sim.seen[1].body["messages"][1]["content"] if block["type"] == "tool_use"]
+        assert len(set(sent)) == 2 and all(id.startswith("toolu_") for id in sent) and not sim.refused
+
+
+def test_a_cut_stream_becomes_an_error_where_it_is_said_to() -> None:
+    told = section("An answer comes in").partition("**If the stream is cut**")[2]
+    named = [(path, name) for path, name in re.findall(r"`([\w/]+\.py): ([\w.]+)`", told) if _is_function(path, name)]
+    assert len(named) >= 6
+
+    async def walk(client: Client) -> list[Turn]:
+        async with client, Session(KIMI, client=client) as session:
+            await session.send("Hello")
+            await session.send("Once more")
+            return list(session.conversation.turns)
+
+    with sim_server(faults=["cut"]) as sim, entered() as seen:
+        lost = asyncio.run(walk(sim.client()))[1]
+        *_, last = decode_stream(b'data: {"id": "1", "choices": [{"delta": {"content": "Hel"}}]}\n\n')
+    assert lost.failure == last.turn.failure == "truncated"
+    assert set(named) <= set(seen), set(named) - set(seen)
 
 
 def test_the_picture_shows_the_layers_as_the_linter_checks_them() -> None:

@@ -7,17 +7,24 @@ import importlib
 import pkgutil
 import re
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
+from typing import cast
 
 import pytest
 
-from midstream import Client, Session, ToolSpec, Turn, decode_stream, tool_result
+from midstream import Client, Conversation, Session, ToolSpec, Turn, decode_stream, human, tool_result
+from midstream.cli import commands
 from midstream.cli.commands import COMMANDS
+from midstream.dialects import chat_hosts
 from midstream.testing import Answer, Call, sim_server
+from midstream.toolformats.findings import CallFound, ProblemFound, TextFound
+from midstream.toolformats.format import TextFormat
+from midstream.toolformats.script import ScriptFilter
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "midstream"
@@ -176,6 +183,50 @@ def test_a_cut_stream_becomes_an_error_where_it_is_said_to() -> None:
         *_, last = decode_stream(b'data: {"id": "1", "choices": [{"delta": {"content": "Hel"}}]}\n\n')
     assert lost.failure == last.turn.failure == "truncated"
     assert set(named) <= set(seen), set(named) - set(seen)
+
+
+def recipe(opening: str) -> str:
+    """The Python of a recipe in CONTRIBUTING.md, by the words it opens with."""
+    blocks = re.findall(r"^( *)```python\n(.*?)^ *```", MAP[1].read_text("utf-8"), re.M | re.S)
+    found = [textwrap.dedent(code) for _, code in blocks if code.strip().startswith(opening)]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_the_row_of_the_recipe_is_a_provider() -> None:
+    row = eval(recipe("_host").strip().removesuffix(","), vars(chat_hosts))
+    assert row.name == "acme" and row.dialect_for("any-model").wire == "openai-chat"
+
+
+def test_the_text_format_of_the_recipe_reads_calls() -> None:
+    scope: dict[str, object] = {"_CALLS": "<calls>", "declare": None, "render_calls": None, "render_result": None}
+    modules = "arguments calls format json_text prose script".split()
+    for module in modules:
+        scope.update(vars(importlib.import_module(f"midstream.toolformats.{module}")))
+    exec(recipe("def script"), scope)
+    format = cast(TextFormat, scope["MY_FORMAT"])
+    text = 'Look: <calls>[{"name": "now", "arguments": {}}] and <calls> is a marker, `<calls>[]` too.\n\n<calls>[{"name"'
+    for portions in ([text], list(text)):
+        filter = ScriptFilter(lambda reader: format.script(reader, (), (), False))
+        found = [each for portion in portions for each in filter.feed(portion)] + filter.close()
+        said = "".join([each.text for each in found if isinstance(each, TextFound)])
+        assert said == "Look:  and <calls> is a marker, `<calls>[]` too.\n\n"
+        assert [each.name for each in found if isinstance(each, CallFound)] == ["now"]
+        assert isinstance(found[-1], ProblemFound)
+
+
+def test_the_slash_command_of_the_recipe_is_one() -> None:
+    function, row = recipe("async def").split("\n\n")
+    scope = dict(vars(commands))
+    exec(function, scope)
+    command = eval(row.strip().removesuffix(","), scope)
+    notices: list[str] = []
+    chat = SimpleNamespace(
+        view=SimpleNamespace(notice=notices.append),
+        session=SimpleNamespace(conversation=Conversation((human("Hello"),))),
+    )
+    asyncio.run(command.run(chat, ""))
+    assert command.usage == "/count" and notices == ["1 turns"]
 
 
 def test_the_picture_shows_the_layers_as_the_linter_checks_them() -> None:

@@ -26,6 +26,7 @@ from midstream.codec import encode_request
 from midstream.core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
 from midstream.core.dialect import Options
 from midstream.core.tools import ToolSpec
+from midstream.dialects import chat_hosts
 from midstream.dialects.registry import REGISTRY, Resolved
 from midstream.sim.answer import Answer, Call
 from midstream.sim.players import Player
@@ -48,6 +49,15 @@ ENVIRON = {
     "GOOGLE_CLOUD_PROJECT": "acme",
     "GOOGLE_CLOUD_LOCATION": "us-central1",
 }
+
+
+def test_the_headers_of_a_row_go_with_every_request_of_its_host() -> None:
+    """Not with those of one kind of model only, as a field of the dialect would."""
+    row = chat_hosts._host("acme", "https://acme.example/v1", headers={"x-team": "blue"})
+    catalog = Catalog(Config(), environ={}, providers=[row])
+    for model in ("acme/kimi-k2.5", "acme/other"):
+        target = catalog.resolve(model)
+        assert target.endpoint.headers == {"x-team": "blue"} and target.dialect.headers is None
 
 
 def test_every_provider_has_a_fixture_and_a_judge() -> None:

@@ -120,11 +120,19 @@ OPENROUTER = Dialect(
 )
 
 
-def _host(name: str, base_url: str, *keys: str, kimi: dict[str, Any] | None = None, **dialect: Any) -> Provider:
-    """A host that serves many people's models, Kimi among them. Its key is in `NAME_API_KEY` or one of `keys`; `kimi` is what
-    it does differently for Kimi, `dialect` for all others."""
+def _host(
+    name: str,
+    base_url: str,
+    *keys: str,
+    headers: dict[str, str] | None = None,
+    kimi: dict[str, Any] | None = None,
+    **dialect: Any,
+) -> Provider:
+    """A host that serves many people's models, Kimi among them. Its key is in `NAME_API_KEY` or one of `keys`; `headers` go
+    with every request; `kimi` is what it does differently for Kimi, `dialect` for all others."""
     plain = Dialect(name, _WIRE, name, **dialect)
-    return Provider(name, Endpoint(base_url, **_keys(name, *keys)), (*kimi_on(name, **(kimi or {})), ("", plain)))
+    endpoint = Endpoint(base_url, headers=headers, **_keys(name, *keys))
+    return Provider(name, endpoint, (*kimi_on(name, **(kimi or {})), ("", plain)))
 
 
 GENERIC = Dialect("openai-compatible", _WIRE, "openai-compatible")

@@ -13,18 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import cast
 
+import msgspec
 import pytest
 
-from midstream import Client, Conversation, Session, ToolSpec, Turn, decode_stream, human, tool_result
+from midstream import Client, Conversation, Session, ToolSpec, Turn, decode_stream, human, tool_result, toolformats
 from midstream.cli import commands
 from midstream.cli.commands import COMMANDS
 from midstream.dialects import chat_hosts
 from midstream.testing import Answer, Call, sim_server
-from midstream.toolformats.findings import CallFound, ProblemFound, TextFound
-from midstream.toolformats.format import TextFormat
-from midstream.toolformats.script import ScriptFilter
+from midstream.toolformats import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "midstream"
@@ -198,21 +196,24 @@ def test_the_row_of_the_recipe_is_a_provider() -> None:
     assert row.name == "acme" and row.dialect_for("any-model").wire == "openai-chat"
 
 
-def test_the_text_format_of_the_recipe_reads_calls() -> None:
-    scope: dict[str, object] = {"_CALLS": "<calls>", "declare": None, "render_calls": None, "render_result": None}
-    modules = "arguments calls format json_text prose script".split()
-    for module in modules:
-        scope.update(vars(importlib.import_module(f"midstream.toolformats.{module}")))
+def test_the_text_format_of_the_recipe_reads_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    scope: dict[str, object] = {}
+    for module in pkgutil.iter_modules(toolformats.__path__, "midstream.toolformats."):
+        scope.update(vars(importlib.import_module(module.name)))
+    scope |= {"_CALLS": "<calls>", "declare": None, "render_calls": None, "render_result": None}
     exec(recipe("def script"), scope)
-    format = cast(TextFormat, scope["MY_FORMAT"])
-    text = 'Look: <calls>[{"name": "now", "arguments": {}}] and <calls> is a marker, `<calls>[]` too.\n\n<calls>[{"name"'
+    monkeypatch.setattr(registry, "text_format", lambda name: scope[name.upper().replace("-", "_")])
+    text = (
+        'Look: <calls>[{"name": "now", "arguments": {}}] and <calls> is a marker, `<calls>[]` too.\n\n<calls>[{"name"'
+    )
     for portions in ([text], list(text)):
-        filter = ScriptFilter(lambda reader: format.script(reader, (), (), False))
-        found = [each for portion in portions for each in filter.feed(portion)] + filter.close()
-        said = "".join([each.text for each in found if isinstance(each, TextFound)])
+        filter = registry.get_filter("my-format")
+        found = [msgspec.to_builtins(each) for portion in portions for each in filter.feed(portion)]
+        found += [msgspec.to_builtins(each) for each in filter.close()]
+        said = "".join([each["text"] for each in found if each["type"] == "text"])
         assert said == "Look:  and <calls> is a marker, `<calls>[]` too.\n\n"
-        assert [each.name for each in found if isinstance(each, CallFound)] == ["now"]
-        assert isinstance(found[-1], ProblemFound)
+        assert [each["name"] for each in found if each["type"] == "call"] == ["now"]
+        assert found[-1]["type"] == "problem"
 
 
 def test_the_slash_command_of_the_recipe_is_one() -> None:

@@ -45,7 +45,9 @@ NAMES = {name for pair in DEFINED for name in pair if name}
 
 def spans(page: Path) -> list[str]:
     """What the page says in code: single back quotes, the fenced blocks left out."""
-    return re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", page.read_text("utf-8"), flags=re.M | re.S))
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text("utf-8"), flags=re.M | re.S)
+    assert [line for line in text.splitlines() if line.count("`") % 2] == [], "a name is broken over two lines"
+    return re.findall(r"`([^`\n]+)`", text)
 
 
 def references(page: Path) -> list[tuple[str, str | None]]:

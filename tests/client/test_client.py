@@ -109,7 +109,7 @@ def test_a_call_leaked_as_text_runs_only_where_the_caller_lets_it(text_calls: Te
     else:
         assert found == [] and turn.stop_reason == "end_turn"
         (problem,) = problems
-        assert "written as text" in problem["why"] and problem["raw"] == 'functions.look:0 {"path":"x"}'
+        assert "wrote a call as text" in problem["why"] and problem["raw"] == 'functions.look:0 {"path":"x"}'
 
 
 def _chain(scripts: Sequence[Sequence[Item]], *, whole: bool = False, breaker: Breaker | None = None) -> Any:

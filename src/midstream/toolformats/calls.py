@@ -155,6 +155,14 @@ class CallReport:
         else:
             self.bare(name, found)
 
+    def json_arguments(self, name: str, *spellings: str) -> None:
+        """A call whose arguments are JSON in one of these spellings; a problem if none of them is."""
+        arguments = next((text for text in spellings if is_json(text)), None)
+        if arguments is not None:
+            self.call(name, arguments)
+        else:
+            self.problem("the arguments are not JSON", f"{name} {spellings[0]}")
+
     def written(self, calls: Sequence[WrittenCall]) -> None:
         for call in calls:
             self.call(*call.whole)

@@ -15,7 +15,7 @@ from ..core.tools import ToolSpec
 from .arguments import TagEscape, arguments_of, bare, json_call
 from .calls import CallReport, Values
 from .format import TextFormat, declare_lines, dump, plain, render_each, wrapped
-from .json_text import JsonEnds, parse
+from .json_text import JsonEnds
 from .prose import Prose, Tags
 from .reader import Reader, Step
 
@@ -134,19 +134,10 @@ class _Body:
         if marker is None:
             self._report.problem("a tool call was cut off", f"{name}\n{text}")
         elif text.lstrip().startswith("{"):
-            self._json_arguments(name, text.strip())
+            self._report.json_arguments(name, text.strip())  # Llama 3.1's custom calls: `<function=f>{json}</function>`
         else:
             self._report.pairs(name, coder_pairs, text)
         return marker == FUNCTION_END
-
-    def _json_arguments(self, name: str, text: str) -> None:
-        """Llama 3.1's custom calls: `<function=f>{json}</function>`."""
-        try:
-            parse(text)
-        except ValueError as error:
-            self._report.problem(f"the arguments are not JSON: {error}", f"{name} {text}")
-        else:
-            self._report.call(name, text)
 
 
 def coder_pairs(text: str) -> dict[str, str]:

@@ -14,7 +14,6 @@ from ..core.tools import ToolSpec
 from .arguments import arguments_of, bare
 from .calls import CallReport, Values
 from .format import TextFormat, declare_lines, plain
-from .json_text import parse
 from .prose import Prose, Tags
 from .reader import Collected, Markers, Reader, Step
 from .tool_call_tag import check_gap, child_pairs
@@ -119,21 +118,11 @@ class _Element:
         texts = {**given, **{key: unescape(value) for key, value in children.items()}}
         content = body if arguments is None else arguments
         if content.lstrip().startswith("{"):
-            self._json(name, content.strip())
+            self._report.json_arguments(name, content.strip(), unescape(content.strip()))
             return
         if arguments is not None:
             texts |= {key: unescape(value) for key, value in child_pairs(arguments).items()}
         self._report.bare(name, texts)
-
-    def _json(self, name: str, text: str) -> None:
-        for spelling in (text, unescape(text)):
-            try:
-                parse(spelling)
-            except ValueError:
-                continue
-            self._report.call(name, spelling)
-            return
-        self._report.problem("the arguments are not JSON", f"{name} {text}")
 
 
 def named(tag: str) -> str:

@@ -124,7 +124,7 @@ def test_the_chat_path_asks_for_usage_and_declares_tools() -> None:
 
 
 def test_a_path_that_is_not_there() -> None:
-    with pytest.raises(ConfigError, match="no chat template of it is known"):
+    with pytest.raises(ConfigError, match="its chat template is not known"):
         encoded(model="deepinfra/meta-llama/Llama-4-Scout", path="native")
     with pytest.raises(ConfigError, match="expected one of auto, native, chat"):
         encoded(path="raw")

@@ -57,4 +57,4 @@ def test_an_unknown_fault_is_wrong_usage() -> None:
 def test_the_matrix_is_clean() -> None:
     result = CliRunner().invoke(sim, ["matrix"])
     assert result.exit_code == 0, result.output
-    assert re.search(r"\d+ hand-offs, 13 x 13 dialects, 0 refused", result.output)
+    assert re.search(r"\d+ hand-offs, (\d+) x \1 dialects, 0 refused", result.output)

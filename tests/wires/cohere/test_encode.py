@@ -298,6 +298,12 @@ def test_an_empty_conversation_is_refused() -> None:
         encode_draft(Conversation(()), COMMAND_A, "m")
 
 
+def test_nothing_is_said_that_was_not_asked_for() -> None:
+    messages = [{"role": "user", "content": "hi"}]
+    assert hello() == {"model": "command-a-03-2025", "stream": True, "messages": messages}
+    assert body(Conversation((human("", "hi"),)))["messages"] == messages
+
+
 def test_blank_turns_are_left_out() -> None:
     story = Story(OWN).says("x").answers("", thinking="hm").says(" ").answers("a").says("y")
     assert [message["content"] for message in body(story.done())["messages"]] == ["x", "a", "y"]

@@ -38,3 +38,12 @@ def test_two_tools_that_differ_in_a_dot_stay_two_tools() -> None:
         body = json.loads(encode_request(model, Conversation((human("x"),)), tools=tools).body)
         names = [tool.get("name") or tool["function"]["name"] for tool in body["tools"]]
         assert len(set(names)) == 2, model
+
+
+def test_a_rewritten_name_has_no_hyphen_where_the_host_takes_none() -> None:
+    loose, strict = ToolNames(Limits()), ToolNames(Limits(tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_]{0,63}"))
+    assert loose.wire("read-file") == "read-file"
+    assert loose.wire("read-file.x").startswith("read-file_x_")
+    assert strict.wire("read-file").startswith("read_file_")
+    assert strict.wire("read-file") != strict.wire("read_file") == "read_file"
+    assert strict.changed == {strict.wire("read-file"): "read-file"}

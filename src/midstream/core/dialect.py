@@ -1,4 +1,4 @@
-"""A dialect: how one model on one host speaks its wire. A frozen value; a provider is a dialect and an endpoint.
+"""A dialect: how one kind of model on one host speaks its wire. A frozen value; a provider is an endpoint and its dialects.
 
 Every difference between hosts that speak the same wire is a field here, and the wire modules read fields, never names.
 A field that takes a word takes only the words listed here: anything else raises ConfigError when the value is made, not
@@ -307,14 +307,18 @@ class Options(Value, frozen=True):
     response_format: dict[str, Any] | None = None
     stream: bool = True
     missing_reasoning: MissingReasoning = "placeholder"
+    """For a host that requires reasoning the history does not have: send a `placeholder`, `disable-thinking` for this request,
+    or `fail` with MissingReasoning before anything is sent."""
     foreign_thinking: ForeignThinking = "drop"
+    """Another model's reasoning: `drop` it, send it as plain `text`, or `keep` it as reasoning where the wire has a place."""
     tool_format: str | None = None
     cache: bool = False
     """Mark cache breakpoints where the wire has them."""
     prefill: str | None = None
     """Let the answer begin with this (partial mode), where the wire can."""
     text_calls: TextCalls = "execute"
-    """What a call that a host leaked as text may do: run if the tool is declared, or only be reported."""
+    """A call that a host leaked as text: `execute` runs it if its tool is declared; `reask` and `show` never run it but report
+    it, for the caller to ask the model for a real call, or for a person to look at."""
     user: str | None = None
     previous_response_id: str | None = None
     path: HostPath | None = None

@@ -76,8 +76,9 @@ SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penal
 
 
 class EncodeContext:
-    """One history's, or that of the request `around` it. `turn` is the turn being written, `thinking` whether the reader
-    will think, `lacks_reasoning` that a placeholder for reasoning had to be used."""
+    """The state of encoding one request. The history has one context, kept with it in the cache; `around` makes the one for the
+    rest of the body, with the same ids and names. `turn` is the turn being written, `thinking` whether the reader will think,
+    `lacks_reasoning` that a placeholder for reasoning had to be used."""
 
     __slots__ = ("dialect", "ids", "lacks_reasoning", "model", "names", "notes", "options", "thinking", "turn")
 

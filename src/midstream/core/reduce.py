@@ -1,8 +1,9 @@
 """Pieces in, lawful events and one Turn out: the one accumulator.
 
 Every decoder speaks to a TurnBuilder; it never makes events itself. The builder keeps arrival order, closes a text or
-thinking block when the kind changes, streams the head tool call and queues whatever follows it until the head is closed,
-gives each call its canonical id, and ends with exactly one done or error.
+thinking block when the kind changes, gives each call its canonical id, and ends with exactly one done or error.
+The head tool call streams. When something else begins and the head's arguments are one JSON object, the head has ended and
+what begins streams; otherwise the two are interleaved, and it waits in a queue until the head is complete or is closed.
 `reduce` folds a stream of events back into a Turn, for whoever holds events only.
 """
 
@@ -32,6 +33,7 @@ from .events import (
     ToolCallStart,
 )
 from .ids import canonical_tool_call_id
+from .json_progress import JsonProgress, object_text
 from .surrogates import REPLACEMENT, clean, join
 
 MAX_TURN_CHARS = 64 * 1024 * 1024
@@ -47,8 +49,8 @@ class Piece:
     """A block on its way: what has come of it so far. Held by decoders as the handle of a tool call."""
 
     __slots__ = (
-        "block", "call_index", "closed", "encrypted", "extra", "field", "half", "id", "index", "kind", "name", "parts",
-        "raw_id", "redacted", "signature", "started",
+        "_complete", "_progress", "_read", "block", "call_index", "closed", "encrypted", "extra", "field", "half", "id",
+        "index", "kind", "name", "parts", "raw_id", "redacted", "signature", "started",
     )  # fmt: skip
 
     def __init__(self, kind: str) -> None:
@@ -68,6 +70,29 @@ class Piece:
         self.id = ""
         self.call_index = -1
         self.block: Media | Opaque | None = None
+        self._progress: JsonProgress | None = None
+        self._read = 0
+        self._complete: bool | None = None
+
+    def progress(self) -> JsonProgress:
+        """How far the arguments have come. Read only when somebody asks, and each part once."""
+        progress = self._progress
+        if progress is None:
+            progress = self._progress = JsonProgress()
+        parts = self.parts
+        while self._read < len(parts):
+            progress.feed(parts[self._read])
+            self._read += 1
+        return progress
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the arguments are one whole JSON object."""
+        if not self.progress().closed:
+            return False
+        if self._complete is None:  # blanks may follow, and anything else kills the progress: one parse is enough
+            self._complete = object_text("".join(self.parts)) is not None
+        return self._complete
 
 
 class TurnBuilder:
@@ -201,6 +226,8 @@ class TurnBuilder:
         piece.name = name
         if piece is self._head and name:
             self._begin_head()
+            if self._head is piece and self._queue and piece.is_complete:
+                self._close_head()
 
     def call_arguments(self, piece: Piece, delta: str) -> None:
         if piece.closed:
@@ -212,6 +239,8 @@ class TurnBuilder:
         piece.parts.append(delta)
         if piece.started:
             self.out.append(ToolCallDelta(piece.index, delta))
+            if self._queue and piece.is_complete:  # what waits was only waiting for this
+                self._close_head()
         self.count(len(delta))
 
     def count(self, chars: int) -> None:
@@ -224,6 +253,15 @@ class TurnBuilder:
         """No more arguments will come for this call."""
         piece.closed = True
         if piece is self._head:
+            self._close_head()
+
+    def end_calls(self) -> None:
+        """The finish reason came: calls have ended, though counts may follow. One without a name still waits for it."""
+        for piece in self._queue:
+            if piece.kind is _CALL and piece.name:
+                piece.closed = True
+        head = self._head
+        if head is not None and head.kind is _CALL and head.started:
             self._close_head()
 
     def finish(self, stop_reason: str, raw_stop: str | None = None) -> None:
@@ -297,7 +335,7 @@ class TurnBuilder:
         if not self._started:
             self.start()
         head = self._head
-        if head is not None and head.kind is not _CALL and not self._queue:
+        if head is not None and not self._queue and (head.kind is not _CALL or (head.started and head.is_complete)):
             self._close_head()
             head = self._head
         if head is None:
@@ -342,7 +380,10 @@ class TurnBuilder:
         piece = self._head
         if piece is not None:
             piece.closed = True
-        while piece is not None and piece.closed:
+        while piece is not None and (
+            piece.closed or (self._queue and piece.kind is _CALL and piece.started and piece.is_complete)
+        ):
+            piece.closed = True
             if piece.kind is _CALL and not piece.started:
                 return  # it waits for its name; what follows waits with it
             self._emit_end(piece)

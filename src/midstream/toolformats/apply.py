@@ -36,10 +36,18 @@ class FilteredText:
         self.problems: list[ProblemFound] = []
 
     def feed(self, delta: str) -> None:
+        if self._closed:  # the end was said: what a host still writes is no call
+            self._apply(TextFound(delta))
+            return
         if self._builder.halves:  # a filter reads whole characters only
             delta, self._half = join(self._half, delta)
         for finding in self._filter.feed(delta):
             self._apply(finding)
+
+    @property
+    def in_call(self) -> bool:
+        """Whether a call is open."""
+        return self._call is not None
 
     def close(self) -> None:
         """No more text comes: give what was held back. Once is enough."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..core.errors import LocalError, MalformedStream
+from ..core.json_progress import object_text
 from ..core.surrogates import clean, mended
 
 T = TypeVar("T")
@@ -72,18 +73,6 @@ def json_value(value: Any) -> bytes:
 def arguments_text(raw: str) -> str | None:
     """The arguments of a call as the text of one JSON object; `{}` for nothing and for null, None for anything else."""
     return "{}" if raw.strip() in ("", "null") else object_text(raw)
-
-
-def object_text(raw: str) -> str | None:
-    """`raw` if it is the text of one JSON object, else None."""
-    try:
-        _decode_object(raw)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError, ValueError):
-        return None
-    return raw
-
-
-_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def text_of(value: Any) -> str:

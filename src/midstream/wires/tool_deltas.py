@@ -32,9 +32,8 @@ from typing import Any, NoReturn
 import msgspec
 
 from ..core.errors import MalformedStream
+from ..core.json_progress import JsonProgress, State, object_text
 from ..core.reduce import Piece, TurnBuilder
-from .json_progress import JsonProgress, State
-from .lenient_json import object_text
 
 _MAX_DOUBTS = 64
 """How many ways of reading an unlabelled stream are followed; one more is a doubt in itself."""
@@ -58,7 +57,7 @@ class ToolDelta(msgspec.Struct, gc=False):
 class _Call:
     """A call on its way, and the labels it has learned."""
 
-    __slots__ = ("_complete", "_progress", "_read", "id", "index", "name", "number", "piece", "repeats")
+    __slots__ = ("id", "index", "name", "number", "piece", "repeats")
 
     def __init__(self, number: int, index: int | None, id: str | None, name: str, piece: Piece) -> None:
         self.number = number
@@ -67,25 +66,6 @@ class _Call:
         self.name = name  # as the host wrote it; the piece gets it when it can no longer grow
         self.piece = piece
         self.repeats = False  # its name came once more with nothing else: the next arguments are another call's
-        self._progress = JsonProgress()
-        self._read = 0
-        self._complete: bool | None = None
-
-    def progress(self) -> JsonProgress:
-        """How far the arguments have come. Read only when a row asks, and each piece once."""
-        parts = self.piece.parts
-        while self._read < len(parts):
-            self._progress.feed(parts[self._read])
-            self._read += 1
-        return self._progress
-
-    @property
-    def is_complete(self) -> bool:
-        if not self.progress().closed:
-            return False
-        if self._complete is None:  # blanks may follow, and anything else kills the progress: one parse is enough
-            self._complete = object_text("".join(self.piece.parts)) is not None
-        return self._complete
 
 
 class _Owner:
@@ -173,6 +153,17 @@ class ToolDeltaRouter:
             raise MalformedStream("arguments came for a tool call that was never named")
         self._builder.call_arguments(last.piece, texts[0])
 
+    def finish(self) -> None:
+        """The finish reason came: every named call has ended. What cannot be placed yet waits for `end`."""
+        self.settle()
+        held, last = self._held, self._last
+        if len(held) == 1 and last is not None and not last.piece.closed:
+            text = "".join(next(iter(held.values())))
+            if object_text("".join([*last.piece.parts, text])) is not None:
+                self._held = {}
+                self._builder.call_arguments(last.piece, text)
+        self._builder.end_calls()
+
     def settle(self) -> None:
         """A name that waited for its second half is a name now."""
         call, self._unsaid = self._unsaid, None
@@ -222,20 +213,20 @@ class ToolDeltaRouter:
         """The rows between the first two and the last. What is held back, or joined, is seen to here."""
         arguments = bool(delta.arguments) and not delta.arguments.isspace()
         if delta.id and call.id and delta.id != call.id:
-            if delta.name or (arguments and call.is_complete):
+            if delta.name or (arguments and call.piece.is_complete):
                 return True
-            if not arguments and delta.index is not None and call.is_complete:
+            if not arguments and delta.index is not None and call.piece.is_complete:
                 self._ids[delta.index] = delta.id
             return False
         if arguments and call.repeats and not delta.name:
             delta.name = call.name
             return True
         if not delta.name or not call.name:
-            return bool(delta.name and arguments and call.is_complete)
-        if arguments and call.is_complete:
+            return bool(delta.name and arguments and call.piece.is_complete)
+        if arguments and call.piece.is_complete:
             return True
         if delta.name == call.name:
-            call.repeats = call.is_complete
+            call.repeats = call.piece.is_complete
             return False
         joined = call.name + delta.name
         if not call.piece.parts and call.name not in self._declared and joined in self._declared:
@@ -281,8 +272,8 @@ class ToolDeltaRouter:
                 self._owners[label] = _Owner(call, set())
             elif before.call.number < call.number:
                 doubts = before.doubts
-                if not before.call.is_complete and before.call.progress().alive:
-                    doubts.add(before.call.progress().state or _TOO_DEEP)
+                if not before.call.piece.is_complete and before.call.piece.progress().alive:
+                    doubts.add(before.call.piece.progress().state or _TOO_DEEP)
                 self._owners[label] = _Owner(call, doubts)
 
     def _go_on(self, delta: ToolDelta, call: _Call, doubts: set[State] | None) -> None:
@@ -308,7 +299,7 @@ class ToolDeltaRouter:
 
     def _doubt(self, doubts: set[State], call: _Call, text: str) -> None:
         """A piece that no label gives to this call alone: could an older one have been finished with it?"""
-        began = not call.progress().is_blank
+        began = not call.piece.progress().is_blank
         for state in list(doubts):
             if state is _TOO_DEEP:
                 self._cannot_tell(call)

@@ -14,9 +14,10 @@ import msgspec
 
 from ...core.blocks import Opaque, Usage
 from ...core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
+from ...core.json_progress import object_text
 from ...core.reduce import MAX_TURN_CHARS, Piece
 from ..decode_context import DecodeContext
-from ..lenient_json import decode_leniently, object_text, text_of
+from ..lenient_json import decode_leniently, text_of
 from ..provider_errors import provider_error
 from ..sse import SSEParser
 from ..stop_words import later_stop, settled_stop
@@ -214,6 +215,9 @@ class MessagesStreamReader:
     def _revise(self, event: MessageDelta) -> None:
         self._usage = revise(self._usage, event.usage)
         self._note_end(event.delta or {}, event.context_management)
+        if self._stop_reason:  # it ends the calls, whether their blocks were stopped or not
+            for index in sorted(self._calls):
+                self._stop(index)
 
     def _note_end(self, fields: dict[str, Any], context_management: Any) -> None:
         reason = fields.get("stop_reason")

@@ -110,6 +110,8 @@ class CompletionStreamReader:
             self._usage = chunk.usage
         if chunk.finish:
             self._finish = later_stop(self._finish, chunk.finish, STOP_REASONS)
+            if self._text.in_call:
+                self._give_held()
 
     def end(self) -> None:
         self.settle()
@@ -127,6 +129,9 @@ class CompletionStreamReader:
     def settle(self) -> None:
         """Give what was held back, and the counts."""
         self.builder.usage = self._usage
+        self._give_held()
+
+    def _give_held(self) -> None:
         held = self._stop.close()
         if held:
             self._text.feed(held)

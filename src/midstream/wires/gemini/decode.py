@@ -147,6 +147,7 @@ class GeminiStreamReader:
             if self._finish is None or stop_reason(self._finish, 0) == "end_turn":  # an answer that was cut stays cut
                 self._finish = candidate.finishReason
             self._finish_message = candidate.finishMessage
+            self._close_streamed()
         if candidate.groundingMetadata or candidate.citationMetadata or candidate.urlContextMetadata:
             self._keep_metadata(candidate)
 

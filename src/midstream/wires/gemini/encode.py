@@ -13,9 +13,10 @@ from copy import copy
 from typing import Any, assert_never
 
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
+from ...core.json_progress import object_text
 from ...core.tools import ToolSpec
 from ..encode_context import EncodeContext, write_turns
-from ..lenient_json import json_text, json_value, object_text
+from ..lenient_json import json_text, json_value
 from ..media import SEE_MEDIA
 from ..merged_messages import MergedMessages
 from ..reasoning import is_own

@@ -14,8 +14,9 @@ from ...core.blocks import Block, Conversation, Opaque, Origin, Text, Thinking, 
 from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
+from ...core.json_progress import object_text
 from ...core.tools import ToolSpec
-from ..lenient_json import decode_leniently, object_text, text_of
+from ..lenient_json import decode_leniently, text_of
 from ..parsing import (
     OptionFields,
     make_call,

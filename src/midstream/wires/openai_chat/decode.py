@@ -157,10 +157,18 @@ class ChatStreamReader:
             if choice.error is not None or choice.finish_reason == "error":
                 self._fail(choice)
             self._finish = later_stop(self._finish, choice.finish_reason, STOP_REASONS)
+            self._end_calls()
         elif choice.finish_reason == "" and self._finish is None and choice.message is not None:
             self._finish = ""
         if choice.usage is not None and self._usage is None:
             self._usage = choice.usage
+
+    def _end_calls(self) -> None:
+        """A finish reason ends the calls; usage and [DONE] may be a while in coming."""
+        for text in (self._reasoning_text, self._filter):
+            if text is not None and text.in_call:
+                text.close()
+        self._calls.finish()
 
     def _fail(self, choice: Choice) -> None:
         """OpenRouter tells what an upstream host said inside the choice."""

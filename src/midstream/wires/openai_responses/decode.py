@@ -48,7 +48,7 @@ class ResponsesStreamReader:
     """Reads the events of a response, or a whole one."""
 
     __slots__ = (
-        "_annotations", "_at", "_calls", "_dialect", "_kept", "_names", "_pending", "_said", "_seen",
+        "_annotations", "_at", "_calls", "_dialect", "_done", "_kept", "_names", "_pending", "_said", "_seen",
         "_text_open", "builder",
     )  # fmt: skip
 
@@ -59,6 +59,7 @@ class ResponsesStreamReader:
         self.builder = context.builder()
         self._names = context.tool_names
         self._calls = ToolDeltaRouter(self.builder, context.wire_names, context.tool_names)
+        self._done: set[Piece] = set()  # calls whose whole item has come
         self._at: tuple[str, int | None, int | None] | None = None  # the part that is streaming
         self._said: dict[tuple[str, int | None], int] = {}  # how many parts of an item have streamed, by channel
         self._text_open = False
@@ -255,12 +256,13 @@ class ResponsesStreamReader:
     def _call(self, item: dict[str, Any], index: int | None) -> None:
         item_id, call_id, name = _call_head(item)
         piece = self._calls.find(index, item_id)
-        if piece is None or piece.closed or (piece.name and name and piece.name != self._names.get(name, name)):
+        if piece is None or piece in self._done or (piece.name and name and piece.name != self._names.get(name, name)):
             piece = self._open_call(index, item_id, call_id, name)
         self._keep_call_fields(piece, item)
         arguments = item.get("input") if item.get("type") == "custom_tool_call" else item.get("arguments")
         self._complete_call(piece, call_id, name, arguments)
         self.builder.close_call(piece)
+        self._done.add(piece)
 
     @staticmethod
     def _keep_call_fields(piece: Piece, item: dict[str, Any]) -> None:

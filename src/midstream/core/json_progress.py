@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 _TOKEN = re.compile(r'[ \t\r\n]+|["{}\[\]:,]|[^ \t\r\n"{}\[\]:,]+')
 _IN_STRING = re.compile(r'["\\]')
 
@@ -18,6 +20,18 @@ _MAX_DEPTH = 64
 
 State = tuple[str, int, int, bool]
 """The open brackets, what may come next, which string it is in, and whether after a backslash."""
+
+
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def object_text(raw: str) -> str | None:
+    """`raw` if it is the text of one JSON object, else None."""
+    try:
+        _decode_object(raw)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError, ValueError):
+        return None
+    return raw
 
 
 class JsonProgress:

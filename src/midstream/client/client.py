@@ -1,8 +1,9 @@
 """Ask a model for one answer: encode, send, decode.
 
-`stream` gives events; a failure before `start` is raised, a later one is an `error` event. `complete` gives the whole Turn.
-Given a chain of models, the next is tried where one fails in a way that another attempt may cure, and only before its first
-byte: an answer that has begun is never continued by another model. The functions `stream` and `complete` make a client for
+`stream` gives events; `start` comes as soon as a host has accepted the request. A failure before it is raised, a later one is
+an `error` event. `complete` gives the whole Turn. An answer that fails before its first block, in a way that another attempt
+may cure, is asked for again, and then from the next model of a chain; there is one `start` however often that happens. An
+answer whose first block has begun is never continued by another model. The functions `stream` and `complete` make a client for
 one answer.
 """
 
@@ -20,8 +21,8 @@ from msgspec.structs import replace
 from ..codec import check_model_first, encode_request, mint_turn_key
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
-from ..core.errors import LocalError, MidstreamError, ProviderError, RetriesExhausted, Unauthorized
-from ..core.events import Done, ErrorEvent, Event
+from ..core.errors import LocalError, MidstreamError, ProviderError, RetriesExhausted, TruncatedStream, Unauthorized
+from ..core.events import Done, ErrorEvent, ErrorInfo, Event, Start
 from ..core.secret import Secret, SecretHeaders, hide
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
@@ -105,15 +106,62 @@ class Client:
         """The events of `stream` in the batches in which they arrived: lower overhead per event."""
         options = options or Options()
         turn_key = turn_key or mint_turn_key()
-        sent, answer, began = await self._begin(model, conversation, tools, options)
-        decoder = sent.request.decoder(turn_key)
-        async with aclosing(stream_events(answer, decoder)) as batches:
+        names = model_names(model)
+        failures: list[MidstreamError] = []
+        started = False
+        for name in names:
+            target = self._target(name)
+            sent = _Sent(target, self.encode(target, conversation, tools, options))
+            first, attempt = time.monotonic(), 0
+            while True:
+                failed: ErrorEvent | None = None
+                try:
+                    async with aclosing(self._attempt(sent, turn_key)) as batches:
+                        async for batch in batches:
+                            last = batch[-1]
+                            if isinstance(last, ErrorEvent) and not last.turn.blocks:
+                                failed = last
+                            elif not started or type(last) is not Start:
+                                started = True
+                                yield batch
+                    if failed is None:
+                        return
+                    failure = failed.to_exception()
+                except MidstreamError as error:  # the transport has tried as often as it may
+                    failure = error
+                    break
+                spent = time.monotonic() - first
+                if not _breaks_off(failure) or not await self._transport.pause(attempt, spent, _wait(failure)):
+                    break
+                attempt += 1
+            failures.append(failure)
+            if not failure.retryable:
+                break
+        verdict = failures[0] if len(failures) == 1 else _verdict(names, failures)
+        if not started:
+            raise verdict
+        if failed is None or len(failures) > 1:
+            yield sent.request.decoder(turn_key).fail(ErrorInfo.of(verdict))[-1:]
+        else:
+            yield [failed]
+
+    async def _attempt(self, sent: _Sent, turn_key: str) -> AsyncGenerator[list[Event], None]:
+        """One answer of one model: `start` when the host has accepted the request, alone, then what it says."""
+        began = time.monotonic()
+        async with aclosing(self._answers(sent.request, sent.target)) as answers:
+            async for accepted in answers:
+                answer = accepted
+                yield [Start(turn_key, sent.target.model)]
+        async with aclosing(stream_events(answer, sent.request.decoder(turn_key))) as batches:
             async for batch in batches:
                 last = batch[-1]
                 if isinstance(last, (Done, ErrorEvent)):
                     turn = replace(last.turn, latency_ms=(time.monotonic() - began) * 1000)
                     batch[-1] = replace(last, turn=turn)
-                yield batch
+                if type(batch[0]) is Start:
+                    del batch[0]
+                if batch:
+                    yield batch
 
     async def complete(
         self,
@@ -163,27 +211,40 @@ class Client:
         raise _verdict(names, failures)
 
     async def _open(self, request: Request, target: Resolved) -> HTTPResponse:
-        """Send the request with the host's headers and key, unless the host's breaker is open."""
+        async with aclosing(self._answers(request, target)) as answers:
+            async for answer in answers:
+                last = answer
+        return last
+
+    async def _answers(self, request: Request, target: Resolved) -> AsyncGenerator[HTTPResponse, None]:
+        """Send the request with the host's headers and key, unless the host's breaker is open.
+
+        The answers of Transport.answers: each as soon as the host has accepted the request, the last one to be read.
+        """
         secret = await self.catalog.authorize(target, self._api_key)
         host = host_of(target.endpoint.base_url)
         self._breaker.check(host)
         try:
-            answer = await self._send(request, target, secret)
+            async with aclosing(self._send(request, target, secret)) as answers:
+                async for answer in answers:
+                    yield answer
         except MidstreamError as error:
             self._breaker.judge(host, error)
             explain(error, target)
             raise
         self._breaker.succeeded(host)
-        return answer
 
-    async def _send(self, request: Request, target: Resolved, secret: SecretHeaders) -> HTTPResponse:
+    async def _send(self, request: Request, target: Resolved, secret: SecretHeaders) -> AsyncGenerator[HTTPResponse, None]:
         """Send the request, and once more with a new key if a key that a command printed is refused."""
         endpoint = target.endpoint
         request = replace(request, path=endpoint.at(request.path)) if endpoint.query else request
         headers = SecretHeaders({**(endpoint.headers or {}), **secret})
         warn_of_clear_text(endpoint.base_url, headers)
         try:
-            return await self._transport.open(request, endpoint.base_url, headers)
+            async with aclosing(self._transport.answers(request, endpoint.base_url, headers)) as answers:
+                async for answer in answers:
+                    yield answer
+            return
         except Unauthorized as error:
             if error.status != 401 or self.catalog.key_command(target, self._api_key) is None:
                 raise
@@ -191,7 +252,9 @@ class Client:
             if renewed == secret:
                 raise
         headers = SecretHeaders({**(endpoint.headers or {}), **renewed})
-        return await self._transport.open(request, endpoint.base_url, headers)
+        async with aclosing(self._transport.answers(request, endpoint.base_url, headers)) as answers:
+            async for answer in answers:
+                yield answer
 
 
 class _Sent(msgspec.Struct, frozen=True):
@@ -206,6 +269,15 @@ def _verdict(names: Sequence[str], failures: Sequence[MidstreamError]) -> Midstr
         return last
     told = "; ".join(f"{name}: {error}" for name, error in zip(names, failures, strict=False))
     return RetriesExhausted(f"none of the models could answer: {told}", failures)
+
+
+def _breaks_off(error: MidstreamError) -> bool:
+    """Whether an answer that ended so before its first block is worth asking the same model for again."""
+    return isinstance(error, TruncatedStream) or (isinstance(error, ProviderError) and error.retryable)
+
+
+def _wait(error: MidstreamError) -> float | None:
+    return error.retry_after if isinstance(error, ProviderError) else None
 
 
 def stream(

@@ -189,6 +189,8 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     failure: str = ""
     response_id: str | None = None
     extra: dict[str, Any] | None = None
+    response_model: str = ""
+    """The model that answered by the host's own word, where that is not the one that was asked (`origin.model`)."""
 
     def __post_init__(self) -> None:
         if self.speaker not in _SPEAKERS:

@@ -20,7 +20,8 @@ class _Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Start(_Event, frozen=True, tag="start"):
-    """The answer has begun. `turn_key` is the key of the turn; `model` and `response_id` are the host's, where it says them."""
+    """The host has accepted the request. `turn_key` is the key of the turn; `model` and `response_id` are what is known by then:
+    from a client the model that was asked, from a decoder alone what the host's first words say."""
 
     turn_key: str = ""
     model: str = ""

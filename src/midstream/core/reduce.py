@@ -100,7 +100,7 @@ class TurnBuilder:
 
     __slots__ = (
         "_calls", "_chars", "_head", "_limit", "_queue", "_started", "blocks", "ended", "extra", "halves", "origin",
-        "out",         "response_id", "turn_key", "usage",
+        "out", "response_id", "response_model", "turn_key", "usage",
     )  # fmt: skip
 
     def __init__(self, turn_key: str, origin: Origin, *, limit: int = MAX_TURN_CHARS) -> None:
@@ -110,6 +110,7 @@ class TurnBuilder:
         self.blocks: list[Block] = []
         self.usage: Usage | None = None
         self.response_id: str | None = None
+        self.response_model = ""
         self.extra: dict[str, Any] | None = None
         self.ended = False
         self.halves = False
@@ -154,8 +155,11 @@ class TurnBuilder:
 
     def start(self, model: str = "", response_id: str | None = None) -> None:
         """Say that the answer has begun; later calls only fill in what was not known."""
-        if model and model != self.origin.model and not self._started:
-            self.origin = Origin(self.origin.provider, self.origin.wire, self.origin.model or model)
+        if model and model != self.origin.model:
+            if self.origin.model or self._started:
+                self.response_model = model
+            else:
+                self.origin = Origin(self.origin.provider, self.origin.wire, model)
         if response_id:
             self.response_id = response_id
         if not self._started:
@@ -303,6 +307,7 @@ class TurnBuilder:
             failure=failure,
             response_id=self.response_id,
             extra=clean(self.extra) if self.halves else self.extra,
+            response_model=self.response_model,
         )
 
     def _over_limit(self) -> None:

@@ -1,6 +1,7 @@
 """One request until it is answered: attempts, waits, and the error to raise when none succeeds.
 
-Attempts end at the first byte of a good answer; after it nothing is sent twice. One failure that is not retried is raised
+`answers` gives an answer as soon as its status and headers are good. Attempts end at the first byte of its body; after it
+nothing is sent twice, unless the reader of the answer says so (`pause`). One failure that is not retried is raised
 as it is; several are a RetriesExhausted that carries each; an error that no retry can fix is raised as it is, whenever it
 comes.
 """
@@ -11,7 +12,8 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from types import TracebackType
 from typing import TypeAlias
 
@@ -35,7 +37,7 @@ from .retry import retry_after, retry_delay, worth_retrying
 from .target import OutgoingRequest, Target, prepare
 
 ErrorReader: TypeAlias = Callable[[int, Mapping[str, str], bytes], ProviderError]
-"""(status, headers, body) -> the typed error."""
+"""(status, headers, body) -> the typed error they tell of."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _KEEPING_METHOD = frozenset((307, 308))
@@ -60,7 +62,7 @@ class _Moments(Value, frozen=True):
 
 
 class Transport:
-    """An HTTP client for one event loop. Connections are kept for the next request until `aclose`."""
+    """An HTTP client for one event loop. Connections are kept for the next turn until `aclose`."""
 
     def __init__(
         self,
@@ -89,22 +91,63 @@ class Transport:
         base_url: str,
         auth_headers: Mapping[str, str | Secret] | None = None,
     ) -> HTTPResponse:
-        """Send the request, again if need be, and wait for the first byte of a good response."""
+        """Send the request, again if need be, and wait for the first byte of a good answer."""
         auth_headers = hidden = SecretHeaders(auth_headers)  # rebound too: the locals of a frame may be shown
+        async with aclosing(self.answers(request, base_url, hidden)) as answers:
+            async for answer in answers:
+                last = answer
+        return last
+
+    async def answers(
+        self,
+        request: OutgoingRequest,
+        base_url: str,
+        auth_headers: Mapping[str, str | Secret] | None = None,
+    ) -> AsyncGenerator[HTTPResponse, None]:
+        """Each answer whose status and headers are good, as soon as they have come.
+
+        Asking for the next waits for the first byte of this one: then the iterator ends, and this answer is to be read. If
+        that byte does not come, the request is sent again where that may help, and another answer follows.
+        """
+        auth_headers = hidden = SecretHeaders(auth_headers)
         target = prepare(request, base_url, hidden, accept_encoding(request.stream))
         pool = self._ready()
         moments = _Moments(self._clock(), pool.loop.time() + self.options.total)
         attempts: list[MidstreamError] = []
         while True:
-            outcome = await self._attempt(pool, target, moments, tuple(attempts))
+            start = pool.loop.time()
+            limit = min(self.options.first_byte, moments.ends - start)
+            outcome = await self._attempt(pool, target, moments, start + limit, limit, tuple(attempts))
             if isinstance(outcome, HTTPResponse):
-                return outcome
+                told = pool.loop.time()
+                try:
+                    yield outcome
+                except GeneratorExit:
+                    outcome.close()
+                    raise
+                ends = start + limit + pool.loop.time() - told
+                failure = await self._first_byte(outcome, target, ends, limit)
+                if failure is None:
+                    return
+                outcome = failure
             attempts.append(outcome.error)
             hopeful = worth_retrying(outcome.error, outcome.headers)
             delay = self._delay(len(attempts) - 1, outcome.headers, moments) if hopeful else None
             if delay is None:
                 raise _verdict(attempts, hopeful)
             await self._sleep(delay)
+
+    async def pause(self, attempt: int, spent: float, asked: float | None = None) -> bool:
+        """Wait before an answer that broke off at once is asked for again, as the policy says; False if it is not to be.
+
+        `attempt` counts from 0, `spent` is how long ago the first one began, `asked` the wait that the peer asks for.
+        """
+        headers = {} if asked is None else {"retry-after": str(asked)}
+        delay = retry_delay(attempt, headers, self._now(), self._rng, self.options.retry)
+        if delay is None or spent + delay > min(self.options.retry.budget, self.options.total):
+            return False
+        await self._sleep(delay)
+        return True
 
     async def aclose(self) -> None:
         self._closed = True
@@ -138,79 +181,93 @@ class Transport:
         return delay
 
     async def _attempt(
-        self, pool: ConnectionPool, target: Target, moments: _Moments, attempts: tuple[MidstreamError, ...]
+        self,
+        pool: ConnectionPool,
+        target: Target,
+        moments: _Moments,
+        ends: float,
+        limit: float,
+        attempts: tuple[MidstreamError, ...],
     ) -> HTTPResponse | _Failure:
-        start = pool.loop.time()
-        limit = min(self.options.first_byte, moments.ends - start)
         try:
-            async with asyncio.timeout_at(start + limit):
+            async with asyncio.timeout_at(ends):
                 return await self._ask(pool, target, moments, attempts)
         except TimeoutError:
-            late = TimedOut(f"{target.where} did not start to answer within {limit:g} s")
-        return _Failure(late, {})
+            return _late(target, limit)
 
     async def _ask(
         self, pool: ConnectionPool, target: Target, moments: _Moments, attempts: tuple[MidstreamError, ...]
     ) -> HTTPResponse | _Failure:
-        """Send, follow what may be followed, and wait for the first byte."""
+        """Send, follow what may be followed, and wait for a status and headers."""
         try:
-            raw, target = await self._send(pool, target)
+            response, target = await self._send(pool, target)
         except MidstreamError as error:
             return _Failure(error, {})
-        response = HTTPResponse(raw, self.options, moments.ends, attempts, target.secrets)
-        if not 200 <= response.status < 300:
-            body = await self._error_body(response)
-            return _Failure(self._refusal(response, target, body), target.secrets.scrub_headers(response.headers))
+        answer = HTTPResponse(response, self.options, moments.ends, attempts, target.secrets)
+        if not 200 <= answer.status < 300:
+            body = await self._error_body(answer)
+            return _Failure(self._refusal(answer, target, body), target.secrets.scrub_headers(answer.headers))
+        return answer
+
+    async def _first_byte(self, answer: HTTPResponse, target: Target, ends: float, limit: float) -> _Failure | None:
         try:
-            await response.begin()
+            async with asyncio.timeout_at(ends):
+                await answer.begin()
+        except TimeoutError:
+            return _late(target, limit)
         except TruncatedStream:
-            lost = ConnectFailed(f"{target.where} closed the connection before the first byte of its answer")
-            return _Failure(lost, {})
+            return _Failure(
+                ConnectFailed(f"{target.where} closed the connection before the first byte of its answer"), {}
+            )
         except MidstreamError as error:
             return _Failure(error, {})
-        return response
+        return None
 
     async def _send(self, pool: ConnectionPool, target: Target) -> tuple[RawResponse, Target]:
         """Send it, and again where a redirect within the origin leads, as often as the options allow."""
-        raw = await pool.send(target)
+        response = await pool.send(target)
         for _ in range(self.options.max_redirects):
-            place = target.moved(raw.headers.get("location", "")) if raw.status in _KEEPING_METHOD else None
+            place = target.moved(response.headers.get("location", "")) if response.status in _KEEPING_METHOD else None
             if place is None:
                 break
-            raw.close()
+            response.close()
             target = place
-            raw = await pool.send(target)
-        return raw, target
+            response = await pool.send(target)
+        return response, target
 
-    async def _error_body(self, response: HTTPResponse) -> bytes:
+    async def _error_body(self, answer: HTTPResponse) -> bytes:
         """As much of an error's body as arrives in time and fits; the status alone is enough without it."""
         parts: list[bytes] = []
         room = self.options.max_error_body
         try:
-            async with asyncio.timeout(self.options.error_body), response:
-                while room > 0 and (data := await response.chunk()):
+            async with asyncio.timeout(self.options.error_body), answer:
+                while room > 0 and (data := await answer.chunk()):
                     parts.append(data[:room])
                     room -= len(data)
         except (TimeoutError, MidstreamError):
             pass
         return b"".join(parts)
 
-    def _refusal(self, response: HTTPResponse, target: Target, body: bytes) -> ProviderError:
+    def _refusal(self, answer: HTTPResponse, target: Target, body: bytes) -> ProviderError:
         """The typed error of a response that is not a success."""
-        if response.status in _REDIRECTS:
+        if answer.status in _REDIRECTS:
             return ProviderError(
-                f"{target.where} redirects to another place, and redirects are not followed with a key; "
-                "set the base URL to its target",
-                status=response.status,
+                f"{target.where} redirects elsewhere, and a redirect is not followed with a key; "
+                "set the base URL to where it leads",
+                status=answer.status,
             )
-        headers = target.secrets.scrub_headers(response.headers)
-        # Scrubbed before it is parsed, because the parser may cut a key in half, and after, because it may join two halves.
-        error = self._error_from_response(response.status, headers, target.secrets.scrub(body))
+        headers = target.secrets.scrub_headers(answer.headers)
+        # Before it is read, for the reader may cut it; and after, for it may put together what was apart.
+        error = self._error_from_response(answer.status, headers, target.secrets.scrub(body))
         error = target.secrets.scrub_error(error)
         asked = retry_after(headers, self._now())
         if error.retry_after is None and asked is not None and asked >= 0:
             error.retry_after = asked
         return error
+
+
+def _late(target: Target, limit: float) -> _Failure:
+    return _Failure(TimedOut(f"{target.where} did not begin to answer in the {limit:g} s allowed"), {})
 
 
 def _verdict(attempts: list[MidstreamError], hopeful: bool) -> MidstreamError:

@@ -6,7 +6,7 @@ from ..core.blocks import Value
 
 
 class RetryPolicy(Value, frozen=True):
-    """When a failed attempt is made again, before the first byte of an answer only.
+    """When a failed attempt is made again, before the first block of an answer only.
 
     The numbers are those users know from the vendors' own clients (facts/reliability.md §4).
     """

@@ -220,8 +220,9 @@ class Session:
                 yield batch
         finally:
             await batches.aclose()
-            if seen:
-                await self.add(replace(aborted(seen), origin=origin))
+            left = aborted(seen)
+            if left.blocks:  # an answer that was left before its first block has nothing to keep
+                await self.add(replace(left, origin=origin))
 
     def _origin(self) -> Origin | None:
         """Who is about to answer, if that is certain: an answer that is left early does not get to say it."""

@@ -22,7 +22,7 @@ from midstream.client.session import Session
 from midstream.codec import encode_request
 from midstream.core.blocks import Conversation, ToolCall, ToolResponse, Turn, Usage, human
 from midstream.core.errors import LocalError, Overloaded, StoreError, TruncatedStream
-from midstream.core.events import Done, ErrorEvent, Start, TextDelta
+from midstream.core.events import Done, ErrorEvent, Start, TextDelta, TextStart, ThinkingStart, ToolCallStart
 from midstream.core.history import repair
 from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call
@@ -534,13 +534,16 @@ def _nothing_finished_is_lost(seen: list[AgentEvent], conversation: Conversation
     """Every answer and every result the caller has seen is in the conversation; of a begun answer, what came of it."""
     kept = responses(conversation)
     keys = [turn.key for turn in conversation.turns]
+    key = ""
     for event in seen:
         if isinstance(event, ToolFinished):
             assert event.response in kept
         elif isinstance(event, Done | ErrorEvent):
             assert event.turn in conversation.turns
         elif isinstance(event, Start):
-            assert event.turn_key in keys
+            key = event.turn_key
+        elif isinstance(event, TextStart | ThinkingStart | ToolCallStart):
+            assert key in keys  # an answer without a block has nothing to keep
     said = "".join(event.delta for event in seen if isinstance(event, TextDelta))
     assert "".join(turn.text for turn in conversation.turns if turn.speaker == "ai").startswith(said)
 

@@ -12,12 +12,23 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from midstream import Conversation, encode_request, human, make_decoder
+from midstream import Conversation, ToolSpec, encode_request, human, make_decoder
+from midstream.core.dialect import Dialect
+from midstream.dialects.registry import resolve
 from midstream.wires.history_cache import HistoryCache
 from midstream.wires.openai_chat.shapes import Chunk
 
 from .measure import Row, Timing, misses, table, take_turns
-from .payloads import CHUNKS, WIRES, agent_history, anthropic_tools, chat_text, chat_tools, plain_history
+from .payloads import (
+    CHUNKS,
+    WIRES,
+    agent_history,
+    anthropic_tools,
+    chat_reasoning,
+    chat_text,
+    chat_tools,
+    plain_history,
+)
 
 CHAT, ANTHROPIC = "openai/gpt-4o", "anthropic/claude-sonnet-4-5"
 _ROOM = 1 << 30
@@ -59,6 +70,37 @@ def decoding(rounds: int) -> list[Row]:
                 ratio = costs[f"{name}, {mode}"][0] / costs[f"openai-chat, {mode}"][0]
                 rows.append(Row(f"{name} beside chat, {mode}", ratio, "×", 1.5))
     return rows
+
+
+def leaks(rounds: int) -> list[Row]:
+    """What it costs a clean stream that leaked calls are looked for, beside the same build without the filter."""
+    rows = []
+    tools = [ToolSpec("look", "", {"type": "object", "properties": {"path": {"type": "string"}}})]
+    on = resolve("openai-compatible/kimi-k2.5").dialect
+    off = msgspec.structs.replace(on, leaks=None)
+    for kind, events in {"text": chat_text(), "reasoning": chat_reasoning()}.items():
+        for mode, feeds in (("burst", [b"".join(events)]), ("live", events)):
+            found = take_turns(
+                {
+                    name: lambda dialect=dialect, feeds=feeds: decode_with(dialect, tools, feeds)  # type: ignore[misc]
+                    for name, dialect in (("on", on), ("off", off))
+                },
+                rounds,
+            )
+            costs = {name: time.best / len(events) * 1e6 for name, time in found.items()}
+            goal = max(1.1, 1 + 0.1 / costs["off"])
+            aside = f"{costs['on']:.2f} of {costs['off']:.2f} µs a chunk"
+            rows.append(
+                Row(f"chat, leak filter on/off: {kind}, {mode}", costs["on"] / costs["off"], "×", goal, aside=aside)
+            )
+    return rows
+
+
+def decode_with(dialect: Dialect, tools: Sequence[ToolSpec], feeds: Sequence[bytes]) -> None:
+    decoder = make_decoder(dialect=dialect, turn_key="turn", tools=tools)
+    for data in feeds:
+        decoder.feed(data)
+    decoder.close()
 
 
 def growth(rounds: int) -> list[Row]:
@@ -161,7 +203,7 @@ def _median(time: Timing) -> str:
 
 
 def measured(rounds: int = 30) -> list[Row]:
-    return [*decoding(rounds), *growth(max(5, rounds // 3)), *encoding(rounds), *memory()]
+    return [*decoding(rounds), *leaks(rounds), *growth(max(5, rounds // 3)), *encoding(rounds), *memory()]
 
 
 def main() -> None:

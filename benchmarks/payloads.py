@@ -83,6 +83,11 @@ def chat_text(chunks: int = CHUNKS) -> list[bytes]:
     return _chat([_chat_chunk({"content": word}) for word in _Words().take(chunks)], "stop")
 
 
+def chat_reasoning(chunks: int = CHUNKS) -> list[bytes]:
+    middle = [_chat_chunk({"reasoning_content": word}) for word in _Words().take(chunks)]
+    return _chat([*middle, _chat_chunk({"content": "so"})], "stop")
+
+
 def chat_tools(chunks: int = CHUNKS) -> list[bytes]:
     """Half reasoning, then three calls whose arguments come interleaved."""
     fragments = chunks // 6

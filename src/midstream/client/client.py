@@ -234,7 +234,9 @@ class Client:
             raise
         self._breaker.succeeded(host)
 
-    async def _send(self, request: Request, target: Resolved, secret: SecretHeaders) -> AsyncGenerator[HTTPResponse, None]:
+    async def _send(
+        self, request: Request, target: Resolved, secret: SecretHeaders
+    ) -> AsyncGenerator[HTTPResponse, None]:
         """Send the request, and once more with a new key if a key that a command printed is refused."""
         endpoint = target.endpoint
         request = replace(request, path=endpoint.at(request.path)) if endpoint.query else request

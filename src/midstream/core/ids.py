@@ -203,7 +203,7 @@ def scheme_for(ids: str, tool_format: str | None) -> ToolIdStrategy:
     return get_tool_id_strategy(tool_format) if tool_format and ids not in _PINNED else STRATEGIES[ids]
 
 
-_KIMI = re.compile(r"kimi|(?:^|[^a-z0-9])k[23](?![a-z0-9])")
+_KIMI = re.compile(r"kimi|(?:^|[^a-z0-9])k[23](?:thinking|(?![a-z0-9]))")
 _MISTRAL = re.compile(r"(?:mi|mini|magi|dev|code|math)stral|(?:mix|pix|vox)tral")
 
 

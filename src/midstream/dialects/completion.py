@@ -14,7 +14,8 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning, TemplateName, TextFormat
 from ..core.ids import IdScheme, ToolFormat
-from .kimi import K2, K2_THINKING, K3, K25, K26, K27_CODE, kimi_on
+from .families import K2, K2_THINKING, K3, K25, K26, K27_CODE
+from .kimi import kimi_on
 from .provider import Provider
 
 _replace = msgspec.structs.replace
@@ -117,7 +118,7 @@ LLAMACPP = Provider(
         # The server prints no control token unless it is told which to keep. Its chat leaves a marker that stands where
         # none belongs in the text.
         *with_native(
-            kimi_on("llamacpp", path="/v1/chat/completions", leaks="kimi"),
+            kimi_on("llamacpp", path="/v1/chat/completions"),
             completion="llamacpp",
             extra_body={"preserved_tokens": _KIMI_MARKERS},
         ),
@@ -137,7 +138,6 @@ _DEEPINFRA_KIMI = kimi_on(
     "deepinfra",
     reasoning={"control": "reasoning"},
     path=_DEEPINFRA_CHAT,
-    leaks="kimi",
     limits=Limits(max_tools=128, tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}", max_output=_DEEPINFRA_OUTPUT),
 )
 _DEEPINFRA_OTHER = Dialect(

@@ -11,17 +11,10 @@ from typing import Any
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
+from .families import K2_THINKING, K3, K25, K26, K27_CODE, KIMI
 from .provider import Provider
 
 _replace = msgspec.structs.replace
-
-# model family -> pattern in a lower-cased model name; first fit wins
-K3 = r"k3"
-K27_CODE = r"k2[.p]7"
-K26 = r"k2[.p]6"
-K25 = r"k2[.p]5"
-K2_THINKING = r"k2-thinking"
-K2 = r"kimi|k2|moonshot"
 
 _LIMITS = Limits(max_tools=128, tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
@@ -31,6 +24,7 @@ _MOONSHOT = Dialect(
     "moonshot",
     ids="kimi",
     tool_format="kimi",
+    leaks="kimi",
     limits=_LIMITS,
     schema="moonshot",
     blank_content="omit",  # `content: ""` beside tool calls is refused: "text content is empty"
@@ -79,6 +73,7 @@ MOONSHOT_K3 = _replace(
     MOONSHOT_K25,
     name="moonshot-k3",
     ids="kimi-k3",
+    leaks="kimi-k3",
     reasoning=_replace(_THINKS, can_disable=False, control="reasoning_effort", efforts=("low", "high", "max")),
     forced_choice=("required",),
     forced_choice_thinking=("required",),
@@ -136,18 +131,25 @@ KIMI_CODING = Provider(
 def kimi_on(provider: str, *, reasoning: dict[str, Any] | None = None, **host: Any) -> tuple[tuple[str, Dialect], ...]:
     """The dialects of Kimi's models on a host that serves the weights: ids are printed verbatim into the template there, so
     the model must see its own (`functions.name:n`); reasoning as the host carries it."""
-    host = {"blank_content": "omit", "schema": "openai", "limits": _LIMITS, "tool_format": "kimi", **host}
+    host = {
+        "blank_content": "omit", "schema": "openai", "limits": _LIMITS, "tool_format": "kimi", "leaks": "kimi", **host,
+    }  # fmt: skip
     shape = {"echo": "always", "control": "chat_template_kwargs", **(reasoning or {})}
     plain = Dialect(f"{provider}-kimi-k2", "openai-chat", provider, ids="kimi", media=(), **host)
     thinks = Reasoning(default_on=True, **shape)
     always = _replace(thinks, can_disable=False)
     return (
-        (K3, _replace(plain, name=f"{provider}-kimi-k3", ids="kimi-k3", reasoning=always, media=("image",))),
+        (
+            K3,
+            _replace(
+                plain, name=f"{provider}-kimi-k3", ids="kimi-k3", leaks="kimi-k3", reasoning=always, media=("image",)
+            ),
+        ),
         (K27_CODE, _replace(plain, name=f"{provider}-kimi-k2.7-code", reasoning=always, media=("image",))),
         (K26, _replace(plain, name=f"{provider}-kimi-k2.6", reasoning=thinks, media=("image",))),
         (K25, _replace(plain, name=f"{provider}-kimi-k2.5", reasoning=thinks, media=("image",))),
         (K2_THINKING, _replace(plain, name=f"{provider}-kimi-k2-thinking", reasoning=always)),
-        (r"kimi|(?:^|[^a-z0-9])k2", plain),
+        (KIMI, plain),
     )
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint
+from .families import leaking, search
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -26,14 +24,9 @@ class Provider(msgspec.Struct, frozen=True):
 
     def dialect_for(self, model: str) -> Dialect | None:
         lowered = model.lower()
-        if self.family and not _search(self.family, lowered):
+        if self.family and not search(self.family, lowered):
             return None
         for pattern, dialect in self.dialects:
-            if _search(pattern, lowered):
-                return dialect
+            if search(pattern, lowered):
+                return leaking(dialect, lowered)
         return None
-
-
-@lru_cache(maxsize=1024)
-def _search(pattern: str, text: str) -> bool:
-    return re.search(pattern, text) is not None

@@ -12,7 +12,16 @@ import msgspec
 
 from ..core.reduce import Piece, TurnBuilder
 from ..core.surrogates import REPLACEMENT, join
-from .findings import ArgumentsFound, CallEnded, CallFound, Finding, ProblemFound, TextFilter, TextFound, ThinkingFound
+from .findings import (
+    ArgumentsFound,
+    CallEnded,
+    CallFound,
+    Finding,
+    ProblemFound,
+    TextFilter,
+    TextFound,
+    ThinkingFound,
+)
 
 MAX_PROBLEMS = 64
 """How many problems one turn keeps: the first ones explain the rest."""
@@ -22,9 +31,14 @@ class FilteredText:
     """Feeds deltas of one field through a filter into a TurnBuilder.
 
     With `field` (`reasoning_content` …) the stream is a reasoning field: its text is thinking.
+
+    A piece without the character `alarm` need not be fed: it is text, if it is appended to `past`. Where calls are only looked
+    for in case a host leaks one, this is nearly every piece. An empty alarm is in every text, so it stands for "feed it".
     """
 
-    __slots__ = ("_builder", "_call", "_closed", "_field", "_filter", "_half", "problems")
+    __slots__ = (
+        "_alarms", "_builder", "_call", "_closed", "_field", "_filter", "_half", "alarm", "past", "problems",
+    )  # fmt: skip
 
     def __init__(self, builder: TurnBuilder, filter: TextFilter, field: str = "") -> None:
         self._builder = builder
@@ -33,9 +47,29 @@ class FilteredText:
         self._call: Piece | None = None
         self._closed = False
         self._half = ""
+        self._alarms = ""  # of a filter at rest
+        self.alarm = ""
+        self.past: list[str] = []
         self.problems: list[ProblemFound] = []
 
     def feed(self, delta: str) -> None:
+        alarms = self._alarms
+        if not alarms or self._builder.halves or any(alarm in delta for alarm in alarms):
+            self._read(delta)
+            self._rest()
+            return
+        self.past.append(delta)
+        if self._field:
+            self._builder.thinking(delta, self._field)
+        else:
+            self._builder.text(delta)
+
+    def _rest(self) -> None:
+        idle = None if self._closed or self._builder.halves else self._filter.idle
+        self.past, self._alarms = ([], "") if idle is None else idle
+        self.alarm = self._alarms if len(self._alarms) == 1 else ""
+
+    def _read(self, delta: str) -> None:
         if self._closed:  # the end was said: what a host still writes is no call
             self._apply(TextFound(delta))
             return
@@ -55,8 +89,9 @@ class FilteredText:
             return
         if self._half:
             self._half = ""
-            self.feed(REPLACEMENT)
+            self._read(REPLACEMENT)
         self._closed = True
+        self._alarms = self.alarm = ""
         for finding in self._filter.close():
             self._apply(finding)
         if self._call is not None:

@@ -110,4 +110,4 @@ def render_result(response: ToolResponse, call_id: str = "") -> str:
     return f"<｜tool▁output▁begin｜>{response.text}<｜tool▁output▁end｜>"
 
 
-DEEPSEEK = TextFormat("deepseek", script, declare_lines(plain, _HOW), render_calls, render_result)
+DEEPSEEK = TextFormat("deepseek", script, declare_lines(plain, _HOW), render_calls, render_result, special=True)

@@ -6,7 +6,7 @@ same kind are joined. It holds back only what may still become a marker, and cos
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -50,7 +50,20 @@ class ProblemFound(_Finding, frozen=True, tag="problem"):
 Finding: TypeAlias = TextFound | ThinkingFound | CallFound | ArgumentsFound | CallEnded | ProblemFound
 
 
+class Idle(NamedTuple):
+    """A filter at rest in plain text: what holds none of `alarms` (the first characters of its markers) is text for sure. It
+    may go past the filter, if it is appended to `text`: what comes later may ask where it stands."""
+
+    text: list[str]
+    alarms: str
+
+
 class TextFilter(Protocol):
+    @property
+    def idle(self) -> Idle | None:
+        """None unless the filter is at rest: it holds nothing back and is inside nothing."""
+        ...
+
     def feed(self, text: str) -> list[Finding]: ...
 
     def close(self) -> list[Finding]: ...

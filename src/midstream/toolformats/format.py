@@ -34,6 +34,8 @@ class TextFormat(msgspec.Struct, frozen=True):
     declare: Declare
     render_calls: RenderCalls
     render_result: Callable[[ToolResponse, str], str]
+    special: bool = False
+    """The markers are special tokens of the model: nobody writes them as text, not even where no tool is declared."""
 
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode

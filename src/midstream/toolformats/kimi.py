@@ -204,4 +204,4 @@ def _sanitised(raw_id: str, declared: Sequence[str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-KIMI = TextFormat("kimi", script, declare, render_calls, render_result)
+KIMI = TextFormat("kimi", script, declare, render_calls, render_result, special=True)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ..core.blocks import ToolCall, ToolResponse
 from ..core.tools import ToolSpec
 from .arguments import bare
-from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound, TextFound, ThinkingFound
+from .findings import ArgumentsFound, CallEnded, CallFound, Idle, ProblemFound, TextFound, ThinkingFound
 from .format import TextFormat, dump, wrapped
 from .json_text import is_json, parse
 from .prose import Tags
@@ -58,6 +58,7 @@ class _Message:
 
     def read(self) -> Step[None]:
         while (marker := (yield from self._reader.until(_ALL, self._say))) is not None:
+            self._reader.idle = None
             if self._call is None and self._quoting.covers() and not (yield from self._ends_channel(marker)):
                 self._say(marker)
                 continue
@@ -98,6 +99,8 @@ class _Message:
             self._reader.out.append(ThinkingFound(piece))
         elif self._channel == "response" or self._blank is None:
             self._reader.out.append(TextFound(piece))
+            if self._reader.idle is None:
+                self._reader.idle = Idle(self._quoting.text, _ALL.firsts)
         elif piece.isspace():
             self._blank.append(piece)
         else:  # words outside a channel are text: never dropped
@@ -287,4 +290,4 @@ def render_result(response: ToolResponse, call_id: str = "") -> str:
     return f"{head}{response.text}{CLOSE}message{SEP}{END}"
 
 
-KIMI_K3 = TextFormat("kimi-k3", script, declare, render_calls, render_result)
+KIMI_K3 = TextFormat("kimi-k3", script, declare, render_calls, render_result, special=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .findings import ProblemFound, TextFound, ThinkingFound
+from .findings import Idle, ProblemFound, TextFound, ThinkingFound
 from .quoting import Quoting
 from .reader import Markers, Reader, Step, markers
 
@@ -33,7 +33,8 @@ class Prose:
     """
 
     __slots__ = (
-        "_blank", "_called", "_closers", "_fences", "_fresh", "_in_thinking", "_inside", "_noise", "_openers", "_outside",
+        "_blank", "_called", "_closers", "_fences", "_fresh", "_idle", "_in_thinking", "_inside", "_listening", "_noise",
+        "_openers", "_outside",
         "_pairs", "_reader", "_said_thinking", "_starts", "_stray", "_stray_close", "_text_quoting", "_thought_quoting",
         "_wrappers",
     )  # fmt: skip
@@ -66,6 +67,8 @@ class Prose:
         self._pairs = dict(tags)
         closers = tuple(self._pairs.values())
         self._outside = markers(*openers, *noise, *wrappers, *stray, *self._pairs, *closers)
+        self._idle = Idle(self._text_quoting.text, self._outside.firsts)
+        self._listening = False  # for an opener, in text
         self._fresh = markers(*self._outside.words, *starts) if starts else self._outside
         self._closers: tuple[str, ...] | None = closers if starts_inside and tags else None
         self._inside = self._markers_inside(closers)
@@ -104,7 +107,11 @@ class Prose:
         while True:
             if self._closers is None:
                 fresh = self._blank is not None
+                self._listening = True
+                self._reader.idle = None if fresh else self._idle
                 marker = yield from self._reader.until(self._fresh if fresh else self._outside, self._text)
+                self._listening = False
+                self._reader.idle = None
             else:
                 marker = yield from self._reader.until(self._inside, self._thought)
             if marker is None:
@@ -178,6 +185,8 @@ class Prose:
                 return
             piece = "".join(self._blank) + piece
             self._blank = None
+            if self._listening:
+                self._reader.idle = self._idle
         self._reader.out.append(TextFound(piece))
 
     def _thought(self, piece: str) -> None:

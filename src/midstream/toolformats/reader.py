@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from ..core.errors import LimitExceeded
-from .findings import Finding
+from .findings import Finding, Idle
 
 _Tree: TypeAlias = dict[str, "_Tree"]
 
@@ -27,10 +27,12 @@ class Markers:
     pattern made from the tree of the markers' letters: no letter is tried twice at one place.
     """
 
-    __slots__ = ("_beginning", "_longest", "_whole", "words")
+    __slots__ = ("_beginning", "_longest", "_whole", "firsts", "words")
 
     def __init__(self, *words: str) -> None:
         self.words = words
+        self.firsts = "".join(sorted({word[0] for word in words}))
+        """The characters that a marker begins with."""
         self._longest = max([len(word) for word in words], default=1)
         self._whole = re.compile(pattern(words))
         self._beginning = re.compile(_pattern(_tree(words), r"\Z|"))
@@ -118,7 +120,7 @@ class Reader:
     `rescue` says that this text should hold no calls: they are read out of it only because a host leaks them.
     """
 
-    __slots__ = ("buffer", "ended", "out", "pos", "rescue", "rewound")
+    __slots__ = ("buffer", "ended", "idle", "out", "pos", "rescue", "rewound")
 
     def __init__(self, *, rescue: bool = False) -> None:
         self.rescue = rescue
@@ -126,6 +128,7 @@ class Reader:
         self.pos = 0
         self.ended = False
         self.rewound = False
+        self.idle: Idle | None = None  # set by a script while all it does is pass text on
         self.out: list[Finding] = []
 
     def add(self, text: str) -> None:
@@ -199,6 +202,11 @@ class ScriptFilter:
         self._steps = script(self._reader)
         self._done = False
         next(self._steps)
+
+    @property
+    def idle(self) -> Idle | None:
+        reader = self._reader
+        return reader.idle if reader.pos >= len(reader.buffer) else None
 
     def feed(self, text: str) -> list[Finding]:
         if not text:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import get_args
+from typing import TypeGuard, get_args
 
 from ..core.dialect import Dialect, TextCalls
 from ..core.dialect import TextFormat as FormatName
 from ..core.errors import UnknownToolFormat
 from ..core.tools import ToolSpec
-from .findings import ArgumentsFound, CallEnded, CallFound, Finding, ProblemFound, TextFilter
+from .findings import ArgumentsFound, CallEnded, CallFound, Finding, Idle, ProblemFound, TextFilter
 from .format import TextFormat
 from .prose import KNOWN_TAGS, Prose, Tags
 from .reader import Collected, Reader, ScriptFilter, Step
 
-__all__ = ["FORMATS", "get_filter", "leak_filter", "text_filter", "text_format", "think_filter"]
+__all__ = ["FORMATS", "get_filter", "leak_filter", "reasoning_filter", "text_filter", "text_format", "think_filter"]
 
 # A format is loaded when it is first used: `kimi-k3` is KIMI_K3 in kimi_k3.py. A new one is its module and its name in
 # core.dialect.TextFormat, the list that FORMATS is read from.
@@ -75,9 +75,22 @@ def leak_filter(
 def text_filter(dialect: Dialect, tools: Sequence[ToolSpec], safety: TextCalls = "execute") -> TextFilter | None:
     """The filter for the text of a structured answer, where the host leaks calls or leaves thinking in it; else None."""
     rules = dialect.reasoning
-    if dialect.leaks is not None:
+    if _rescues(dialect.leaks, tools):
         return leak_filter(dialect.leaks, tools, tags=rules.tags, starts_inside=rules.starts_inside, safety=safety)
     return think_filter(rules.tags, rules.starts_inside) if rules.tags is not None else None
+
+
+def reasoning_filter(
+    dialect: Dialect, tools: Sequence[ToolSpec], safety: TextCalls = "execute"
+) -> Callable[[], TextFilter] | None:
+    """What makes a filter for each stretch of reasoning that a host sends apart, where calls leak into it."""
+    leaks = dialect.leaks
+    return (lambda: leak_filter(leaks, tools, safety=safety)) if _rescues(leaks, tools) else None
+
+
+def _rescues(leaks: FormatName | None, tools: Sequence[ToolSpec]) -> TypeGuard[FormatName]:
+    """Without a tool there is no call to rescue, and what looks like one is text."""
+    return leaks is not None and (bool(tools) or text_format(leaks).special)
 
 
 _WHY = {
@@ -102,6 +115,10 @@ class Guard:
         self._safety = safety
         self._held: Collected | None = None
         self._why = ""
+
+    @property
+    def idle(self) -> Idle | None:
+        return self._filter.idle
 
     def feed(self, text: str) -> list[Finding]:
         return self._judge(self._filter.feed(text))

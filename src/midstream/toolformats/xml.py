@@ -22,7 +22,9 @@ _INVOKE, _TOOL, _USE_TOOL, _USE = "<invoke ", "<tool>", "<use_tool", "<use "
 _ENDS = {_INVOKE: "</invoke>", _TOOL: "</tool>", _USE_TOOL: "</use_tool>", _USE: "</use>"}
 _END_MARKERS = {end: Markers(end) for end in _ENDS.values()}
 _INVOKE_VALUES = Values("<parameter", "</parameter>", ("</invoke>",), (_INVOKE,))
-_WRAPPERS = ("<function_calls>", "</function_calls>", "<tool_calls>", "</tool_calls>")
+_WRAPPERS = (
+    "<function_calls>", "</function_calls>", "<tool_calls>", "</tool_calls>", "<minimax:tool_call>", "</minimax:tool_call>",
+)  # fmt: skip
 _TAG = re.compile(r"""(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
 _ATTRIBUTE = re.compile(r"""([A-Za-z_][\w.-]*+)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _BARE_NAME = re.compile(r"\s*+([A-Za-z_][\w.-]*+)(?!\s*=)")

@@ -252,7 +252,7 @@ class Transport:
         """The typed error of a response that is not a success."""
         if answer.status in _REDIRECTS:
             return ProviderError(
-                f"{target.where} redirects elsewhere, and a redirect is not followed with a key; "
+                f"{target.where} redirects to another place, and redirects are not followed with a key; "
                 "set the base URL to where it leads",
                 status=answer.status,
             )

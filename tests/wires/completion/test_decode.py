@@ -226,6 +226,8 @@ def test_an_html_page_is_named() -> None:
 
 def test_the_first_error_is_told_even_if_what_was_held_back_does_not_fit() -> None:
     class Overfull:
+        idle = None
+
         def feed(self, text: str) -> list[Any]:
             return []
 

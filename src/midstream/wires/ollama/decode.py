@@ -6,6 +6,8 @@ Calls come whole, their arguments an object whose numbers are kept digit for dig
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ...core.blocks import Media, Usage
@@ -13,7 +15,7 @@ from ...core.errors import LimitExceeded, TruncatedStream
 from ...core.reduce import MAX_TURN_CHARS
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
-from ...toolformats.registry import text_filter
+from ...toolformats.registry import reasoning_filter, text_filter
 from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently
 from ..ndjson import LineFraming
@@ -31,22 +33,32 @@ def stop_reason(raw: str | None, calls: int) -> str:
 
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
-    reader = OllamaStreamReader(context, text_filter(context.dialect, context.tools, context.text_calls))
+    dialect, tools, safety = context.dialect, context.tools, context.text_calls
+    reader = OllamaStreamReader(context, text_filter(dialect, tools, safety), reasoning_filter(dialect, tools, safety))
     return StreamDecoder(reader, LineFraming(limit=context.limit), limit=context.limit, instead={b"<": None})
 
 
 class OllamaStreamReader:
     """Reads lines, or the one body that stands for them all."""
 
-    __slots__ = ("_dialect", "_filter", "_held", "_names", "_seen", "builder")
+    __slots__ = (
+        "_dialect", "_filter", "_held", "_make_thinking_filter", "_names", "_seen", "_thinking", "builder",
+    )  # fmt: skip
 
     end_was_said = False  # `done` ends the turn at once
 
-    def __init__(self, context: DecodeContext, text_filter: TextFilter | None = None) -> None:
+    def __init__(
+        self,
+        context: DecodeContext,
+        text_filter: TextFilter | None = None,
+        thinking_filter: Callable[[], TextFilter] | None = None,
+    ) -> None:
         self._dialect = context.dialect
         self.builder = context.builder()
         self._names = context.tool_names
         self._filter = FilteredText(self.builder, text_filter) if text_filter is not None else None
+        self._make_thinking_filter = thinking_filter
+        self._thinking: FilteredText | None = None
         self._seen = False
         self._held = 0
 
@@ -76,7 +88,10 @@ class OllamaStreamReader:
         raise TruncatedStream(f"the stream ended {what}")
 
     def settle(self) -> None:
-        """The counts come with `done` only."""
+        """The counts come with `done` only; what a filter held back is due."""
+        self._end_thinking()
+        if self._filter is not None:
+            self._filter.close()
 
     def _line(self, line: Line) -> None:
         builder = self.builder
@@ -88,8 +103,12 @@ class OllamaStreamReader:
         message = line.message
         if message is not None:
             if message.thinking:
-                builder.thinking(message.thinking, "thinking")
+                if self._make_thinking_filter is None:
+                    builder.thinking(message.thinking, "thinking")
+                else:
+                    self._filtered_thinking(message.thinking, self._make_thinking_filter)
             if message.content:
+                self._end_thinking()
                 if self._filter is None:
                     builder.text(message.content)
                 else:
@@ -99,7 +118,19 @@ class OllamaStreamReader:
         if line.done:
             self._finish(line)
 
+    def _filtered_thinking(self, text: str, make: Callable[[], TextFilter]) -> None:
+        if self._thinking is None:
+            self._thinking = FilteredText(self.builder, make(), "thinking")
+        self._thinking.feed(text)
+
+    def _end_thinking(self) -> None:
+        """Thinking is over: what its filter held back is due before anything else."""
+        if self._thinking is not None:
+            self._thinking.close()
+            self._thinking = None
+
     def _rest(self, message: Message) -> None:
+        self._end_thinking()
         for image in message.images or ():
             self._held += len(image)
             if self._held > MAX_TURN_CHARS:
@@ -116,6 +147,7 @@ class OllamaStreamReader:
         self.builder.close_call(piece)
 
     def _finish(self, line: Line) -> None:
+        self._end_thinking()
         if self._filter is not None:
             self._filter.close()
         builder = self.builder

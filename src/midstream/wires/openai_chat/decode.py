@@ -16,7 +16,7 @@ from ...core.blocks import Media, Opaque, Usage
 from ...core.errors import ProviderError, TruncatedStream
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
-from ...toolformats.registry import leak_filter, text_filter
+from ...toolformats.registry import reasoning_filter, text_filter
 from ..decode_context import DecodeContext
 from ..lenient_json import convert_leniently, decode_object, text_of
 from ..provider_errors import is_error, provider_error, told_error
@@ -63,12 +63,8 @@ def read_chunk(data: bytes) -> Chunk:
 
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
-    leaks, tools, safety = context.dialect.leaks, context.tools, context.text_calls
-    reader = ChatStreamReader(
-        context,
-        text_filter(context.dialect, tools, safety),
-        None if leaks is None else lambda: leak_filter(leaks, tools, safety=safety),
-    )
+    dialect, tools, safety = context.dialect, context.tools, context.text_calls
+    reader = ChatStreamReader(context, text_filter(dialect, tools, safety), reasoning_filter(dialect, tools, safety))
     return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit)
 
 
@@ -110,13 +106,20 @@ class ChatStreamReader:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             chunk = read_chunk(data)
-            self.builder.halves = True
+            self._halves()
         self._chunk(chunk)
 
     def whole(self, body: bytes) -> None:
         self._is_whole = True
-        self.builder.halves = True
+        self._halves()
         self._chunk(read_chunk(body))
+
+    def _halves(self) -> None:
+        """From here on texts may begin or end in the middle of a character: filters must see every piece."""
+        self.builder.halves = True
+        for filtered in (self._filter, self._reasoning_text):
+            if filtered is not None:
+                filtered.alarm = ""
 
     def _chunk(self, chunk: Chunk) -> None:
         builder = self.builder
@@ -191,10 +194,14 @@ class ChatStreamReader:
             if self._reasoning_text is not None:
                 self._end_reasoning()
             if type(content) is str:
-                if self._filter is None:
+                filtered = self._filter
+                if filtered is None:
+                    self.builder.text(content)
+                elif filtered.alarm not in content:
+                    filtered.past.append(content)
                     self.builder.text(content)
                 else:
-                    self._filter.feed(content)
+                    filtered.feed(content)
             else:
                 self._parts(content)  # type: ignore[arg-type]
         if message.refusal:
@@ -236,7 +243,14 @@ class ChatStreamReader:
         for field in _REASONING_FIELDS:
             text = getattr(message, field)
             if text:
-                if self._make_reasoning_filter is None:
+                filtered = self._reasoning_text
+                if filtered is not None:
+                    if filtered.alarm not in text:
+                        filtered.past.append(text)
+                        builder.thinking(text, field)
+                    else:
+                        filtered.feed(text)
+                elif self._make_reasoning_filter is None:
                     builder.thinking(text, field)
                 else:
                     self._filtered_reasoning(text, field, self._make_reasoning_filter)
@@ -251,8 +265,7 @@ class ChatStreamReader:
 
     def _filtered_reasoning(self, text: str, field: str, make: Callable[[], TextFilter]) -> None:
         """Some hosts leak calls into the reasoning (facts/kimi.md §7.5): they are read out of it like out of the text."""
-        if self._reasoning_text is None:
-            self._reasoning_text = FilteredText(self.builder, make(), field)
+        self._reasoning_text = FilteredText(self.builder, make(), field)
         self._reasoning_text.feed(text)
 
     def _end_reasoning(self) -> None:

@@ -1,0 +1,63 @@
+"""Families of models, told by their names wherever they are served: patterns searched in the lower-cased name.
+
+`leaking` gives a dialect the text format that its model is known to leak. A host that cannot read what the model wrote (a
+parser that is off, a wrong template, a cut stream) leaves the call in the content or the reasoning; that comes with the
+model, so one table holds for every host of structured answers. Sources: facts/kimi.md §7.5 and §7.6,
+facts/what-users-ask.md E, facts/verifier.md (marker leak).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import msgspec
+
+from ..core.dialect import Dialect, TextFormat
+
+# `Kimi-K2.5`, `kimi-k2p5`, `K2Thinking`, `k3[1m]`: the version begins a word, or follows the name. First fit wins.
+_K = r"(?:^|[^a-z0-9]|kimi)"
+K3 = rf"{_K}k3(?![a-z0-9])"
+K27_CODE = rf"{_K}k2[._p-]?7(?!\d)"
+K26 = rf"{_K}k2[._p-]?6(?!\d)"
+K25 = rf"{_K}k2[._p-]?5(?!\d)|kimi-latest"
+"""`kimi-latest` may be any model that came later, and those need what K2.5 needs."""
+K2_THINKING = rf"{_K}k2[-_. ]?thinking"
+KIMI = rf"kimi|{_K}k2(?:thinking|(?![a-z0-9]))"
+"""Any other of them, on a host that also serves models of other families."""
+K2 = rf"{KIMI}|moonshot"
+
+LEAKS: tuple[tuple[str, TextFormat], ...] = (
+    (K3, "kimi-k3"),
+    (KIMI, "kimi"),
+    (r"deepseek", "deepseek"),
+    (r"qwen.*coder", "qwen3-coder"),
+    (r"qwen|qwq", "qwen"),
+    (r"glm", "glm"),
+    (r"minimax", "xml"),
+    (r"hermes", "hermes"),
+    (r"gemma", "gemma"),
+)
+_WIRES = ("openai-chat", "ollama")
+"""The wires whose decoders read text through a filter; on a completion wire the format is the dialect's own."""
+
+_made: dict[tuple[int, TextFormat], tuple[Dialect, Dialect]] = {}
+
+
+def leaking(dialect: Dialect, model: str) -> Dialect:
+    """The dialect with the format that this model (in lower case) is known to leak, unless it names one itself."""
+    if dialect.leaks is not None or dialect.wire not in _WIRES:
+        return dialect
+    format = next((format for pattern, format in LEAKS if search(pattern, model)), None)
+    if format is None:
+        return dialect
+    # The same value for the same two each time: encoded histories are kept by dialect.
+    found = _made.get((id(dialect), format))
+    if found is None or found[0] is not dialect:
+        found = _made[id(dialect), format] = (dialect, msgspec.structs.replace(dialect, leaks=format))
+    return found[1]
+
+
+@lru_cache(maxsize=1024)
+def search(pattern: str, text: str) -> bool:
+    return re.search(pattern, text) is not None

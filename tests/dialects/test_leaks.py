@@ -166,6 +166,36 @@ def test_these_are_kimi(name: str) -> None:
     assert dialect.tool_format == "kimi" and dialect.ids.startswith("kimi")
 
 
+@pytest.mark.parametrize("host", ["vllm", "sglang", "openrouter", "minimax", "openai-compatible", "ollama"])
+@pytest.mark.parametrize("model", ["MiniMaxAI/MiniMax-M3", "minimax-m3"])
+def test_minimax_m3_thinks_in_tags_of_its_own(host: str, model: str) -> None:
+    dialect = REGISTRY.providers[host].dialect_for(model)
+    assert dialect is not None
+    for pieces in splits("<mm:think>hm, <think> is not mine</mm:think>yes"):
+        turn = answer(dialect, pieces, reasoning=False)
+        assert (turn.thinking, turn.text) == ("hm, <think> is not mine", "yes"), pieces
+
+
+RULES = {
+    "moonshot/kimi-latest": ("kimi", "kimi", True),
+    "moonshot/K2Thinking": ("kimi", "kimi", True),
+    "qwen/kimi-k2.6": ("kimi", "kimi", True),
+    "dashscope/Moonshot-Kimi-K2-Instruct": ("kimi", "kimi", False),
+    "ollama/kimi-k2:1t": ("standard", "kimi", False),
+    "ollama-cloud/kimi-k2-thinking": ("standard", "kimi", True),
+    "ollama-cloud/kimi-k2.5:cloud": ("standard", "kimi", True),
+    "vllm/K2-Thinking": ("kimi", "kimi", True),
+    "together/kimi-latest": ("kimi", "kimi", True),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_these_have_kimis_rules(name: str) -> None:
+    dialect = resolve(name).dialect
+    assert (dialect.ids, dialect.tool_format, dialect.reasoning.default_on) == RULES[name]
+    assert dialect.leaks == "kimi" and dialect.limits.tool_name_pattern
+
+
 @pytest.mark.parametrize("name", ["deepseek3", "qwen-k2x", "task3", "k20"])
 def test_these_are_not(name: str) -> None:
     assert not is_kimi_model(name)

@@ -219,7 +219,7 @@ PROVIDERS = (
     Provider(
         "qwen",
         Endpoint("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", **_keys("dashscope", "QWEN_API_KEY")),
-        (("", QWEN),),
+        (*kimi_on("qwen", reasoning={"control": "enable_thinking"}), ("", QWEN)),
         models=("qwen3-max", "qwen3-coder-plus", "qwen-plus", "qwen-turbo", "qwq-plus"),
         family=r"qw|kimi|glm|deepseek",
         names=("dashscope", "alibaba"),
@@ -236,7 +236,7 @@ PROVIDERS = (
         "minimax",
         Endpoint("https://api.minimax.io/v1", **_keys("minimax")),
         (("", MINIMAX),),
-        models=("MiniMax-M2.5", "MiniMax-M2.1", "MiniMax-M2"),
+        models=("MiniMax-M3", "MiniMax-M2.5", "MiniMax-M2.1", "MiniMax-M2"),
         family=r"minimax|abab",
     ),
     Provider(

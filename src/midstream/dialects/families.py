@@ -1,6 +1,6 @@
 """Families of models, told by their names wherever they are served: patterns searched in the lower-cased name.
 
-`leaking` gives a dialect the text format that its model is known to leak. A host that cannot read what the model wrote (a
+`leaking` gives a dialect the text format that its model is known to leak, and its think tags. A host that cannot read what the model wrote (a
 parser that is off, a wrong template, a cut stream) leaves the call in the content or the reasoning; that comes with the
 model, so one table holds for every host of structured answers. Sources: facts/kimi.md §7.5 and §7.6,
 facts/what-users-ask.md E, facts/verifier.md (marker leak).
@@ -38,23 +38,32 @@ LEAKS: tuple[tuple[str, TextFormat], ...] = (
     (r"hermes", "hermes"),
     (r"gemma", "gemma"),
 )
+THINK_TAGS: tuple[tuple[str, tuple[str, str]], ...] = ((r"minimax.*m3", ("<mm:think>", "</mm:think>")),)
+"""Tags of their own, between which models leave their thinking in the text where nobody reads it out."""
+
 _WIRES = ("openai-chat", "ollama")
 """The wires whose decoders read text through a filter; on a completion wire the format is the dialect's own."""
 
-_made: dict[tuple[int, TextFormat], tuple[Dialect, Dialect]] = {}
+_replace = msgspec.structs.replace
+_Tags = tuple[str, str] | None
+_made: dict[tuple[int, TextFormat | None, _Tags], tuple[Dialect, Dialect]] = {}
 
 
 def leaking(dialect: Dialect, model: str) -> Dialect:
-    """The dialect with the format that this model (in lower case) is known to leak, unless it names one itself."""
-    if dialect.leaks is not None or dialect.wire not in _WIRES:
+    """The dialect with the format that this model (in lower case) is known to leak, unless it names one itself, and with the
+    model's own think tags."""
+    if dialect.wire not in _WIRES:
         return dialect
-    format = next((format for pattern, format in LEAKS if search(pattern, model)), None)
-    if format is None:
+    rules = dialect.reasoning
+    format = dialect.leaks or next((format for pattern, format in LEAKS if search(pattern, model)), None)
+    tags = next((tags for pattern, tags in THINK_TAGS if search(pattern, model)), rules.tags)
+    if format == dialect.leaks and tags == rules.tags:
         return dialect
-    # The same value for the same two each time: encoded histories are kept by dialect.
-    found = _made.get((id(dialect), format))
+    # The same value for the same dialect each time: encoded histories are kept by dialect.
+    found = _made.get((id(dialect), format, tags))
     if found is None or found[0] is not dialect:
-        found = _made[id(dialect), format] = (dialect, msgspec.structs.replace(dialect, leaks=format))
+        changed = _replace(dialect, leaks=format, reasoning=_replace(rules, tags=tags))
+        found = _made[id(dialect), format, tags] = (dialect, changed)
     return found[1]
 
 

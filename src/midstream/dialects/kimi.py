@@ -153,4 +153,18 @@ def kimi_on(provider: str, *, reasoning: dict[str, Any] | None = None, **host: A
     )
 
 
+def kimi_on_ollama(plain: Dialect) -> tuple[tuple[str, Dialect], ...]:
+    """The dialects of Kimi's models on Ollama, made of the host's own."""
+    named = _replace(plain, name=f"{plain.name}-kimi", tool_format="kimi", leaks="kimi", limits=_LIMITS, media=())
+    thinks = _replace(plain.reasoning, default_on=True)
+    always = _replace(thinks, can_disable=False)
+    return (
+        (K3, _replace(named, name=f"{plain.name}-kimi-k3", leaks="kimi-k3", reasoning=always, media=("image",))),
+        (K27_CODE, _replace(named, name=f"{plain.name}-kimi-k2.7-code", reasoning=always, media=("image",))),
+        (rf"{K26}|{K25}", _replace(named, name=f"{plain.name}-kimi-k2.5", reasoning=thinks, media=("image",))),
+        (K2_THINKING, _replace(named, name=f"{plain.name}-kimi-k2-thinking", reasoning=always)),
+        (KIMI, named),
+    )
+
+
 PROVIDERS = (MOONSHOT, MOONSHOT_CN, KIMI_CODING)

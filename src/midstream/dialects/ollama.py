@@ -9,6 +9,7 @@ import msgspec
 
 from ..core.dialect import Endpoint
 from ..wires.ollama.wire import DEFAULT
+from .kimi import kimi_on_ollama
 from .provider import Provider
 
 _replace = msgspec.structs.replace
@@ -24,7 +25,7 @@ OLLAMA_LEVELS = _replace(
 LOCAL = Provider(
     "ollama",
     Endpoint("http://127.0.0.1:11434", base_env=("OLLAMA_BASE_URL",), auth="none"),
-    ((r"gpt-oss", OLLAMA_LEVELS), ("", OLLAMA)),
+    (*kimi_on_ollama(OLLAMA), (r"gpt-oss", OLLAMA_LEVELS), ("", OLLAMA)),
     models=("qwen3:4b", "llama3.1", "gpt-oss:20b", "gemma3"),
 )
 
@@ -33,6 +34,7 @@ CLOUD = Provider(
     "ollama-cloud",
     Endpoint("https://ollama.com", key_env=("OLLAMA_API_KEY",)),
     (
+        *kimi_on_ollama(_CLOUD),
         (r"gpt-oss", _replace(OLLAMA_LEVELS, name="ollama-cloud-levels", provider="ollama-cloud")),
         ("", _CLOUD),
     ),

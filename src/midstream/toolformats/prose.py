@@ -18,8 +18,10 @@ from .reader import Markers, Reader, Step, markers
 
 Tags: TypeAlias = tuple[str, str]
 
-KNOWN_TAGS: tuple[Tags, ...] = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("◁think▷", "◁/think▷"))
-"""The last pair is Kimi k1.5's (facts/kimi.md §1.1)."""
+KNOWN_TAGS: tuple[Tags, ...] = (
+    ("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<mm:think>", "</mm:think>"), ("◁think▷", "◁/think▷"),
+)  # fmt: skip
+"""The last pair is Kimi k1.5's (facts/kimi.md §1.1), the one before it MiniMax M3's (facts/news-2026.md §2)."""
 
 
 class Prose:

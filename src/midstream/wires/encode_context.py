@@ -142,6 +142,12 @@ class EncodeContext:
             self.note("dropped", "thinking", "foreign_thinking", why)
         return "drop"
 
+    def not_echoed(self, block: Thinking) -> None:
+        """The reader's own thinking, which it does not want back here."""
+        if block.text:
+            why = f"{self.dialect.name} does not take its own reasoning back on this message"
+            self.note("dropped", "thinking", "thinking_not_echoed", why)
+
     def missing_reasoning(self, lack: str = "reasoning", what: str = "thinking") -> str:
         """The placeholder for what the reader requires of a turn with calls, unless the caller wants to fail instead."""
         rules, name = self.dialect.reasoning, self.dialect.name

@@ -269,7 +269,10 @@ class ContentsWriter:
 
     def _thinking(self, block: Thinking, parts: list[bytes]) -> None:
         context = self.context
-        own = is_own(block, context.dialect, context.model) and context.dialect.reasoning.echo != "never"
+        own = is_own(block, context.dialect, context.model)
+        if own and context.dialect.reasoning.echo == "never":
+            context.not_echoed(block)
+            return
         fate = "keep" if own else context.foreign_thinking(block)
         if fate == "text":
             parts.append(encode_text(block.text))

@@ -206,7 +206,10 @@ class OllamaWriter:
 
     def _thinking(self, block: Thinking, thoughts: list[str], texts: list[str]) -> None:
         context = self.context
-        own = is_own(block, context.dialect, context.model) and context.dialect.reasoning.echo != "never"
+        own = is_own(block, context.dialect, context.model)
+        if own and context.dialect.reasoning.echo == "never":
+            context.not_echoed(block)
+            return
         fate = "keep" if own else context.foreign_thinking(block)
         if fate == "keep":
             thoughts.append(block.text)

@@ -326,6 +326,9 @@ class ChatWriter:
             pieces.append(b',"name":' + json_value(turn.extra["name"]))
         if echoes:
             pieces.append(self._reasoning(turn, kept, own, bool(calls)))
+        else:
+            for block in own:
+                context.not_echoed(block)
         if calls:
             same_wire = turn.origin is None or turn.origin.wire == dialect.wire
             pieces.append(b',"tool_calls":[' + b",".join([self._call(call, same_wire) for call in calls]) + b"]")

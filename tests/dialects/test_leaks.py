@@ -10,7 +10,7 @@ import pytest
 
 from midstream import ToolSpec, make_decoder
 from midstream.core.blocks import Turn
-from midstream.core.dialect import Dialect
+from midstream.core.dialect import Dialect, TextCalls
 from midstream.core.events import Done, ErrorEvent
 from midstream.core.ids import is_kimi_model
 from midstream.core.lifecycle import check
@@ -72,8 +72,8 @@ def test_every_family_has_its_cases_and_every_host_is_asked() -> None:
     assert told == {*HOSTS, *others}
 
 
-def answer(dialect: Dialect, pieces: list[str], *, reasoning: bool) -> Turn:
-    decoder = make_decoder(dialect=dialect, turn_key="turn", tools=TOOLS)
+def answer(dialect: Dialect, pieces: list[str], *, reasoning: bool, text_calls: TextCalls = "execute") -> Turn:
+    decoder = make_decoder(dialect=dialect, turn_key="turn", tools=TOOLS, text_calls=text_calls)
     events = []
     for piece in pieces:
         if dialect.wire == "ollama":
@@ -111,6 +111,16 @@ def test_a_leaked_call_is_a_call(host: str, reasoning: bool) -> None:
             said = turn.thinking if reasoning else turn.text
             assert said.strip() == "Let me see.", where
             assert turn.stop_reason == "tool_use", where
+
+
+@pytest.mark.parametrize("policy", ["reask", "show"])
+@pytest.mark.parametrize("reasoning", [False, True], ids=["content", "reasoning"])
+def test_the_policy_holds_for_every_family(policy: TextCalls, reasoning: bool) -> None:
+    for _, model, family, dialect in rows():
+        turn = answer(dialect, ["see ", family["leak"]], reasoning=reasoning, text_calls=policy)
+        assert not turn.tool_calls, model
+        assert turn.extra and len(turn.extra["problems"]) == 1, model
+        assert (turn.thinking if reasoning else turn.text).strip() == "see", model
 
 
 @pytest.mark.parametrize("quote", QUOTES)
@@ -200,3 +210,15 @@ def test_these_have_kimis_rules(name: str) -> None:
 def test_these_are_not(name: str) -> None:
     assert not is_kimi_model(name)
     assert resolve(f"openai-compatible/{name}").dialect.tool_format == "openai"
+
+
+@pytest.mark.parametrize("reasoning", [False, True], ids=["content", "reasoning"])
+def test_a_character_cut_in_half_goes_through_the_filter(reasoning: bool) -> None:
+    """Text goes past a filter at rest; half a character must not, for the other half may come with a marker."""
+    family = FAMILIES[0]
+    dialect = resolve("vllm/kimi-k2.5").dialect
+    turn = answer(dialect, ["good ", "morning \ud83d", "\ude00 and\n\n" + family["leak"]], reasoning=reasoning)
+    assert (turn.thinking if reasoning else turn.text).strip() == "good morning \U0001f600 and"
+    assert [call.name for call in turn.tool_calls] == ["look"]
+    turn = answer(dialect, ["good ", "morning \ud83d", "\ude00 again"], reasoning=reasoning)
+    assert (turn.thinking if reasoning else turn.text) == "good morning \U0001f600 again"

@@ -130,6 +130,8 @@ def test_foreign_thinking_is_dropped_kept_or_told() -> None:
     assert [str(note) for note in encode(answer(alien, Text("a"))).notes] == [
         "dropped thinking (turn 1): reasoning belongs to model-x; not sent to other models"
     ]
+    assert body(answer(alien, Text("a")))["messages"][1]["content"] == "a"
+    assert "tool_plan" not in body(answer(alien, calls=True))["messages"][1]
     as_text, kept = Options(foreign_thinking="text"), Options(foreign_thinking="keep")
     assert body(answer(alien, Text("a")), options=as_text)["messages"][1]["content"] == "hm\n\na"
     assert body(answer(alien, calls=True), options=as_text)["messages"][1]["tool_plan"].strip() == "hm"

@@ -57,6 +57,19 @@ def test_an_image_by_its_data() -> None:
     assert parsed.conversation.turns[0].blocks == (Media("image/png", data="QUJD", extra={"detail": "low"}),)
 
 
+def test_what_has_no_form_is_kept_or_left_out() -> None:
+    odd = [{"type": "image_url", "image_url": 7}, {"type": "audio", "data": "x"}, {"type": "image_url"}]
+    parsed = read(
+        {"role": "user", "content": [*odd, {"text": "a"}, {"type": "text", "text": None}, 7]},
+        {"role": "assistant", "content": "b", "tool_calls": [7, {"function": 7}], "tool_plan": 7},
+        tools=[7, {"function": 7}, {"function": {"name": "f", "parameters": 7}}],
+    )
+    first, second = parsed.conversation.turns
+    assert first.blocks == (*[Opaque("part", part, ORIGIN) for part in odd], Text("a"))
+    assert second.blocks == (Text("b"),)
+    assert parsed.tools == (ToolSpec("f"),)
+
+
 def test_tools_and_options() -> None:
     schema = {"type": "object", "properties": {}}
     parsed = read(
@@ -78,6 +91,7 @@ def test_tools_and_options() -> None:
     [
         ({"thinking": {"type": "disabled"}}, "thinking", "off"),
         ({"thinking": {"type": "enabled", "token_budget": 7}}, "thinking_budget", 7),
+        ({"thinking": {"type": "enabled", "token_budget": "x"}}, "thinking_budget", None),
         ({"thinking": "high"}, "extra_body", {"thinking": "high"}),
         ({"tool_choice": "NONE"}, "tool_choice", "none"),
         ({"tool_choice": {"x": 1}}, "extra_body", {"tool_choice": {"x": 1}}),

@@ -103,6 +103,18 @@ def test_arguments_after_the_end_of_a_call_are_malformed() -> None:
     assert isinstance(closing, ErrorEvent) and closing.error.kind == "malformed"
 
 
+def test_a_call_that_is_announced_is_a_new_one() -> None:
+    got = turn(call(0, "f"), more(0, "{}"), call(0, "f"), more(0, '{"a":1}'), call(0, "f"), end())
+    assert [c.arguments for c in got.tool_calls] == ["{}", '{"a":1}', ""]
+
+
+def test_a_name_may_come_late_but_must_come() -> None:
+    late = event("tool-call-delta", 0, tool_calls={"function": {"name": "f", "arguments": "{}"}})
+    assert turn(call(0, "", id="x"), late, end()).tool_calls[0].name == "f"
+    closing = last(call(0, "", id="x"), more(0, "{}"), stop(0), end())
+    assert isinstance(closing, ErrorEvent) and closing.error.kind == "malformed"
+
+
 def test_arguments_of_no_call_are_malformed() -> None:
     closing = last(more(3, '{"a":1}'), end())
     assert isinstance(closing, ErrorEvent) and closing.error.kind == "malformed"
@@ -257,6 +269,8 @@ def test_a_dialect_with_think_tags_has_them_read() -> None:
     dialect = replace(DEFAULT, reasoning=replace(DEFAULT.reasoning, tags=("<think>", "</think>")))
     found = events_of(make_decoder(dialect=dialect, turn_key="t"), [sse(text("<think>hm</think>a"), end())])
     assert (found[-1].turn.thinking, found[-1].turn.text) == ("hm", "a")
+    held = events_of(make_decoder(dialect=dialect, turn_key="t"), [sse(text("a <thi"), end())])
+    assert held[-1].turn.text == "a <thi"
 
 
 @pytest.mark.parametrize("raw", [b"<html>no</html>", b"[1]\n", b"data: nonsense\n\n", b"{}", b'{"message": {'])

@@ -108,7 +108,7 @@ class CohereStreamReader:
             case CallDelta():
                 self._arguments(event.delta.message.tool_calls, event.index)
             case CallStart():
-                self._call(event.delta.message.tool_calls, event.index)
+                self._calls.open(_delta(event.delta.message.tool_calls, event.index))
             case CallEnd():
                 piece = self._calls.find(event.index, None)
                 if piece is not None:
@@ -172,13 +172,6 @@ class CohereStreamReader:
                 self.builder.end_block()
                 self._field = field
             self.builder.thinking(thought, field)
-
-    def _call(self, call: Call, index: int | None) -> None:
-        delta = _delta(call, index)
-        if delta.name:
-            self._calls.open(delta)
-        else:
-            self._calls.array([delta])
 
     def _arguments(self, call: Call, index: int | None) -> None:
         delta = _delta(call, index)

@@ -20,10 +20,10 @@ from midstream.testing import sim_server
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 NAMES = """
-Agent Catalog Client Conversation Event Media MidstreamError Note Opaque Options Origin ProviderError Reply Request Resolved
-RunResult Session SwitchReport SyncAgent SyncSession Text Thinking ToolCall ToolResponse ToolSpec Toolbox Turn Usage adapters
+Agent Approval ApprovalRequest Catalog Client Conversation Decision Event Media MidstreamError Note Opaque Options Origin ProviderError Reply Request Resolved
+RunLimits RunResult Session SwitchReport SyncAgent SyncSession Text Thinking Tool ToolCall ToolResponse ToolSpec Toolbox Turn Usage adapters
 complete complete_sync decode_response decode_stream encode_request errors events human ids make_decoder mint_turn_key reduce
-resolve stream stream_sync tool_result
+resolve stream stream_sync tool tool_result
 """.split()
 MODULES = ("adapters", "errors", "events", "ids")
 

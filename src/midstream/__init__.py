@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from . import adapters, errors, events, ids
-    from .agent.loop import Agent, RunResult
+    from .agent.approval import Approval, Decision
+    from .agent.approval_request import ApprovalRequest
+    from .agent.loop import Agent
+    from .agent.run import RunLimits, RunResult
     from .agent.sync import SyncAgent
+    from .agent.tool import Tool, tool
     from .agent.toolbox import Toolbox
     from .client.catalog import Catalog
     from .client.client import Client, complete, stream
@@ -47,9 +51,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "Approval",
+    "ApprovalRequest",
     "Catalog",
     "Client",
     "Conversation",
+    "Decision",
     "Event",
     "Media",
     "MidstreamError",
@@ -61,6 +68,7 @@ __all__ = [
     "Reply",
     "Request",
     "Resolved",
+    "RunLimits",
     "RunResult",
     "Session",
     "SwitchReport",
@@ -68,6 +76,7 @@ __all__ = [
     "SyncSession",
     "Text",
     "Thinking",
+    "Tool",
     "ToolCall",
     "ToolResponse",
     "ToolSpec",
@@ -90,13 +99,18 @@ __all__ = [
     "resolve",
     "stream",
     "stream_sync",
+    "tool",
     "tool_result",
 ]
 
 _MODULES = ("adapters", "errors", "events", "ids")
 _HOMES = {
-    "agent.loop": "Agent RunResult",
+    "agent.approval": "Approval Decision",
+    "agent.approval_request": "ApprovalRequest",
+    "agent.loop": "Agent",
+    "agent.run": "RunLimits RunResult",
     "agent.sync": "SyncAgent",
+    "agent.tool": "Tool tool",
     "agent.toolbox": "Toolbox",
     "client.catalog": "Catalog",
     "client.client": "Client complete stream",

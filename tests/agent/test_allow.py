@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from midstream.agent.approval import ALWAYS, NO, Answer, Approval
-from midstream.agent.request import Request
+from midstream.agent.approval import ALWAYS, NO, Approval, Decision
+from midstream.agent.approval_request import ApprovalRequest
 from midstream.agent.toolbox import Toolbox
 from midstream.core.blocks import ToolCall, ToolResponse
 
@@ -23,11 +23,11 @@ RUN_LATER = json.loads((DATA / "run_later.json").read_text("utf-8"))
 class Human:
     """Gives the same answer to each question, and notes what was asked."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Decision) -> None:
         self.answer = answer
-        self.asked: list[Request] = []
+        self.asked: list[ApprovalRequest] = []
 
-    async def __call__(self, request: Request) -> Answer:
+    async def __call__(self, request: ApprovalRequest) -> Decision:
         self.asked.append(request)
         return self.answer
 
@@ -68,7 +68,7 @@ def test_no_trick_runs_unasked(case: str, work: Path) -> None:
 def test_what_a_pattern_means_is_not_asked_about(case: str, work: Path) -> None:
     patterns, command = ALLOWED[case]
     human = Human(NO)
-    request = Request("bash", {"command": command}, runs=True, folder=str(work))
+    request = ApprovalRequest("bash", {"command": command}, runs=True, folder=str(work))
     assert asyncio.run(Approval(human, allow=patterns).decide(request)).allowed
     assert human.asked == []
 
@@ -128,12 +128,12 @@ def test_the_paths_of_a_foreign_tool_are_looked_for_in_its_arguments() -> None:
     human = Human(ALWAYS)
     approval = Approval(human)
     for number, name in enumerate(["a", "b", ".git/config", "src/../Makefile", ".git/config"]):
-        asyncio.run(approval.decide(Request("put", {"files": [{"name": name}]}, writes=True)))
+        asyncio.run(approval.decide(ApprovalRequest("put", {"files": [{"name": name}]}, writes=True)))
         assert len(human.asked) == max(1, number), name
 
 
 def test_what_changed_while_the_human_read_is_not_overwritten(work: Path) -> None:
-    async def swap(_: Request) -> Answer:
+    async def swap(_: ApprovalRequest) -> Decision:
         (work / "notes.txt").write_text("somebody else's\na\n")
         return ALWAYS
 
@@ -143,7 +143,7 @@ def test_what_changed_while_the_human_read_is_not_overwritten(work: Path) -> Non
 
 
 def test_a_link_that_is_swapped_in_while_the_human_reads_leads_nowhere(work: Path) -> None:
-    async def swap(_: Request) -> Answer:
+    async def swap(_: ApprovalRequest) -> Decision:
         (work / "up_link").unlink()
         (work / "up_link").symlink_to(".git")
         return ALWAYS

@@ -6,23 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream.agent.allow import AllowList
-from midstream.agent.approval import ALWAYS, NO, ONCE, Answer, Approval
-from midstream.agent.request import Request
+from midstream.agent.approval import ALWAYS, NO, ONCE, AllowList, Approval, Decision
+from midstream.agent.approval_request import ApprovalRequest
 from midstream.core.errors import ConfigError
 
 
-def bash(command: str) -> Request:
-    return Request("bash", {"command": command}, runs=True)
+def bash(command: str) -> ApprovalRequest:
+    return ApprovalRequest("bash", {"command": command}, runs=True)
 
 
-def write(path: str) -> Request:
-    return Request("write_file", {"path": path, "content": "x"}, writes=True)
+def write(path: str) -> ApprovalRequest:
+    return ApprovalRequest("write_file", {"path": path, "content": "x"}, writes=True)
 
 
 ALLOWED = {
     "a tool by name": ("write_file", write("a")),
-    "tools by prefix": ("mcp__docs__*", Request("mcp__docs__search", {}, runs=True)),
+    "tools by prefix": ("mcp__docs__*", ApprovalRequest("mcp__docs__search", {}, runs=True)),
     "all of bash": ("bash", bash("rm -rf x; ls")),
     "an exact command": ("bash:make test && make check", bash("make test && make check")),
     "first words": ("bash:git status*", bash("git status --short src/a.py")),
@@ -62,7 +61,7 @@ SMUGGLED = [
 ]
 NOT_ALLOWED = {
     "another tool": ("write_file", bash("ls")),
-    "a tool whose name begins so": ("bash", Request("bash_all", {"command": "ls"}, runs=True)),
+    "a tool whose name begins so": ("bash", ApprovalRequest("bash_all", {"command": "ls"}, runs=True)),
     "a word that begins so": ("bash:git status*", bash("git statusx")),
     "other words": ("bash:git status*", bash("git push")),
     "fewer words": ("bash:git status*", bash("git")),
@@ -105,11 +104,11 @@ def test_a_pattern_that_cannot_be_judged_is_refused(pattern: str) -> None:
 class Human:
     """Answers from a list, and notes what was asked."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: Decision) -> None:
         self.answers = list(answers)
-        self.asked: list[Request] = []
+        self.asked: list[ApprovalRequest] = []
 
-    async def __call__(self, request: Request) -> Answer:
+    async def __call__(self, request: ApprovalRequest) -> Decision:
         self.asked.append(request)
         await asyncio.sleep(0)
         return self.answers.pop(0)
@@ -135,7 +134,7 @@ def test_an_answer_lasts_as_long_as_was_said() -> None:
 
 
 def test_a_no_is_not_remembered_and_carries_its_reason() -> None:
-    human = Human(Answer(False, remember=True, reason="use pytest"), NO)
+    human = Human(Decision(False, remember=True, reason="use pytest"), NO)
     approval = Approval(human)
     assert asyncio.run(approval.decide(bash("x"))).reason == "use pytest"
     assert not asyncio.run(approval.decide(bash("x"))).allowed
@@ -152,7 +151,7 @@ def test_questions_come_one_at_a_time_and_the_first_answer_may_settle_the_rest()
     human = Human(ALWAYS)
     approval = Approval(human)
 
-    async def main() -> list[Answer]:
+    async def main() -> list[Decision]:
         return await asyncio.gather(*[approval.decide(write(str(i))) for i in range(5)])
 
     assert all(answer.allowed for answer in asyncio.run(main()))

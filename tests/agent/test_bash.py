@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midstream.agent.bash import MAX_COMMAND, Bash, Capped
-from midstream.agent.environment import child_environment
-from midstream.agent.functions import ToolFailed
 from midstream.agent.paths import Folder
+from midstream.agent.processes import child_environment
+from midstream.core.errors import ToolFailed
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bash tool needs Linux")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from midstream.agent.files import MAX_LINE, MAX_OUTPUT, Files
-from midstream.agent.functions import ToolFailed
 from midstream.agent.paths import Folder
+from midstream.core.errors import ToolFailed
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from typing import TypeAlias
 import pytest
 
 from midstream.agent.loop import Agent
-from midstream.agent.run import AgentEvent, Stopped
 from midstream.client.session import Session
 from midstream.core.blocks import Conversation
+from midstream.core.events import AgentEvent, Stopped
 from midstream.store import SqliteStore
 from midstream.testing import SimServer, sim_server
 from tests.store.crashing_writer import KILLS as KILLS_OF_WRITERS

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from midstream.agent.functions import Tool
-from midstream.agent.loop import Agent, RunResult
-from midstream.agent.run import AgentEvent, Limits, Stopped, ToolFinished, ToolStarted
+from midstream.agent.loop import Agent
+from midstream.agent.run import RunLimits, RunResult
+from midstream.agent.tool import Tool
 from midstream.agent.toolbox import Toolbox
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client
@@ -23,6 +23,7 @@ from midstream.codec import encode_request
 from midstream.core.blocks import Conversation, ToolCall, ToolResponse, Turn, Usage, human
 from midstream.core.errors import LocalError, Overloaded, StoreError, TruncatedStream
 from midstream.core.events import Done, ErrorEvent, Start, TextDelta, TextStart, ThinkingStart, ToolCallStart
+from midstream.core.events import AgentEvent, Done, ErrorEvent, Start, Stopped, TextDelta, ToolFinished, ToolStarted
 from midstream.core.history import repair
 from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call
@@ -59,12 +60,12 @@ def work(
     act: Callable[[Agent], Coroutine[Any, Any, T]],
     *,
     toolbox: Toolbox | None = None,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     session: dict[str, Any] | None = None,
 ) -> tuple[T, Session, Host]:
     async def main(host: Host, client: Client) -> tuple[T, Session, Host]:
         kept = Session(MODEL, client=client, **{"store": MemoryStore(), **(session or {})})
-        agent = Agent(kept, toolbox or tools(), limits or Limits())
+        agent = Agent(kept, toolbox or tools(), limits or RunLimits())
         result = await act(agent)
         assert kept._store is not None
         assert kept._store.load(kept.conversation.id) == kept.conversation
@@ -262,7 +263,7 @@ def test_an_empty_or_cut_answer_is_asked_for_again_once() -> None:
 
 @pytest.mark.parametrize("retries", [0, 1, 2])
 def test_retries_are_counted(retries: int) -> None:
-    events, session, host = work([Cut(Answer("one two three"), 3)], go, limits=Limits(retries=retries))
+    events, session, host = work([Cut(Answer("one two three"), 3)], go, limits=RunLimits(retries=retries))
     assert isinstance(events[-1], Stopped) and events[-1].reason == "failed"
     assert len(host.bodies) == retries + 1
     check_lawful(session.conversation)
@@ -287,7 +288,7 @@ def test_what_keeps_an_answer_from_starting_is_raised_and_the_conversation_goes_
 
 
 def test_rounds_are_limited_and_open_calls_answered() -> None:
-    events, session, host = work([calls("look")], go, limits=Limits(rounds=2))
+    events, session, host = work([calls("look")], go, limits=RunLimits(rounds=2))
     assert events[-1] == Stopped("rounds", "the limit of 2 rounds was reached")
     assert len(host.bodies) == 2
     first, second = responses(session.conversation)
@@ -297,7 +298,7 @@ def test_rounds_are_limited_and_open_calls_answered() -> None:
 
 
 def test_an_answer_in_words_is_no_limit() -> None:
-    events, _, _ = work([Answer("hi")], go, limits=Limits(rounds=1, tokens=1))
+    events, _, _ = work([Answer("hi")], go, limits=RunLimits(rounds=1, tokens=1))
     assert events[-1] == Stopped("text")
 
 
@@ -306,7 +307,7 @@ def test_tokens_are_limited_over_the_rounds_of_this_run_only() -> None:
         return await go(agent), await go(agent)
 
     said = calls("look", input_tokens=100)
-    (first, second), session, host = work([said], act, limits=Limits(tokens=250))
+    (first, second), session, host = work([said], act, limits=RunLimits(tokens=250))
     assert first[-1] == second[-1] == Stopped("tokens", "the limit of 250 tokens was reached")
     assert len(host.bodies) == 6
     check_lawful(session.conversation)
@@ -321,9 +322,9 @@ def test_a_cost_limit_counts_at_known_prices_and_stops_at_unknown_ones() -> None
         agent.session.client.catalog.config = Config(providers=config.providers, models=models)
         return await go(agent)
 
-    events, _, host = work([calls("look", input_tokens=2)], priced, limits=Limits(cost=5.0))
+    events, _, host = work([calls("look", input_tokens=2)], priced, limits=RunLimits(cost=5.0))
     assert events[-1] == Stopped("cost", "the limit of $5 was reached") and len(host.bodies) == 3
-    events, session, host = work([calls("look")], go, limits=Limits(cost=5.0))
+    events, session, host = work([calls("look")], go, limits=RunLimits(cost=5.0))
     assert events[-1] == Stopped("cost", "no price is known for a/m, so the limit of $5 cannot be kept")
     assert len(host.bodies) == 1
     check_lawful(session.conversation)
@@ -337,7 +338,7 @@ async def forever() -> str:
 
 def test_time_ends_a_tool_and_keeps_what_was_finished() -> None:
     events, session, _ = work(
-        [calls("look", "forever"), Answer("x")], go, toolbox=tools(forever), limits=Limits(seconds=0.3)
+        [calls("look", "forever"), Answer("x")], go, toolbox=tools(forever), limits=RunLimits(seconds=0.3)
     )
     assert events[-1] == Stopped("time", "the limit of 0.3 s was reached")
     done, late = responses(session.conversation)
@@ -348,7 +349,7 @@ def test_time_ends_a_tool_and_keeps_what_was_finished() -> None:
 
 
 def test_time_ends_an_answer_that_does_not_come_to_its_end() -> None:
-    events, session, _ = work([Stall(calls("look", "look"), 6)], go, limits=Limits(seconds=0.3))
+    events, session, _ = work([Stall(calls("look", "look"), 6)], go, limits=RunLimits(seconds=0.3))
     assert events[-1] == Stopped("time", "the limit of 0.3 s was reached")
     assert session.conversation.turns[1].failure == "aborted"
     assert responses(session.conversation)
@@ -356,7 +357,7 @@ def test_time_ends_an_answer_that_does_not_come_to_its_end() -> None:
 
 
 def test_time_may_be_up_before_an_answer_begins() -> None:
-    events, session, _ = work([Stall(Answer("x"), 0)], go, limits=Limits(seconds=0.1))
+    events, session, _ = work([Stall(Answer("x"), 0)], go, limits=RunLimits(seconds=0.1))
     assert isinstance(events[0], Start)  # the host has accepted the request, and says nothing
     assert events[1:] == [Stopped("time", "the limit of 0.1 s was reached")]
     assert speakers(session.conversation) == ["human"]

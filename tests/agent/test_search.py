@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from midstream.agent import search
-from midstream.agent.functions import ToolFailed
 from midstream.agent.paths import Folder
 from midstream.agent.search import MAX_FILE, Pattern, Search
+from midstream.core.errors import ToolFailed
 
 TREE = {
     "README.md": "hello\n",

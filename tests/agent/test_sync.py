@@ -6,12 +6,12 @@ import gc
 
 import pytest
 
-from midstream.agent.loop import RunResult
-from midstream.agent.run import Stopped, ToolFinished
+from midstream.agent.run import RunResult
 from midstream.agent.sync import SyncAgent
 from midstream.client.client import Client
 from midstream.client.sync import SyncSession
 from midstream.core.errors import LocalError
+from midstream.core.events import Stopped, ToolFinished
 from midstream.sim.answer import Answer, Call
 from tests.client import scripted
 from tests.client.scripted import served

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.agent.approval import ALWAYS, NO, ONCE, Answer, Approval
-from midstream.agent.functions import Tool, ToolFailed, tool
-from midstream.agent.request import Request
+from midstream.agent.approval import ALWAYS, NO, ONCE, Approval, Decision
+from midstream.agent.approval_request import ApprovalRequest
+from midstream.agent.tool import Tool, tool
 from midstream.agent.toolbox import BUILTIN, Toolbox, interrupted
 from midstream.core.blocks import Media, Text, ToolCall, ToolResponse
-from midstream.core.errors import ConfigError
+from midstream.core.errors import ConfigError, ToolFailed
 from midstream.core.tools import ToolSpec
 
 YOLO = Approval(yolo=True)
@@ -199,7 +199,7 @@ def test_the_built_in_tools_work_together(tmp_path: Path) -> None:
 
 
 def test_without_a_yes_nothing_is_written_or_run(tmp_path: Path) -> None:
-    for approve in (None, Approval(), Approval(_answer(NO)), Approval(_answer(Answer(False, reason="because")))):
+    for approve in (None, Approval(), Approval(_answer(NO)), Approval(_answer(Decision(False, reason="because")))):
         box = Toolbox(approve=approve, workdir=tmp_path)
         for each in (call("write_file", path="x", content=""), call("bash", command="touch x")):
             response = run(box, each)
@@ -210,7 +210,7 @@ def test_without_a_yes_nothing_is_written_or_run(tmp_path: Path) -> None:
 
 
 def test_a_question_that_fails_is_a_no(tmp_path: Path) -> None:
-    async def broken(request: Request) -> Answer:
+    async def broken(request: ApprovalRequest) -> Decision:
         raise EOFError
 
     box = Toolbox(approve=Approval(broken), workdir=tmp_path)
@@ -228,8 +228,8 @@ def test_nobody_is_asked_about_a_call_that_cannot_run_or_only_reads(tmp_path: Pa
     assert asked == ["bash"]
 
 
-def _answer(answer: Answer, asked: list[str] | None = None) -> Callable[[Request], Any]:
-    async def ask(request: Request) -> Answer:
+def _answer(answer: Decision, asked: list[str] | None = None) -> Callable[[ApprovalRequest], Any]:
+    async def ask(request: ApprovalRequest) -> Decision:
         if asked is not None:
             asked.append(request.tool)
         return answer
@@ -373,7 +373,7 @@ def test_an_interrupt_while_the_human_is_asked_runs_nothing(tmp_path: Path) -> N
     async def main() -> None:
         asked = asyncio.Event()
 
-        async def ask(request: Request) -> Answer:
+        async def ask(request: ApprovalRequest) -> Decision:
             asked.set()
             await asyncio.sleep(999)
             return ALWAYS

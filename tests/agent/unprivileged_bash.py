@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 from midstream.agent.bash import Bash
-from midstream.agent.functions import ToolFailed
 from midstream.agent.paths import Folder
+from midstream.core.errors import ToolFailed
 
 
 def living(token: str) -> list[str]:

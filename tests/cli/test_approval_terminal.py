@@ -16,7 +16,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from midstream.agent.request import MAX_CHARACTERS, MAX_ROWS
+from midstream.agent.approval_request import MAX_CHARACTERS, MAX_ROWS
 from midstream.core.blocks import Conversation, ToolResponse
 from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from midstream.cli.exit_codes import FAILED, INTERRUPTED, OK, RETRY, USAGE, code_for
+from midstream.cli.main import FAILED, INTERRUPTED, OK, RETRY, USAGE, code_for
 from midstream.core.errors import (
     BadRequest,
     ConfigError,

@@ -60,7 +60,7 @@ def test_settings_are_shown_changed_and_kept(script: Script) -> None:
     assert "tool format: kimi (chosen by hand" in err
     assert "unknown tool format 'bogus'; expected one of " + ", ".join(TOOL_FORMATS) in err
     assert "thinking: on, effort low" in err
-    assert "no thinking 'sideways'" in err
+    assert "invalid thinking 'sideways'" in err
     assert "missing reasoning: placeholder" in err and "missing reasoning: fail" in err
     assert "no policy 'never'" in err and "disable-thinking" in err
     assert "model: sim/kimi-k2.5 (" in err

@@ -11,17 +11,18 @@ but neither it nor the allow-list covers a file that runs code later (autorun.py
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from ..core.blocks import Value
-from .allow import AllowList
-from .request import MAX_CHARACTERS, MAX_ROWS, Request
+from ..core.errors import ConfigError
+from .approval_request import MAX_CHARACTERS, MAX_ROWS, ApprovalRequest
+from .risk import is_harmless, is_plain, simple_commands
 
 
-class Answer(Value, frozen=True):
+class Decision(Value, frozen=True):
     """What the human said; `reason` goes to the model with a no."""
 
     allowed: bool
@@ -29,11 +30,11 @@ class Answer(Value, frozen=True):
     reason: str = ""
 
 
-ONCE = Answer(True)
-ALWAYS = Answer(True, remember=True)
-NO = Answer(False)
+ONCE = Decision(True)
+ALWAYS = Decision(True, remember=True)
+NO = Decision(False)
 
-Ask: TypeAlias = Callable[[Request], Awaitable[Answer]]
+Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
 
 
 class Approval:
@@ -46,14 +47,14 @@ class Approval:
         self._remembered: set[tuple[str, bytes]] = set()
         self._one_at_a_time = asyncio.Lock()
 
-    async def decide(self, request: Request) -> Answer:
+    async def decide(self, request: ApprovalRequest) -> Decision:
         """May this call be made?"""
         if self._is_known(request):
             return ONCE
         if self._ask is None:
-            return Answer(False, reason=_nobody(request))
+            return Decision(False, reason=_nobody(request))
         if too_large := _too_large(request):
-            return Answer(False, reason=too_large)
+            return Decision(False, reason=too_large)
         async with self._one_at_a_time:
             # The answer to the question before this one may have settled it.
             if self._is_known(request):
@@ -67,19 +68,19 @@ class Approval:
         """Drop all remembered answers."""
         self._remembered.clear()
 
-    def _is_known(self, request: Request) -> bool:
+    def _is_known(self, request: ApprovalRequest) -> bool:
         return (
             self.yolo or self._allowed.allows(request) or (bool(request.scope) and _memory(request) in self._remembered)
         )
 
 
-def _nobody(request: Request) -> str:
+def _nobody(request: ApprovalRequest) -> str:
     if request.caution:
         return f"nobody can be asked here, and no allow pattern covers this file: {request.caution} (only --yolo does)"
     return "nobody can be asked here; it has to be allowed beforehand (an allow pattern, or --yolo for everything)"
 
 
-def _too_large(request: Request) -> str:
+def _too_large(request: ApprovalRequest) -> str:
     """Why nobody can be expected to read this before a yes, or ""."""
     characters = request.size
     rows = 0
@@ -95,7 +96,63 @@ def _too_large(request: Request) -> str:
     )
 
 
-def _memory(request: Request) -> tuple[str, bytes]:
+def _memory(request: ApprovalRequest) -> tuple[str, bytes]:
     if request.runs:
         return request.tool, msgspec.json.encode(request.arguments, order="deterministic", enc_hook=str)
     return request.tool, b""
+
+
+class AllowList:
+    """Patterns that count together, for the parts of a chain may be allowed by different ones."""
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        self._patterns = [AllowPattern(pattern) for pattern in patterns]
+
+    def allows(self, request: ApprovalRequest) -> bool:
+        patterns = [pattern for pattern in self._patterns if pattern.is_for(request.tool)]
+        if not patterns:
+            return False
+        if any(pattern.command is None for pattern in patterns):
+            return not request.caution
+        command = request.command
+        if command is None:
+            return False
+        if any(command.strip(" ") == pattern.command for pattern in patterns if not pattern.is_prefix):
+            return True
+        parts = simple_commands(command)
+        return parts is not None and all(
+            any(pattern.begins(words, request.folder) for pattern in patterns) for words in parts
+        )
+
+
+class AllowPattern:
+    """One line of the list."""
+
+    def __init__(self, pattern: str) -> None:
+        self._tool, colon, command = pattern.strip().partition(":")
+        self.command = command.strip() if colon else None
+        self._words: list[str] | None = None
+        if not self._tool or self.command == "" or "*" in self._tool.removesuffix("*"):
+            raise ConfigError(
+                f"allow pattern {pattern!r}: expected a tool's name, `name*`, or `bash:command` with * only at the end"
+            )
+        if self.command is not None and self.command.endswith("*"):
+            words = self.command.removesuffix("*").rstrip()
+            if not words or not is_plain(words):
+                raise ConfigError(
+                    f"allow pattern {pattern!r}: before the * there must be plain words, without quotes, variables or "
+                    "other signs of the shell"
+                )
+            self._words = words.split()
+
+    @property
+    def is_prefix(self) -> bool:
+        return self._words is not None
+
+    def is_for(self, tool: str) -> bool:
+        return tool.startswith(self._tool[:-1]) if self._tool.endswith("*") else tool == self._tool
+
+    def begins(self, words: Sequence[str], folder: str) -> bool:
+        """Whether a plain command begins with the words of this pattern, and goes on harmlessly."""
+        wanted = self._words
+        return wanted is not None and list(words[: len(wanted)]) == wanted and is_harmless(words, len(wanted), folder)

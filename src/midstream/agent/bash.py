@@ -20,11 +20,11 @@ import sys
 from collections.abc import Iterable
 from typing import Annotated
 
+from ..core.errors import ToolFailed
 from . import supervisor
-from .environment import child_environment, known_key_names
-from .functions import Preview, Tool, ToolFailed
 from .paths import Folder
-from .pipes import PipeReader
+from .processes import PipeReader, child_environment, known_key_names
+from .tool import Preview, Tool
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0

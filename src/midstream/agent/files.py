@@ -11,9 +11,10 @@ from typing import Annotated
 
 import msgspec
 
-from .change import Change
-from .functions import Preview, Tool, ToolFailed
+from ..core.errors import ToolFailed
+from .approval_request import Change
 from .paths import MAX_READ, Folder
+from .tool import Preview, Tool
 
 MAX_LINES = 2000
 MAX_LINE = 2000

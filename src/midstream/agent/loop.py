@@ -8,118 +8,22 @@ iterator) at any moment loses nothing that was finished.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from ..client.reply import ABORTED, Reply, warn_unused
+from ..client.reply import ABORTED, Reply
 from ..client.session import Session
 from ..client.shield import Turnstile, shield
-from ..core.blocks import Media, Text, ToolResponse, Turn, Usage, Value
-from ..core.errors import EmptyAnswer, LocalError, TruncatedStream
-from ..core.events import Done, ErrorEvent
-from .functions import Tool
-from .run import AgentEvent, Limits, Round, Spent, Stopped, ToolFinished
+from ..core.blocks import Media, Text, ToolResponse, Turn
+from ..core.errors import EmptyAnswer, TruncatedStream
+from ..core.events import AgentEvent, Stopped, ToolFinished
+from .run import Round, Run, RunLimits, Spent
+from .tool import Tool
 from .toolbox import Toolbox, failure, interrupted
 
 _RETRIED = (EmptyAnswer.kind, TruncatedStream.kind)
 _CUT = ("max_tokens", "refusal")
-
-
-class RunResult(Value, frozen=True):
-    """What came of a run. `reason` and `detail` say why it ended: see `Stopped`."""
-
-    turn: Turn | None
-    """The last answer; None if the time was up before one began."""
-    rounds: int
-    """How many answers the model gave; failed ones do not count."""
-    reason: str
-    detail: str = ""
-    turns: tuple[Turn, ...] = ()
-    """All turns that the run added to the conversation."""
-    usage: Usage = Usage()
-    """The tokens of all answers together."""
-    cost: float | None = None
-    """Dollars, or None if the price of a model is not known."""
-
-    @property
-    def text(self) -> str:
-        """The text of the last answer."""
-        return "" if self.turn is None else self.turn.text
-
-    def raise_for_failure(self) -> RunResult:
-        """Raise what the last answer failed with, if the run ended for that (`reason == "failed"`); else return this."""
-        if self.reason == "failed" and self.turn is not None:
-            self.turn.raise_for_failure()
-        return self
-
-
-class Run:
-    """`async for event in run` gives events; `await run` works to the end and gives the RunResult.
-
-    What keeps an answer from starting is raised, as by a Reply. Leave early with `aclose`. A run that is neither awaited nor
-    iterated does nothing, and warns.
-    """
-
-    _used = False
-
-    def __init__(self, session: Session, events: AsyncGenerator[AgentEvent, None]) -> None:
-        self._session = session
-        self._work = events
-        self.events = self._watch()
-        self._first = 0
-        self._last: Turn | None = None
-        self._stopped: Stopped | None = None
-
-    def __aiter__(self) -> AsyncIterator[AgentEvent]:
-        return self.events
-
-    def __await__(self) -> Generator[object, None, RunResult]:
-        return self.result().__await__()
-
-    def __del__(self) -> None:
-        if not self._used:
-            warn_unused(self, "await it, or iterate it with `async for`")
-
-    async def result(self) -> RunResult:
-        """Work to the end and say what came of it. After iterating to the end, it is there at once."""
-        async for _ in self.events:
-            pass
-        stopped = self._stopped
-        if stopped is None:
-            raise LocalError("the run was closed before its end: there is no result")
-        turns = self._session.conversation.turns[self._first :]
-        answers = [turn for turn in turns if turn.speaker == "ai"]
-        costs = [each.cost for each in self._session.costs(self._first)]
-        known = [cost for cost in costs if cost is not None]
-        return RunResult(
-            self._last,
-            sum(not turn.failure for turn in answers),
-            stopped.reason,
-            stopped.detail,
-            turns,
-            sum((turn.usage for turn in answers if turn.usage is not None), Usage()),
-            sum(known) if costs and len(known) == len(costs) else None,
-        )
-
-    async def aclose(self) -> None:
-        """Stop here: the answer is closed, running tools are cancelled, and what came is kept."""
-        self._used = True
-        await self.events.aclose()
-        await self._work.aclose()
-
-    async def _watch(self) -> AsyncGenerator[AgentEvent, None]:
-        self._used = True
-        self._first = len(self._session.conversation.turns)
-        try:
-            async for event in self._work:
-                if isinstance(event, Done | ErrorEvent):
-                    self._last = event.turn
-                elif isinstance(event, Stopped):
-                    self._stopped = event
-                yield event
-        finally:
-            await self._work.aclose()
 
 
 class Agent:
@@ -133,7 +37,7 @@ class Agent:
         self,
         session: Session,
         tools: Toolbox | Iterable[Tool | Callable[..., Any] | str],
-        limits: Limits = Limits(),  # noqa: B008  (frozen)
+        limits: RunLimits = RunLimits(),  # noqa: B008  (frozen)
     ) -> None:
         self.session = session
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)

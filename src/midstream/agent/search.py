@@ -23,11 +23,12 @@ from typing import IO, Annotated
 
 import msgspec
 
+from ..core.errors import ToolFailed
 from .files import is_binary
-from .functions import Tool, ToolFailed
 from .paths import MAX_DEPTH, Folder, open_regular, read_regular
-from .pipes import CHUNK as PIPE_CHUNK
-from .pipes import PipeReader
+from .processes import CHUNK as PIPE_CHUNK
+from .processes import PipeReader
+from .tool import Tool
 
 PASSED_OVER = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
 MAX_RESULTS = 1000

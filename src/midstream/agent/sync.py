@@ -9,9 +9,10 @@ from ..client.reply import warn_unused
 from ..client.sync import SyncSession
 from ..core.blocks import Media, Text
 from ..core.errors import LocalError
-from .functions import Tool
-from .loop import Agent, Run, RunResult
-from .run import AgentEvent, Limits
+from ..core.events import AgentEvent
+from .loop import Agent
+from .run import Run, RunLimits, RunResult
+from .tool import Tool
 from .toolbox import Toolbox
 
 
@@ -22,7 +23,7 @@ class SyncAgent:
         self,
         session: SyncSession,
         tools: Toolbox | Iterable[Tool | Callable[..., Any] | str],
-        limits: Limits = Limits(),  # noqa: B008  (frozen)
+        limits: RunLimits = RunLimits(),  # noqa: B008  (frozen)
     ) -> None:
         self.session = session
         self.agent = Agent(session.session, tools, limits)

@@ -10,21 +10,21 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from ..core.blocks import Text, ToolCall, ToolResponse, tool_result
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, ToolFailed
 from ..core.tools import ToolSpec, parse_arguments
 from .approval import Approval
+from .approval_request import ApprovalRequest
 from .bash import Bash
 from .files import Files
-from .functions import Checked, Content, Tool, ToolFailed
 from .paths import Folder
-from .request import Request
 from .search import Search
+from .tool import Checked, Content, Tool
 
 BUILTIN = ("bash", "read_file", "write_file", "edit_file", "glob", "grep")
 MAX_RESULT = 256 * 1024
@@ -75,6 +75,9 @@ class Toolbox:
             raise ConfigError(f"two tools are named {made.name!r}")
         self._tools[made.name] = made
 
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
     def __len__(self) -> int:
         return len(self._tools)
 
@@ -83,7 +86,7 @@ class Toolbox:
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """What to tell the model."""
-        return tuple([tool.spec for tool in self._tools.values()])
+        return tuple([tool.spec for tool in self])
 
     async def run(self, call: ToolCall) -> ToolResponse:
         """The result of one call."""
@@ -250,9 +253,11 @@ def _shortened(parse_error: dict[str, Any]) -> dict[str, Any]:
     return {**parse_error, "_raw": raw if len(raw) <= 2000 else raw[:2000] + "…"}
 
 
-async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked) -> Request:
+async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked) -> ApprovalRequest:
     found = await tool.preview(checked)
-    return Request(tool.name, arguments, writes=tool.writes, runs=tool.runs, folder=found.folder, change=found.change)
+    return ApprovalRequest(
+        tool.name, arguments, writes=tool.writes, runs=tool.runs, folder=found.folder, change=found.change
+    )
 
 
 async def _all_done(tasks: Sequence[asyncio.Future[None]]) -> None:

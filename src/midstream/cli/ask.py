@@ -11,21 +11,20 @@ from typing import Any
 import click
 import msgspec
 
-from ..agent.approval import Answer
-from ..agent.request import Request
-from ..agent.run import AgentEvent, Stopped
+from ..agent.approval import Decision
+from ..agent.approval_request import ApprovalRequest
+from ..agent.toolbox import BUILTIN
 from ..core.blocks import Turn
 from ..core.errors import MidstreamError
-from ..core.events import ErrorEvent, ErrorInfo
+from ..core.events import AgentEvent, ErrorEvent, ErrorInfo, Stopped
 from ..core.visible import terminal_safe
-from .exit_codes import FAILED, OK, RETRY, code_for
-from .lines import LineInput
-from .options import Settings, conversation_options
-from .plain import PlainView
+from .line_input import LineInput
+from .main import FAILED, OK, RETRY, code_for
+from .options import Settings, conversation_options, tool_option
+from .plain_view import PlainView
 from .running import run
-from .status import Status, summary, total_cost
 from .terminal import Paint, color_choice, is_terminal, wants_color
-from .view import Gate, shown_on
+from .view import Gate, Status, shown_on, summary, total_cost
 from .workspace import Workspace
 
 _MAX_STDIN = 64 * 1024 * 1024
@@ -45,14 +44,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 75 try again later, 130 interrupted."
 
 @click.command(epilog=_EPILOG)
 @click.argument("question", nargs=-1)
-@click.option(
-    "-T",
-    "--tool",
-    "tools",
-    multiple=True,
-    metavar="NAME",
-    help="A tool it may use: bash, read_file, write_file, edit_file, glob, grep; or all.",
-)
+@tool_option(f"A tool the model may use: {', '.join(BUILTIN)}, or all; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output, when the answer is whole.")
 @click.option("--no-stream", is_flag=True, help="Print the answer when it is whole.")
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show thinking on standard error.")
@@ -71,15 +63,8 @@ def ask(
     ask on the terminal first, and are refused where nobody can be asked (see --allow and --yolo).
     """
     text = _question(question)
-    settings = Settings(tools=all_tools(tools), **given)
+    settings = Settings(tools=tools, **given)
     return run(_ask(text, settings, as_json=as_json, whole=no_stream or as_json, thinking=not hide_reasoning))
-
-
-def all_tools(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of tools, `all` spelt out."""
-    from ..agent.toolbox import BUILTIN
-
-    return BUILTIN if "all" in names else tuple(dict.fromkeys(names))
 
 
 def _question(words: tuple[str, ...]) -> str:
@@ -120,7 +105,7 @@ async def _ask(text: str, settings: Settings, *, as_json: bool, whole: bool, thi
             outcome.code = code_for(error)
         finally:
             view.end()
-            workspace.keep_settings()
+            workspace.store_settings()
         turns = session.conversation.turns[first:]
         if as_json:
             found = _as_json(turns, session.conversation.id, session.model, outcome, total_cost(session.costs(first)))
@@ -171,7 +156,7 @@ class _Human:
     def present(self) -> bool:
         return self._lines is not None
 
-    async def approve(self, request: Request) -> Answer:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         assert self._lines is not None
         with self._gate.closed():
             return await self._lines.approve(request)

@@ -16,21 +16,19 @@ from typing import Any, Protocol
 import click
 
 from .. import __version__
-from ..agent.approval import Answer
-from ..agent.request import Request
+from ..agent.approval import Decision
+from ..agent.approval_request import ApprovalRequest
 from ..client.session import Session
 from ..core.errors import ConfigError, MidstreamError
 from ..store.paths import data_dir
-from .ask import all_tools
 from .commands import complete, dispatch, is_command
-from .exit_codes import OK, code_for
-from .lines import Interrupted, LineInput
-from .options import Settings, conversation_options
-from .plain import PlainView
+from .line_input import Interrupted, LineInput
+from .main import OK, code_for
+from .options import Settings, conversation_options, tool_option
+from .plain_view import PlainView
 from .running import interrupts, run
-from .status import Status, money, summary, total_cost
 from .terminal import Paint, color_choice, has_cursor, is_terminal, wants_color
-from .view import Gate, View, shown_on
+from .view import Gate, Status, View, money, shown_on, summary, total_cost
 from .workspace import Workspace
 
 HISTORY_TURNS = 40
@@ -53,7 +51,7 @@ class Human(Protocol):
 
     async def read(self) -> str: ...
 
-    async def approve(self, request: Request) -> Answer: ...
+    async def approve(self, request: ApprovalRequest) -> Decision: ...
 
     def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> AbstractContextManager[None]: ...
 
@@ -61,14 +59,12 @@ class Human(Protocol):
 
 
 @click.command(epilog=_EPILOG)
-@click.option(
-    "-T", "--tool", "tools", multiple=True, default=("all",), metavar="NAME", help="Only these tools (default: all)."
-)
+@tool_option("Only this tool (default: all); repeatable.", default=("all",))
 @click.option("--no-tools", is_flag=True, help="No tools at all.")
 @conversation_options
 def chat(tools: tuple[str, ...], no_tools: bool, **given: Any) -> int:
     """Chat with a model, with tools, and change the model whenever you like."""
-    return run(_chat(Settings(tools=() if no_tools else all_tools(tools), **given)))
+    return run(_chat(Settings(tools=() if no_tools else tools, **given)))
 
 
 async def _chat(settings: Settings) -> int:
@@ -86,8 +82,8 @@ def _terminal(chatting: Chat, settings: Settings) -> tuple[Human, View]:
     try:
         from rich.console import Console
 
+        from .live_view import LiveView
         from .prompt import TerminalInput
-        from .render import LiveView
     except ImportError as error:
         raise ConfigError(f"the chat needs {error.name}: pip install 'midstream[chat]'") from None
     color = wants_color(color_choice(), sys.stdout)
@@ -179,7 +175,7 @@ class Chat:
             if self.view.unfolded and thought:
                 self.view.notice(*[f"  {line}" for line in thought.strip().split("\n")])
 
-    async def approve(self, request: Request) -> Answer:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the human, with the view out of the way."""
         with self._gate.closed():
             return await self._human.approve(request)
@@ -247,7 +243,7 @@ class Chat:
         finally:
             self._answering = None
             self.view.end()
-            self.workspace.keep_settings()
+            self.workspace.store_settings()
         self.view.notice(
             "(stopped; what came is kept)" if self._stopped else f"({summary(session, first, status.seconds)})"
         )

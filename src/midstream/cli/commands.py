@@ -8,30 +8,81 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from ..core.blocks import Conversation
+from ..client.catalog import Catalog
+from ..client.session import Session
+from ..core.blocks import Conversation, human
 from ..core.dialect import MissingReasoning
 from ..core.errors import LocalError
 from ..core.handoff import SwitchReport
 from ..core.ids import TOOL_FORMATS
+from ..core.secret import hide_url_secrets
 from ..dialects.provider import Provider
+from ..dialects.registry import REGISTRY, Resolved
 from ..store import Entry, to_jsonl, to_markdown
-from .keys import key_state
-from .options import EFFORTS
+from .models import key_state
+from .options import EFFORTS, POLICIES, model_names, parse_thinking
 from .sessions import session_line
-from .status import money, total_cost
-from .view import shortened
-from .wire import wire_lines
-from .workspace import POLICIES, find_session, thinking_words
+from .view import money, shortened, total_cost
+from .workspace import find_session
 
 if TYPE_CHECKING:
     from .chat import Chat
+
+
+_NEXT = "(your next message)"
+
+
+def wire_lines(session: Session, text: str = "") -> Iterator[str]:
+    """Request line, headers, body and notes. With nothing said yet, a stand-in takes the place of the next message."""
+    before = session.conversation
+    last = before.turns[-1].speaker if before.turns else ""
+    try:
+        if text or last in ("", "ai"):
+            session.conversation = before.add(human(text or _NEXT))
+        request = session.request()
+    finally:
+        session.conversation = before
+    target = session.target
+    address = hide_url_secrets(target.endpoint.base_url, "‹hidden›")
+    yield f"{request.method} {address}{target.endpoint.at(request.path)}"
+    for name, value in {
+        **request.headers,
+        **_own_headers(target),
+        **_key_header(session.client.catalog, target),
+    }.items():
+        yield f"{name}: {value}"
+    yield ""
+    yield from msgspec.json.format(request.body, indent=2).decode().split("\n")
+    for note in request.notes:
+        yield f"# {note}"
+
+
+def _own_headers(target: Resolved) -> dict[str, str]:
+    """The headers of this address; one that the user configured may hold a secret, whatever it is called."""
+    row = REGISTRY.providers.get(target.provider)
+    known = (row.endpoint.headers if row is not None else None) or {}
+    headers = target.endpoint.headers or {}
+    return {name: value if known.get(name) == value else "‹hidden›" for name, value in headers.items()}
+
+
+def _key_header(catalog: Catalog, target: Resolved) -> dict[str, str]:
+    """The header that will carry the key, and the variable it comes from instead of the key."""
+    endpoint = target.endpoint
+    if endpoint.auth == "none":
+        return {}
+    source = catalog.key_source(target)
+    stand_in = f"‹{source}›" if source else "‹no key set›"
+    if catalog.sends_bearer(target):
+        return {"authorization": f"Bearer {stand_in}"}
+    return {endpoint.auth: stand_in}
+
 
 Words: TypeAlias = Iterable[tuple[str, str]]
 
@@ -124,7 +175,7 @@ def _report(report: SwitchReport | None) -> list[str]:
 async def _toolformat(chat: Chat, name: str) -> None:
     if name:
         chat.session.set_tool_format(name)
-        chat.workspace.keep_settings()
+        chat.workspace.store_settings()
     format, automatic = chat.session.tool_format
     how = f"automatic, for {chat.session.model}" if automatic else "chosen by hand; /toolformat auto undoes it"
     chat.view.notice(f"tool format: {format} ({how})")
@@ -136,15 +187,13 @@ async def _thinking(chat: Chat, word: str) -> None:
     elif word.lower() == "auto":
         chat.session.options = replace(chat.session.options, thinking=None, effort=None)
     elif word:
-        words = thinking_words(word)
-        chat.session.options = replace(
-            chat.session.options, thinking="off" if words["thinking"] == "off" else "on", effort=words["effort"] or None
-        )
-    chat.workspace.keep_settings()
+        thinking, effort = parse_thinking(word)
+        chat.session.options = replace(chat.session.options, thinking=thinking, effort=effort)
+    chat.workspace.store_settings()
     options = chat.session.options
     asked = options.thinking or "auto: as the model does by itself"
-    effort = f", effort {options.effort}" if options.effort else ""
-    chat.view.notice(f"thinking: {asked}{effort}; shown {'whole' if chat.view.unfolded else 'folded'} (Ctrl-T)")
+    how = f", effort {options.effort}" if options.effort else ""
+    chat.view.notice(f"thinking: {asked}{how}; shown {'whole' if chat.view.unfolded else 'folded'} (Ctrl-T)")
 
 
 async def _reasoning(chat: Chat, policy: str) -> None:
@@ -152,21 +201,22 @@ async def _reasoning(chat: Chat, policy: str) -> None:
         raise LocalError(f"no policy {policy!r} for missing reasoning: choose one of {', '.join(POLICIES)}")
     if policy:
         chat.session.set_missing_reasoning(cast(MissingReasoning, policy))
-        chat.workspace.keep_settings()
+        chat.workspace.store_settings()
     chat.view.notice(f"missing reasoning: {chat.session.options.missing_reasoning}")
 
 
 async def _tools(chat: Chat, _: str) -> None:
-    if not chat.workspace.tools:
+    toolbox = chat.workspace.agent.toolbox
+    if not toolbox:
         chat.view.notice("no tools: start with -T NAME or without --no-tools")
-    for tool in chat.workspace.tools:
+    for tool in toolbox:
         first = (tool.spec.description.strip().splitlines() or [""])[0]
         asks = "asks first" if tool.writes or tool.runs else "free"
         chat.view.notice(f"  {tool.name} ({asks}): {shortened(first, 90)}")
 
 
 async def _sessions(chat: Chat, words: str) -> None:
-    store = chat.workspace.needed_store()
+    store = chat.workspace.require_store()
     if words:
         hits = store.search(words)
         chat.view.notice(
@@ -180,7 +230,7 @@ async def _sessions(chat: Chat, words: str) -> None:
 
 
 async def _resume(chat: Chat, wanted: str) -> None:
-    store = chat.workspace.needed_store()
+    store = chat.workspace.require_store()
     if not wanted:
         await _sessions(chat, "")
         chat.view.notice("/resume ID goes on with one of them")
@@ -192,7 +242,7 @@ async def _resume(chat: Chat, wanted: str) -> None:
 
 async def _fork(chat: Chat, _: str) -> None:
     conversation = _stored(chat)
-    store = chat.workspace.needed_store()
+    store = chat.workspace.require_store()
     chat.session.conversation = store.load(store.fork(conversation.id))
     chat.view.notice(f"this is now a copy, {chat.session.conversation.id[:8]}; {conversation.id[:8]} stays as it is")
 
@@ -289,7 +339,7 @@ def _current(is_it: bool) -> str:
 
 
 def _models(chat: Chat) -> Words:
-    return [(name, "") for name in chat.workspace.names()]
+    return [(name, "") for name in model_names(chat.workspace.catalog)]
 
 
 def _providers(chat: Chat) -> Words:

@@ -13,8 +13,8 @@ from ..client.config import LoadedConfig, config_home, load_config
 from ..client.settings import list_settings
 from ..core.visible import visible
 from ..store.paths import database_path
+from .options import default_model
 from .terminal import color_option
-from .workspace import default_model
 
 _EPILOG = """\b
 Files, the later over the earlier:

@@ -1,7 +1,7 @@
 """The command `midstream`: a group whose commands are imported when they are asked for.
 
 `midstream --version` and `--help` import none of them. Every error ends as one line that says what to do and as an exit
-code (see exit_codes.py), never as a traceback; MIDSTREAM_DEBUG=1 shows that too.
+code (see `code_for`), never as a traceback; MIDSTREAM_DEBUG=1 shows that too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,25 @@ from typing import Any, TextIO
 import click
 
 from .. import __version__
-from ..core.errors import MidstreamError
+from ..core.errors import MidstreamError, UnknownModel, UnknownToolFormat
 from ..core.visible import visible
-from .exit_codes import FAILED, INTERRUPTED, OK, code_for
 from .terminal import color_option
+
+# 75 is EX_TEMPFAIL (rate limits, overload, timeouts, a broken stream): a script may simply run the same command again.
+OK = 0
+FAILED = 1
+USAGE = 2
+RETRY = 75
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+def code_for(error: MidstreamError) -> int:
+    """The code for an error that nobody could mend."""
+    if isinstance(error, UnknownModel | UnknownToolFormat):
+        return USAGE
+    return RETRY if error.retryable else FAILED
+
 
 # name -> where the command is, and its line in the help
 COMMANDS = {
@@ -33,7 +48,7 @@ COMMANDS = {
     "doctor": ("midstream.cli.doctor:doctor", "Name what is broken in a history, and heal a copy."),
     "demo": ("midstream.cli.demo:demo", "See one conversation travel through many models, without a key."),
     "sim": ("midstream.cli.sim:sim", "Run the provider doubles on loopback."),
-    "completion": ("midstream.cli.completion:completion", "Print the completion script for bash, zsh or fish."),
+    "completion": ("midstream.cli.main:completion", "Print the completion script for bash, zsh or fish."),
 }
 
 _EPILOG = """\b
@@ -144,6 +159,25 @@ def main() -> None:
     Ask or chat with models of many providers, and change the model in the middle: tool calls, results and reasoning
     are brought into the form each one wants.
     """
+
+
+_COMPLETION_EPILOG = """\b
+To install:
+  bash:  midstream completion bash > ~/.local/share/bash-completion/completions/midstream
+  zsh:   midstream completion zsh > "${fpath[1]}/_midstream"
+  fish:  midstream completion fish > ~/.config/fish/completions/midstream.fish"""
+
+
+@click.command(epilog=_COMPLETION_EPILOG)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(ctx.find_root().command, {}, "midstream", "_MIDSTREAM_COMPLETE").source())
 
 
 if __name__ == "__main__":

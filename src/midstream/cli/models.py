@@ -10,11 +10,12 @@ import msgspec
 
 from ..client.catalog import Catalog
 from ..client.config import load_config
-from ..core.errors import UnknownModel
+from ..core.errors import MissingKey, UnknownModel
+from ..dialects.provider import Provider
+from ..dialects.registry import Resolved
 from ..sim.providers import MODELS, sim_providers
-from .keys import key_state
+from .options import SIM
 from .terminal import Paint, color_choice, color_option, wants_color
-from .workspace import SIM
 
 _EPILOG = """\b
 Examples:
@@ -66,3 +67,17 @@ def _line(row: dict[str, Any], paint: Paint) -> str:
     price = "" if row["input_price"] is None else f"${row['input_price']:g}/{row['output_price']:g}"
     shown = row["name"] if row["name"] == row["model"] else f"{row['name']} = {row['model']}"
     return f"{shown:<46} {row['wire']:<17} {row['tool_format']:<10} {price:<11} {key}".rstrip()
+
+
+def key_state(catalog: Catalog, provider: Provider) -> str:
+    """`MOONSHOT_API_KEY is set`, `set MOONSHOT_API_KEY` or `needs no key` (a host on this machine needs none)."""
+    target = Resolved(provider.name, "", provider.dialects[0][1], provider.endpoint)
+    source = catalog.key_source(target)
+    if source is not None:
+        return f"{source} is set"
+    try:
+        catalog.check_key(target)
+    except MissingKey:
+        names = (*provider.endpoint.key_env, *provider.endpoint.bearer_env)
+        return f"set {names[0]}" if names else "pass a key"
+    return "needs no key"

@@ -1,27 +1,37 @@
-"""The options that several commands share, and the settings they make."""
+"""The options that the commands share, the settings they make, and the models that can be named with `-m`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import click
 import msgspec
 from click.shell_completion import CompletionItem
+from msgspec.structs import replace
 
-from ..agent.allow import AllowPattern
+from ..agent.approval import AllowPattern
+from ..agent.toolbox import BUILTIN
+from ..client.catalog import Catalog
+from ..client.config import LoadedConfig, load_config
+from ..client.settings import MODEL_VARIABLE
 from ..core.dialect import EFFORTS as ALL_EFFORTS
-from ..core.errors import MidstreamError
+from ..core.dialect import MissingReasoning, Options
+from ..core.errors import LocalError, MidstreamError
+from ..core.ids import valid_tool_format
+from ..sim.providers import MODELS
 from .terminal import color_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-EFFORTS = tuple([effort for effort in ALL_EFFORTS if effort != "none"])  # that is said as `off`
-THINKING = ("on", "off", *EFFORTS)
+SIM = "sim"
+FALLBACK_MODEL = "moonshot/kimi-k2.5"
+POLICIES: tuple[str, ...] = get_args(MissingReasoning)
+EFFORTS = tuple([effort for effort in ALL_EFFORTS if effort != "none"])  # `none` is written `off`
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks of a conversation."""
+    """What the command line says about a conversation."""
 
     model: str | None = None
     system: str = ""
@@ -34,26 +44,90 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     thinking: str | None = None
     tool_format: str | None = None
 
+    def options(self, stored: Mapping[str, str]) -> Options:
+        """The settings stored with a conversation, overridden by the flags."""
+        flags: dict[str, str] = {}
+        if self.thinking is not None:
+            thinking, effort = parse_thinking(self.thinking)
+            flags = {"thinking": thinking, "effort": effort or ""}
+        if self.tool_format is not None:
+            flags["tool_format"] = self.tool_format
+        return stored_options({**stored, **flags})
+
+
+def stored_options(stored: Mapping[str, str]) -> Options:
+    """The options that `Workspace.store_settings` wrote."""
+    format = stored.get("tool_format")
+    policy = stored.get("missing_reasoning")
+    thinking = stored.get("thinking")
+    options = Options(
+        thinking="on" if thinking == "on" else "off" if thinking == "off" else None,
+        effort=stored.get("effort") or None,
+        tool_format=None if not format or format.strip().lower() == "auto" else valid_tool_format(format),
+    )
+    return replace(options, missing_reasoning=cast(MissingReasoning, policy)) if policy in POLICIES else options
+
+
+def parse_thinking(word: str) -> tuple[Literal["on", "off"], str | None]:
+    """`on`, `off` or an effort, which means on: whether to think, and the effort if one was given."""
+    word = word.strip().lower()
+    if word in EFFORTS:
+        return "on", word
+    if word in ("on", "off"):
+        return ("on" if word == "on" else "off"), None
+    raise LocalError(f"invalid thinking {word!r}; expected on, off, {', '.join(EFFORTS)}")
+
+
+def default_model(loaded: LoadedConfig, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The model to use when none is named (the environment's, the configuration's, or one whose key is set), and its origin."""
+    if environ.get(MODEL_VARIABLE):
+        return environ[MODEL_VARIABLE], f"${MODEL_VARIABLE}"
+    if loaded.config.default_model:
+        return loaded.config.default_model, loaded.origins.get("default_model", "configuration")
+    catalog = Catalog(loaded, environ=environ)
+    for provider in catalog.registry.providers.values():
+        variable = next((name for name in provider.endpoint.key_env if environ.get(name)), None)
+        if variable and provider.models:
+            return f"{provider.name}/{provider.models[0]}", f"${variable} is set"
+    return FALLBACK_MODEL, "default"
+
+
+def model_names(catalog: Catalog) -> list[str]:
+    """The models to offer for completion."""
+    return list(dict.fromkeys([*catalog.names(), *[f"{SIM}/{model}" for model in MODELS]]))
+
 
 def _complete_model(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from .workspace import known_names  # reads the configuration: only where a shell asks
-
-    return [CompletionItem(name) for name in known_names() if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in model_names(Catalog(load_config())) if name.startswith(incomplete)]
 
 
-def _checked_allow(_: click.Context, __: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
-    for pattern in patterns:
+def _checked(check: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback for an option whose every value must pass a check of ours."""
+
+    def callback(_: click.Context, __: click.Parameter, value: Any) -> Any:
         try:
-            AllowPattern(pattern)
+            for each in (value,) if isinstance(value, str) else value or ():
+                check(each)
         except MidstreamError as error:
             raise click.BadParameter(str(error)) from None
-    return patterns
+        return value
+
+    return callback
 
 
-def _checked_thinking(_: click.Context, __: click.Parameter, word: str | None) -> str | None:
-    if word is not None and word.lower() not in THINKING:
-        raise click.BadParameter(f"choose one of {', '.join(THINKING)}")
-    return word
+def _tools(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Each tool once, `all` spelled out."""
+    unknown = next((name for name in names if name not in (*BUILTIN, "all")), None)
+    if unknown is not None:
+        raise click.BadParameter(f"no tool {unknown!r}; expected {', '.join(BUILTIN)}, or all")
+    return BUILTIN if "all" in names else tuple(dict.fromkeys(names))
+
+
+def tool_option(help: str, default: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """`-T NAME`, as often as one likes."""
+    return click.option(
+        "-T", "--tool", "tools", multiple=True, default=default, callback=_tools, metavar="NAME", help=help
+    )
 
 
 _CONVERSATION = (
@@ -62,33 +136,33 @@ _CONVERSATION = (
         "--model",
         metavar="MODEL",
         shell_complete=_complete_model,
-        help="provider/model or an alias, e.g. moonshot/kimi-k2.5; sim/kimi-k2.5 needs no key. [env: MIDSTREAM_MODEL]",
+        help="provider/model or an alias, such as moonshot/kimi-k2.5; sim/kimi-k2.5 needs no key. [env: MIDSTREAM_MODEL]",
     ),
-    click.option("-s", "--system", default="", metavar="TEXT", help="The system prompt of a new conversation."),
-    click.option("-c", "--continue", "resume", is_flag=True, help="Go on with the last conversation."),
-    click.option("--session", metavar="ID", help="Go on with this conversation (the beginning of its id is enough)."),
+    click.option("-s", "--system", default="", metavar="TEXT", help="System prompt for a new conversation."),
+    click.option("-c", "--continue", "resume", is_flag=True, help="Continue the last conversation."),
+    click.option("--session", metavar="ID", help="Continue this conversation; the first characters of its id suffice."),
     click.option(
         "--allow",
         multiple=True,
         metavar="PATTERN",
-        callback=_checked_allow,
-        help="Allow without asking: write_file, 'bash:git status*' …",
+        callback=_checked(AllowPattern),
+        help="Allow without asking, such as write_file or 'bash:git status*'; repeatable.",
     ),
-    click.option("-y", "--yolo", is_flag=True, help="Allow every tool without asking."),
+    click.option("-y", "--yolo", is_flag=True, help="Allow every tool call without asking."),
     click.option(
         "--thinking",
         metavar="on|off|EFFORT",
-        callback=_checked_thinking,
-        help="Thinking: on, off, or an effort such as low or high.",
+        callback=_checked(parse_thinking),
+        help=f"Turn thinking on or off, or set an effort: {', '.join(EFFORTS)}.",
     ),
-    click.option("--tool-format", metavar="NAME", help="The tool format; auto leaves it to the model."),
-    click.option("--no-store", "store", flag_value=False, default=True, help="Keep nothing on disk."),
+    click.option("--tool-format", metavar="NAME", help="How tool calls are written; auto uses the model's own format."),
+    click.option("--no-store", "store", flag_value=False, default=True, help="Do not save the conversation."),
     color_option,
 )
 
 
 def conversation_options(command: F) -> F:
-    """The options of every command that talks with a model."""
+    """The options of every command that talks to a model."""
     for option in reversed(_CONVERSATION):
         command = option(command)
     return command

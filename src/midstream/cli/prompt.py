@@ -25,11 +25,11 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
-from ..agent.approval import NO, Answer
-from ..agent.request import Request
+from ..agent.approval import NO, Decision
+from ..agent.approval_request import ApprovalRequest
 from ..core.visible import visible
 from ..store.paths import make_private_file
-from .lines import Interrupted, Show, answer_of, question
+from .line_input import Interrupted, Show, answer_of, question
 
 Complete = Callable[[str], Iterable[tuple[str, str]]]
 """The words that may stand where the line before the cursor ends: each with its meaning."""
@@ -56,7 +56,7 @@ class TerminalInput:
         color: bool,
         history: Path | None = None,
         echo: Callable[[str], None] = _to_stdout,
-        show: Show = Request.shown,
+        show: Show = ApprovalRequest.shown,
     ) -> None:
         self._input = create_input()
         self._toggle = toggle
@@ -94,7 +94,7 @@ class TerminalInput:
         except KeyboardInterrupt:
             raise Interrupted from None
 
-    async def approve(self, request: Request) -> Answer:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask with all of the call in sight. Ctrl-C and Esc stop the whole answer.
 
         The call goes into the scrollback, for a prompt is cropped to the screen. What was typed before the question was

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from .exit_codes import TERMINATED
+from .main import TERMINATED
 
 T = TypeVar("T")
 

@@ -10,22 +10,24 @@ import asyncio
 from collections.abc import Sequence
 from typing import IO
 
-from ..agent.run import AgentEvent, Stopped, ToolFinished, ToolStarted
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 from ..core.events import (
+    AgentEvent,
     BlockEvent,
     ErrorEvent,
     Start,
+    Stopped,
     TextDelta,
     TextEnd,
     ThinkingDelta,
     ThinkingEnd,
     ToolCallEnd,
+    ToolFinished,
+    ToolStarted,
 )
 from ..core.visible import terminal_safe, visible
-from .status import Status
 from .terminal import Paint, has_cursor, is_terminal
-from .view import call_line, result_lines
+from .view import Status, call_line, result_lines
 
 _TICK = 0.1
 _CLEAR = "\r\x1b[K"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.agent.functions import Signature, Tool, content_of, tool
+from midstream.agent.tool import Signature, Tool, content_of, tool
 from midstream.core.blocks import Media, Text
 from midstream.core.errors import BadArguments, ConfigError
 

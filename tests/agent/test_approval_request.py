@@ -7,10 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from midstream.agent.approval import ALWAYS, Answer, Approval
-from midstream.agent.change import CONTEXT, Change
-from midstream.agent.request import MAX_CHARACTERS, MAX_ROWS, Request
-from midstream.cli.lines import question
+from midstream.agent.approval import ALWAYS, Approval, Decision
+from midstream.agent.approval_request import CONTEXT, MAX_CHARACTERS, MAX_ROWS, ApprovalRequest, Change
+from midstream.cli.line_input import question
 
 from ..core.read_back import read_back
 
@@ -18,28 +17,28 @@ LINES = st.lists(st.sampled_from(["a", "b", "c", "", "  x", "a\r"]), max_size=30
 TEXTS = st.builds(lambda lines, end: "\n".join(lines) + end, LINES, st.sampled_from(["", "\n"]))
 SHOWN = {
     "a command": (
-        Request("bash", {"command": "ls -l"}, runs=True, folder="/home/me/work"),
+        ApprovalRequest("bash", {"command": "ls -l"}, runs=True, folder="/home/me/work"),
         "bash\n  command: ls -l\n  in: /home/me/work",
     ),
-    "padding": (Request("bash", {"command": "ls" + " " * 3000 + "; touch X"}, runs=True), "bash\n  command: ls␠×3000; touch X"),
+    "padding": (ApprovalRequest("bash", {"command": "ls" + " " * 3000 + "; touch X"}, runs=True), "bash\n  command: ls␠×3000; touch X"),
     "a lookalike of another argument": (
-        Request("bash", {"command": "ls\n  timeout: 5", "timeout": 9}, runs=True),
+        ApprovalRequest("bash", {"command": "ls\n  timeout: 5", "timeout": 9}, runs=True),
         "bash\n  command: 2 lines, 15 characters\n  │ ls\n  │   timeout: 5\n  timeout: 9",
     ),
     "empty lines are counted": (
-        Request("bash", {"command": "ls" + "\n" * 60 + "rm x"}, runs=True),
+        ApprovalRequest("bash", {"command": "ls" + "\n" * 60 + "rm x"}, runs=True),
         "bash\n  command: 61 lines, 66 characters\n  │ ls\n  │ ⏎×59\n  │ rm x",
     ),
     "letters of another alphabet are named": (
-        Request("bash", {"command": "c\u0430t x"}, runs=True),
+        ApprovalRequest("bash", {"command": "c\u0430t x"}, runs=True),
         "bash\n  command: c\u0430t x\n  not ASCII: \u0430 is U+0430 CYRILLIC SMALL LETTER A",
     ),
     "a new file": (
-        Request("write_file", {"path": "a.txt", "content": "x\n y"}, writes=True, change=Change("a.txt", None, "x\n y", ("content",))),
+        ApprovalRequest("write_file", {"path": "a.txt", "content": "x\n y"}, writes=True, change=Change("a.txt", None, "x\n y", ("content",))),
         "write_file\n  path: a.txt\n  creates a file: 2 lines, 4 bytes\n  │ +x\n  │ + y\n  │ \\ no line break at the end",
     ),
     "a hook behind a link": (
-        Request("write_file", {"path": "l/x", "content": "x\n"}, writes=True, change=Change(".git/x", None, "x\n", ("content",))),
+        ApprovalRequest("write_file", {"path": "l/x", "content": "x\n"}, writes=True, change=Change(".git/x", None, "x\n", ("content",))),
         "write_file\n  path: l/x\n  which is: .git/x\n  creates a file: 1 line, 2 bytes\n  │ +x\n"
         "  caution: git reads and runs what is in here",
     ),
@@ -63,7 +62,7 @@ def test_how_a_request_is_shown(case: str) -> None:
 @example("x" * 33 + "   y" * 30, 40, "utf-8")
 @example("x" * 33 + " ×" * 60, 40, "utf-8")
 def test_a_command_can_be_read_back_from_rows_of_any_width(command: str, columns: int, encoding: str) -> None:
-    rows = Request("bash", {"command": command}, runs=True).shown(columns, encoding).split("\n")
+    rows = ApprovalRequest("bash", {"command": command}, runs=True).shown(columns, encoding).split("\n")
     signs = encoding == "utf-8"
     bar, broken = ("  │ ", "  ┆ ") if signs else ("  | ", "  : ")
     lines: list[str] = []
@@ -125,7 +124,7 @@ class Human:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def __call__(self, request: Request) -> Answer:
+    async def __call__(self, request: ApprovalRequest) -> Decision:
         self.asked += 1
         return ALWAYS
 
@@ -144,7 +143,7 @@ class Human:
 )  # fmt: skip
 def test_what_nobody_can_read_is_refused_with_a_reason(text: str, shown: bool) -> None:
     human = Human()
-    answer = asyncio.run(Approval(human).decide(Request("bash", {"command": text}, runs=True)))
+    answer = asyncio.run(Approval(human).decide(ApprovalRequest("bash", {"command": text}, runs=True)))
     assert (answer.allowed, human.asked) == (shown, int(shown))
     if not shown:
         assert "too large to be read" in answer.reason and "smaller steps" in answer.reason
@@ -153,11 +152,11 @@ def test_what_nobody_can_read_is_refused_with_a_reason(text: str, shown: bool) -
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (Request("bash", {"command": "ls"}, runs=True), "[y]es, [a]lways this exact command in this session, [n]o"),
-        (Request("fetch", {"url": "x"}, runs=True), "[a]lways fetch with exactly these arguments in this session"),
-        (Request("write_file", {"path": "a"}, writes=True, change=Change("a", None, "")), "[a]lways write_file in this folder in this session"),
-        (Request("write_file", {"path": "Makefile"}, writes=True, change=Change("Makefile", None, "")), "[y]es once (a file like this is asked for each time), [n]o"),
+        (ApprovalRequest("bash", {"command": "ls"}, runs=True), "[y]es, [a]lways this exact command in this session, [n]o"),
+        (ApprovalRequest("fetch", {"url": "x"}, runs=True), "[a]lways fetch with exactly these arguments in this session"),
+        (ApprovalRequest("write_file", {"path": "a"}, writes=True, change=Change("a", None, "")), "[a]lways write_file in this folder in this session"),
+        (ApprovalRequest("write_file", {"path": "Makefile"}, writes=True, change=Change("Makefile", None, "")), "[y]es once (a file like this is asked for each time), [n]o"),
     ],
 )  # fmt: skip
-def test_the_question_says_what_an_always_covers(request_: Request, words: str) -> None:
+def test_the_question_says_what_an_always_covers(request_: ApprovalRequest, words: str) -> None:
     assert words in question(request_)

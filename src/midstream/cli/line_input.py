@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..agent.approval import ALWAYS, NO, ONCE, Answer
-from ..agent.request import Request
+from ..agent.approval import ALWAYS, NO, ONCE, Decision
+from ..agent.approval_request import ApprovalRequest
 from ..core.visible import visible
 
 _MAX_LINE = 4 * 1024 * 1024
@@ -26,7 +26,7 @@ _YES = {
     "": "[y]es once (a file like this is asked for each time)",
 }
 
-Show = Callable[[Request], str]
+Show = Callable[[ApprovalRequest], str]
 """All of a request, for the terminal that it is written to."""
 
 
@@ -37,7 +37,9 @@ class Interrupted(Exception):
 class LineInput:
     """The human behind a file descriptor. `interactive` says whether somebody is there to be asked."""
 
-    def __init__(self, fd: int, *, interactive: bool, echo: Callable[[str], None], show: Show = Request.shown) -> None:
+    def __init__(
+        self, fd: int, *, interactive: bool, echo: Callable[[str], None], show: Show = ApprovalRequest.shown
+    ) -> None:
         self.interactive = interactive
         self._show = show
         self._fd = fd
@@ -50,7 +52,7 @@ class LineInput:
             self._echo("› ")
         return await self._line()
 
-    async def approve(self, request: Request) -> Answer:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask with all of the call in sight. What was typed before it was there is no answer to it."""
         self._echo(f"{self._show(request)}\n")
         early, self._held = self._held + _drained(self._fd), b""
@@ -84,20 +86,20 @@ class LineInput:
         return line.decode("utf-8", "replace")
 
 
-def question(request: Request) -> str:
+def question(request: ApprovalRequest) -> str:
     """What is asked, with all that an "always" would cover."""
     yes = _YES[request.scope].format(tool=visible(request.tool))
     return f"Allow this? {yes}, [n]o, or say why not: "
 
 
-def answer_of(text: str) -> Answer:
+def answer_of(text: str) -> Decision:
     """What the human meant: y or yes, a or always, n or no or nothing; any other words are a no with its reason."""
     word = text.strip().lower()
     if word in ("y", "yes"):
         return ONCE
     if word in ("a", "always"):
         return ALWAYS
-    return NO if word in ("", "n", "no") else Answer(False, reason=f"the user said: {text.strip()}")
+    return NO if word in ("", "n", "no") else Decision(False, reason=f"the user said: {text.strip()}")
 
 
 def _drained(fd: int) -> bytes:

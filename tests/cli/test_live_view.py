@@ -11,10 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from midstream.agent.run import ToolFinished, ToolStarted
-from midstream.cli.markdown import MarkdownFeed
-from midstream.cli.plain import PlainView
-from midstream.cli.render import LiveView
+from midstream.cli.live_view import LiveView, MarkdownFeed
+from midstream.cli.plain_view import PlainView
 from midstream.cli.terminal import Paint
 from midstream.cli.view import Gate
 from midstream.core.blocks import Text, Thinking, ToolCall, ToolResponse, Turn
@@ -28,6 +26,8 @@ from midstream.core.events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    ToolFinished,
+    ToolStarted,
 )
 
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

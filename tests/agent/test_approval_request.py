@@ -39,8 +39,8 @@ SHOWN = {
     ),
     "a hook behind a link": (
         ApprovalRequest("write_file", {"path": "l/x", "content": "x\n"}, writes=True, change=Change(".git/x", None, "x\n", ("content",))),
-        "write_file\n  path: l/x\n  which is: .git/x\n  creates a file: 1 line, 2 bytes\n  │ +x\n"
-        "  caution: git reads and runs what is in here",
+        "write_file\n  path: l/x\n  real path: .git/x\n  creates a file: 1 line, 2 bytes\n  │ +x\n"
+        "  caution: git reads and runs what is in this folder",
     ),
 }  # fmt: skip
 
@@ -109,7 +109,7 @@ def test_a_diff_has_every_line_that_is_added_and_its_counts(before: str, after: 
 def test_a_great_file_is_compared_in_bounded_time_and_removed_lines_are_counted() -> None:
     old = "".join([f"{number % 7}\n" for number in range(200_000)])
     change = Change("a", old, "new\n", ("content",), whole=True)
-    assert change.rows()[-2:] == ["@@ 199,600 more lines are removed", "+new"]
+    assert change.rows()[-2:] == ["@@ 199,600 more lines removed", "+new"]
     assert "(+1 -200,000)" in change.summary()
 
 
@@ -146,7 +146,7 @@ def test_what_nobody_can_read_is_refused_with_a_reason(text: str, shown: bool) -
     answer = asyncio.run(Approval(human).decide(ApprovalRequest("bash", {"command": text}, runs=True)))
     assert (answer.allowed, human.asked) == (shown, int(shown))
     if not shown:
-        assert "too large to be read" in answer.reason and "smaller steps" in answer.reason
+        assert "too large to read" in answer.reason and "smaller steps" in answer.reason
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_what_nobody_can_read_is_refused_with_a_reason(text: str, shown: bool) -
         (ApprovalRequest("bash", {"command": "ls"}, runs=True), "[y]es, [a]lways this exact command in this session, [n]o"),
         (ApprovalRequest("fetch", {"url": "x"}, runs=True), "[a]lways fetch with exactly these arguments in this session"),
         (ApprovalRequest("write_file", {"path": "a"}, writes=True, change=Change("a", None, "")), "[a]lways write_file in this folder in this session"),
-        (ApprovalRequest("write_file", {"path": "Makefile"}, writes=True, change=Change("Makefile", None, "")), "[y]es once (a file like this is asked for each time), [n]o"),
+        (ApprovalRequest("write_file", {"path": "Makefile"}, writes=True, change=Change("Makefile", None, "")), "[y]es once (each change to such a file is asked about), [n]o"),
     ],
 )  # fmt: skip
 def test_the_question_says_what_an_always_covers(request_: ApprovalRequest, words: str) -> None:

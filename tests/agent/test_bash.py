@@ -157,7 +157,7 @@ def _lives(pid: int) -> bool:
 
 def test_killing_the_supervisor_leaves_nothing_either(shell: Shell) -> None:
     answer = shell.run("sleep 999 & setsid sleep 999 & kill -KILL $PPID; sleep 999", 5)
-    assert "watches the command" in answer
+    assert "supervises the command" in answer
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: only root can write to a descriptor of the supervisor")

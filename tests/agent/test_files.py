@@ -18,7 +18,7 @@ READ: dict[str, tuple[bytes, dict[str, object], str]] = {
     "whole": (b"a\nb\n", {}, "a\nb"),
     "no newline at the end": (b"a\nb", {}, "a\nb"),
     "numbered": (b"a\nb\n", {"line_numbers": True}, "1\ta\n2\tb"),
-    "a part": (b"a\nb\nc\nd\n", {"offset": 2, "limit": 2}, "b\nc\n[lines 2 to 3 of 4; go on with offset 4]"),
+    "a part": (b"a\nb\nc\nd\n", {"offset": 2, "limit": 2}, "b\nc\n[lines 2 to 3 of 4; continue with offset 4]"),
     "the last part": (b"a\nb\nc\n", {"offset": 2, "limit": 2}, "b\nc"),
     "empty": (b"", {}, "(the file is empty)"),
     "line ends are kept": (b"a\r\nb\r\n", {}, "a\r\nb\r"),
@@ -42,14 +42,14 @@ def test_a_long_file_is_cut_and_can_be_read_on(files: Files, tmp_path: Path) -> 
     assert len(first) <= MAX_OUTPUT + 100
     shown = first.split("\n")[:-1]
     assert shown == lines[: len(shown)]
-    assert first.endswith(f"go on with offset {len(shown) + 1}]")
+    assert first.endswith(f"continue with offset {len(shown) + 1}]")
     assert files.read_file("f", offset=len(shown) + 1).startswith(lines[len(shown)])
 
 
 CANNOT_READ = {
     "binary": (b"\x89PNG\0\0", {}, "binary file of 6 bytes"),
     "UTF-16": ("hi".encode("utf-16"), {}, "binary"),
-    "too large": (b"x" * 1_000_001, {}, "larger than 1000000 bytes"),
+    "too large": (b"x" * 1_000_001, {}, "larger than 1,000,000 bytes"),
     "beyond the end": (b"a\nb\n", {"offset": 3}, "has 2 lines"),
 }
 

@@ -325,7 +325,7 @@ def test_a_cost_limit_counts_at_known_prices_and_stops_at_unknown_ones() -> None
     events, _, host = work([calls("look", input_tokens=2)], priced, limits=RunLimits(cost=5.0))
     assert events[-1] == Stopped("cost", "the limit of $5 was reached") and len(host.bodies) == 3
     events, session, host = work([calls("look")], go, limits=RunLimits(cost=5.0))
-    assert events[-1] == Stopped("cost", "no price is known for a/m, so the limit of $5 cannot be kept")
+    assert events[-1] == Stopped("cost", "the price of a/m is unknown, so the limit of $5 cannot be enforced")
     assert len(host.bodies) == 1
     check_lawful(session.conversation)
 
@@ -343,7 +343,7 @@ def test_time_ends_a_tool_and_keeps_what_was_finished() -> None:
     assert events[-1] == Stopped("time", "the limit of 0.3 s was reached")
     done, late = responses(session.conversation)
     assert not done.is_error
-    assert late.is_error and "cut short" in late.text and "0.3 s" in late.text
+    assert late.is_error and "stopped while it was running" in late.text and "0.3 s" in late.text
     assert [e.response for e in events if isinstance(e, ToolFinished)] == [done, late]
     check_lawful(session.conversation)
 
@@ -403,7 +403,7 @@ def test_an_answer_that_cannot_be_stored_ends_the_run_and_nothing_of_it_is_run()
 def test_one_run_at_a_time() -> None:
     async def act(agent: Agent) -> None:
         async def other() -> None:
-            with pytest.raises(LocalError, match="already working"):
+            with pytest.raises(LocalError, match="already running"):
                 await go(agent)
 
         started = asyncio.Event()
@@ -639,7 +639,7 @@ def test_a_run_that_is_left_or_never_read_has_no_result() -> None:
         async with aclosing(run):
             async for _ in run:
                 break
-        with pytest.raises(LocalError, match="closed before its end"):
+        with pytest.raises(LocalError, match="closed before it ended"):
             await run
         with pytest.warns(RuntimeWarning, match="a Run was never used"):
             agent.run("not me")

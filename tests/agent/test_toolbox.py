@@ -118,7 +118,7 @@ ERRORS: dict[str, tuple[ToolCall, list[str]]] = {
     "an exit": (call("exits"), ["SystemExit"]),
     "an async exit": (call("exits_async"), ["SystemExit"]),
     "a stop": (call("stops"), ["StopIteration"]),
-    "a cancellation from within": (call("cancels"), ["cancelled from within"]),
+    "a cancellation from within": (call("cancels"), ["cancelled itself"]),
     "a timeout of its own": (call("times_out"), ["TimeoutError: its own"]),
     "long words": (call("long_words"), ["RuntimeError: xxx", "…"]),
     "no end": (call("recursive"), ["RecursionError"]),
@@ -182,7 +182,7 @@ def test_the_specs_are_what_the_model_is_told(tmp_path: Path) -> None:
 def test_two_tools_of_one_name_and_unknown_built_in_ones_are_refused() -> None:
     with pytest.raises(ConfigError, match="two tools"):
         Toolbox([add, add])
-    with pytest.raises(ConfigError, match="there are bash"):
+    with pytest.raises(ConfigError, match="expected one of bash"):
         Toolbox(["sudo"])
 
 

@@ -27,7 +27,7 @@ from .conftest import serving
 from .terminal import Terminal
 
 DATA = Path(__file__).parents[1] / "data" / "approvals" / "hostile.json"
-QUESTION = "[n]o, or say why not:"
+QUESTION = "[n]o, or the reason why not:"
 LONG = "".join([f"line {number}\n" for number in range(100)])
 
 
@@ -210,5 +210,5 @@ def test_nobody_is_asked_where_the_question_could_not_be_seen(port: str, environ
         process.expect(pexpect.EOF)
     finally:
         process.close(force=True)
-    assert "nobody can be asked here" in Path("err").read_text("utf-8")
+    assert "nobody is there to approve it" in Path("err").read_text("utf-8")
     assert not Path("X").exists()

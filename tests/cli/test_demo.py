@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from midstream.agent.toolbox import Toolbox
 from midstream.cli.demo import FURTHER, TOUR, Tour, demo
-from midstream.cli.demo_stage import JsonStage, TextStage, _painter, _words
+from midstream.cli.demo_stage import JsonStage, TextStage, _words
 from midstream.client.client import Client
 from midstream.client.session import Session
 from midstream.core.blocks import Thinking
@@ -44,8 +44,7 @@ def test_it_shows_the_same_call_on_every_wire() -> None:
     for wire_id in (f"toolu_{own[1]}", f"call_{own[1]}", "functions.read_file:1"):
         assert wire_id in shown
     assert re.search(r"mistral-large-latest as +[A-Za-z0-9]{9}\n", shown)
-    # Parallel results come in any order, and the first refusal is about whichever stands first.
-    assert re.search(r"untranslated: 400 Tool call id was (glob:0|read_file:1) but must be a-z", shown), shown
+    assert "Tool call id was glob:0 but must be a-z, A-Z, 0-9, with a length of 9." in " ".join(shown.split())
     assert "Here is what I found." in shown and "Night train to Oslo" in shown.rpartition("Here is")[2]
 
 
@@ -77,12 +76,6 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(monkeypatch: pytest.Mon
     monkeypatch.setenv("NO_COLOR", "1")
     TextStage().rule("x")
     assert "\x1b[3" not in capsys.readouterr().out
-
-
-def test_it_works_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("rich", "rich.console", "rich.text"):
-        monkeypatch.setitem(sys.modules, name, None)
-    assert "0 refused." in run("--fast").output
 
 
 def test_a_refusal_is_counted_and_ends_in_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,32 +116,24 @@ def test_live_takes_the_same_tour_at_the_addresses_the_environment_names(monkeyp
         assert FURTHER[0] in " ".join(result.output.split())
 
 
-def painted() -> tuple[TextStage, list[str]]:
-    out: list[str] = []
-    return TextStage(paint=lambda text, style: out.append(text)), out
-
-
-def test_long_thinking_is_folded() -> None:
-    stage, out = painted()
+def test_long_thinking_is_folded(capsys: Any) -> None:
+    stage = TextStage()
     stage.event(ThinkingStart(0))
     stage.event(ThinkingDelta(0, "x" * 300))
     stage.event(ThinkingEnd(0, Thinking("x" * 300)))
-    assert "".join(out).count("x") == 100 and "200 characters folded" in "".join(out)
+    out = capsys.readouterr().out
+    assert out.count("x") == 100 and "200 characters folded" in out
 
 
-def test_what_a_model_says_cannot_steer_the_terminal() -> None:
-    stage, out = painted()
-    stage.event(TextDelta(0, "\x1b[2Jgone\x07"))
-    assert "\x1b" not in "".join(out) and "gone" in "".join(out)
+def test_what_a_model_says_cannot_steer_the_terminal(capsys: Any) -> None:
+    TextStage().event(TextDelta(0, "\x1b[2Jgone\x07"))
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "gone" in out
 
 
 def test_words_join_back() -> None:
     for text in ("", "a", " a  b c ", "two\nlines ", "  "):
         assert "".join(_words(text)) == text
-
-
-def test_the_painter_is_found() -> None:
-    assert callable(_painter())
 
 
 def test_the_calls_of_a_cut_answer_are_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

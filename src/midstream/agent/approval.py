@@ -1,11 +1,15 @@
-"""Who may say yes to a tool that writes or runs, and how long the yes lasts.
+"""Approval: which calls of tools that write or run are allowed, and for how long.
 
-In order: `yolo` allows everything; the allow-list allows what it names; an answer given as "always" is remembered for this
-session; else the human is asked; with nobody to ask, the answer is no. What cannot be judged is never allowed, and what is
-too large to be read is refused instead of shown.
+In order: `yolo` allows everything; the allow-list allows what it names; an answer of "always" is remembered for this
+session; otherwise the human is asked; with nobody to ask, the call is refused. What cannot be judged is never allowed, and
+what is too large to read is refused instead of shown.
 
-An "always" is remembered for the exact arguments of a tool that runs things, and for the whole tool where it only writes:
-but neither it nor the allow-list covers a file that runs code later (autorun.py). That is asked for each time.
+An "always" covers the exact arguments of a tool that runs things, and the whole tool where it only writes. Neither it nor
+the allow-list covers a file that runs code later (risk.py): that is asked about each time.
+
+A pattern of the allow-list is a tool's name (`write_file`, `mcp__docs__*`), or `bash:` and a command: its exact text, or
+with a star at the end its first words (`bash:git status*`). First words allow a command of plain words whose further words
+are harmless (risk.py), and a chain of such commands if a pattern allows each part. docs/approvals.md describes all of it.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from .risk import is_harmless, is_plain, simple_commands
 
 
 class Decision(Value, frozen=True):
-    """What the human said; `reason` goes to the model with a no."""
+    """The answer to an ApprovalRequest. `remember` applies it to similar calls of this session; `reason` tells the model why not."""
 
     allowed: bool
     remember: bool = False
@@ -38,7 +42,7 @@ Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
 
 
 class Approval:
-    """The policy of one session."""
+    """The policy of one session: asks `ask` about each call that is neither allowed by a pattern nor remembered."""
 
     def __init__(self, ask: Ask | None = None, *, yolo: bool = False, allow: Iterable[str] = ()) -> None:
         self.yolo = yolo
@@ -48,15 +52,15 @@ class Approval:
         self._one_at_a_time = asyncio.Lock()
 
     async def decide(self, request: ApprovalRequest) -> Decision:
-        """May this call be made?"""
+        """Whether this call may run."""
         if self._is_known(request):
             return ONCE
         if self._ask is None:
-            return Decision(False, reason=_nobody(request))
+            return Decision(False, reason=_nobody_to_ask(request))
         if too_large := _too_large(request):
             return Decision(False, reason=too_large)
         async with self._one_at_a_time:
-            # The answer to the question before this one may have settled it.
+            # The previous question's answer may cover this call too.
             if self._is_known(request):
                 return ONCE
             answer = await self._ask(request)
@@ -74,14 +78,14 @@ class Approval:
         )
 
 
-def _nobody(request: ApprovalRequest) -> str:
+def _nobody_to_ask(request: ApprovalRequest) -> str:
     if request.caution:
-        return f"nobody can be asked here, and no allow pattern covers this file: {request.caution} (only --yolo does)"
-    return "nobody can be asked here; it has to be allowed beforehand (an allow pattern, or --yolo for everything)"
+        return f"nobody is there to approve it, and an allow pattern does not cover this file: {request.caution} (only --yolo does)"
+    return "nobody is there to approve it; allow it beforehand with an allow pattern, or everything with --yolo"
 
 
 def _too_large(request: ApprovalRequest) -> str:
-    """Why nobody can be expected to read this before a yes, or ""."""
+    """Why this is too much to read before approving it, or ""."""
     characters = request.size
     rows = 0
     if characters <= MAX_CHARACTERS:
@@ -91,8 +95,8 @@ def _too_large(request: ApprovalRequest) -> str:
         return ""
     found = f"{rows:,} lines" if rows > MAX_ROWS else f"{characters:,} characters"
     return (
-        f"it is too large to be read before it is approved ({found}; at most {MAX_CHARACTERS:,} characters and "
-        f"{MAX_ROWS:,} lines): do it in smaller steps"
+        f"it is too large to read before approving it ({found}; at most {MAX_CHARACTERS:,} characters and "
+        f"{MAX_ROWS:,} lines); do it in smaller steps"
     )
 
 
@@ -103,7 +107,7 @@ def _memory(request: ApprovalRequest) -> tuple[str, bytes]:
 
 
 class AllowList:
-    """Patterns that count together, for the parts of a chain may be allowed by different ones."""
+    """Patterns that apply together: different ones may allow the parts of one chain."""
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         self._patterns = [AllowPattern(pattern) for pattern in patterns]
@@ -126,7 +130,7 @@ class AllowList:
 
 
 class AllowPattern:
-    """One line of the list."""
+    """One pattern of the allow-list."""
 
     def __init__(self, pattern: str) -> None:
         self._tool, colon, command = pattern.strip().partition(":")
@@ -134,14 +138,14 @@ class AllowPattern:
         self._words: list[str] | None = None
         if not self._tool or self.command == "" or "*" in self._tool.removesuffix("*"):
             raise ConfigError(
-                f"allow pattern {pattern!r}: expected a tool's name, `name*`, or `bash:command` with * only at the end"
+                f"invalid allow pattern {pattern!r}; expected a tool's name, `name*`, or `bash:command` with * only at the end"
             )
         if self.command is not None and self.command.endswith("*"):
             words = self.command.removesuffix("*").rstrip()
             if not words or not is_plain(words):
                 raise ConfigError(
-                    f"allow pattern {pattern!r}: before the * there must be plain words, without quotes, variables or "
-                    "other signs of the shell"
+                    f"invalid allow pattern {pattern!r}; expected plain words before the *, without quotes, variables or "
+                    "other shell syntax"
                 )
             self._words = words.split()
 
@@ -153,6 +157,6 @@ class AllowPattern:
         return tool.startswith(self._tool[:-1]) if self._tool.endswith("*") else tool == self._tool
 
     def begins(self, words: Sequence[str], folder: str) -> bool:
-        """Whether a plain command begins with the words of this pattern, and goes on harmlessly."""
+        """Whether a plain command starts with the words of this pattern, and the rest of it is harmless."""
         wanted = self._words
         return wanted is not None and list(words[: len(wanted)]) == wanted and is_harmless(words, len(wanted), folder)

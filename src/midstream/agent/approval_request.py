@@ -1,8 +1,10 @@
-"""A call that waits for a yes, and how it is shown to whoever decides: whole, and so that nothing in it can hide.
+"""A call that waits for approval, and how it is shown to the human: complete, so that nothing in it can hide.
 
-A value stands behind its name if it is short; else below it, each of its lines behind a bar (│), and each further row of a
-line that is too long for the screen behind a broken one (┆). So nothing inside a value can look like anything outside.
-Values are written by `revealed`, from which they can be read back exactly. A file is shown as a diff.
+A short value is shown after its name; a longer one below it, each line behind a bar (│), and where a line is too long for
+the screen, its further rows behind a broken bar (┆). So nothing inside a value can look like anything outside.
+Values are written by `revealed`, from which they can be read back exactly. A file is shown as a diff with its counts: every
+line that the call adds is in it. Unchanged lines are left out except for a few around each change, and where a whole file
+is replaced, removed lines beyond a number are only counted.
 """
 
 from __future__ import annotations
@@ -27,13 +29,102 @@ _FOLDED = 4
 _NAMED = 8
 _NARROWEST = 24
 _MOST_BLANKS = 16  # `revealed` leaves no longer run of blanks
-_STRANGE = re.compile(r"[^\x00-\x7f]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+CONTEXT = 3
+_COMPARED = 4_000_000  # pairs of lines; beyond it, the old part is shown as removed and the new one as added
+_REMOVED = 400
+_NO_END = "\\ no line break at the end"
 
 Scope: TypeAlias = Literal["", "command", "arguments", "tool"]
 
 
+class Change(Value, frozen=True):
+    """A file before a call (None: it does not exist, or `unread` says why it cannot be shown) and after it.
+
+    `path` is its real path, relative to the folder. `arguments` names the arguments of the call that this shows.
+    """
+
+    path: str
+    before: str | None
+    after: str
+    arguments: tuple[str, ...] = ()
+    unread: str = ""
+    whole: bool = False
+
+    def summary(self) -> str:
+        """What happens, in one line."""
+        size = f"{_lines(self.after)}, {len(self.after.encode('utf-8', 'replace')):,} bytes"
+        if self.unread:
+            return f"replaces a file that cannot be shown ({self.unread}) with {size}"
+        if self.before is None:
+            return f"creates a file: {size}"
+        if self.before == self.after:
+            return "changes nothing"
+        added, removed = self._counts()
+        verb = "replaces the file" if self.whole else "edits the file"
+        return f"{verb}: {_lines(self.before)} before, {_lines(self.after)} after (+{added:,} -{removed:,})"
+
+    def rows(self) -> list[str]:
+        """The diff: rows that start with +, - or a blank, and with @@ or \\ for a remark of ours."""
+        old, new = _split(self.before or ""), _split(self.after)
+        rows: list[str] = []
+        removed = 0
+        for tag, a1, a2, b1, b2 in self._groups():
+            if tag == "equal":
+                rows += self._kept(old[a1:a2], a1, first=a1 == 0, last=a2 == len(old) and b2 == len(new))
+                continue
+            gone = old[a1:a2]
+            room = max(0, _REMOVED - removed) if self.whole else len(gone)
+            rows += ["-" + line for line in gone[:room]]
+            if gone[room:]:
+                rows.append(f"@@ {len(gone) - room:,} more lines removed")
+            removed += len(gone)
+            rows += ["+" + line for line in new[b1:b2]]
+        if self.before != self.after and self.after and not self.after.endswith("\n"):
+            rows.append(_NO_END)
+        return rows
+
+    def _kept(self, lines: list[str], start: int, *, first: bool, last: bool) -> list[str]:
+        head = 0 if first else CONTEXT
+        tail = 0 if last else CONTEXT
+        if len(lines) <= head + tail + 1:
+            return [" " + line for line in lines]
+        after = lines[len(lines) - tail :] if tail else []
+        skipped = len(lines) - head - tail
+        note = f"@@ {skipped:,} lines unchanged"
+        if after:
+            note += f"; line {start + head + skipped + 1:,}:"
+        return [*[" " + line for line in lines[:head]], note, *[" " + line for line in after]]
+
+    def _counts(self) -> tuple[int, int]:
+        changed = [(b2 - b1, a2 - a1) for tag, a1, a2, b1, b2 in self._groups() if tag != "equal"]
+        return sum(added for added, _ in changed), sum(removed for _, removed in changed)
+
+    def _groups(self) -> list[tuple[str, int, int, int, int]]:
+        # Compared with line ends, or `a` and `a\n` would be the same.
+        old, new = _split(self.before or "", ends=True), _split(self.after, ends=True)
+        start = 0
+        while start < min(len(old), len(new)) and old[start] == new[start]:
+            start += 1
+        end = 0
+        while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
+            end += 1
+        a, b = len(old) - end, len(new) - end
+        groups: list[tuple[str, int, int, int, int]] = [("equal", 0, start, 0, start)] if start else []
+        if (a - start) * (b - start) > _COMPARED:
+            groups.append(("replace", start, a, start, b))
+        elif a > start or b > start:
+            matcher = SequenceMatcher(None, old[start:a], new[start:b])
+            groups += [
+                (tag, a1 + start, a2 + start, b1 + start, b2 + start) for tag, a1, a2, b1, b2 in matcher.get_opcodes()
+            ]
+        if end:
+            groups.append(("equal", a, len(old), b, len(new)))
+        return groups
+
+
 class ApprovalRequest(Value, frozen=True):
-    """The tool, its checked arguments as JSON values, what it does, where, and what becomes of a file if it writes one."""
+    """The tool, its checked arguments as JSON values, whether it writes or runs, in which folder, and the change to a file."""
 
     tool: str
     arguments: dict[str, Any]
@@ -50,12 +141,12 @@ class ApprovalRequest(Value, frozen=True):
 
     @property
     def caution(self) -> str:
-        """Why this is asked for each time: the file that it writes may run code later."""
+        """Why this call is asked about each time: the file it writes may run code later. Else empty."""
         if self.runs:
             return ""
         if self.change is not None:
             return runs_later(os.path.join(self.folder, self.change.path))  # noqa: PTH118 - resolved already
-        # Somebody else's tool: which of its arguments is a path is not known.
+        # Not one of our tools: which of its arguments is a path is not known.
         return next((why for text in _strings(self.arguments) if (why := runs_later(_plain_path(text)))), "")
 
     @property
@@ -67,11 +158,11 @@ class ApprovalRequest(Value, frozen=True):
 
     @property
     def size(self) -> int:
-        """How many characters there are to show, at least."""
+        """A lower bound of how many characters there are to show."""
         return sum(map(len, _strings(self.arguments)))
 
     def shown(self, columns: int | None = None, encoding: str = "utf-8") -> str:
-        """All of the call, in rows of at most so many columns."""
+        """The whole call as text, in rows of at most `columns` cells."""
         return "\n".join(_Page(columns, encoding).request(self))
 
 
@@ -89,14 +180,14 @@ class _Page:
                 rows += self._argument(name, value)
         if change is not None:
             if change.path != request.arguments.get("path"):
-                rows += self._argument("which is", change.path)
+                rows += self._argument("real path", change.path)
             rows += self._words(change.summary())
             rows += self._values(change.rows(), mark=1)
         if request.folder:
             rows += self._argument("in", request.folder)
         if request.caution:
             rows += self._words(f"caution: {request.caution}")
-        return [*rows, *self._strange(request)]
+        return [*rows, *self._not_ascii(request)]
 
     def _argument(self, name: str, value: Any) -> list[str]:
         text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
@@ -111,7 +202,7 @@ class _Page:
         return [*self._wrapped(f"{title}: {counted}", "  "), *self._values(lines)]
 
     def _values(self, lines: list[str], mark: int = 0) -> list[str]:
-        """Lines of a value behind the bar; the first `mark` characters of each are ours. Empty ones are counted."""
+        """The lines of a value behind the bar; the first `mark` characters of each are ours. Runs of empty lines are counted."""
         rows: list[str] = []
         at = 0
         while at < len(lines):
@@ -128,7 +219,7 @@ class _Page:
         return rows
 
     def _words(self, text: str) -> list[str]:
-        """A sentence of ours."""
+        """A sentence of ours, wrapped."""
         if self._columns is None:
             return ["  " + text]
         wide = _cells(text) - len(text)
@@ -145,12 +236,12 @@ class _Page:
                 return rows
             before = f"  {self._broken} "
 
-    def _strange(self, request: ApprovalRequest) -> list[str]:
-        """The characters of a command or a path that may look like others."""
+    def _not_ascii(self, request: ApprovalRequest) -> list[str]:
+        """The characters of a command or a path that may be mistaken for others."""
         if not request.runs and request.change is None:
             return []
         text = request.change.path if request.change is not None else "".join(_strings(request.arguments))
-        strange = list(dict.fromkeys([char for char in _STRANGE.findall(text) if char.isprintable()]))
+        strange = list(dict.fromkeys([char for char in _NOT_ASCII.findall(text) if char.isprintable()]))
         rows: list[str] = []
         for char in strange[:_NAMED]:
             name = unicodedata.name(char, "unnamed")
@@ -183,7 +274,7 @@ def _plain_path(text: str) -> str:
 
 
 def _cells(text: str) -> int:
-    """How wide this is drawn, at most: where terminals differ, the wider way counts."""
+    """How many cells this takes, at most: where terminals differ, the wider one counts."""
     return len(text) if text.isascii() else sum([_width(char) for char in text])
 
 
@@ -192,7 +283,7 @@ def _width(char: str) -> int:
 
 
 def _broken(text: str, room: int, blank: str) -> tuple[str, str]:
-    """What of a line fits into a row, and the rest. A blank at the break would not be seen: it is written out."""
+    """The part of a line that fits into a row, and the rest. A blank at the break would be invisible, so it is written out."""
     cells = end = 0
     for char in text:
         cells += _width(char)
@@ -206,102 +297,11 @@ def _broken(text: str, room: int, blank: str) -> tuple[str, str]:
             return text[:cut], text[cut:]
     for cut in range(end - len(blank) + 1, 0, -1):
         if text[cut - 1] == " " and text[cut] != " ":
-            # Right behind the sign of a blank, × and { would be read as counting it.
+            # Right after the sign of a blank, × and { would look like its count.
             rest = text[cut:].lstrip("×{")
             counting = "".join([f"\\u{{{ord(char):x}}}" for char in text[cut : len(text) - len(rest)]])
             return text[: cut - 1] + blank, counting + rest
     return text[: max(1, end)], text[max(1, end) :]
-
-
-CONTEXT = 3
-_COMPARED = 4_000_000  # pairs of lines; above it, all of the old part is shown removed and all of the new one added
-_REMOVED = 400
-_NO_END = "\\ no line break at the end"
-
-
-class Change(Value, frozen=True):
-    """A file before (None: not there, or `unread` says why it cannot be shown) and after a call.
-
-    `path` is where it really is, relative to the folder. `arguments` are those of the call that this shows.
-    """
-
-    path: str
-    before: str | None
-    after: str
-    arguments: tuple[str, ...] = ()
-    unread: str = ""
-    whole: bool = False
-
-    def summary(self) -> str:
-        """What happens, in one line."""
-        size = f"{_lines(self.after)}, {len(self.after.encode('utf-8', 'replace')):,} bytes"
-        if self.unread:
-            return f"replaces a file that cannot be shown ({self.unread}) with {size}"
-        if self.before is None:
-            return f"creates a file: {size}"
-        if self.before == self.after:
-            return "changes nothing"
-        added, removed = self._counts()
-        verb = "replaces the file" if self.whole else "edits the file"
-        return f"{verb}: {_lines(self.before)} before, {_lines(self.after)} after (+{added:,} -{removed:,})"
-
-    def rows(self) -> list[str]:
-        """The diff: rows that begin with +, - or a blank, and @@ or \\ for a word of ours."""
-        old, new = _split(self.before or ""), _split(self.after)
-        rows: list[str] = []
-        removed = 0
-        for tag, a1, a2, b1, b2 in self._groups():
-            if tag == "equal":
-                rows += self._kept(old[a1:a2], a1, first=a1 == 0, last=a2 == len(old) and b2 == len(new))
-                continue
-            gone = old[a1:a2]
-            room = max(0, _REMOVED - removed) if self.whole else len(gone)
-            rows += ["-" + line for line in gone[:room]]
-            if gone[room:]:
-                rows.append(f"@@ {len(gone) - room:,} more lines are removed")
-            removed += len(gone)
-            rows += ["+" + line for line in new[b1:b2]]
-        if self.before != self.after and self.after and not self.after.endswith("\n"):
-            rows.append(_NO_END)
-        return rows
-
-    def _kept(self, lines: list[str], start: int, *, first: bool, last: bool) -> list[str]:
-        head = 0 if first else CONTEXT
-        tail = 0 if last else CONTEXT
-        if len(lines) <= head + tail + 1:
-            return [" " + line for line in lines]
-        after = lines[len(lines) - tail :] if tail else []
-        skipped = len(lines) - head - tail
-        note = f"@@ {skipped:,} lines stay"
-        if after:
-            note += f"; line {start + head + skipped + 1:,}:"
-        return [*[" " + line for line in lines[:head]], note, *[" " + line for line in after]]
-
-    def _counts(self) -> tuple[int, int]:
-        changed = [(b2 - b1, a2 - a1) for tag, a1, a2, b1, b2 in self._groups() if tag != "equal"]
-        return sum(added for added, _ in changed), sum(removed for _, removed in changed)
-
-    def _groups(self) -> list[tuple[str, int, int, int, int]]:
-        # The end of the last line is a part of it, or `a` and `a\n` would look the same.
-        old, new = _split(self.before or "", ends=True), _split(self.after, ends=True)
-        start = 0
-        while start < min(len(old), len(new)) and old[start] == new[start]:
-            start += 1
-        end = 0
-        while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
-            end += 1
-        a, b = len(old) - end, len(new) - end
-        groups: list[tuple[str, int, int, int, int]] = [("equal", 0, start, 0, start)] if start else []
-        if (a - start) * (b - start) > _COMPARED:
-            groups.append(("replace", start, a, start, b))
-        elif a > start or b > start:
-            matcher = SequenceMatcher(None, old[start:a], new[start:b])
-            groups += [
-                (tag, a1 + start, a2 + start, b1 + start, b2 + start) for tag, a1, a2, b1, b2 in matcher.get_opcodes()
-            ]
-        if end:
-            groups.append(("equal", a, len(old), b, len(new)))
-        return groups
 
 
 def _split(text: str, *, ends: bool = False) -> list[str]:

@@ -1,8 +1,8 @@
-"""The bash tool: one command, ended in time, with all it started, and with an answer of bounded size.
+"""The bash tool: runs one command, ends it and everything it started in time, and bounds its output.
 
-The command runs below a supervisor (see supervisor.py) in a session of its own, with nothing on standard input. Whatever
-it leaves behind is ended with it: at its end, at the timeout, when we are cancelled and when we are killed. Should the
-command kill the supervisor, its processes are found by the marks they bear.
+The command runs below a supervisor (see supervisor.py) in a session of its own, with nothing on standard input. Processes
+it leaves behind are ended with it: at its end, at the timeout, when we are cancelled and when we are killed. If the
+command kills the supervisor, its processes are found by their marks.
 Variables that are keys or look like secrets are not passed on, and this process is closed to its user's other processes
 (/proc/PID/environ), so an unprivileged command cannot read them from here. docs/safety.md says what is not guarded.
 """
@@ -22,21 +22,21 @@ from typing import Annotated
 
 from ..core.errors import ToolFailed
 from . import supervisor
-from .paths import Folder
+from .paths import Folder, checked_text
 from .processes import PipeReader, child_environment, known_key_names
 from .tool import Preview, Tool
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0
 OUTPUT_LIMIT = 64 * 1024
-MAX_COMMAND = 100_000  # the system takes no longer argument than 128 KiB
+MAX_COMMAND = 100_000  # the system's limit for one argument is 128 KiB
 
-_LEASH_SECONDS = 2.8  # a supervisor that lives needs at most GRACE + GIVE_UP, and the guard above it GIVE_UP more
+_LEASH_SECONDS = 2.8  # a live supervisor needs at most GRACE + GIVE_UP, and the guard above it GIVE_UP more
 
 
 class Bash:
     """Runs commands in a folder. `keep` names variables to pass on although they look like secrets; `key_names` those that
-    hold keys, which are never passed on: unless told, those that the catalog and the configuration name."""
+    hold keys and are never passed on (default: those that the catalog and the configuration name)."""
 
     def __init__(
         self,
@@ -54,20 +54,20 @@ class Bash:
         self._key_names = known_key_names(folder.path) if key_names is None else frozenset(key_names)
 
     def tool(self) -> Tool:
-        # It keeps its own time, for only it knows how to end what it started.
+        # It limits its own time, because only it knows how to end what it started.
         return Tool.from_function(self.bash, runs=True, timeout=None, preview=self._preview)
 
     async def bash(
         self,
         command: Annotated[str, "The command line, run with bash -c in the working folder."],
-        timeout: Annotated[float | None, "Seconds until it is stopped: 120 unless given, at most 600."] = None,  # noqa: ASYNC109 - the model's word
+        timeout: Annotated[float | None, "Seconds until it is stopped: 120 unless given, at most 600."] = None,  # noqa: ASYNC109 - an argument of the model
     ) -> str:
         """Run a shell command and get its output (stdout and stderr together) and exit code. Each call is a new shell:
         cd and variables do not last. There is no input and no terminal, and background processes end with the command.
         """
         seconds = self._timeout if timeout is None else timeout
         if not 0 < seconds <= MAX_TIMEOUT:
-            raise ToolFailed(f"timeout must be more than 0 and at most {MAX_TIMEOUT:.0f} seconds, got {seconds}")
+            raise ToolFailed(f"invalid timeout {seconds}; expected more than 0 and at most {MAX_TIMEOUT:.0f} seconds")
         run = _Run(self._output_limit)
         run.start(_shell(), _checked(command), self._folder.path, self._environment())
         try:
@@ -114,7 +114,7 @@ class Capped:
 
 
 class _Run:
-    """One command on its way: the supervisor, its leash, the output and the report."""
+    """One running command: the supervisor, its leash, the output and the report."""
 
     def __init__(self, output_limit: int) -> None:
         self._output = Capped(output_limit)
@@ -143,7 +143,7 @@ class _Run:
         except OSError as error:
             for fd in (self._leash, output_read, report_read):
                 os.close(fd)
-            raise ToolFailed(f"the command could not be started: {error.strerror}") from error
+            raise ToolFailed(f"cannot start the command: {error.strerror}") from error
         finally:
             for fd in (leash_read, output_write, report_write, command_fd):
                 os.close(fd)
@@ -156,7 +156,7 @@ class _Run:
         return bool(done)
 
     async def end(self) -> None:
-        """See that nothing is left running, however often we are cancelled meanwhile (two seconds at most, or five if the command stopped its supervisor)."""
+        """See that nothing is left running, however often we are cancelled meanwhile (takes at most two seconds, or five if the command stopped its supervisor)."""
         ending = asyncio.ensure_future(self._end())
         cancelled = False
         while not ending.done():
@@ -175,16 +175,18 @@ class _Run:
         ended_by_itself = words is not None and words[0] != "stopped"
         notes = []
         if timed_out_after is not None and not ended_by_itself:
-            notes.append(f"[stopped: it did not end within {timed_out_after:g} s; it and all it had started are ended]")
+            notes.append(
+                f"[stopped: it did not end within {timed_out_after:g} s; it and everything it started were ended]"
+            )
         elif not ended_by_itself:
-            notes.append("[stopped: the process that watches the command was ended]")
+            notes.append("[stopped: the process that supervises the command was killed]")
         elif words is not None:
             if words[0] == "signal":
                 notes.append(f"[ended by signal {words[1]} ({_signal_name(int(words[1]))})]")
             elif words[1] != "0":
                 notes.append(f"[exit code {words[1]}]")
             if words[2] != "0":
-                notes.append(f"[{words[2]} background process(es) still running were ended with the command]")
+                notes.append(f"[{words[2]} background process(es) that were still running were ended with the command]")
         text = "\n".join([part for part in (output.rstrip("\n"), *notes) if part])
         if not ended_by_itself:
             raise ToolFailed(text)
@@ -196,7 +198,7 @@ class _Run:
         await asyncio.wait({self._report_reader.done}, timeout=_LEASH_SECONDS)
         if self._words() is None:
             self._kill_by_force()
-        # Everybody who held the pipe is gone, so this is at once; unless it was handed to a process outside.
+        # Everybody who held the pipe is gone, so this returns at once, unless it was handed to a process outside.
         await asyncio.wait({self._output_reader.done, self._report_reader.done}, timeout=0.2)
         self._output_reader.close()
         self._report_reader.close()
@@ -227,7 +229,7 @@ def close_to_others() -> None:
 
 
 def _held(data: bytes) -> int:
-    """A descriptor to read the data from. Not a pipe: that holds less than a long command."""
+    """A descriptor to read the data from. Not a pipe, which holds less than a long command."""
     fd = os.memfd_create("command")
     with open(fd, "wb", closefd=False) as file:
         file.write(data)
@@ -237,29 +239,19 @@ def _held(data: bytes) -> int:
 
 def _shell() -> str:
     if not sys.platform.startswith("linux"):
-        raise ToolFailed(f"the bash tool needs Linux (prctl, /proc) to end what it starts; this is {sys.platform}")
+        raise ToolFailed(
+            f"the bash tool needs Linux (prctl, /proc) to end what it starts; this system is {sys.platform}"
+        )
     shell = shutil.which("bash")
     if shell is None:
-        raise ToolFailed("there is no bash on this system")
+        raise ToolFailed("bash is not installed on this system")
     if not sys.executable:
-        raise ToolFailed(
-            "the bash tool needs the path of the Python interpreter (sys.executable), which is unknown here"
-        )
+        raise ToolFailed("the bash tool needs the path of the Python interpreter, but sys.executable is empty")
     return shell
 
 
 def _checked(command: str) -> str:
-    if not command.strip():
-        raise ToolFailed("the command is empty")
-    if "\0" in command:
-        raise ToolFailed("the command holds a NUL byte")
-    try:
-        size = len(command.encode())
-    except UnicodeEncodeError:
-        raise ToolFailed("the command is not valid Unicode") from None
-    if size > MAX_COMMAND:
-        raise ToolFailed(f"the command is longer than {MAX_COMMAND} bytes; write it to a file and run that")
-    return command
+    return checked_text("command", command if command.strip() else "", MAX_COMMAND, "; write it to a file and run that")
 
 
 def _signal_name(number: int) -> str:

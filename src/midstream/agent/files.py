@@ -1,7 +1,7 @@
 """The file tools: read_file, write_file, edit_file, all confined to one Folder.
 
-Text is UTF-8 and is kept byte for byte: line ends and a byte-order mark survive an edit. What is not text is refused with
-its size, and what is too long is cut with the words that say how to get the rest.
+Text is UTF-8 and kept byte for byte: line ends and a byte-order mark survive an edit. What is not text is refused with its
+size, and what is too long is cut, with a remark on how to get the rest.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Files:
         if not lines:
             return "(the file is empty)"
         if offset > len(lines):
-            raise ToolFailed(f"{path}: has {len(lines)} lines, so nothing is at offset {offset}")
+            raise ToolFailed(f"{path}: has {len(lines)} lines; offset {offset} is beyond its end")
         return _excerpt(lines, offset, limit, line_numbers)
 
     def write_file(self, path: PathArgument, content: Annotated[str, "The whole new content of the file."]) -> str:
@@ -66,7 +66,7 @@ class Files:
     def edit_file(
         self,
         path: PathArgument,
-        old_string: Annotated[str, "The text to replace, exactly as it stands in the file, with its whitespace."],
+        old_string: Annotated[str, "The text to replace, exactly as it is in the file, including whitespace."],
         new_string: Annotated[str, "The text to put in its place."],
         replace_all: Annotated[bool, "Replace every occurrence; otherwise there must be exactly one."] = False,
     ) -> str:
@@ -103,9 +103,9 @@ def _edited(text: str, path: str, old_string: str, new_string: str, replace_all:
     if not old_string:
         raise ToolFailed("old_string is empty; to write a whole file use write_file")
     if old_string == new_string:
-        raise ToolFailed("old_string and new_string are the same; nothing to do")
+        raise ToolFailed("old_string and new_string are the same")
     if old_string not in text and "\r\n" in text:
-        # Models write \n for the line ends they were shown; in a file of CRLF lines it can only mean those.
+        # Models write \n for the line ends they were shown; in a file with CRLF lines it can only mean those.
         old_string, new_string = _crlf(old_string), _crlf(new_string)
     places = _places(text, old_string)
     if not places:
@@ -114,7 +114,7 @@ def _edited(text: str, path: str, old_string: str, new_string: str, replace_all:
         lines = ", ".join([str(text.count("\n", 0, place) + 1) for place in places[:10]])
         raise ToolFailed(
             f"{path}: old_string has {len(places)} matches (lines {lines}{', …' if len(places) > 10 else ''}); "
-            "give more of the text around the one you mean, or set replace_all"
+            "include more of the surrounding text, or set replace_all"
         )
     return text.replace(old_string, new_string), text.count(old_string), text.count("\n", 0, places[0]) + 1
 
@@ -139,9 +139,7 @@ def _bytes(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise ToolFailed(
-            f"the text holds a lone surrogate at position {error.start}; it is not valid Unicode"
-        ) from error
+        raise ToolFailed(f"the text is not valid Unicode: lone surrogate at position {error.start}") from error
 
 
 def _excerpt(lines: list[str], offset: int, limit: int, numbered: bool) -> str:
@@ -157,7 +155,7 @@ def _excerpt(lines: list[str], offset: int, limit: int, numbered: bool) -> str:
         shown.append(line)
     end = offset - 1 + len(shown)
     if end < len(lines):
-        shown.append(f"[lines {offset} to {end} of {len(lines)}; go on with offset {end + 1}]")
+        shown.append(f"[lines {offset} to {end} of {len(lines)}; continue with offset {end + 1}]")
     return "\n".join(shown)
 
 
@@ -166,7 +164,7 @@ def _crlf(text: str) -> str:
 
 
 def _places(text: str, piece: str) -> list[int]:
-    """Where the piece begins; overlapping places count, for they too leave it open which one is meant."""
+    """Where the piece starts; overlapping matches count, because they too are ambiguous."""
     found: list[int] = []
     at = text.find(piece)
     while at >= 0 and len(found) < 1000:
@@ -176,9 +174,9 @@ def _places(text: str, piece: str) -> list[int]:
 
 
 def _near(text: str, piece: str) -> str:
-    """A hint where only the whitespace differs, the most common mistake."""
+    """A hint for the most common mistake: only the whitespace differs."""
     wanted = next((line.strip() for line in piece.split("\n") if line.strip()), "")
     for number, line in enumerate(text.split("\n"), 1):
         if wanted and line.strip() == wanted:
-            return f"; line {number} matches its first line but for whitespace or what follows: {line[:200]!r}"
+            return f"; line {number} matches its first line except for whitespace or what follows: {line[:200]!r}"
     return "; read the file again and copy the text exactly"

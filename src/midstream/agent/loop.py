@@ -1,9 +1,9 @@
-"""The loop: stream a turn, run the tools it asked for, append their results, and again, until text, a limit or the user.
+"""The loop: stream a turn, run the tools it called, append their results, and repeat until text, a limit or the user ends it.
 
-Every call gets a result, whatever happens: a call of an answer that failed or ran into its token limit is not run, for its
-arguments may be cut; a call that a limit or an interruption caught gets a result that says so. So the stored conversation
-is lawful after every step, any model can go on from it, and an interruption (cancelling the task, or `aclose` of the
-iterator) at any moment loses nothing that was finished.
+Every call gets a result, whatever happens: a call of an answer that failed or reached its token limit is not run, because
+its arguments may be truncated; a call stopped by a limit or an interruption gets a result that says so. So the stored
+conversation is valid after every step, any model can continue it, and an interruption at any moment (cancelling the task,
+or `aclose` of the iterator) loses nothing that was finished.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _CUT = ("max_tokens", "refusal")
 class Agent:
     """A session that runs the tools its model calls. One run at a time; between two runs the session may change its model.
 
-    `tools` is a Toolbox, or what one is made of: functions, Tools, names of built-in tools. Tools that write or execute need
-    an approval: without a Toolbox that has an `approve`, nobody can be asked, and they are refused.
+    `tools` is a Toolbox, or what one is made of: functions, Tools, names of built-in tools. Tools that write or run need
+    approval: without a Toolbox with an `approve`, nobody can be asked, and their calls are refused.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class Agent:
         self.session = session
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.limits = limits
-        self._turnstile = Turnstile("the agent is already working: read that run to its end, or close it, first")
+        self._turnstile = Turnstile("the agent is already running; iterate that run to its end, or close it, first")
 
     def run(self, *content: str | Text | Media) -> Run:
-        """Say something and work until the model has answered: iterate the Run for events, or await it for a RunResult.
+        """Send a message and work until the model has answered: iterate the Run for events, or await it for a RunResult.
 
-        With no content, continue from where the conversation is. Leave early with `aclose` (or `contextlib.aclosing`); a run
-        that was merely dropped is ended before the next.
+        Without content, continue the conversation as it is. Leave early with `aclose` (or `contextlib.aclosing`); a run that
+        was merely dropped is ended before the next.
         """
         return Run(self.session, self._turnstile.through(self._run(content)))
 
     async def _run(self, content: Sequence[str | Text | Media]) -> AsyncGenerator[AgentEvent, None]:
-        await self._pair_open_calls()  # of a program that was killed
+        await self._pair_open_calls()  # left by a program that was killed
         ours = self.toolbox.specs()
         self.session.tools = (*[spec for spec in self.session.tools if spec.name not in self.toolbox], *ours)
         spent = Spent(self.limits, self.session)
@@ -93,7 +93,7 @@ class Agent:
             retries = retries - 1 if turn.failure else self.limits.retries
 
     def _is_kept(self, turn: Turn) -> bool:
-        """Whether the conversation ends with this turn; one that could not be stored is no part of it."""
+        """Whether the conversation ends with this turn; one that could not be stored is not part of it."""
         turns = self.session.conversation.turns
         return bool(turns) and turns[-1].key == turn.key
 
@@ -113,7 +113,7 @@ class Agent:
 
     async def _work(self, turn: Turn, spent: Spent) -> AsyncGenerator[AgentEvent, None]:
         """Run the calls of a turn and keep their results, all of them, however this ends."""
-        # A host's own tool is answered with its arguments, and run by the host when it reads them (facts/kimi.md §4).
+        # A host's own tool is answered with its arguments; the host runs it when it reads them (facts/kimi.md §4).
         echoed = {spec.name for spec in self.session.tools if spec.builtin and spec.name not in self.toolbox}
         work = Round(self.toolbox, turn.tool_calls, echoed)
         try:
@@ -124,7 +124,7 @@ class Agent:
                 work.stop(spent.time_is_up)
         finally:
             results = await shield(self._keep(work))
-        for late in work.untold(results):
+        for late in work.unreported(results):
             yield late
 
     async def _keep(self, work: Round) -> tuple[ToolResponse, ...]:
@@ -151,9 +151,9 @@ def _unfit(turn: Turn, stop: Stopped | None) -> str:
     if turn.failure == ABORTED and stop is not None and stop.detail:
         return stop.detail
     if turn.failure:
-        return f"the answer that asked for it failed ({turn.failure}), and its arguments may be cut"
+        return f"the answer with this call failed ({turn.failure}), so the arguments may be truncated"
     if turn.stop_reason == "max_tokens":
-        return "the answer ran into its token limit, and the arguments may be cut; ask again with less in one call"
+        return "the answer reached its token limit, so the arguments may be truncated; try again with less in one call"
     if turn.stop_reason in _CUT:
-        return f"the answer was ended by the host ({turn.stop_reason}), and the arguments may be cut"
+        return f"the host ended the answer ({turn.stop_reason}), so the arguments may be truncated"
     return stop.detail if stop is not None else ""

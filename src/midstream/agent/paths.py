@@ -27,14 +27,14 @@ MAX_DEPTH = 100
 MAX_LINKS = 40
 MAX_READ = 16 * 1024 * 1024
 
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 # Non-blocking, or opening a FIFO would wait for a writer that never comes; no controlling terminal from a tty device.
 _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 class Place:
-    """Where a path ended: an open directory inside the folder and a name in it that is no link. Empty name: the directory."""
+    """Where a path leads: an open directory inside the folder and a name in it that is not a link. Empty name: the directory."""
 
     def __init__(self, directory: int, name: str, shown: str) -> None:
         self.directory = directory
@@ -56,14 +56,12 @@ class Folder:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         if sys.platform == "win32" or os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
-            raise ConfigError(
-                "the file tools need a system with openat and O_NOFOLLOW (Linux, macOS); this one has neither"
-            )
+            raise ConfigError("the file tools need openat and O_NOFOLLOW (Linux, macOS); this system lacks them")
         self.path = os.path.realpath(root)
-        # A path under the name the user gave is inside too, when that name passes through a link.
+        # An absolute path that starts with the name the user gave is inside too, even if that name goes through a link.
         self._names = (self.path, os.path.abspath(root))  # noqa: PTH100 - Path.absolute keeps `..`
         try:
-            self._fd = os.open(self.path, _DIRECTORY)
+            self._fd = os.open(self.path, DIRECTORY)
         except OSError as error:
             raise ConfigError(f"working folder {root}: {error.strerror}") from error
         self._closer = weakref.finalize(self, os.close, self._fd)
@@ -90,7 +88,7 @@ class Folder:
                 yield place.directory, place.shown
                 return
             with _worded(path):
-                fd = os.open(place.name, _DIRECTORY, dir_fd=place.directory)
+                fd = os.open(place.name, DIRECTORY, dir_fd=place.directory)
             try:
                 yield fd, place.shown
             finally:
@@ -114,9 +112,9 @@ class Folder:
             return read_regular(fd, limit, path), status
 
     def peek(self, path: str, limit: int = MAX_READ) -> tuple[str, bytes | None, str]:
-        """Where a write to this path would end, relative to the folder; what is there now; and why that cannot be read.
+        """Where a write to this path would go, relative to the folder; what is there now; and why that cannot be read.
 
-        Directories that a write would make need not be there.
+        Directories that a write would create need not exist.
         """
         walk = _Walk(self, path, create=False, imagine=True)
         try:
@@ -152,25 +150,16 @@ class Folder:
             if old is not None:
                 _require_regular(old, path)
             if expected is not None and (old is None or _version(old) != _version(expected)):
-                raise PathRefused(f"{path}: was changed by somebody else meanwhile; read it again")
+                raise PathRefused(f"{path}: was changed since it was read; read it again")
             _replace(place, data, old)
             return old is None
 
     def parts(self, path: str) -> list[str]:
         """The components of a path relative to the folder, or PathRefused for one that cannot be inside."""
-        if not path:
-            raise PathRefused("the path is empty")
-        if "\0" in path:
-            raise PathRefused("the path holds a NUL byte")
-        try:
-            size = len(path.encode())
-        except UnicodeEncodeError:
-            raise PathRefused("the path is not valid Unicode") from None
-        if size > MAX_PATH:
-            raise PathRefused(f"the path is longer than {MAX_PATH} bytes")
+        checked_text("path", path, MAX_PATH)
         if path.startswith("~"):
             raise PathRefused(
-                f"{path}: ~ is not expanded; use a path inside the working folder (./~name for such a name)"
+                f"{path}: ~ is not expanded; use a path inside the working folder (./~name for a file of that name)"
             )
         return self.inside(path)
 
@@ -224,7 +213,7 @@ class _Walk:
 
     def _leave(self) -> None:
         if not self._names:
-            raise PathRefused(f"{self._path}: leads out of the working folder")
+            raise PathRefused(f"{self._path}: leads outside the working folder")
         self._names.pop()
         if self.imagined:
             self.imagined -= 1
@@ -238,12 +227,12 @@ class _Walk:
             self._imagine_one(name)
             return
         try:
-            fd = os.open(name, _DIRECTORY, dir_fd=self._fds[-1])
+            fd = os.open(name, DIRECTORY, dir_fd=self._fds[-1])
         except OSError as error:
             if error.errno == errno.ENOENT and self._create:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=self._fds[-1])
-                fd = os.open(name, _DIRECTORY, dir_fd=self._fds[-1])
+                fd = os.open(name, DIRECTORY, dir_fd=self._fds[-1])
             elif error.errno == errno.ENOENT and self._imagine:
                 self._imagine_one(name)
                 return
@@ -272,7 +261,7 @@ class _Walk:
         try:
             parts = self._folder.inside(target)
         except PathRefused:
-            raise PathRefused(f"{self._path}: a symbolic link leads out of the working folder") from None
+            raise PathRefused(f"{self._path}: a symbolic link leads outside the working folder") from None
         if target.startswith("/"):
             while self._names:
                 self._leave()
@@ -280,10 +269,25 @@ class _Walk:
         return True
 
 
+def checked_text(what: str, text: str, limit: int, hint: str = "") -> str:
+    """The text, or ToolFailed if it is empty or longer than the limit, or holds what the system cannot take."""
+    if not text:
+        raise ToolFailed(f"the {what} is empty")
+    if "\0" in text:
+        raise ToolFailed(f"the {what} contains a NUL byte")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise ToolFailed(f"the {what} is not valid Unicode") from None
+    if size > limit:
+        raise ToolFailed(f"the {what} is longer than {limit:,} bytes{hint}")
+    return text
+
+
 def open_regular(directory: int, name: str, shown: str) -> int:
     """Open a name in an open directory if it is a regular file."""
     with _worded(shown):
-        # DecodeContext first, so that no device is even opened; what counts is the status of the descriptor, below.
+        # Checked first, so that no device is even opened; the status of the descriptor, below, is what counts.
         _require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), shown)
         fd = os.open(name, _FILE, dir_fd=directory)
         try:
@@ -303,7 +307,7 @@ def read_regular(fd: int, limit: int, shown: str) -> bytes:
             chunks.append(chunk)
             size += len(chunk)
             if size > limit:
-                raise PathRefused(f"{shown}: is larger than {limit} bytes; use grep, or bash with head or sed")
+                raise PathRefused(f"{shown}: is larger than {limit:,} bytes; use grep, or bash with head or sed")
     return b"".join(chunks)
 
 

@@ -1,6 +1,7 @@
-"""The reading end of a pipe on the event loop, which can be let go of although somebody still holds the other end.
+"""Child processes: how their output is read, and which environment variables they get.
 
-asyncio's own subprocess streams wait for that end to close; a process that was handed the pipe could make us wait for ever.
+A variable is withheld if the catalog or the configuration names it as a key, if its name or its value looks like a secret,
+or if its value contains one that was withheld by name (`BACKUP=$OPENAI_API_KEY`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ CHUNK = 1 << 16
 
 
 class PipeReader:
-    """Hands each chunk that arrives to `take` until the end, or until closed. `done` is set then."""
+    """The reading end of a pipe on the event loop: hands each chunk to `take` until the end, or until closed; then sets `done`.
+
+    It can be closed although somebody still holds the other end. asyncio's own subprocess streams wait for that end to
+    close, so a process that was handed the pipe could make us wait forever.
+    """
 
     def __init__(self, fd: int, take: Callable[[bytes], None]) -> None:
         self._fd = fd
@@ -52,7 +57,7 @@ _SECRET_NAME = re.compile(
     r"|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|PASSWORD|PASSWD|TOKEN$|SECRET|CONN(?:ECTION)?_?STR",
     re.IGNORECASE,
 )
-# What issuers begin their keys with, as they write it; each is followed by enough characters to be one.
+# How issuers' keys start, each followed by enough characters to be one.
 _ISSUED = (
     r"sk-[\w-]{16}",
     r"[rs]k_(?:live|test)_\w{8}",
@@ -94,16 +99,17 @@ _SECRET_VALUES = (
     re.compile(r"[?&]sig=|\"private_key\"|\"service_account\"|hooks\.slack\.com/services/|/api/webhooks/\d"),
 )
 _NOT_SECRET = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
-_TELLING = 8  # a shorter value of a key may stand anywhere by chance
-# A shell reads these files before the command; a person looking at a screen is expected by the pagers and prompts.
+_TELLING = 8  # a shorter key may appear in other values by chance
+# A shell runs these files before the command.
 _STARTUP_FILES = frozenset({"BASH_ENV", "ENV"})
+# Pagers and prompts expect a person at a screen.
 _NOBODY_THERE = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
 
 def child_environment(
     environment: Mapping[str, str], keep: Iterable[str] = (), key_names: Collection[str] = ()
 ) -> dict[str, str]:
-    """The environment without keys and what looks like a secret, and with the settings for a program nobody is watching."""
+    """The environment without keys and what looks like a secret, with settings for a program that nobody watches."""
     kept = frozenset(keep)
     hidden = {
         name
@@ -111,7 +117,9 @@ def child_environment(
         if name in key_names or name in _STARTUP_FILES or looks_secret(name, value)
     }
     values = [environment[name] for name in hidden - _STARTUP_FILES - kept]
-    known = [value for value in values if len(value) >= _TELLING and not value.startswith("/")]  # a path to one is none
+    known = [
+        value for value in values if len(value) >= _TELLING and not value.startswith("/")
+    ]  # a path to a secret is not one
     passed = {
         name: value
         for name, value in environment.items()
@@ -127,9 +135,9 @@ def looks_secret(name: str, value: str) -> bool:
 
 
 def known_key_names(folder: str) -> frozenset[str]:
-    """The variables that the catalog and the configuration in force there name as keys."""
+    """The variables that the catalog and the configuration of this folder name as keys."""
     try:
         catalog = Catalog(load_config(Path(folder)))
     except ConfigError:
-        catalog = Catalog(Config())  # whoever reads the configuration for its settings says what is wrong with it
+        catalog = Catalog(Config())  # what is wrong with it is reported where its settings are read
     return catalog.key_names()

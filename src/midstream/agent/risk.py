@@ -1,4 +1,19 @@
-"""What a call could do that nobody sees in it: files that run code later, and commands that do more than they seem to."""
+"""What can be judged about a call without running it: which files run code later, and which commands are harmless.
+
+Files: hooks, start-up files, settings of editors and CI, build files. Some tool picks such a file up by its place or name
+(`git commit`, `cd`, opening a folder, `make`), so whoever writes it decides what runs then. Names are compared as a
+forgiving file system would (case, composed characters, ignored ones), and every part of the path counts, including the
+working folder's. Ordinary sources and tests are not listed, although they run as well: a person asks for those by name.
+
+Commands: read only if they consist of plain words, joined to others by && || | or ; and nothing else. Any other shell
+syntax (quotes, $, backticks, redirections, globs, braces, ~, &, line breaks, comments …) makes a command unreadable, and so
+does every character outside the plain ones. The words after those that a pattern names are judged by the program:
+
+- readers only read: all arguments are allowed, except the options listed with them;
+- carriers run or write whatever their arguments say: no further word is allowed;
+- any other program may only get options that are harmless nearly everywhere, and no word that sets a variable, leaves the
+  folder, or names a file that runs code later.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +31,9 @@ _HOOKS = (
     "push-to-checkout pre-auto-gc post-rewrite sendemail-validate fsmonitor-watchman post-index-change"
 )
 
-# What happens -> the names of such files; with a slash at the end, of folders, and everything below them counts.
+# What happens -> the names of such files; names that end in a slash are folders, with everything below them.
 _TABLE: dict[str, str] = {
-    "git reads and runs what is in here": ".git/ *.git/ git~1/ .gitconfig .gitmodules .config/git/",
+    "git reads and runs what is in this folder": ".git/ *.git/ git~1/ .gitconfig .gitmodules .config/git/",
     "git runs it as a hook": f".githooks/ .git-hooks/ .husky/ .lefthook/ {_HOOKS}",
     "hooks are configured here": (
         ".pre-commit-config.y*ml .pre-commit-hooks.y*ml lefthook.y*ml .lefthook.y*ml lefthook-local.y*ml .lintstagedrc* "
@@ -46,8 +61,8 @@ _TABLE: dict[str, str] = {
         ".gdbinit .gdbearlyinit .lldbinit .irbrc .pryrc .pdbrc .pythonrc .pythonrc.py .rprofile .renviron .ipython/ .jupyter/ "
         ".psqlrc .sqliterc .curlrc .wgetrc .ghci .gitlab/ .lesskey .ackrc .ripgreprc .config/ripgrep/ .mailcap"
     ),
-    "Python imports it by itself": "sitecustomize.py usercustomize.py *.pth site-packages/ dist-packages/ conftest.py",
-    "programs that others start live here": (
+    "Python imports it on its own": "sitecustomize.py usercustomize.py *.pth site-packages/ dist-packages/ conftest.py",
+    "other programs start what is installed here": (
         "node_modules/ .venv/ venv/ .tox/ .nox/ .virtualenvs/ .local/bin/ .local/lib/ .bin/ .cargo/ .rustup/ .go/bin/ .yarn/ .pnp.* .bundle/ .gem/ .mvn/ "
         ".gradle/ .sbt/ .stack/ .cabal/ .opam/ .dotnet/ .nuget/ .terraform/"
     ),
@@ -57,7 +72,7 @@ _TABLE: dict[str, str] = {
         "bitbucket-pipelines.yml cloudbuild.y*ml buildspec.y*ml .teamcity/ .semaphore/ .sourcehut/ .build.yml .builds/ .tekton/ "
         "codefresh.y*ml .harness/ wercker.yml netlify.toml vercel.json fly.toml render.y*ml procfile .readthedocs.y*ml"
     ),
-    "a build or a package manager runs what it says": (
+    "a build tool or a package manager runs what it says": (
         "makefile gnumakefile *.mk justfile .justfile taskfile.y*ml taskfile rakefile gemfile *.gemspec guardfile sconstruct sconscript "
         "cmakelists.txt *.cmake meson.build configure configure.ac build.ninja build.bazel workspace.bazel module.bazel .bazelrc "
         "build.rs cargo.toml build.gradle* settings.gradle* gradle.properties gradlew gradlew.bat gradle-wrapper.properties mvnw "
@@ -74,13 +89,13 @@ _TABLE: dict[str, str] = {
         ".local/share/applications/ .local/share/systemd/ .local/share/dbus-1/ cron.*/ crontab crontabs/ .crontab launchagents/ launchdaemons/ "
         "init.d/ rc.d/ rc.local .config/dbus-1/ .config/plasma-workspace/ .config/hypr/ .config/sway/ .config/i3/ .i3/ .fluxbox/"
     ),
-    "it holds keys, or decides who may log in": (
+    "it holds keys or decides who may log in": (
         ".ssh/ .gnupg/ .aws/ .azure/ .kube/ .docker/ .netrc .pgpass .config/gcloud/ .config/gh/ authorized_keys known_hosts sudoers sudoers.d/ "
         "id_rsa* id_ed25519* id_ecdsa*"
     ),
 }
 
-# Characters that some file systems leave out of a name when they compare it.
+# Characters that some file systems ignore when they compare names.
 _IGNORED = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _ROWS = [
     (tuple(name.rstrip("/").split("/")), name.endswith("/"), why) for why, row in _TABLE.items() for name in row.split()
@@ -113,9 +128,9 @@ _VERSIONED = re.compile(r"(python|pip|perl|ruby|lua|php|node|gcc|clang|g\+\+|awk
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A program that only reads, but with these options: letters, long names (and what they are short for), whole words.
+    """A program that only reads, except with these options: letters, long names (and their abbreviations), whole words.
 
-    `words` is how many words that are no options it may get; a further one would be a file to write.
+    `words` is how many arguments that are not options it may get; one more would be a file to write.
     """
 
     letters: str = ""
@@ -143,7 +158,7 @@ _READERS: dict[str, Reader] = {
         singles=tuple("-delete -exec -execdir -ok -okdir -fprint -fprint0 -fprintf -fls -files0-from".split())
     ),
 }
-# Of git, the subcommands that only read; config, hooks and attributes, which may make them run things, are files that no
+# git's subcommands that only read. Config, hooks and attributes may make them run things, but those are files that no
 # "always" covers.
 _GIT = Reader(
     letters="O",
@@ -171,7 +186,7 @@ _CARRIERS = frozenset(
     "gzip gunzip bzip2 xz zstd patch truncate split csplit shred chmod chown chattr setfacl mount xxd openssl gpg m4 npm yarn pnpm pip uv poetry pdm "
     "hatch conda mamba cargo rustup go gem bundle rake brew apt apt-get dnf yum apk pacman snap gradle mvn dotnet composer mix nix".split()
 )
-# Letters that no common program takes for a file to write or a thing to run.
+# Letters that no common program takes as a file to write or a program to run.
 _HARMLESS_LETTERS = re.compile(r"-[vqhVnsxkmtalA]+\d*\Z|-j?\d+\Z|-j\Z")
 _RISKY = tuple(
     "output out outdir outfile exec command cmd run call eval code script shell pager editor browser hook config rcfile rc init init-file "
@@ -195,12 +210,12 @@ def simple_commands(command: str) -> list[list[str]] | None:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text is a command of plain words. NAME=value before one sets a variable, and LD_PRELOAD is one."""
+    """Whether a text is a command of plain words. NAME=value in front would set a variable, such as LD_PRELOAD."""
     return bool(re.fullmatch(_PART, text)) and "=" not in text.split()[0]
 
 
 def is_harmless(words: Sequence[str], named: int, folder: str = "") -> bool:
-    """Whether a command does no more than a person means who allows its first `named` words."""
+    """Whether a command does no more than a person expects who allows its first `named` words."""
     further = words[named:]
     if not further:
         return True
@@ -216,7 +231,7 @@ def is_harmless(words: Sequence[str], named: int, folder: str = "") -> bool:
 
 
 def _program(word: str) -> str:
-    """The name that the lists know it by; another folder's program of that name is another program."""
+    """The name used in the lists above; a program of that name in another folder is another program."""
     folder = next((folder for folder in _SYSTEM if word.startswith(folder)), "")
     name = word.removeprefix(folder)
     found = _VERSIONED.match(name)
@@ -224,7 +239,7 @@ def _program(word: str) -> str:
 
 
 def _is_harmless_git(words: Sequence[str], named: int, folder: str) -> bool:
-    # An option before the subcommand sets configuration, or leads to another repository.
+    # An option before the subcommand sets configuration or selects another repository.
     if words[1].startswith("-"):
         return words[1:] == ["--version"]
     if words[1] in _GIT_READS:
@@ -241,7 +256,7 @@ def _only_reads(reader: Reader, arguments: Sequence[str], named: int) -> bool:
         if not options or not word.startswith("-") or word == "-":
             plain += 1
         elif number < named:
-            continue  # the pattern's own words are the person's choice
+            continue  # the words of the pattern itself were chosen by a person
         elif word == "--":
             options = False
         elif word.startswith("--"):
@@ -275,7 +290,7 @@ def _stays_inside(path: str, folder: str) -> bool:
 
 
 def _is_among(name: str, options: Sequence[str]) -> bool:
-    """Whether a long option is one of these, or short for one, which getopt allows."""
+    """Whether a long option is one of these or an abbreviation of one, which getopt accepts."""
     return any(option.startswith(name.lower()) for option in options)
 
 

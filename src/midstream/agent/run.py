@@ -1,4 +1,4 @@
-"""One run of the agent: what it tells while it works, how far it may go, and the calls of one turn while they run."""
+"""One run of the agent: its limits, its events and result, and the calls of one turn while they run."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class RunLimits(Value, frozen=True):
     """The limits of one run."""
 
     rounds: int | None = 50
-    """Answers of the model."""
+    """How many answers the model may give."""
     tokens: int | None = None
     """Tokens read and written, as the hosts count them; estimated where a host does not."""
     cost: float | None = None
     """Dollars."""
     seconds: float | None = None
-    """Wall clock, answers and tools together."""
+    """Wall-clock time of answers and tools together."""
     retries: int = 1
-    """How often in a row an answer that came empty or cut is asked for again; such an answer is no round."""
+    """How often in a row an empty or truncated answer is requested again; such an answer does not count as a round."""
 
 
 class RunResult(Value, frozen=True):
-    """What came of a run. `reason` and `detail` say why it ended: see `Stopped`."""
+    """The result of a run. `reason` and `detail` say why it ended: see `Stopped`."""
 
     turn: Turn | None
-    """The last answer; None if the time was up before one began."""
+    """The last answer; None if the time was up before one started."""
     rounds: int
     """How many answers the model gave; failed ones do not count."""
     reason: str
@@ -64,7 +64,7 @@ class RunResult(Value, frozen=True):
 class Run:
     """`async for event in run` gives events; `await run` works to the end and gives the RunResult.
 
-    What keeps an answer from starting is raised, as by a Reply. Leave early with `aclose`. A run that is neither awaited nor
+    An error that keeps an answer from starting is raised, as by a Reply. Leave early with `aclose`. A run that is neither awaited nor
     iterated does nothing, and warns.
     """
 
@@ -89,12 +89,12 @@ class Run:
             warn_unused(self, "await it, or iterate it with `async for`")
 
     async def result(self) -> RunResult:
-        """Work to the end and say what came of it. After iterating to the end, it is there at once."""
+        """Run to the end and return the result. After iterating to the end, it is there at once."""
         async for _ in self.events:
             pass
         stopped = self._stopped
         if stopped is None:
-            raise LocalError("the run was closed before its end: there is no result")
+            raise LocalError("the run was closed before it ended, so there is no result")
         turns = self._session.conversation.turns[self._first :]
         answers = [turn for turn in turns if turn.speaker == "ai"]
         costs = [each.cost for each in self._session.costs(self._first)]
@@ -148,7 +148,7 @@ class Spent:
         return "" if left is None or left > 0 else f"the limit of {self._limits.seconds:g} s was reached"
 
     def reached(self) -> tuple[str, str] | None:
-        """The limit that was reached and a sentence about it, if one was."""
+        """The limit that was reached and a sentence about it, or None."""
         limits = self._limits
         if limits.rounds is not None and self.rounds >= limits.rounds:
             return "rounds", f"the limit of {limits.rounds} rounds was reached"
@@ -188,10 +188,10 @@ class Spent:
         costs = self._session.costs(self._first)
         unknown = next((each.model for each in costs if each.cost is None), None)
         if unknown is not None:
-            return f"no price is known for {unknown}, so the limit of ${limit:g} cannot be kept"
+            return f"the price of {unknown} is unknown, so the limit of ${limit:g} cannot be enforced"
         turns = self._session.conversation.turns[self._first :]
         if any(turn.speaker == "ai" and turn.usage is None and not turn.failure for turn in turns):
-            return f"the host counts no tokens, so the limit of ${limit:g} cannot be kept"
+            return f"the host does not report token usage, so the limit of ${limit:g} cannot be enforced"
         total = sum(each.cost or 0.0 for each in costs)
         return f"the limit of ${limit:g} was reached" if total >= limit else ""
 
@@ -205,12 +205,12 @@ def _tokens_of(turn: Turn, so_far: tuple[Turn, ...]) -> int:
 
 
 class Round:
-    """Started when it is made. `end` must be awaited: until then something may still run."""
+    """The calls of one turn. They start when this is created; `end` must be awaited, until then something may still run."""
 
     def __init__(self, toolbox: Toolbox, calls: Sequence[ToolCall], echoed: Collection[str] = ()) -> None:
         self._calls = calls
         self._results: dict[str, ToolResponse] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._stopped = ""
         self._steps: asyncio.Queue[ToolStarted | ToolFinished | None] = asyncio.Queue()
         for call in calls:
@@ -223,28 +223,28 @@ class Round:
         self._work.add_done_callback(lambda _: self._steps.put_nowait(None))
 
     async def steps(self) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
-        """What happens, as it happens, until all is done."""
+        """Events as they happen, until all calls are done."""
         while (step := await self._steps.get()) is not None:
             if isinstance(step, ToolFinished):
-                self._told.add(step.response.call_id)
+                self._reported.add(step.response.call_id)
             yield step
 
     def stop(self, why: str) -> None:
-        """Cut it short; the results of calls that have none yet will say why."""
+        """Cancel what is left; the results of those calls will say why."""
         self._stopped = why
         self._work.cancel()
 
     async def end(self) -> tuple[ToolResponse, ...]:
-        """All results in the order of the calls. What still runs is cancelled, and waited for until it is gone."""
+        """All results in the order of the calls. Calls that still run are cancelled and waited for."""
         self._work.cancel()
         await asyncio.wait((self._work,))
         if not self._work.cancelled() and (error := self._work.exception()) is not None:
             raise error
         return tuple([self._results.get(call.id) or self._cut(call, started=False) for call in self._calls])
 
-    def untold(self, results: Sequence[ToolResponse]) -> list[ToolFinished]:
-        """The steps that `steps` did not come to tell."""
-        return [ToolFinished(result) for result in results if result.call_id not in self._told]
+    def unreported(self, results: Sequence[ToolResponse]) -> list[ToolFinished]:
+        """The events that `steps` did not get to yield."""
+        return [ToolFinished(result) for result in results if result.call_id not in self._reported]
 
     def _finished(self, call: ToolCall, response: ToolResponse) -> None:
         self._results[call.id] = response
@@ -254,5 +254,5 @@ class Round:
         if not self._stopped:
             return interrupted(call, started=started)
         if started:
-            return failure(call, f"cut short while it ran, it may have done a part of its work: {self._stopped}")
+            return failure(call, f"stopped while it was running, part of its work may be done: {self._stopped}")
         return failure(call, f"not run: {self._stopped}")

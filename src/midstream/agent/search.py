@@ -1,7 +1,7 @@
 """The search tools: glob and grep, confined to one Folder, in a fixed order and of bounded size.
 
 The tree is walked by descriptor and symbolic links to directories are not entered, so a walk ends and stays inside.
-Version control, dependencies and caches are passed over unless the pattern or the path names them. grep takes Python's
+Version control, dependencies and caches are skipped unless the pattern or the path names them. grep takes Python's
 regular expressions and matches them in a process of its own (see matcher.py) that is ended when the time is over; ripgrep
 is not used where it happens to be installed, since its syntax differs and the same call must mean the same everywhere.
 """
@@ -25,12 +25,12 @@ import msgspec
 
 from ..core.errors import ToolFailed
 from .files import is_binary
-from .paths import MAX_DEPTH, Folder, open_regular, read_regular
+from .paths import DIRECTORY, MAX_DEPTH, Folder, checked_text, open_regular, read_regular
 from .processes import CHUNK as PIPE_CHUNK
 from .processes import PipeReader
 from .tool import Tool
 
-PASSED_OVER = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
+SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
 MAX_RESULTS = 1000
 MAX_MATCHES = 200
 MAX_ENTRIES = 200_000
@@ -42,7 +42,6 @@ GREP_SECONDS = 10.0
 
 _MATCHER = str(Path(__file__).with_name("matcher.py"))
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 FolderArgument = Annotated[str, "The directory to search, relative to the working folder."]
 
@@ -62,8 +61,8 @@ class Search:
         pattern: Annotated[str, "Such as **/*.py or src/*.{ts,tsx}; a pattern that ends in / finds directories."],
         path: FolderArgument = ".",
     ) -> str:
-        """Find files by a name pattern. ** stands for any directories; .git, node_modules, __pycache__ and .venv are passed
-        over unless the pattern names them.
+        """Find files by a name pattern. ** stands for any directories; .git, node_modules, __pycache__ and .venv are
+        skipped unless the pattern names them.
         """
         wanted = Pattern(pattern)
         found: list[str] = []
@@ -90,7 +89,7 @@ class Search:
         limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_MATCHES, description="How many lines at most.")] = MAX_MATCHES,
     ) -> str:
         """Find lines that match a regular expression, as path:line:text."""
-        _check_expression(pattern)
+        checked_text("pattern", pattern, MAX_PATTERN)
         source = _Source(self._folder, path, Pattern(glob) if glob else None)
         source.check()
         match = _Match(limit)
@@ -122,10 +121,9 @@ class Pattern:
     """A path pattern: `*`, `?` and `[…]` within a component, `**` across them, `{a,b}` for alternatives."""
 
     def __init__(self, pattern: str) -> None:
-        if not pattern or len(pattern) > MAX_PATTERN or "\0" in pattern:
-            raise ToolFailed(f"the pattern must have 1 to {MAX_PATTERN} characters and no NUL")
+        checked_text("pattern", pattern, MAX_PATTERN)
         if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
-            raise ToolFailed(f"pattern {pattern!r}: must be relative to the working folder and have no ..")
+            raise ToolFailed(f"pattern {pattern!r}: must be relative to the working folder, without ..")
         self.directories = pattern.endswith("/")
         alternatives = _expand(pattern.strip("/"))
         self.names = {part for alternative in alternatives for part in alternative.split("/")}
@@ -143,7 +141,7 @@ class Pattern:
         return any(_matches(alternative, parts) for alternative in self._alternatives)
 
     def matches_name(self, path: str) -> bool:
-        """As `matches`, but a pattern without a slash is held against the last component."""
+        """As `matches`, but a pattern without a slash is matched against the last component."""
         name = path.rpartition("/")[2]
         return any(_matches(each, [name] if len(each) == 1 else path.split("/")) for each in self._alternatives)
 
@@ -179,7 +177,7 @@ def _matches(pattern: list[re.Pattern[str] | None], parts: list[str]) -> bool:
 
 
 def _closed(positions: set[int], pattern: list[re.Pattern[str] | None]) -> set[int]:
-    """With the positions that are reached by letting a `**` stand for nothing."""
+    """With the positions that are reached when a `**` matches nothing."""
     for at in sorted(positions):
         while at < len(pattern) and pattern[at] is None:
             at += 1
@@ -191,7 +189,7 @@ class Walk:
     """A walk of a tree, names in order, bounded in depth and number."""
 
     def __init__(self, named: set[str]) -> None:
-        self._skipped = PASSED_OVER - named
+        self._skipped = SKIPPED - named
         self._left = MAX_ENTRIES
 
     def note(self) -> str:
@@ -213,7 +211,7 @@ class Walk:
             yield top, name, prefix + name, is_directory
             if is_directory and depth < MAX_DEPTH:
                 try:
-                    below = os.open(name, _DIRECTORY, dir_fd=top)
+                    below = os.open(name, DIRECTORY, dir_fd=top)
                 except OSError:
                     continue  # gone, unreadable, or a link by now
                 try:
@@ -293,10 +291,10 @@ class _Match:
         self.lines: list[str] = []
 
     async def run(self, arguments: list[str], source: _Source, seconds: float) -> bool:
-        """True if everything was searched or enough was found; ToolFailed if the pattern is none."""
+        """True if everything was searched or enough was found; ToolFailed if the pattern is invalid."""
         process = _start([str(math.ceil(seconds) + 1), *arguments])
         found, said = PipeReader(_taken(process.stdout), self._add), PipeReader(_taken(process.stderr), self._complain)
-        # A thread, for both the walk and the pipe may block. It ends by itself when the matcher does.
+        # A thread, because both the walk and the pipe may block. It ends when the matcher does.
         threading.Thread(target=_feed, args=(process, source), name="grep-feed", daemon=True).start()
         try:
             await asyncio.wait({found.done, self._enough}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -309,9 +307,7 @@ class _Match:
             found.close()
             said.close()
         if ended_by_itself and self._said:
-            raise ToolFailed(
-                f"the pattern could not be used: {bytes(self._said).decode('utf-8', 'replace')[:300].strip()}"
-            )
+            raise ToolFailed(f"invalid pattern: {bytes(self._said).decode('utf-8', 'replace')[:300].strip()}")
         return ended_by_itself or self._enough.done()
 
     def _add(self, data: bytes) -> None:
@@ -355,13 +351,4 @@ def _feed(process: subprocess.Popen[bytes], source: _Source) -> None:
                     pipe.write(part)
                 pipe.flush()
     except (OSError, ToolFailed):
-        pass  # the matcher has ended and its report says why, or the path went away under us
-
-
-def _check_expression(pattern: str) -> None:
-    if not pattern or len(pattern) > MAX_PATTERN or "\0" in pattern:
-        raise ToolFailed(f"the pattern must have 1 to {MAX_PATTERN} characters and no NUL")
-    try:
-        pattern.encode()
-    except UnicodeEncodeError:
-        raise ToolFailed("the pattern is not valid Unicode") from None
+        pass  # the matcher has ended and its report says why, or the path was removed meanwhile

@@ -29,12 +29,12 @@ class SyncAgent:
         self.agent = Agent(session.session, tools, limits)
 
     def run(self, *content: str | Text | Media) -> SyncRun:
-        """Say something and work until the model has answered: iterate the run for events, or ask for its `result()`."""
+        """Send a message and work until the model has answered: iterate the run for events, or call its `result()`."""
         return SyncRun(self.session, lambda: self.agent.run(*content))
 
 
 class SyncRun:
-    """`for event in run` gives events; `run.result()` works to the end and gives the RunResult. Leave early with `close`.
+    """`for event in run` gives events; `run.result()` runs to the end and returns the RunResult. Leave early with `close`.
 
     A run that is neither iterated nor asked for its result does nothing, and warns.
     """
@@ -61,11 +61,11 @@ class SyncRun:
             warn_unused(self, "iterate it, or call result()")
 
     def result(self) -> RunResult:
-        """Work to the end and say what came of it. After iterating to the end, it is there at once."""
+        """Run to the end and return the result. After iterating to the end, it is there at once."""
         for _ in self._events:
             pass
         if self._run is None:
-            raise LocalError("the run was closed before it started: there is no result")
+            raise LocalError("the run was closed before it started, so there is no result")
         return self._session.background.run(self._run.result())
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """A Python function as a tool: its schema from the signature and docstring, its arguments checked before it runs.
 
-Checking is strict and complete: every unknown, missing and wrong argument is named at once, so that the model can mend the
-call in one go. One leniency, because models do it often and it cannot be misread: where the declared type refuses the value,
-but the value is a string holding the JSON of that type ("5" for an integer, "[1]" for a list), or a whole float for an
-integer, that is taken. A parameter that accepts strings always gets the string as it is.
+Checking is strict and complete: every unknown, missing and wrong argument is named at once, so that the model can correct
+the call in one go. One leniency, because models do it often and it cannot be misread: where the value does not fit the
+declared type, but is a string with the JSON of that type ("5" for an integer, "[1]" for a list), or a whole float for an
+integer, it is accepted. A parameter that accepts strings always gets the string as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 import threading
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
 import msgspec
 
@@ -31,20 +31,40 @@ Content: TypeAlias = tuple[Text | Media, ...]
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _REF = "#/$defs/"
 
+# The three styles of docstrings: Google (`Args:`), numpy (`Parameters`, underlined), reST (`:param name:`).
+_GOOGLE_HEAD = re.compile(r"(?:Args|Arguments|Parameters|Params)\s*:\s*$")
+_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
+_NUMPY_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?$")
+_REST_ITEM = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
+
 
 class Preview(Value, frozen=True):
-    """What can be said of a call before it is made: the folder it works in, and what becomes of a file."""
+    """What is known about a call before it runs: the folder it works in, and the change to a file."""
 
     folder: str = ""
     change: Change | None = None
 
 
-class Tool:
-    """What the model sees (`spec`), what runs (`call`), and what must be known before it may.
+class ToolOptions(TypedDict, total=False):
+    """What a Tool may be told about its function."""
 
-    `writes` and `runs` tools ask for approval; `parallel_safe` ones may run beside each other. `timeout` is in seconds,
-    None for a tool that keeps its own time. `check` turns the parsed arguments into what `call` gets, or raises BadArguments.
-    `preview` gets the same, before anybody is asked to approve; where it raises ToolFailed, nobody is.
+    writes: bool
+    """It writes files: every call needs approval."""
+    runs: bool
+    """It runs things: every call needs approval."""
+    parallel_safe: bool | None
+    """Neighbouring calls may run at the same time; by default those of tools that neither write nor run."""
+    timeout: float | None
+    """Seconds (default 120); None for a tool that limits its own time."""
+    preview: Callable[..., Preview] | None
+    """Called with the checked arguments before anybody is asked for approval; where it raises ToolFailed, nobody is asked."""
+
+
+class Tool:
+    """A tool of the agent: what the model sees (`spec`) and what runs (`call`). The options are those of ToolOptions.
+
+    `check` turns the parsed arguments into what `call` gets, or raises BadArguments. `Tool.from_function` and `@tool` derive
+    the schema and the check from a function's signature.
     """
 
     def __init__(
@@ -52,66 +72,45 @@ class Tool:
         spec: ToolSpec,
         call: Callable[..., Any],
         *,
-        check: Callable[[dict[str, Any]], Checked] | None = None,
-        writes: bool = False,
-        runs: bool = False,
-        parallel_safe: bool | None = None,
-        timeout: float | None = 120.0,
-        preview: Callable[..., Preview] | None = None,
+        check: Callable[[dict[str, Any]], Checked] = dict,
+        **options: Unpack[ToolOptions],
     ) -> None:
         if not _NAME.match(spec.name):
             raise ConfigError(
-                f"tool name {spec.name!r}: expected 1 to 64 of A-Z a-z 0-9 _ -, as every provider demands"
+                f"invalid tool name {spec.name!r}; every provider accepts only 1 to 64 characters of A-Z a-z 0-9 _ -"
             )
         self.spec = spec
         self.call = call
-        self.check: Callable[[dict[str, Any]], Checked] = check or dict
-        self.writes = writes
-        self.runs = runs
-        self.parallel_safe = not (writes or runs) if parallel_safe is None else parallel_safe
-        self.timeout = timeout
-        self._preview = preview
+        self.check = check
+        self.writes = options.get("writes", False)
+        self.runs = options.get("runs", False)
+        safe = options.get("parallel_safe")
+        self.parallel_safe = not (self.writes or self.runs) if safe is None else safe
+        self.timeout = options.get("timeout", 120.0)
+        self._preview = options.get("preview")
 
     @classmethod
     def from_function(
-        cls,
-        func: Callable[..., Any],
-        *,
-        name: str = "",
-        description: str = "",
-        writes: bool = False,
-        runs: bool = False,
-        parallel_safe: bool | None = None,
-        timeout: float | None = 120.0,
-        preview: Callable[..., Preview] | None = None,
+        cls, func: Callable[..., Any], *, name: str = "", description: str = "", **options: Unpack[ToolOptions]
     ) -> Tool:
         """A tool from a sync or async function; `name` and `description` replace the function's own."""
         signature = Signature(func)
         spec = ToolSpec(name or func.__name__, description or signature.description, signature.schema)
-        return cls(
-            spec,
-            func,
-            check=signature.check,
-            writes=writes,
-            runs=runs,
-            parallel_safe=parallel_safe,
-            timeout=timeout,
-            preview=preview,
-        )
+        return cls(spec, func, check=signature.check, **options)
 
     @property
     def name(self) -> str:
         return self.spec.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function itself, so that a decorated one can still be used as one."""
+        """Call the function itself, so that a decorated one can still be used directly."""
         return self.call(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
 
     async def preview(self, checked: Checked) -> Preview:
-        """What this call would do; empty where the tool cannot tell."""
+        """What this call would do; empty if the tool has no preview."""
         if self._preview is None:
             return Preview()
         found = await _in_thread(self._preview, checked)
@@ -119,7 +118,7 @@ class Tool:
         return found
 
     async def run(self, checked: Checked) -> Content:
-        """Call the function with checked arguments, off the event loop if it is a sync one."""
+        """Call the function with checked arguments; a sync function runs in a thread."""
         if _is_async(self.call):
             return content_of(await self.call(**checked))
         value = await _in_thread(self.call, checked)
@@ -130,16 +129,10 @@ class Tool:
 def tool(func: Callable[..., Any], /) -> Tool: ...
 @overload
 def tool(
-    *,
-    name: str = ...,
-    description: str = ...,
-    writes: bool = ...,
-    runs: bool = ...,
-    parallel_safe: bool | None = ...,
-    timeout: float | None = ...,
+    *, name: str = ..., description: str = ..., **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(func: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """`@tool` or `@tool(writes=True)`: make a function a Tool."""
+    """Make a function a Tool: `@tool`, or with options, `@tool(writes=True)`."""
     if func is not None:
         return Tool.from_function(func, **options)
     return lambda func: Tool.from_function(func, **options)
@@ -158,7 +151,7 @@ class Signature:
         for name, parameter in inspect.signature(func).parameters.items():
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 raise ConfigError(
-                    f"tool {self.name}: parameter {name} has no name a model can use ({parameter.kind.description})"
+                    f"tool {self.name}: parameter {name} is {parameter.kind.description}; a model can only pass arguments by name"
                 )
             hint = self.types.setdefault(name, Any)
             schema = self._schema(name, hint, definitions)
@@ -177,7 +170,7 @@ class Signature:
             self.schema["$defs"] = definitions
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
-        """The arguments converted to the declared types, or BadArguments naming all that is wrong."""
+        """The arguments converted to the declared types, or BadArguments naming everything that is wrong."""
         faults = [self._unknown(name) for name in arguments if name not in self.types]
         faults += [f"missing required argument {name!r}" for name in self.required if name not in arguments]
         checked: Checked = {}
@@ -189,7 +182,7 @@ class Signature:
                     faults.append(f"argument {name!r}: {_readable(error)}")
         if faults:
             raise BadArguments(
-                f"bad arguments for {self.name}, nothing was run:\n- " + "\n- ".join(faults) + self._expected()
+                f"invalid arguments for {self.name}, nothing was run:\n- " + "\n- ".join(faults) + self._expected()
             )
         return checked
 
@@ -212,14 +205,14 @@ class Signature:
         except (TypeError, NameError) as error:
             reason = str(error).strip().splitlines()[-1]
             raise ConfigError(
-                f"tool {self.name}: parameter {name}: {reason}; use str, int, float, bool, list, dict, Literal, Enum, "
-                "a union of these, a dataclass, a TypedDict or a msgspec Struct"
+                f"tool {self.name}: parameter {name}: {reason}; supported types are str, int, float, bool, list, dict, Literal, Enum, "
+                "a union of these, dataclass, a TypedDict or a msgspec Struct"
             ) from error
         return typing.cast("dict[str, Any]", _inline(schema, components, definitions, ()))
 
 
 def content_of(value: object) -> Content:
-    """What a tool returned, as content: text and media as they are, anything else as JSON."""
+    """What a tool returned, as content: text and media unchanged, anything else as JSON."""
     if isinstance(value, str):
         return (Text(_encodable(value)),)
     if value is None:
@@ -232,7 +225,7 @@ def content_of(value: object) -> Content:
 
 
 def _encodable(text: str) -> str:
-    # A lone surrogate (a file name that is not UTF-8, say) would make every later request impossible to encode.
+    # A lone surrogate (from a file name that is not UTF-8, for example) would make every later request impossible to encode.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -240,7 +233,7 @@ def _types(func: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(func, include_extras=True)
     except (NameError, TypeError) as error:
-        raise ConfigError(f"the type hints of {func!r} cannot be read: {error}") from error
+        raise ConfigError(f"cannot read the type hints of {func!r}: {error}") from error
 
 
 def _annotated_description(hint: Any) -> str:
@@ -256,7 +249,7 @@ def _is_plain(default: object) -> bool:
 
 
 def _inline(node: Any, components: Mapping[str, Any], definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
-    """The schema with its references replaced, for several hosts refuse `$ref`; a recursive type keeps its own."""
+    """The schema with its references inlined, because several hosts refuse `$ref`; a recursive type keeps its own."""
     if isinstance(node, list):
         return [_inline(item, components, definitions, inside) for item in node]
     if not isinstance(node, dict):
@@ -324,31 +317,25 @@ async def _in_thread(func: Callable[..., Any], checked: Checked) -> Any:
     def work() -> None:
         try:
             result: tuple[Any, BaseException | None] = (context.run(func, **checked), None)
-        except BaseException as error:  # carried over to the caller, who judges it
+        except BaseException as error:  # passed on to the caller
             result = (None, error)
         try:
             loop.call_soon_threadsafe(deliver, result)
         except RuntimeError:
-            pass  # the loop has ended: nobody waits for this any more
+            pass  # the loop has ended, and nobody waits for this any more
 
     threading.Thread(target=work, name=f"tool-{getattr(func, '__name__', 'call')}", daemon=True).start()
     value, error = await outcome
     if error is not None:
-        # StopIteration may not cross a coroutine, and an exit of the tool is not an exit of the program.
+        # A coroutine may not raise StopIteration, and an exit of the tool must not end the program.
         if isinstance(error, StopIteration) or not isinstance(error, Exception):
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
         raise error
     return value
 
 
-_GOOGLE_HEAD = re.compile(r"(?:Args|Arguments|Parameters|Params)\s*:\s*$")
-_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
-_NUMPY_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?$")
-_REST_ITEM = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
-
-
 def read_docstring(func: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The description of a function and of its parameters, as its docstring has them."""
+    """The first paragraph of a function's docstring, and the descriptions of its parameters."""
     lines = (inspect.getdoc(func) or "").splitlines()
     parameters = {**_google(lines), **_numpy(lines), **_rest(lines)}
     return _first_paragraph(lines), {name: " ".join(words).strip() for name, words in parameters.items()}

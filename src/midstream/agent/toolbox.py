@@ -1,8 +1,8 @@
 """The tools of one session, and the running of calls: every call gets a result, whatever happens.
 
-An unknown tool, arguments that do not parse or fit, a no, a failure, a timeout: each is a result with `is_error` that tells
-the model what to do, so the conversation goes on with any model. `run` raises nothing but CancelledError, and that only
-when all the call had started is gone. Calls run in order; neighbours that are all `parallel_safe` run beside each other.
+An unknown tool, invalid arguments, a refused approval, a failure, a timeout: each becomes a result with `is_error` that
+tells the model what to do, so the conversation can continue with any model. `run` raises nothing but CancelledError, and
+only when everything the call had started is gone. Calls run in order; neighbours that are all `parallel_safe` run at once.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class CutShort(Protocol):
 
 
 class Toolbox:
-    """`tools` are Tools, plain functions, or names of built-in tools, which work in `workdir` (default: the current one).
+    """The tools of an agent: Tools, plain functions, or names of built-in tools, which work in `workdir`.
 
-    With no `approve`, tools that write or run are refused: nobody could be asked.
+    Without `approve`, calls of tools that write or run are refused, because nobody could be asked.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Toolbox:
             if isinstance(each, str):
                 builtin = builtin or {made.name: made for made in builtin_tools(Folder(workdir))}
                 if each not in builtin:
-                    raise ConfigError(f"no built-in tool {each!r}: there are {', '.join(BUILTIN)}")
+                    raise ConfigError(f"no built-in tool {each!r}; expected one of {', '.join(BUILTIN)}")
                 self.add(builtin[each])
             else:
                 self.add(each)
 
     def add(self, tool: Tool | Callable[..., Any]) -> None:
-        """One more tool."""
+        """Add a tool."""
         made = tool if isinstance(tool, Tool) else Tool.from_function(tool)
         if made.name in self._tools:
             raise ConfigError(f"two tools are named {made.name!r}")
@@ -85,7 +85,7 @@ class Toolbox:
         return name in self._tools
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What to tell the model."""
+        """The declarations of all tools, for the model."""
         return tuple([tool.spec for tool in self])
 
     async def run(self, call: ToolCall) -> ToolResponse:
@@ -98,9 +98,9 @@ class Toolbox:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return failure(call, "the tool was cancelled from within")
+            return failure(call, "the tool cancelled itself")
         except (Exception, SystemExit) as error:
-            # One of the edges where everything is caught: a tool is anybody's code, and its failure is an answer.
+            # One of the edges where everything is caught: a tool may be anybody's code, and its failure is a result.
             return failure(call, _worded(error))
 
     async def run_all(
@@ -112,9 +112,9 @@ class Toolbox:
     ) -> list[ToolResponse]:
         """The results of the calls of one turn, in their order.
 
-        `on_start` hears of each call when its turn comes, `on_result` of its result as soon as it is there. On cancellation
-        it gets one for every call that has none yet, made by `cut_short`, before CancelledError is raised, so whoever
-        collects there always ends up with a result for each call.
+        `on_start` gets each call when it starts, `on_result` each result as soon as it is there. On cancellation `on_result`
+        gets a result made by `cut_short` for every call that has none yet, before CancelledError is raised: so it always
+        gets a result for each call.
         """
         results: list[ToolResponse | None] = [None] * len(calls)
 
@@ -163,7 +163,7 @@ class Toolbox:
             raise
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[int]]:
-        """Neighbours that may run beside each other; every other call alone."""
+        """Neighbouring calls that may run at the same time; every other call alone."""
         groups: list[list[int]] = []
         last_safe = False
         for index, call in enumerate(calls):
@@ -192,7 +192,9 @@ class Toolbox:
                 return await tool.run(checked)
         except TimeoutError:
             if deadline.expired():
-                raise ToolFailed(f"stopped waiting: {tool.name} took longer than {tool.timeout:g} s") from None
+                raise ToolFailed(
+                    f"{tool.name} took longer than {tool.timeout:g} s; it was not waited for any longer"
+                ) from None
             raise
 
     async def _approved(self, tool: Tool, arguments: dict[str, Any], checked: Checked) -> None:
@@ -200,11 +202,11 @@ class Toolbox:
         answer = await self.approve.decide(request)
         if not answer.allowed:
             raise ToolFailed(
-                "not allowed, nothing was run" + (f": {answer.reason}" if answer.reason else " (the user said no)")
+                "not allowed, nothing was run" + (f": {answer.reason}" if answer.reason else " (the user refused)")
             )
-        # A question takes its time; what was shown must still be what happens.
+        # Answering takes time; what was shown must still be what happens.
         if await _request(tool, arguments, checked) != request:
-            raise ToolFailed("nothing was run: the file was changed after the call was approved; read it again")
+            raise ToolFailed("nothing was run: the file changed while the call was being approved; read it again")
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name[:64], self._tools, 1)
@@ -235,14 +237,14 @@ def interrupted(call: ToolCall, *, started: bool) -> ToolResponse:
     """The result of a call that was cut short, for a history whose every call has one."""
     return failure(
         call,
-        "interrupted by the user while it ran; it may have done a part of its work"
+        "interrupted by the user while it was running; part of its work may be done"
         if started
-        else "not run: interrupted by the user before it began",
+        else "not run: interrupted by the user before it started",
     )
 
 
 def _worded(error: BaseException) -> str:
-    """The kind of an error and its first line: enough for the model, and no traceback with what it may show."""
+    """The kind of an error and its first line: enough for the model, without a traceback."""
     lines = str(error).strip().splitlines()
     message = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return message if len(message) <= MAX_MESSAGE else message[:MAX_MESSAGE] + "…"
@@ -261,7 +263,7 @@ async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked) -> A
 
 
 async def _all_done(tasks: Sequence[asyncio.Future[None]]) -> None:
-    """Wait for cancelled tasks to end, for they end what they started; a further cancellation does not shorten this."""
+    """Wait for cancelled tasks, which end what they started; a further cancellation does not shorten this."""
     while not all(task.done() for task in tasks):
         try:
             await asyncio.wait(tasks)

@@ -24,7 +24,7 @@ from .options import Settings, conversation_options, tool_option
 from .plain_view import PlainView
 from .running import run
 from .terminal import Paint, color_choice, is_terminal, wants_color
-from .view import Gate, Status, shown_on, summary, total_cost
+from .view import Gate, Status, summary, total_cost
 from .workspace import Workspace
 
 _MAX_STDIN = 64 * 1024 * 1024
@@ -148,7 +148,7 @@ class _Human:
         if is_terminal(sys.stderr):
             try:
                 terminal = os.open("/dev/tty", os.O_RDONLY)
-                self._lines = LineInput(terminal, interactive=True, echo=_to_stderr, show=shown_on(sys.stderr))
+                self._lines = LineInput(terminal, sys.stderr, interactive=True)
             except OSError:
                 self._lines = None
 
@@ -160,11 +160,6 @@ class _Human:
         assert self._lines is not None
         with self._gate.closed():
             return await self._lines.approve(request)
-
-
-def _to_stderr(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
 
 
 def _text(turns: tuple[Turn, ...]) -> str:

@@ -28,7 +28,7 @@ from .options import Settings, conversation_options, tool_option
 from .plain_view import PlainView
 from .running import interrupts, run
 from .terminal import Paint, color_choice, has_cursor, is_terminal, wants_color
-from .view import Gate, Status, View, money, shown_on, summary, total_cost
+from .view import Gate, Status, View, money, summary, total_cost
 from .workspace import Workspace
 
 HISTORY_TURNS = 40
@@ -95,19 +95,13 @@ def _terminal(chatting: Chat, settings: Settings) -> tuple[Human, View]:
         toggle=chatting.toggle,
         color=color,
         history=data_dir() / "history" if settings.store else None,
-        show=shown_on(sys.stdout),
     )
     return human, LiveView(console)
 
 
 def _pipe() -> tuple[Human, View]:
     view = PlainView(sys.stdout, sys.stderr, Paint(wants_color(color_choice(), sys.stderr)))
-    return LineInput(0, interactive=is_terminal(sys.stdin), echo=_echo, show=shown_on(sys.stderr)), view
-
-
-def _echo(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    return LineInput(0, sys.stderr, interactive=is_terminal(sys.stdin)), view
 
 
 class Chat:

@@ -1,14 +1,14 @@
 """How the demo is shown: text that streams, in colour where there is a terminal for it, or one JSON object a line.
 
-Whatever a model, a tool or a file brings is made terminal-safe first. Colours come from rich where it is installed.
+Whatever comes from a model, a tool or a file is made safe for the terminal first.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import click
 import msgspec
@@ -25,9 +25,7 @@ from ..core.events import (
     ToolCallStart,
 )
 from ..core.visible import terminal_safe
-from .terminal import color_choice, wants_color
-
-Paint: TypeAlias = Callable[[str, str], None]
+from .terminal import Paint, color_choice, wants_color
 
 _FOLD = 100
 _RESULT = 100
@@ -77,8 +75,8 @@ class Stage(Protocol):
 class TextStage:
     """For people."""
 
-    def __init__(self, *, live: bool = False, paint: Paint | None = None) -> None:
-        self._paint = paint or _painter()
+    def __init__(self, *, live: bool = False) -> None:
+        self._colour = Paint(wants_color(color_choice(), sys.stdout))
         self._live = live
         self._width = min(100, shutil.get_terminal_size((88, 24)).columns)
         self._column = 0
@@ -190,6 +188,9 @@ class TextStage:
             self._paint(piece, style)
             self._column += len(piece)
 
+    def _paint(self, text: str, style: str) -> None:
+        click.echo(self._colour(text, *style.split()), nl=False, color=self._colour.on)
+
     def _line(self, text: str, style: str = "") -> None:
         self._flow(text.rstrip("\n"), style)
         self._paint("\n" * (1 + len(text) - len(text.rstrip("\n"))), "")
@@ -243,19 +244,3 @@ def _words(text: str) -> list[str]:
         if line[start:]:
             pieces.append(line[start:])
     return pieces
-
-
-def _painter() -> Paint:
-    """Write with rich's colours where they are wanted; plainly where rich is missing."""
-    colour = wants_color(color_choice(), sys.stdout)
-    try:
-        from rich.console import Console
-        from rich.text import Text
-    except ImportError:
-        return lambda text, style: click.echo(text, nl=False)
-    console = Console(file=sys.stdout, highlight=False, force_terminal=colour, no_color=not colour)
-
-    def paint(text: str, style: str) -> None:
-        console.print(Text(text, style=style if colour else ""), end="", soft_wrap=True)
-
-    return paint

@@ -1,7 +1,7 @@
-"""Lines from a pipe, a file or a dumb terminal, read without blocking the loop and without the interpreter's own buffer.
+"""Input from a pipe, a file or a dumb terminal, line by line, and the question whether a call is allowed.
 
-The read waits in a daemon thread of its own on the bare descriptor: whoever is interrupted while waiting can leave at once,
-and at the end of the program no lock of a buffered reader is held.
+A daemon thread waits for data on the bare descriptor, so an interrupted wait can be left at once, and no lock of a buffered
+reader is held when the program ends. The thread cannot be ended: the next wait takes over its read, or a line would be lost.
 """
 
 from __future__ import annotations
@@ -13,87 +13,93 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import IO
 
 from ..agent.approval import ALWAYS, NO, ONCE, Decision
 from ..agent.approval_request import ApprovalRequest
 from ..core.visible import visible
+from .terminal import write
+from .view import shown_on
 
 _MAX_LINE = 4 * 1024 * 1024
 _YES = {
     "command": "[y]es, [a]lways this exact command in this session",
     "arguments": "[y]es, [a]lways {tool} with exactly these arguments in this session",
     "tool": "[y]es, [a]lways {tool} in this folder in this session",
-    "": "[y]es once (a file like this is asked for each time)",
+    "": "[y]es once (each change to such a file is asked about)",
 }
-
-Show = Callable[[ApprovalRequest], str]
-"""All of a request, for the terminal that it is written to."""
 
 
 class Interrupted(Exception):
-    """The human pressed Ctrl-C. Not KeyboardInterrupt, which no task may raise without ending the loop."""
+    """The human pressed Ctrl-C. Not KeyboardInterrupt, which would end the event loop."""
 
 
 class LineInput:
-    """The human behind a file descriptor. `interactive` says whether somebody is there to be asked."""
+    """The human behind a file descriptor. `interactive` says whether somebody is there to be asked, on `out`."""
 
-    def __init__(
-        self, fd: int, *, interactive: bool, echo: Callable[[str], None], show: Show = ApprovalRequest.shown
-    ) -> None:
+    def __init__(self, fd: int, out: IO[str], *, interactive: bool) -> None:
         self.interactive = interactive
-        self._show = show
         self._fd = fd
-        self._echo = echo
-        self._held = b""
+        self._out = out
+        self._buffer = b""
+        self._reading: asyncio.Future[bytes] | None = None
 
     async def read(self) -> str:
         """The next line; EOFError when there are no more."""
         if self.interactive:
-            self._echo("› ")
+            write(self._out, "› ")
         return await self._line()
 
     async def approve(self, request: ApprovalRequest) -> Decision:
-        """Ask with all of the call in sight. What was typed before it was there is no answer to it."""
-        self._echo(f"{self._show(request)}\n")
-        early, self._held = self._held + _drained(self._fd), b""
-        self._echo(question(request))
+        """Show the whole call and ask. What was typed before it was shown is not an answer to it."""
+        write(self._out, f"{shown_on(self._out, request)}\n")
+        early, self._buffer = self._buffer + self._take() + _drained(self._fd), b""
+        write(self._out, question(request))
         try:
-            return answer_of(await self._line())
+            return decision_of(await self._line())
         except EOFError:
             return NO
         finally:
-            self._held = early + self._held
+            self._buffer = early + self._buffer
 
     @contextmanager
     def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> Iterator[None]:
-        """Nothing to watch: an interrupt comes as a signal."""
+        """Nothing to watch: Ctrl-C comes as a signal."""
         yield
 
     def toolbar(self, text: Callable[[], str]) -> None:
-        """There is no place for one."""
+        """Not shown."""
 
     async def _line(self) -> str:
-        while b"\n" not in self._held:
-            data = await _read(self._fd)
-            if not data:
-                if self._held:
-                    break
+        while b"\n" not in self._buffer:
+            if self._reading is None:
+                self._reading = _start_read(self._fd)
+            await asyncio.wait((self._reading,))
+            data = self._take()
+            if not data and self._buffer:
+                break
+            self._buffer += data
+            if not data or len(self._buffer) > _MAX_LINE:
                 raise EOFError
-            self._held += data
-            if len(self._held) > _MAX_LINE:
-                raise EOFError
-        line, _, self._held = self._held.partition(b"\n")
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode("utf-8", "replace")
+
+    def _take(self) -> bytes:
+        """What the thread has read, if it has."""
+        if self._reading is None or not self._reading.done():
+            return b""
+        done, self._reading = self._reading, None
+        return done.result()
 
 
 def question(request: ApprovalRequest) -> str:
-    """What is asked, with all that an "always" would cover."""
+    """The question, with what an "always" would cover."""
     yes = _YES[request.scope].format(tool=visible(request.tool))
-    return f"Allow this? {yes}, [n]o, or say why not: "
+    return f"Allow this? {yes}, [n]o, or the reason why not: "
 
 
-def answer_of(text: str) -> Decision:
-    """What the human meant: y or yes, a or always, n or no or nothing; any other words are a no with its reason."""
+def decision_of(text: str) -> Decision:
+    """y or yes, a or always, n or no or nothing; any other words are a no and its reason."""
     word = text.strip().lower()
     if word in ("y", "yes"):
         return ONCE
@@ -103,7 +109,7 @@ def answer_of(text: str) -> Decision:
 
 
 def _drained(fd: int) -> bytes:
-    """What waits to be read: whole lines are kept, a line that is not at its end yet is dropped."""
+    """The whole lines that are waiting to be read; an unfinished line is dropped."""
     if sys.platform == "win32" or not os.isatty(fd):
         return b""
     import termios
@@ -118,13 +124,9 @@ def _drained(fd: int) -> bytes:
     return data
 
 
-async def _read(fd: int) -> bytes:
+def _start_read(fd: int) -> asyncio.Future[bytes]:
     loop = asyncio.get_running_loop()
     data: asyncio.Future[bytes] = loop.create_future()
-
-    def deliver(got: bytes) -> None:
-        if not data.done():
-            data.set_result(got)
 
     def work() -> None:
         try:
@@ -132,9 +134,9 @@ async def _read(fd: int) -> bytes:
         except OSError:  # the terminal is gone: the same as its end
             got = b""
         try:
-            loop.call_soon_threadsafe(deliver, got)
+            loop.call_soon_threadsafe(data.set_result, got)
         except RuntimeError:
-            pass  # the loop has ended: nobody waits for this line any more
+            pass  # the loop has ended, and nobody waits for this line any more
 
     threading.Thread(target=work, name="midstream-stdin", daemon=True).start()
-    return await data
+    return data

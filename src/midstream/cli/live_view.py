@@ -1,8 +1,8 @@
-"""The live view: what is finished goes into the scrollback for good, the rest is repainted below it a few times a second.
+"""The live view: finished output goes into the scrollback for good, the rest is repainted below it a few times a second.
 
-Text is Markdown, thinking is dim and folds to one line when it ends (Ctrl-T unfolds), a call shows its arguments as they
-come. Nothing a model or a tool says reaches the terminal but through `Safe`, which looks at the very segments that are
-written: Markdown may turn `&#13;` or `&rlm;` into what the source did not show.
+Text is rendered as Markdown, thinking is dim and folds to one line when it ends (Ctrl-T unfolds), a call shows its arguments
+while they arrive. Everything from a model or a tool passes through `Safe`, which checks the segments that are written:
+Markdown can turn `&#13;` or `&rlm;` into characters that the source did not show.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ from ..core.events import (
     ToolStarted,
 )
 from ..core.visible import terminal_safe, visible
-from .view import Status, call_line, one_line, result_lines, shortened
+from .view import Status, call_line, partial_call_line, result_lines
 
 _TICK = 1 / 12
 _THINKING_LINES = 6
 _THINKING_CHARS = 2000
 _SPARE_LINES = 4
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 class Safe:
-    """A renderable whose written text has no control but the newline."""
+    """A renderable without control characters other than the newline."""
 
     def __init__(self, inner: RenderableType) -> None:
         self._inner = inner
@@ -60,7 +61,7 @@ class Safe:
 
 
 class Bottom:
-    """The last lines of a renderable, so that what is repainted always fits on the screen."""
+    """The last lines of a renderable, so that what is repainted fits on the screen."""
 
     def __init__(self, inner: RenderableType, lines: int) -> None:
         self._inner = inner
@@ -74,7 +75,7 @@ class Bottom:
 
 
 class Trimmed:
-    """A renderable without blank lines around it: the view sets the space between blocks itself."""
+    """A renderable without blank lines around it, because the view spaces the blocks itself."""
 
     def __init__(self, inner: RenderableType) -> None:
         self._inner = inner
@@ -162,11 +163,11 @@ class LiveView:
             case ThinkingEnd():
                 self._end_thinking()
             case ToolCallStart():
-                self._call = (visible(event.name), [])
+                self._call = (event.name, [])
             case ToolCallDelta():
                 self._count(event.delta)
                 if self._call is not None:
-                    self._call[1].append(one_line(event.delta))
+                    self._call[1].append(event.delta)
             case ToolCallEnd():
                 self._call = None
                 self._print_call(event.block)
@@ -203,7 +204,7 @@ class LiveView:
                     case Media() | Opaque():
                         self._print(Line(f"({visible(block.kind)})", "dim"))
             if turn.failure:
-                self._print(Line(f"(this answer did not end well: {visible(turn.failure)})", "dim"))
+                self._print(Line(f"(this answer failed: {visible(turn.failure)})", "dim"))
 
     def notice(self, *lines: str) -> None:
         for line in lines:
@@ -213,14 +214,18 @@ class LiveView:
         self._print(Line.assemble(("✗ ", "bold red"), " ".join(visible(message).split())))
 
     def _settle(self) -> None:
-        """Put what is still open into the scrollback: an answer that was cut off keeps what came."""
+        """Put what is still open into the scrollback: an answer that was cut off keeps what arrived."""
         if self._thinking:
             self._end_thinking()
         self._markdown(self._feed.close())
         if self._call is not None:
-            name, parts = self._call
-            self._call = None
-            self._print(Line(f"⚙ {name}({''.join(parts)} …", "dim"))
+            line, self._call = self._partial_call(self._call), None
+            self._print(Line(line, "dim"))
+
+    @staticmethod
+    def _partial_call(call: tuple[str, list[str]]) -> str:
+        name, pieces = call
+        return f"⚙ {partial_call_line(name, ''.join(pieces))}"
 
     def _end_thinking(self) -> None:
         text = "".join(self._thinking).strip()
@@ -235,7 +240,7 @@ class LiveView:
             self._print(Line(f"▸ thought for {seconds:.1f} s, {words} words (Ctrl-T unfolds)", "dim"))
 
     def _markdown(self, text: str) -> None:
-        """A finished part of a text; parts of one text have a blank line between them."""
+        """Print a finished part of a text; parts of one text have a blank line between them."""
         if text.strip():
             self._print(Group(*([Line("")] if self._has_parts else []), Trimmed(Markdown(text, hyperlinks=False))))
             self._has_parts = True
@@ -252,7 +257,7 @@ class LiveView:
 
     def _print(self, renderable: RenderableType) -> None:
         if self._live is not None:
-            self._live.update(self._frame())  # what is printed for good must not stand below as well
+            self._live.update(self._frame())  # what is printed for good must not be repainted as well
         self._console.print(Safe(renderable))
 
     def _doing(self, what: str) -> None:
@@ -280,20 +285,19 @@ class LiveView:
             gap = [Line("")] if self._has_parts else []
             parts.append(Bottom(Group(*gap, Safe(Trimmed(Markdown(tail, hyperlinks=False)))), height))
         if self._call is not None:
-            name, pieces = self._call
-            written = "".join(pieces)
-            parts.append(Safe(Line(f"⚙ {name}({shortened(written[-400:], 400)}", "cyan")))
+            parts.append(Safe(Line(self._partial_call(self._call), "cyan")))
         if self._status is not None:
             line = Line(visible(self._status.line()) + " · Esc stops", "dim", no_wrap=True, overflow="ellipsis")
             parts.append(Safe(line))
         return Bottom(Group(*parts), height + 2)
 
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-
-
 class MarkdownFeed:
-    """`feed` gives what is finished; `tail` is the rest so far; `close` gives it for good."""
+    """Markdown while it is written: `feed` gives what is finished, `tail` the rest so far, `close` the rest for good.
+
+    A block is finished when an unindented line follows a blank one, or when a code fence closes; nothing that comes later
+    changes how it looks. Each line is looked at once.
+    """
 
     def __init__(self) -> None:
         self._lines: list[str] = []

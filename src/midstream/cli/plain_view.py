@@ -1,7 +1,7 @@
-"""The plain view: words of the answer to one stream, everything else to the other. No cursor tricks but a spinner.
+"""The plain view: the text of the answer goes to one stream, everything else to the other. No cursor movement but a spinner.
 
-The answer goes out as it came where it is data (a pipe, a file), and safe where it is a terminal. The spinner is there only
-while nothing has been said, and only where its stream is a terminal.
+The answer is written unchanged where it is data (a pipe, a file), and made safe where it goes to a terminal. The spinner
+shows only while nothing is being written, and only on a terminal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..core.events import (
     ToolStarted,
 )
 from ..core.visible import terminal_safe, visible
-from .terminal import Paint, has_cursor, is_terminal
+from .terminal import Paint, has_cursor, is_terminal, write
 from .view import Status, call_line, result_lines
 
 _TICK = 0.1
@@ -34,7 +34,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class PlainView:
-    """`quiet_answer` keeps the words back, for whoever prints them whole at the end."""
+    """A View for pipes and dumb terminals. With `quiet_answer` the text is not written: the caller prints it at the end."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class PlainView:
         if self._spinner is not None:
             self._spinner.cancel()
             self._spinner = None
-            self._write(self._err, _CLEAR)
+            write(self._err, _CLEAR)
 
     def resume(self) -> None:
         if self._spins and self._status is not None and self._spinner is None:
@@ -135,20 +135,20 @@ class PlainView:
         self.pause()
         if self._open_line is self._err:
             self._end_line()
-        self._write(self._out, terminal_safe(text) if self._safe else text)
+        write(self._out, terminal_safe(text) if self._safe else text)
         self._open_line = None if text.endswith("\n") else self._out
 
     def _aside(self, text: str) -> None:
         if self._open_line is self._out:
             self._end_line()
-        self._write(self._err, text)
+        write(self._err, text)
         self._open_line = self._err
 
     def _line(self, text: str) -> None:
         spinning = self._spinner is not None
         self.pause()
         self._end_line()
-        self._write(self._err, text + "\n")
+        write(self._err, text + "\n")
         if spinning:
             self.resume()
 
@@ -161,14 +161,10 @@ class PlainView:
 
     def _end_line(self) -> None:
         if self._open_line is not None:
-            self._write(self._open_line, "\n")
+            write(self._open_line, "\n")
             self._open_line = None
 
     async def _spin(self, status: Status) -> None:
         while True:
-            self._write(self._err, _CLEAR + self._paint(visible(status.line()), "dim"))
+            write(self._err, _CLEAR + self._paint(visible(status.line()), "dim"))
             await asyncio.sleep(_TICK)
-
-    def _write(self, stream: IO[str], text: str) -> None:
-        stream.write(text)
-        stream.flush()

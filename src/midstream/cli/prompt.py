@@ -1,7 +1,7 @@
-"""The human at a terminal: a prompt with history, completion and several lines, keys heard while an answer streams.
+"""Input from a terminal: a prompt with history, completion and several lines, and the keys that work while an answer streams.
 
-Enter sends; Alt-Enter, or a backslash before Enter, makes a new line. While an answer streams, Esc and Ctrl-C stop it, Ctrl-T folds and unfolds
-thinking; what else is typed waits for the next prompt.
+Enter sends; Alt-Enter, or a backslash before Enter, starts a new line. While an answer streams, Esc and Ctrl-C stop it and
+Ctrl-T folds or unfolds thinking; anything else that is typed goes to the next prompt.
 """
 
 from __future__ import annotations
@@ -29,22 +29,19 @@ from ..agent.approval import NO, Decision
 from ..agent.approval_request import ApprovalRequest
 from ..core.visible import visible
 from ..store.paths import make_private_file
-from .line_input import Interrupted, Show, answer_of, question
+from .line_input import Interrupted, decision_of, question
+from .terminal import write
+from .view import shown_on
 
 Complete = Callable[[str], Iterable[tuple[str, str]]]
-"""The words that may stand where the line before the cursor ends: each with its meaning."""
+"""The completions of a line up to the cursor, each with its meaning."""
 
-_ESCAPE_WAIT = 0.08  # an Esc that begins a key sequence is followed by the rest at once
+_ESCAPE_WAIT = 0.08  # an Esc that starts a key sequence is followed by the rest at once
 _STYLE = Style.from_dict({"prompt": "bold ansicyan", "bottom-toolbar": "noreverse ansibrightblack"})
 
 
-def _to_stdout(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
 class TerminalInput:
-    """A View's counterpart: reads what the human types."""
+    """Reads what the human types. The counterpart of a View."""
 
     interactive = True
 
@@ -55,13 +52,9 @@ class TerminalInput:
         toggle: Callable[[], None],
         color: bool,
         history: Path | None = None,
-        echo: Callable[[str], None] = _to_stdout,
-        show: Show = ApprovalRequest.shown,
     ) -> None:
         self._input = create_input()
         self._toggle = toggle
-        self._echo = echo
-        self._show = show
         self._depth = None if color else ColorDepth.DEPTH_1_BIT
         self._toolbar: Callable[[], str] = lambda: ""
         self._watch: Watch | None = None
@@ -80,7 +73,7 @@ class TerminalInput:
         )
 
     def toolbar(self, text: Callable[[], str]) -> None:
-        """What stands below the prompt."""
+        """Set what is shown below the prompt."""
         self._toolbar = text
 
     async def read(self) -> str:
@@ -89,27 +82,27 @@ class TerminalInput:
             return await self._session.prompt_async(
                 FormattedText([("class:prompt", "› ")]),
                 bottom_toolbar=lambda: visible(self._toolbar()),
-                handle_sigint=False,  # the chat hears it, here and everywhere else
+                handle_sigint=False,  # the chat handles it, here and everywhere else
             )
         except KeyboardInterrupt:
             raise Interrupted from None
 
     async def approve(self, request: ApprovalRequest) -> Decision:
-        """Ask with all of the call in sight. Ctrl-C and Esc stop the whole answer.
+        """Show the whole call and ask. Ctrl-C and Esc stop the whole answer.
 
-        The call goes into the scrollback, for a prompt is cropped to the screen. What was typed before the question was
-        there is no answer to it: it waits for the next prompt.
+        The call goes into the scrollback, because a prompt is cropped to the screen. What was typed before the question was
+        shown is not an answer to it: it goes to the next prompt.
         """
         asking: PromptSession[str] = PromptSession(
             input=self._input, style=_STYLE, color_depth=self._depth, key_bindings=_approval_keys()
         )
-        self._echo(f"{self._show(request)}\n")
+        write(sys.stdout, f"{shown_on(sys.stdout, request)}\n")
         early = [*get_typeahead(self._input), *self._input.read_keys(), *self._input.flush_keys()]
         if self._watch is not None:
             self._watch.pause()
         try:
             text = await asking.prompt_async(FormattedText([("class:prompt", question(request))]), handle_sigint=False)
-            return answer_of(text)
+            return decision_of(text)
         except (EOFError, KeyboardInterrupt):
             self._stop()
             return NO
@@ -120,7 +113,7 @@ class TerminalInput:
 
     @contextmanager
     def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> Iterator[None]:
-        """Hear the keys that stop and unfold, while something else uses the screen."""
+        """Handle the keys that stop and unfold, while something else uses the screen."""
         self._stop = stop
         actions = {Keys.Escape: stop, Keys.ControlC: stop, Keys.ControlT: toggle}
         self._watch = Watch(self, actions)
@@ -143,7 +136,7 @@ class TerminalInput:
             else:
                 buffer.validate_and_handle()
 
-        # Not Ctrl-J: what is typed before the prompt is up ends in one, for the terminal still turns Enter into it.
+        # Not Ctrl-J: until the prompt is up, the terminal still turns Enter into it.
         @keys.add("escape", "enter")
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
@@ -156,7 +149,7 @@ class TerminalInput:
 
 
 class Watch:
-    """Keys heard outside a prompt."""
+    """Handles keys while there is no prompt."""
 
     def __init__(self, owner: TerminalInput, actions: dict[Keys, Callable[[], None]]) -> None:
         self._input = owner._input

@@ -1,7 +1,7 @@
-"""What a terminal may be sent: colour, and tricks with the cursor.
+"""Terminals: what can be sent to a stream (colour, cursor movement, characters), and writing to it.
 
-Colour, in this order: `--color always|never`, NO_COLOR, FORCE_COLOR, TERM=dumb, whether the stream is a terminal. Cursor
-tricks (a spinner, a live view) only where the stream is a terminal that is not dumb; colour forced into a pipe brings none.
+Colour is decided in this order: `--color always|never`, NO_COLOR, FORCE_COLOR, TERM=dumb, whether the stream is a terminal.
+Cursor movement (a spinner, a live view) needs a terminal that is not dumb; colour forced into a pipe does not bring it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,21 @@ import click
 ColorChoice: TypeAlias = Literal["auto", "always", "never"]
 
 _COLOR = "midstream.cli.color"
-_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_STYLES = {
+    "bold": 1,
+    "dim": 2,
+    "italic": 3,
+    "red": 31,
+    "green": 32,
+    "yellow": 33,
+    "blue": 34,
+    "magenta": 35,
+    "cyan": 36,
+}
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
-    """Whether a human is at the other end; a stream that was closed before we began is None."""
+    """Whether a human is at the other end. A stream that was closed before we started is None."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
@@ -29,13 +39,13 @@ def is_terminal(stream: IO[str] | None) -> bool:
 
 
 def has_cursor(stream: IO[str] | None, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether lines that were written may be written over."""
+    """Whether lines that were written may be overwritten."""
     environ = os.environ if environ is None else environ
     return is_terminal(stream) and environ.get("TERM", "") not in ("", "dumb")
 
 
 def columns(stream: IO[str]) -> int:
-    """How wide the terminal really is. COLUMNS may say more, and then rows would break where we do not see it."""
+    """How wide the terminal really is. COLUMNS may say more, and rows would then wrap unnoticed."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
@@ -43,14 +53,20 @@ def columns(stream: IO[str]) -> int:
 
 
 def encoding(stream: IO[str]) -> str:
-    """What a terminal can be sent: in the C locale only ASCII, although Python would write UTF-8 there."""
+    """The encoding a terminal can show: in the C locale only ASCII, although Python would write UTF-8 there."""
     own = getattr(stream, "encoding", None) or "ascii"
     for name in (own, locale.getencoding()):
         try:
             "│␠é".encode(name)
         except (UnicodeEncodeError, LookupError):
-            return "ascii"  # an encoding that lacks our signs has little else, and ASCII is in all of them
+            return "ascii"  # ASCII is a part of every encoding in use
     return own
+
+
+def write(stream: IO[str], text: str) -> None:
+    """Write at once, whatever the stream buffers."""
+    stream.write(text)
+    stream.flush()
 
 
 def wants_color(choice: ColorChoice, stream: IO[str], environ: Mapping[str, str] | None = None) -> bool:
@@ -65,7 +81,7 @@ def wants_color(choice: ColorChoice, stream: IO[str], environ: Mapping[str, str]
 
 
 def color_choice() -> ColorChoice:
-    """What `--color` says, wherever on the command line it stood."""
+    """The value of `--color`, wherever it is on the command line."""
     context = click.get_current_context(silent=True)
     return cast(ColorChoice, context.meta.get(_COLOR, "auto")) if context is not None else "auto"
 
@@ -81,18 +97,18 @@ color_option = click.option(
     callback=_set_color,
     expose_value=False,
     is_eager=True,
-    help="Colour: auto heeds NO_COLOR, FORCE_COLOR, TERM and whether it is a terminal.",
+    help="When to use colour; auto follows NO_COLOR, FORCE_COLOR, TERM and whether the output is a terminal.",
 )
 
 
 class Paint:
-    """Styles for plain text; does nothing where there is no colour."""
+    """ANSI styles for text; returns it unchanged where colour is off."""
 
     def __init__(self, on: bool) -> None:
         self.on = on
 
     def __call__(self, text: str, *styles: str) -> str:
-        if not self.on or not text:
+        if not self.on or not text or not styles:
             return text
-        codes = ";".join([_STYLES[style] for style in styles])
+        codes = ";".join([str(_STYLES[style]) for style in styles])
         return f"\x1b[{codes}m{text}\x1b[0m"

@@ -1,6 +1,6 @@
-"""What shows a conversation: the port that the chat and one-shot questions speak to, and how tool calls read.
+"""Views: the interface between the commands and what shows a conversation, and the lines that all views have in common.
 
-A view gets the agent's events in order between `begin` and `end`; `pause` clears the way for a question to the human.
+A view gets the agent's events in order between `begin` and `end`; `pause` makes room for a question to the human.
 Whatever comes from a model, a tool or a file is made safe for the terminal before it is written.
 """
 
@@ -10,7 +10,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import msgspec
 
@@ -20,13 +20,17 @@ from ..client.tokens import estimate_text
 from ..core.blocks import ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
+from ..toolformats.partial import partial_arguments
 from .terminal import columns, encoding
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+RESULT_LINES = 12
+LINE_LENGTH = 400
+ARGUMENT_LENGTH = 1200
 
 
 class Status:
-    """The line beside a spinner. Tokens are an estimate until the host has counted them."""
+    """The status line with the spinner: time, model, tokens, cost. Tokens are an estimate until the host has counted them."""
 
     def __init__(self, model: str, cost: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.model = model
@@ -56,7 +60,7 @@ class Status:
 
 
 def total_cost(costs: Iterable[TurnCost]) -> float | None:
-    """The sum of what is known; None when nothing is."""
+    """The sum of all known costs; None if none is known."""
     known = [each.cost for each in costs if each.cost is not None]
     return sum(known) if known else None
 
@@ -77,13 +81,8 @@ def summary(session: Session, first_turn: int, seconds: float) -> str:
     return " · ".join([*parts, f"{seconds:.1f} s"])
 
 
-RESULT_LINES = 12
-LINE_LENGTH = 400
-ARGUMENT_LENGTH = 1200
-
-
 class View(Protocol):
-    """Somewhere to show a conversation. `unfolded`: thinking is shown whole."""
+    """Shows a conversation. `unfolded`: thinking is shown in full."""
 
     unfolded: bool
 
@@ -98,18 +97,18 @@ class View(Protocol):
     def end(self) -> None: ...
 
     def replay(self, turns: Sequence[Turn]) -> None:
-        """Show turns of the past."""
+        """Show turns that are already in the conversation."""
         ...
 
     def notice(self, *lines: str) -> None:
-        """Something for the user to know."""
+        """Show a message of ours."""
         ...
 
     def failure(self, message: str) -> None: ...
 
 
 class Gate:
-    """Lets events through to a view, or holds them while the human is being asked something."""
+    """Passes events on to a view, or holds them back while the human is being asked something."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -124,7 +123,7 @@ class Gate:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """The screen belongs to somebody else; what came meanwhile is shown afterwards."""
+        """Keep the screen free; events that arrive meanwhile are shown afterwards."""
         self._view.pause()
         self._is_closed = True
         try:
@@ -137,21 +136,27 @@ class Gate:
                 self._view.show(event)
 
 
-def shown_on(stream: IO[str]) -> Callable[[ApprovalRequest], str]:
-    """How a request is shown there: as wide as it is now, in what it can be sent."""
-    return lambda request: request.shown(columns(stream), encoding(stream))
+def shown_on(stream: IO[str], request: ApprovalRequest) -> str:
+    """The request as this stream can show it now: its width, its characters."""
+    return request.shown(columns(stream), encoding(stream))
 
 
 def call_line(call: ToolCall) -> str:
     """A call in one line: its name and arguments."""
-    return f"{visible(call.name)}({shortened(_arguments(call.arguments), ARGUMENT_LENGTH)})"
-
-
-def _arguments(raw: str) -> str:
     try:
-        values = msgspec.json.decode(raw or "{}")
+        values = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.DecodeError, RecursionError, ValueError):
-        return one_line(raw)
+        values = None
+    return f"{visible(call.name)}({shortened(_arguments(values, call.arguments), ARGUMENT_LENGTH)})"
+
+
+def partial_call_line(name: str, raw: str) -> str:
+    """A call that is still arriving: the arguments so far; of a long text, its end."""
+    text = _arguments(partial_arguments(raw) or None, raw)
+    return f"{visible(name)}({text if len(text) <= LINE_LENGTH else '…' + text[1 - LINE_LENGTH :]} …"
+
+
+def _arguments(values: Any, raw: str) -> str:
     if not isinstance(values, dict):
         return one_line(raw)
     return ", ".join(
@@ -160,7 +165,7 @@ def _arguments(raw: str) -> str:
 
 
 def result_lines(response: ToolResponse, most: int = RESULT_LINES) -> list[str]:
-    """The beginning of a result, each line safe and of bounded length, and how much is left out."""
+    """The first lines of a result, made safe and cut to a length, and how much is left out."""
     lines = terminal_safe(response.text).split("\n") if response.text else []
     while lines and not lines[-1].strip():
         lines.pop()

@@ -138,7 +138,7 @@ def test_what_changed_while_the_human_read_is_not_overwritten(work: Path) -> Non
         return ALWAYS
 
     box = Toolbox(["write_file", "edit_file"], approve=Approval(swap), workdir=work)
-    assert "changed after" in call(box, "edit_file", path="notes.txt", old_string="a\n", new_string="c\n").text
+    assert "changed while" in call(box, "edit_file", path="notes.txt", old_string="a\n", new_string="c\n").text
     assert (work / "notes.txt").read_text() == "somebody else's\na\n"
 
 
@@ -149,7 +149,7 @@ def test_a_link_that_is_swapped_in_while_the_human_reads_leads_nowhere(work: Pat
         return ALWAYS
 
     box = Toolbox(["write_file"], approve=Approval(swap), workdir=work)
-    assert "changed after" in call(box, "write_file", path="up_link/new", content="evil").text
+    assert "changed while" in call(box, "write_file", path="up_link/new", content="evil").text
     assert not (work / ".git" / "new").exists()
 
 

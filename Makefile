@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml scripts/install-venv
 	@touch $(STAMP)
 
 demo: $(STAMP)
-	@$(BIN)/python -m midstream.cli.demo
+	@$(BIN)/midstream demo
 
 check: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks

@@ -45,7 +45,7 @@ CASES: dict[str, Call] = {
 REFUSED = {
     "a megabyte to write": f"at most {MAX_CHARACTERS:,} characters",
     "too many lines": f"and {MAX_ROWS:,} lines",
-    "a megabyte to run": "longer than 100000 bytes",
+    "a megabyte to run": "longer than 100,000 bytes",
 }
 SCREENS: dict[str, tuple[int, dict[str, str]]] = {
     "40": (40, {}),

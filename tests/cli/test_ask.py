@@ -50,7 +50,7 @@ def test_what_is_piped_in_stands_before_the_question(cli: Cli) -> None:
 def test_nothing_to_ask_is_wrong_usage(cli: Cli) -> None:
     result = cli("ask", *KIMI)
     assert result.exit_code == USAGE
-    assert "nothing to ask" in result.stderr
+    assert "no question given" in result.stderr
 
 
 def test_tools_run_and_show_on_stderr(cli: Cli) -> None:

@@ -60,7 +60,7 @@ def test_a_conversation_across_models_with_tools_and_a_resume(opened: Open) -> N
     terminal.wait_for("(sim/kimi-k2.5 · ")
 
     terminal.enter("/toolformat kimi")
-    terminal.wait_for("tool format: kimi (chosen by hand")
+    terminal.wait_for("tool format: kimi (set by you")
     terminal.enter("/model sim/claude-sonnet-4-5")
     report = terminal.wait_for("to be read again")
     assert "dropped: thinking" in report and "1 tool_call" in report
@@ -96,7 +96,7 @@ def test_a_key_stops_the_answer_and_the_next_turn_works(opened: Open, key: str) 
     terminal.enter("Tell me " + "one two three " * 6)
     terminal.wait_for("No tool")
     terminal.type(key) if key else terminal.process.kill(signal.SIGINT)
-    terminal.wait_for("(stopped; what came is kept)")
+    terminal.wait_for("(stopped; what has arrived is kept)")
     turns = stored().turns
     assert [turn.speaker for turn in turns] == ["human", "ai"]
     assert turns[1].failure == "aborted"
@@ -113,11 +113,11 @@ def test_ctrl_c_twice_quits_and_once_does_not(opened: Open) -> None:
     terminal = opened("chat", "-m", "sim/kimi-k2.5")
     terminal.wait_for("›")
     terminal.type("half a thought\x03")
-    terminal.wait_for("Ctrl-C again quits")
+    terminal.wait_for("Ctrl-C again to quit")
     terminal.enter("/toolformat")
     terminal.wait_for("tool format: kimi (automatic")
     terminal.process.kill(signal.SIGINT)
-    terminal.wait_for("Ctrl-C again quits", count=2)
+    terminal.wait_for("Ctrl-C again to quit", count=2)
     terminal.type("\x03")
     assert terminal.wait_for_end() == 0
 
@@ -146,14 +146,14 @@ def test_esc_stops_a_question_and_a_running_tool_and_every_call_has_a_result(ope
     terminal.enter('Run bash "touch made"')
     terminal.wait_for(ALLOW)
     terminal.type("\x1b")
-    terminal.wait_for("(stopped; what came is kept)")
+    terminal.wait_for("(stopped; what has arrived is kept)")
     assert not Path("made").exists()
     terminal.enter('Run bash "sleep 60"')
     terminal.wait_for(ALLOW, count=2)
     terminal.enter("y")
     terminal.wait_for("running bash")
     terminal.type("\x1b")
-    terminal.wait_for("(stopped; what came is kept)", count=2)
+    terminal.wait_for("(stopped; what has arrived is kept)", count=2)
     turns = stored().turns
     calls = [call.id for turn in turns for call in turn.tool_calls]
     responses = [response for turn in turns for response in turn.tool_responses]
@@ -172,7 +172,7 @@ def test_a_dumb_terminal_gets_lines_and_is_asked_in_lines(opened: Open) -> None:
     terminal.wait_for("out ·")
     assert Path("made").exists()
     terminal.type("\x03")
-    terminal.wait_for("Ctrl-C again quits")
+    terminal.wait_for("Ctrl-C again to quit")
     terminal.type("\x03")
     assert terminal.wait_for_end() == 0
     assert b"\x1b" not in terminal.raw

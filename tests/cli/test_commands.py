@@ -57,19 +57,19 @@ def test_settings_are_shown_changed_and_kept(script: Script) -> None:
         "/t",
     )
     assert "tool format: kimi (automatic, for sim/kimi-k2.5)" in err
-    assert "tool format: kimi (chosen by hand" in err
+    assert "tool format: kimi (set by you" in err
     assert "unknown tool format 'bogus'; expected one of " + ", ".join(TOOL_FORMATS) in err
     assert "thinking: on, effort low" in err
     assert "invalid thinking 'sideways'" in err
     assert "missing reasoning: placeholder" in err and "missing reasoning: fail" in err
-    assert "no policy 'never'" in err and "disable-thinking" in err
+    assert "invalid policy 'never'" in err and "disable-thinking" in err
     assert "model: sim/kimi-k2.5 (" in err
     assert "did you mean /fork?" in err
-    assert "/t may be /toolformat or" in err
+    assert "/t is ambiguous: /toolformat, " in err
     assert script.code == 1
 
     _, again = script("/toolformat", "/thinking", "/reasoning", "/toolformat auto", args=("--continue",))
-    assert "tool format: kimi (chosen by hand" in again
+    assert "tool format: kimi (set by you" in again
     assert "thinking: on, effort low" in again
     assert "missing reasoning: fail" in again
     assert "tool format: kimi (automatic" in again
@@ -109,8 +109,8 @@ def test_wire_shows_no_secret(script: Script, doubles: Sim, environ: dict[str, s
 
 def test_undo_and_fork_remove_nothing(script: Script) -> None:
     _, err = script("First", "Second", "/undo", "Third", "/fork", "/undo", "/undo", "/undo", "/sessions", "/usage")
-    assert "undone: Second; all of it is still in" in err
-    assert "this is now a copy" in err
+    assert "undone: Second; the full conversation is still stored as" in err
+    assert "continuing in a copy" in err
     assert "nothing to undo" in err
     assert "total:" in err
     store = SqliteStore()
@@ -140,7 +140,7 @@ def test_sessions_can_be_searched_resumed_and_exported(script: Script) -> None:
     assert "You said: Of rivers" in out  # the transcript of what is resumed
     exported = Path(f"midstream-{river[:8]}.md").read_text()
     assert "Of rivers" in exported and "And lakes" in exported and "Of hills" not in exported
-    assert "is there already" in err
+    assert "exists already" in err
     entries = list(read_jsonl(Path("all.jsonl").read_bytes().split(b"\n")))
     assert [turn.speaker for turn in entries[0].conversation.turns] == ["human", "ai", "human", "ai"]
 
@@ -167,7 +167,7 @@ def test_a_provider_changes_and_the_model_stays(script: Script, environ: dict[st
 def test_help_tells_of_every_command_and_exit_leaves(script: Script) -> None:
     out, err = script("/help", "/tools", "/exit", "never said")
     assert all(command.usage in err for command in COMMANDS)
-    assert "bash (asks first)" in err and "glob (free)" in err
+    assert "bash (asks first)" in err and "glob (does not ask)" in err
     assert "never said" not in out
     assert script.code == 0
 
@@ -196,7 +196,7 @@ def test_what_is_a_command(line: str, expected: bool) -> None:
 
 def test_completion_of_names_and_words() -> None:
     nobody: object = None
-    assert ("/model", "change the model; shows what it will see") in complete(nobody, "/mo")  # type: ignore[arg-type]
+    assert ("/model", "change the model, and show what it will see") in complete(nobody, "/mo")  # type: ignore[arg-type]
     assert [word for word, _ in complete(nobody, "/toolformat ki")] == ["kimi"]  # type: ignore[arg-type]
     assert [word for word, _ in complete(nobody, "/reasoning dis")] == ["disable-thinking"]  # type: ignore[arg-type]
     assert list(complete(nobody, "/nothing x")) == []  # type: ignore[arg-type]

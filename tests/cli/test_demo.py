@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from midstream.agent.toolbox import Toolbox
-from midstream.cli.demo import FURTHER, TOUR, Tour, demo
+from midstream.cli.demo import FURTHER, TOUR, Tour
 from midstream.cli.demo_stage import JsonStage, TextStage, _words
+from midstream.cli.main import main
 from midstream.client.client import Client
 from midstream.client.session import Session
 from midstream.core.blocks import Thinking
@@ -25,7 +26,7 @@ from tests.client.scripted import Cut, Host, play
 
 
 def run(*arguments: str, **options: Any) -> Result:
-    return CliRunner().invoke(demo, arguments, **options)
+    return CliRunner().invoke(main, ["demo", *arguments], **options)
 
 
 def test_it_ends_with_nothing_refused() -> None:
@@ -61,7 +62,7 @@ def test_json_is_one_object_a_line() -> None:
 
 def test_a_pipe_gets_no_escapes() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "midstream.cli.demo", "--fast"], capture_output=True, timeout=60, check=True
+        [sys.executable, "-m", "midstream.cli.main", "demo", "--fast"], capture_output=True, timeout=60, check=True
     )
     assert b"\x1b" not in done.stdout and b"0 refused" in done.stdout
     assert done.stderr == b""

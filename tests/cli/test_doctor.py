@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from midstream.cli.doctor import doctor
+from midstream.cli.main import main
 from midstream.core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
 from midstream.doctor import examine, refusals
 from midstream.sim.rules import judge
@@ -43,7 +43,7 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(doctor, arguments)
+    return CliRunner().invoke(main, ["doctor", *arguments])
 
 
 def written(path: str, value: Any) -> str:
@@ -68,7 +68,7 @@ def test_every_format_is_read_named_and_healed(value: Any, kinds: list[str]) -> 
     assert result.exit_code == 1, result.output
     for kind in kinds:
         assert kind in result.output
-    assert "every double takes it" in result.output
+    assert "accepted by every double" in result.output
     [healed] = read_jsonl(Path("history.json.healed.jsonl").read_bytes().split(b"\n"))
     assert not examine(healed.conversation).broken
     assert refusals(healed.conversation) == {}
@@ -96,7 +96,7 @@ def test_a_stored_conversation_is_found_by_its_id() -> None:
 
 def test_what_is_neither_file_nor_stored_is_said() -> None:
     result = run("nothing-of-the-kind")
-    assert result.exit_code == 1 and "is no file" in result.output
+    assert result.exit_code == 1 and "is not a file" in result.output
     SqliteStore(database_path()).close()
     assert "nothing-of-the-kind" in run("nothing-of-the-kind").output
     assert run(written("x.json", b"neither")).exit_code == 1
@@ -112,7 +112,7 @@ def test_a_copy_is_never_written_over_unless_named() -> None:
     written("h.json", OPENAI)
     written("h.json.healed.jsonl", b"mine")
     result = run("h.json")
-    assert result.exit_code == 1 and "is there already" in result.output
+    assert result.exit_code == 1 and "exists already" in result.output
     assert Path("h.json.healed.jsonl").read_bytes() == b"mine"
     assert "The healed copy is h.json.healed.jsonl" in run("h.json", "-o", "h.json.healed.jsonl").output
 
@@ -121,7 +121,7 @@ def test_the_copy_can_be_a_request() -> None:
     run(written("h.json", OPENAI), "--for", "mistral/mistral-large-latest", "-o", "m.json")
     body = json.loads(Path("m.json").read_bytes())
     assert judge(body, "mistral") == []
-    assert run("h.json", "--for", "nobody/x").exit_code == 1
+    assert run("h.json", "--for", "nobody/x").exit_code == 2
 
 
 def test_as_json() -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from midstream.cli.live_view import LiveView, MarkdownFeed
 from midstream.cli.plain_view import PlainView
 from midstream.cli.terminal import Paint
-from midstream.cli.view import Gate
+from midstream.cli.view import Gate, partial_call_line
 from midstream.core.blocks import Text, Thinking, ToolCall, ToolResponse, Turn
 from midstream.core.events import (
     TextDelta,
@@ -156,3 +156,30 @@ def test_nothing_is_shown_over_a_question() -> None:
             gate.show(event)  # type: ignore[arg-type]
         assert out.getvalue() + err.getvalue() == ""
     assert out.getvalue() == "late\n" and "✓ late" in err.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [
+        ("", "write( …"),
+        ("{", "write({ …"),
+        ('{"path": "a.txt", "con', 'write(path="a.txt" …'),
+        ('{"path": "a.txt", "content": "one\\ntw', 'write(path="a.txt", content="one\\ntw" …'),
+        ('{"count": 12.', 'write({"count": 12. …'),
+        ("not JSON\x1b", "write(not JSON␛ …"),
+    ],
+)
+def test_arguments_are_shown_while_they_arrive(raw: str, line: str) -> None:
+    assert partial_call_line("write", raw) == line
+    view = LiveView(Console(file=io.StringIO(), width=200, height=40))
+    view.show(ToolCallStart(0, "c", "write"))
+    for char in raw:
+        view.show(ToolCallDelta(0, char))
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(view._frame())
+    assert shown.getvalue().strip() == f"⚙ {line}"
+
+
+def test_of_long_arguments_the_end_is_shown() -> None:
+    line = partial_call_line("write", '{"content": "' + "a" * 1000 + "the end")
+    assert line.endswith('the end" …') and len(line) < 420

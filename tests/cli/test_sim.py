@@ -13,11 +13,11 @@ import urllib.request
 
 from click.testing import CliRunner
 
-from midstream.cli.sim import sim
+from midstream.cli.main import main
 
 
 def test_serve_says_where_it_is_answers_and_ends_at_ctrl_c() -> None:
-    command = [sys.executable, "-u", "-m", "midstream.cli.sim", "serve", "--port", "0", "--delay", "0"]
+    command = [sys.executable, "-u", "-m", "midstream.cli.main", "sim", "serve", "--port", "0", "--delay", "0"]
     # A shell's background job ignores SIGINT and hands that down; the server under test must hear it.
     heard = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heard) as server:  # noqa: PLW1509
@@ -45,16 +45,16 @@ def test_a_port_that_is_taken_is_said() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        result = CliRunner().invoke(sim, ["serve", "--port", str(taken.getsockname()[1])])
+        result = CliRunner().invoke(main, ["sim", "serve", "--port", str(taken.getsockname()[1])])
     assert result.exit_code == 1 and "cannot listen on" in result.output
 
 
 def test_an_unknown_fault_is_wrong_usage() -> None:
-    result = CliRunner().invoke(sim, ["serve", "--fault", "flood"])
+    result = CliRunner().invoke(main, ["sim", "serve", "--fault", "flood"])
     assert result.exit_code == 2 and "restart-index" in result.output
 
 
 def test_the_matrix_is_clean() -> None:
-    result = CliRunner().invoke(sim, ["matrix"])
+    result = CliRunner().invoke(main, ["sim", "matrix"])
     assert result.exit_code == 0, result.output
     assert re.search(r"\d+ hand-offs, (\d+) x \1 dialects, 0 refused", result.output)

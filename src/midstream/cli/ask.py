@@ -1,4 +1,4 @@
-"""`midstream ask`: one question, one answer on standard output; everything else goes to standard error."""
+"""`midstream ask`: one question, one answer on standard output; everything else on standard error."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ Examples:
   midstream ask "Ping" --json | jq -r .text
 
 \b
-What is piped in stands before the question. With no question, it is the question.
-Exit codes: 0 ok, 1 failed, 2 wrong usage, 75 try again later, 130 interrupted."""
+Piped input is put before the question; without a question, it is the question.
+Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again), 130 interrupted."""
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("question", nargs=-1)
 @tool_option(f"A tool the model may use: {', '.join(BUILTIN)}, or all; repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output, when the answer is whole.")
-@click.option("--no-stream", is_flag=True, help="Print the answer when it is whole.")
-@click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show thinking on standard error.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when the answer is complete.")
+@click.option("--no-stream", is_flag=True, help="Print the answer when it is complete.")
+@click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show thinking.")
 @conversation_options
 def ask(
     question: tuple[str, ...],
@@ -57,10 +57,10 @@ def ask(
     hide_reasoning: bool,
     **given: Any,
 ) -> int:
-    """Ask a model once.
+    """Ask a model one question.
 
-    The answer goes to standard output; thinking, tool calls and their results to standard error. Tools that write or run
-    ask on the terminal first, and are refused where nobody can be asked (see --allow and --yolo).
+    The answer goes to standard output; thinking, tool calls and their results go to standard error. Tools that write files
+    or run commands ask for approval on the terminal; without a terminal they are refused (see --allow and --yolo).
     """
     text = _question(question)
     settings = Settings(tools=tools, **given)
@@ -72,11 +72,13 @@ def _question(words: tuple[str, ...]) -> str:
     if sys.stdin is not None and not is_terminal(sys.stdin):
         piped = sys.stdin.read(_MAX_STDIN + 1)
         if len(piped) > _MAX_STDIN:
-            raise click.UsageError(f"more than {_MAX_STDIN >> 20} MiB on standard input: no model reads that much")
+            raise click.UsageError(
+                f"standard input is larger than {_MAX_STDIN >> 20} MiB, more than any model can read"
+            )
         parts.insert(0, piped.strip("\n"))
     text = "\n\n".join([part for part in parts if part.strip()])
     if not text:
-        raise click.UsageError('nothing to ask: midstream ask "your question", or pipe it in')
+        raise click.UsageError('no question given; use midstream ask "your question", or pipe it in')
     return text
 
 
@@ -109,7 +111,7 @@ async def _ask(text: str, settings: Settings, *, as_json: bool, whole: bool, thi
         turns = session.conversation.turns[first:]
         if as_json:
             found = _as_json(turns, session.conversation.id, session.model, outcome, total_cost(session.costs(first)))
-            # A terminal gets ASCII only: JSON leaves C1 controls as they are.
+            # A terminal gets ASCII only, because JSON leaves C1 controls as they are.
             out.write(json.dumps(found, ensure_ascii=is_terminal(out)) + "\n")
         elif whole:
             answer = _text(turns)
@@ -135,12 +137,12 @@ class _Outcome:
             if event.reason == "failed":
                 self.code = RETRY if self.error is not None and self.error.retryable else FAILED
             else:
-                self.error = None  # an answer that failed and was asked for again
+                self.error = None  # of an answer that failed and was requested again
                 self.code = OK if event.reason in _GOOD_ENDS else FAILED
 
 
 class _Human:
-    """Whoever sits at the terminal, even where standard input is a pipe."""
+    """The human at the terminal, even if standard input is a pipe."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate

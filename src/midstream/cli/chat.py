@@ -1,6 +1,6 @@
-"""`midstream chat`: read, answer, again, until the human leaves. Stopping an answer loses nothing that came.
+"""`midstream chat`: read a message, answer it, repeat until the human leaves. Stopping an answer keeps what has arrived.
 
-At a terminal with a cursor this is a live view and a prompt (render.py, prompt.py); everywhere else lines come in and plain
+At a terminal with a cursor this is a live view and a prompt (live_view.py, prompt.py); elsewhere lines come in and plain
 text goes out, so that a chat can be scripted.
 """
 
@@ -34,18 +34,18 @@ from .workspace import Workspace
 HISTORY_TURNS = 40
 _EPILOG = """\b
 Examples:
-  midstream chat -m sim/kimi-k2.5              without a key: a scripted model inside
+  midstream chat -m sim/kimi-k2.5              needs no key: a scripted model
   midstream chat -m moonshot/kimi-k2.5 -T all
-  midstream chat --continue                    the last conversation, its model and settings
-  midstream chat --allow 'bash:git status*'    these need no question
+  midstream chat --continue                    continue the last conversation with its model and settings
+  midstream chat --allow 'bash:git status*'    do not ask about these
 
 \b
-In the chat: /help lists the commands, /model changes the model in the middle, Esc stops an answer,
-Ctrl-C twice quits. Tools that write or run ask first."""
+In the chat, /help lists the commands, /model switches to another model, Esc stops an answer and
+Ctrl-C twice quits. Tools that write files or run commands ask first."""
 
 
 class Human(Protocol):
-    """Who types."""
+    """Where the messages come from."""
 
     interactive: bool
 
@@ -60,10 +60,10 @@ class Human(Protocol):
 
 @click.command(epilog=_EPILOG)
 @tool_option("Only this tool (default: all); repeatable.", default=("all",))
-@click.option("--no-tools", is_flag=True, help="No tools at all.")
+@click.option("--no-tools", is_flag=True, help="Use no tools.")
 @conversation_options
 def chat(tools: tuple[str, ...], no_tools: bool, **given: Any) -> int:
-    """Chat with a model, with tools, and change the model whenever you like."""
+    """Chat with a model that can use tools, and switch to another model at any time."""
     return run(_chat(Settings(tools=() if no_tools else tools, **given)))
 
 
@@ -71,7 +71,7 @@ async def _chat(settings: Settings) -> int:
     chatting = Chat()
     live = has_cursor(sys.stdout) and has_cursor(sys.stdin)
     human, view = _terminal(chatting, settings) if live else _pipe()
-    # Somebody who cannot see the question cannot answer it.
+    # Ask only somebody who can see the question.
     ask = chatting.approve if human.interactive and (live or is_terminal(sys.stderr)) else None
     async with Workspace(settings, ask=ask) as workspace:
         chatting.open(workspace, human, view)
@@ -85,7 +85,9 @@ def _terminal(chatting: Chat, settings: Settings) -> tuple[Human, View]:
         from .live_view import LiveView
         from .prompt import TerminalInput
     except ImportError as error:
-        raise ConfigError(f"the chat needs {error.name}: pip install 'midstream[chat]'") from None
+        raise ConfigError(
+            f"the chat needs {error.name}, which is not installed: pip install 'midstream[chat]'"
+        ) from None
     color = wants_color(color_choice(), sys.stdout)
     console = Console(
         force_terminal=True, no_color=not color, highlight=False, markup=False, emoji=False, legacy_windows=False
@@ -105,7 +107,7 @@ def _pipe() -> tuple[Human, View]:
 
 
 class Chat:
-    """One sitting. Made before the workspace, for the prompt and the approvals refer to it."""
+    """A running chat. Created before the workspace, because the prompt and the approvals refer to it."""
 
     workspace: Workspace
     view: View
@@ -142,18 +144,18 @@ class Chat:
                     if self._armed:
                         break
                     self._armed = True
-                    self.view.notice("(Ctrl-C again quits, or /exit)")
+                    self.view.notice("(press Ctrl-C again to quit, or type /exit)")
                     continue
                 self._armed = False
                 if text.strip():
-                    await self._attend(text)
+                    await self._handle(text)
         return self._code
 
     def leave(self) -> None:
         self._left = True
 
     def stop(self) -> None:
-        """End the answer that is coming; what came is kept. A second time means: and quit."""
+        """Stop the current answer and keep what has arrived; a second time, also leave the chat."""
         if self._stopped:
             self._left = True
         if self._answering is not None and not self._stopped:
@@ -161,23 +163,23 @@ class Chat:
             self._answering.cancel()
 
     def toggle(self) -> None:
-        """Fold or unfold thinking; at the prompt, unfolding shows the last of it."""
+        """Fold or unfold thinking; at the prompt, unfolding shows the last thinking."""
         self.view.unfolded = not self.view.unfolded
         if self._answering is None:
             thought = next((turn.thinking for turn in reversed(self.session.conversation.turns) if turn.thinking), "")
-            self.view.notice(f"thinking is {'shown whole' if self.view.unfolded else 'folded'}")
+            self.view.notice(f"thinking is {'shown in full' if self.view.unfolded else 'folded'}")
             if self.view.unfolded and thought:
                 self.view.notice(*[f"  {line}" for line in thought.strip().split("\n")])
 
     async def approve(self, request: ApprovalRequest) -> Decision:
-        """Ask the human, with the view out of the way."""
+        """Ask the human while the view is paused."""
         with self._gate.closed():
             return await self._human.approve(request)
 
     def show_history(self) -> None:
         turns = self.session.conversation.turns
         if len(turns) > HISTORY_TURNS:
-            self.view.notice(f"({len(turns) - HISTORY_TURNS} earlier turns; /export writes all)")
+            self.view.notice(f"({len(turns) - HISTORY_TURNS} earlier turns; /export writes them all)")
         self.view.replay(turns[-HISTORY_TURNS:])
 
     async def _read(self) -> str:
@@ -196,7 +198,7 @@ class Chat:
             self._reading = None
 
     def _interrupt(self) -> None:
-        """A SIGINT, whenever it comes: it stops the answer or the reading, or waits for the next reading."""
+        """Handle SIGINT at any point: stop the answer, or the prompt, or else the next prompt."""
         if self._answering is not None:
             self._stop_key()
         elif self._reading is not None:
@@ -204,8 +206,8 @@ class Chat:
         else:
             self._interrupted = True
 
-    async def _attend(self, text: str) -> None:
-        """One line of the human. Whatever goes wrong with it, the chat goes on."""
+    async def _handle(self, text: str) -> None:
+        """Handle one line. Whatever goes wrong with it, the chat continues."""
         try:
             if is_command(text.strip()):
                 await dispatch(self, text.strip())
@@ -215,10 +217,12 @@ class Chat:
             self._code = code_for(error) if not self._human.interactive else OK
             self.view.failure(str(error))
         except Exception as error:
-            # The loop of the chat is an edge: a defect must cost one answer, not the conversation.
+            # The chat's loop is an edge: a defect may cost one answer, not the conversation.
             if os.environ.get("MIDSTREAM_DEBUG"):
                 raise
-            self.view.failure(f"unexpected {type(error).__name__}: {error} (MIDSTREAM_DEBUG=1 shows where)")
+            self.view.failure(
+                f"unexpected {type(error).__name__}: {error} (a bug: please report it; MIDSTREAM_DEBUG=1 shows where)"
+            )
 
     async def _answer(self, text: str) -> None:
         session = self.session
@@ -239,7 +243,7 @@ class Chat:
             self.view.end()
             self.workspace.store_settings()
         self.view.notice(
-            "(stopped; what came is kept)" if self._stopped else f"({summary(session, first, status.seconds)})"
+            "(stopped; what has arrived is kept)" if self._stopped else f"({summary(session, first, status.seconds)})"
         )
 
     def _stop_key(self) -> None:

@@ -1,4 +1,4 @@
-"""`midstream config`: the settings in force and where each comes from. Keys are never shown, only their names."""
+"""`midstream config`: the current settings and where each comes from. Keys are never shown, only their names."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .options import default_model
 from .terminal import color_option
 
 _EPILOG = """\b
-Files, the later over the earlier:
-  ~/.config/midstream/config.toml        yours (MIDSTREAM_HOME or XDG_CONFIG_HOME move it)
-  .midstream.toml                        the project's: the nearest one upwards that is yours
+Files; the second overrides the first:
+  ~/.config/midstream/config.toml        for you (elsewhere with MIDSTREAM_HOME or XDG_CONFIG_HOME)
+  .midstream.toml                        for a project: in this folder or the nearest parent, if you own it
 
 \b
-A file may look like this:
+Example:
   default_model = "moonshot/kimi-k2.5"
   [aliases]
   fast = "groq/moonshotai/kimi-k2-instruct-0905"
@@ -30,20 +30,20 @@ A file may look like this:
   base_url = "http://127.0.0.1:8080/v1"
   api_key_env = "WORK_API_KEY"
 
-Order everywhere: flag, environment, project file, user file, default."""
+Precedence: flag, environment, project file, user file, default."""
 
 
 @click.group(epilog=_EPILOG)
 @color_option
 def config() -> None:
-    """Settings and where they come from."""
+    """Show the settings and where they come from."""
 
 
 @config.command()
-@click.option("--origin", is_flag=True, help="Say where each value comes from.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--origin", is_flag=True, help="Show where each value comes from.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(origin: bool, as_json: bool) -> None:
-    """The settings in force."""
+    """Show the current settings."""
     loaded = load_config()
     for told in loaded.ignored:
         click.echo(visible(f"midstream: ignored: {told}"), err=True)
@@ -59,7 +59,7 @@ def show(origin: bool, as_json: bool) -> None:
 
 @config.command()
 def path() -> None:
-    """Where your own file is, or would be."""
+    """Print the path of your configuration file, whether it exists or not."""
     click.echo(str(config_home() / "config.toml"))
 
 
@@ -67,7 +67,7 @@ def _rows(loaded: LoadedConfig) -> Iterator[tuple[str, Any, str]]:
     model, where = default_model(loaded, os.environ)
     yield "default_model", model, where
     for setting in list_settings(loaded):
-        if setting.name != "default_model":  # of which the command line knows one more source: whose key is set
+        if setting.name != "default_model":  # given above: the command line also looks at which key is set
             yield setting.name, setting.value, setting.origin
     yield "store", str(database_path()), _place_origin()
 

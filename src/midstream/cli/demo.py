@@ -6,8 +6,6 @@ With `--live` it takes the same tour through models you name, with your keys.
 
 from __future__ import annotations
 
-import asyncio
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -21,12 +19,14 @@ from ..client.client import Client
 from ..client.config import Config
 from ..client.session import Session
 from ..core.blocks import ToolCall, Turn
-from ..core.errors import MidstreamError, ProviderError
+from ..core.errors import ProviderError
 from ..core.ids import STRATEGIES
 from ..doctor import naive_body, with_raw_ids
 from ..sim.rules.hosts import host_for, judge
 from ..sim.server import Sim
 from .demo_stage import JsonStage, Row, Stage, Switch, TextStage, Totals
+from .main import FAILED, OK
+from .running import run
 from .terminal import color_option
 
 TOUR = (
@@ -168,25 +168,15 @@ async def perform_tour(stage: Stage, models: Sequence[str], *, live: bool, delay
 
 
 @click.command()
-@click.option("--fast", is_flag=True, help="No pauses between the streamed pieces.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line instead of colours.")
+@click.option("--fast", is_flag=True, help="Do not pause between the streamed pieces.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @color_option
-@click.option("--live", metavar="MODEL,MODEL…", help="Take the tour with real models and your keys.")
-def demo(fast: bool, as_json: bool, live: str | None) -> None:
-    """One conversation, handed from model to model in the middle of its tool calls."""
+@click.option("--live", metavar="MODEL,MODEL…", help="Use these real models, with your keys.")
+def demo(fast: bool, as_json: bool, live: str | None) -> int:
+    """Hand one conversation from model to model in the middle of its tool calls."""
     models = tuple([name.strip() for name in live.split(",") if name.strip()]) if live else TOUR
     if not models:
-        raise click.UsageError("--live wants models, such as moonshot/kimi-k2.5,anthropic/claude-sonnet-4-5")
+        raise click.UsageError("--live needs models, such as moonshot/kimi-k2.5,anthropic/claude-sonnet-4-5")
     stage: Stage = JsonStage() if as_json else TextStage(live=bool(live))
-    try:
-        totals = asyncio.run(perform_tour(stage, models, live=bool(live), delay=0.0 if fast or as_json else PACE))
-    except MidstreamError as error:
-        raise click.ClickException(str(error)) from None
-    except KeyboardInterrupt:
-        sys.exit(130)
-    if totals.refused or totals.broken:
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    demo()
+    totals = run(perform_tour(stage, models, live=bool(live), delay=0.0 if fast or as_json else PACE))
+    return FAILED if totals.refused or totals.broken else OK

@@ -1,8 +1,7 @@
-"""`midstream doctor`: name what is broken in a history, say who would refuse it, write a copy nobody refuses."""
+"""`midstream doctor`: report what is broken in a history and who would refuse it, and write a healed copy."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 
 from ..codec import encode_request
 from ..core.blocks import Conversation
-from ..core.errors import MidstreamError, StoreError
+from ..core.errors import StoreError
 from ..core.visible import terminal_safe
 from ..doctor import Diagnosis, examine, refusals
 from ..store.export import to_jsonl
@@ -19,30 +18,33 @@ from ..store.importing import FORMATS, read_file
 from ..store.paths import database_path
 from ..store.protocol import Entry
 from ..store.sqlite import SqliteStore
+from .main import FAILED, OK
+from .sessions import write_file
 
 
 @click.command()
 @click.argument("target", metavar="FILE|ID")
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="The file's format, where it cannot be told.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where the healed copy goes.")
-@click.option("--for", "model", metavar="MODEL", help="Write the copy as the request this model would get.")
-@click.option("--look", is_flag=True, help="Only look; write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
-def doctor(target: str, format_: str | None, output: Path | None, model: str | None, look: bool, as_json: bool) -> None:
-    """Name what is broken in a history, who would refuse it, and write a healed copy.
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), help="The format of the file, if it cannot be detected."
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where to write the healed copy."
+)
+@click.option("--for", "model", metavar="MODEL", help="Write the copy as a request to this model.")
+@click.option("--look", is_flag=True, help="Only report; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor(target: str, format_: str | None, output: Path | None, model: str | None, look: bool, as_json: bool) -> int:
+    """Report what is broken in a history and who would refuse it, and write a healed copy.
 
-    FILE holds midstream's JSONL or Conversation JSON, OpenAI chat messages, Anthropic messages or Responses items; ID is a
-    stored conversation's. Ends with status 1 if something was broken.
+    FILE contains midstream's JSONL or Conversation JSON, OpenAI chat messages, Anthropic messages or Responses items; ID is
+    that of a stored conversation. The exit code is 1 if something was broken.
     """
-    try:
-        entries = _entries(target, format_)
-        diagnoses = [examine(entry.conversation, entry.original) for entry in entries]
-        wrong = {number: found for number, each in enumerate(diagnoses) if (found := refusals(each.healed))}
-        broken = any(diagnosis.broken for diagnosis in diagnoses)
-        wanted = not look and (broken or output is not None or model is not None)
-        place = _write(target, entries, diagnoses, output, model) if wanted else None
-    except MidstreamError as error:
-        raise click.ClickException(str(error)) from None
+    entries = _entries(target, format_)
+    diagnoses = [examine(entry.conversation, entry.original) for entry in entries]
+    wrong = {number for number, each in enumerate(diagnoses) if refusals(each.healed)}
+    broken = any(diagnosis.broken for diagnosis in diagnoses)
+    wanted = not look and (broken or output is not None or model is not None)
+    place = _write(target, entries, diagnoses, output, model) if wanted else None
     if as_json:
         shown = [
             {"findings": each.findings, "cautions": each.cautions, "verdicts": each.verdicts} for each in diagnoses
@@ -55,12 +57,11 @@ def doctor(target: str, format_: str | None, output: Path | None, model: str | N
             _show(diagnosis, healthy=number not in wrong)
         if place is not None:
             click.echo(f"The healed copy is {place}.")
-    if broken or wrong:
-        sys.exit(1)
+    return FAILED if broken or wrong else OK
 
 
 def _entries(target: str, format_: str | None) -> list[Entry]:
-    """What is to be examined. Of our own, the conversation is what stands, not the original it was once imported from."""
+    """What to examine. Of our own files, that is the conversation, not the original it was once imported from."""
     path = Path(target)
     if path.is_file():
         own = _conversation_json(path) if format_ is None else None
@@ -68,7 +69,7 @@ def _entries(target: str, format_: str | None) -> list[Entry]:
         return [_as_ours(entry) if format_ == "midstream" or entry.conversation.id else entry for entry in entries]
     database = database_path()
     if not database.exists():
-        raise StoreError(f"{target!r} is no file, and no conversations are stored yet")
+        raise StoreError(f"{target!r} is not a file, and no conversation is stored yet")
     store = SqliteStore(database)
     try:
         return [_as_ours(store.entry(target))]
@@ -103,14 +104,7 @@ def _write(
             for entry, diagnosis in zip(entries, diagnoses, strict=True)
         ]
         data = b"".join(to_jsonl(healed))
-    try:
-        with path.open("wb" if output else "xb") as file:
-            file.write(data)
-    except FileExistsError:
-        raise StoreError(f"{path} is there already: say where the copy goes with --output") from None
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error}") from None
-    return path
+    return write_file(path, data, "choose another place for the copy with --output", overwrite=output is not None)
 
 
 def _show(diagnosis: Diagnosis, healthy: bool) -> None:
@@ -121,8 +115,8 @@ def _show(diagnosis: Diagnosis, healthy: bool) -> None:
     else:
         click.secho("Nothing is broken.", fg="green", bold=True)
     for caution in diagnosis.cautions:
-        click.secho(f"  to mind: {terminal_safe(str(caution))}", fg="yellow")
-    click.echo("As it stands:")
+        click.secho(f"  caution: {terminal_safe(str(caution))}", fg="yellow")
+    click.echo("Sent unchanged:")
     width = max(len(verdict.host) for verdict in diagnosis.verdicts)
     for verdict in diagnosis.verdicts:
         click.echo(f"  {verdict.host:{width}}  ", nl=False)
@@ -131,12 +125,8 @@ def _show(diagnosis: Diagnosis, healthy: bool) -> None:
             more = f" (and {len(verdict.problems) - 1} more)" if len(verdict.problems) > 1 else ""
             click.secho(f"{first.status} {terminal_safe(first.message)}{more}", fg="red")
         else:
-            click.secho("takes it", fg="green")
+            click.secho("accepted", fg="green")
     if healthy:
-        click.secho("Healed and sent by midstream: every double takes it.", fg="green")
+        click.secho("Healed and sent by midstream: accepted by every double.", fg="green")
     else:
-        click.secho("Healed, it is still refused: please report this history.", fg="red", bold=True)
-
-
-if __name__ == "__main__":
-    doctor()
+        click.secho("Refused even when healed: please report this history.", fg="red", bold=True)

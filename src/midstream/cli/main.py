@@ -1,7 +1,7 @@
-"""The command `midstream`: a group whose commands are imported when they are asked for.
+"""The command `midstream`: a group whose commands are imported when they are used.
 
-`midstream --version` and `--help` import none of them. Every error ends as one line that says what to do and as an exit
-code (see `code_for`), never as a traceback; MIDSTREAM_DEBUG=1 shows that too.
+`midstream --version` and `--help` import none of them. Every error ends in one line that says what to do and in an exit
+code (see `code_for`), never in a traceback, unless MIDSTREAM_DEBUG=1 is set.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TERMINATED = 143
 
 
 def code_for(error: MidstreamError) -> int:
-    """The code for an error that nobody could mend."""
+    """The exit code for an error."""
     if isinstance(error, UnknownModel | UnknownToolFormat):
         return USAGE
     return RETRY if error.retryable else FAILED
@@ -40,14 +40,14 @@ def code_for(error: MidstreamError) -> int:
 
 # name -> where the command is, and its line in the help
 COMMANDS = {
-    "chat": ("midstream.cli.chat:chat", "Talk with a model; change it in the middle with /model."),
-    "ask": ("midstream.cli.ask:ask", "Ask once; the answer goes to standard output."),
-    "models": ("midstream.cli.models:models", "The models that can be named, and whether their keys are set."),
-    "sessions": ("midstream.cli.sessions:sessions", "List, search, show, export, import stored conversations."),
-    "config": ("midstream.cli.config:config", "Show the settings and where each comes from."),
-    "doctor": ("midstream.cli.doctor:doctor", "Name what is broken in a history, and heal a copy."),
-    "demo": ("midstream.cli.demo:demo", "See one conversation travel through many models, without a key."),
-    "sim": ("midstream.cli.sim:sim", "Run the provider doubles on loopback."),
+    "chat": ("midstream.cli.chat:chat", "Chat with a model, and switch to another at any time with /model."),
+    "ask": ("midstream.cli.ask:ask", "Ask one question; the answer goes to standard output."),
+    "models": ("midstream.cli.models:models", "List the known models and whether their keys are set."),
+    "sessions": ("midstream.cli.sessions:sessions", "List, search, show, export or import stored conversations."),
+    "config": ("midstream.cli.config:config", "Show the settings and where they come from."),
+    "doctor": ("midstream.cli.doctor:doctor", "Report what is broken in a history, and write a healed copy."),
+    "demo": ("midstream.cli.demo:demo", "Watch one conversation go through many models; needs no key."),
+    "sim": ("midstream.cli.sim:sim", "Run doubles of the providers on loopback."),
     "completion": ("midstream.cli.main:completion", "Print the completion script for bash, zsh or fish."),
 }
 
@@ -55,16 +55,16 @@ _EPILOG = """\b
 Examples:
   midstream ask "What is a monad?" -m moonshot/kimi-k2.5
   git diff | midstream ask "Write a commit message" -m anthropic/claude-sonnet-4-5
-  midstream chat -m sim/kimi-k2.5            no key needed: a scripted model inside
-  midstream chat --continue                  go on where you left
+  midstream chat -m sim/kimi-k2.5            needs no key: a scripted model
+  midstream chat --continue                  continue the last conversation
 
 \b
-Exit codes: 0 ok, 1 failed, 2 wrong usage, 75 try again later, 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again), 130 interrupted.
 MIDSTREAM_DEBUG=1 shows tracebacks."""
 
 
 class LazyGroup(click.Group):
-    """Imports a command when it is used; one that is not installed is not offered."""
+    """Imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name, (place, _) in COMMANDS.items() if _is_installed(place)]
@@ -95,7 +95,7 @@ class LazyGroup(click.Group):
             sys.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):
             sys.exit(INTERRUPTED)
-        except BrokenPipeError:  # the reader of our output left: nothing more to say, and nobody to say it to
+        except BrokenPipeError:  # the reader of our output is gone
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(FAILED)
         except MidstreamError as error:
@@ -103,8 +103,10 @@ class LazyGroup(click.Group):
             _debug()
             sys.exit(code_for(error))
         except Exception as error:
-            # The edge of the program: a defect of ours must not spill a traceback over the user's terminal.
-            _tell(f"unexpected {type(error).__name__}: {error} (MIDSTREAM_DEBUG=1 shows where; please report it)")
+            # The edge of the program: a defect of ours must not print a traceback on the user's terminal.
+            _tell(
+                f"unexpected {type(error).__name__}: {error} (a bug: please report it; MIDSTREAM_DEBUG=1 shows where)"
+            )
             _debug()
             sys.exit(FAILED)
 
@@ -125,7 +127,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning is one line too; where in the code it arose says nothing to the user."""
+    """A warning is one line too, without the place in the code."""
     _tell(f"warning: {message}")
 
 
@@ -137,7 +139,7 @@ def _debug() -> None:
 
 
 def _lenient_output() -> None:
-    """A terminal that cannot show a character gets a question mark for it, and no exception."""
+    """Write a question mark for a character that the terminal cannot show, instead of raising."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -156,13 +158,13 @@ def _flush() -> None:
 def main() -> None:
     """One conversation, any order of models, never a 400.
 
-    Ask or chat with models of many providers, and change the model in the middle: tool calls, results and reasoning
-    are brought into the form each one wants.
+    Ask or chat with models of many providers, and switch models in the middle of a conversation: tool calls, results
+    and reasoning are translated into the form each model needs.
     """
 
 
 _COMPLETION_EPILOG = """\b
-To install:
+To install it:
   bash:  midstream completion bash > ~/.local/share/bash-completion/completions/midstream
   zsh:   midstream completion zsh > "${fpath[1]}/_midstream"
   fish:  midstream completion fish > ~/.config/fish/completions/midstream.fish"""

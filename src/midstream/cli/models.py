@@ -1,4 +1,4 @@
-"""`midstream models`: what can be named, on which wire it is spoken to, and whether its key is set."""
+"""`midstream models`: the known models, their wires and prices, and whether their keys are set."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ..client.config import load_config
 from ..core.errors import MissingKey, UnknownModel
 from ..dialects.provider import Provider
 from ..dialects.registry import Resolved
-from ..sim.providers import MODELS, sim_providers
+from ..sim.providers import sim_providers
 from .options import SIM
 from .terminal import Paint, color_choice, color_option, wants_color
 
 _EPILOG = """\b
 Examples:
   midstream models               all of them
-  midstream models kimi          those whose names hold "kimi"
+  midstream models kimi          those with "kimi" in their names
   midstream models --json | jq -r 'select(.key) | .name'
 
-Hosts of other people's models take any name: openrouter/vendor/model works without being listed."""
+A model need not be listed: openrouter/vendor/model, for example, works with any name."""
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("words", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @color_option
 def models(words: tuple[str, ...], as_json: bool) -> None:
-    """The models worth naming. Every host takes others too."""
+    """List the known models. Providers accept others too."""
     loaded = load_config()
     doubles = [row for row in sim_providers("http://127.0.0.1") if row.name == SIM]
     catalog = Catalog(loaded, providers=doubles)
@@ -42,7 +42,7 @@ def models(words: tuple[str, ...], as_json: bool) -> None:
         click.echo(msgspec.json.encode(row).decode() if as_json else _line(row, paint), color=paint.on)
     if not rows:
         raise UnknownModel(
-            f"no model's name holds {' and '.join(words)!r}: `midstream models` lists all {len(MODELS)}+"
+            f"no listed model has {' and '.join(words)!r} in its name; `midstream models` lists them all"
         )
 
 

@@ -1,4 +1,4 @@
-"""Running a coroutine as the program: SIGTERM and a closed terminal end it as an interruption does, with nothing lost."""
+"""Run a coroutine as the program: SIGTERM and a closed terminal cancel it, so that nothing is lost."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """The result of the coroutine; KeyboardInterrupt after a SIGINT, once everything is closed."""
+    """The result of the coroutine; KeyboardInterrupt after a SIGINT, when everything is closed."""
     told: list[signal.Signals] = []
     if not os.environ.get("MIDSTREAM_DEBUG"):
-        # Without a handler Python writes warnings to standard error, tracebacks and all, over whatever is shown there.
+        # Without a handler Python writes log warnings with tracebacks to standard error, over what is shown there.
         logging.getLogger().addHandler(logging.NullHandler())
 
     async def watched() -> T:
@@ -44,7 +44,7 @@ def _end(task: asyncio.Task[Any], told: list[signal.Signals], which: signal.Sign
 
 @contextmanager
 def interrupts(act: Callable[[], object]) -> Iterator[None]:
-    """SIGINT does this instead, for a while."""
+    """Call `act` on SIGINT while the context is open."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, act)

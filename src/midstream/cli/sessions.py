@@ -1,4 +1,4 @@
-"""`midstream sessions`: the stored conversations, listed, searched, shown, exported, imported, deleted."""
+"""`midstream sessions`: list, search, show, export, import and delete stored conversations."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from ..core.errors import LocalError
 from ..core.visible import terminal_safe, visible
 from ..store import ConversationInfo, SqliteStore, import_file, to_jsonl, to_markdown
 from .terminal import Paint, color_choice, color_option, is_terminal, wants_color
@@ -19,13 +20,13 @@ from .workspace import find_session
 
 _EPILOG = """\b
 Examples:
-  midstream sessions                      the last ones
+  midstream sessions                      the latest ones
   midstream sessions search kimi ids
   midstream sessions export 3f2a > chat.md
   midstream sessions export --all --format jsonl > all.jsonl
   midstream sessions import all.jsonl
 
-The beginning of an id is enough, as long as only one fits."""
+The first characters of an id are enough if they are unambiguous."""
 
 
 def session_line(info: ConversationInfo, now: float) -> str:
@@ -53,11 +54,11 @@ def _store() -> Iterator[SqliteStore]:
 
 @click.group(invoke_without_command=True, epilog=_EPILOG)
 @click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many to list.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @color_option
 @click.pass_context
 def sessions(ctx: click.Context, limit: int, as_json: bool) -> None:
-    """Stored conversations, the last changed first."""
+    """List stored conversations, the latest first, or work with one of them."""
     if ctx.invoked_subcommand is not None:
         return
     with _store() as store:
@@ -66,13 +67,13 @@ def sessions(ctx: click.Context, limit: int, as_json: bool) -> None:
     for info in infos:
         click.echo(msgspec.json.encode(info).decode() if as_json else visible(session_line(info, now)))
     if not infos and not as_json:
-        click.echo("no conversation is stored yet: start one with `midstream chat`", err=True)
+        click.echo("no conversation is stored yet; start one with `midstream chat`", err=True)
 
 
 @sessions.command()
 @click.argument("words", nargs=-1, required=True)
 def search(words: tuple[str, ...]) -> None:
-    """Find turns that hold all these words."""
+    """Find turns that contain all these words."""
     paint = Paint(wants_color(color_choice(), sys.stdout))
     with _store() as store:
         hits = store.search(" ".join(words))
@@ -83,7 +84,7 @@ def search(words: tuple[str, ...]) -> None:
 
 @sessions.command()
 @click.argument("session_id", metavar="ID")
-@click.option("--thinking", is_flag=True, help="With the reasoning.")
+@click.option("--thinking", is_flag=True, help="Include the reasoning.")
 def show(session_id: str, thinking: bool) -> None:
     """Show a conversation as Markdown."""
     with _store() as store:
@@ -93,11 +94,11 @@ def show(session_id: str, thinking: bool) -> None:
 
 @sessions.command()
 @click.argument("session_id", metavar="[ID]", required=False)
-@click.option("--all", "everything", is_flag=True, help="All conversations (as JSONL).")
-@click.option("--format", "kind", type=click.Choice(["md", "jsonl"]), help="md to read, jsonl to import again.")
-@click.option("--thinking", is_flag=True, help="With the reasoning (md; jsonl always holds it).")
+@click.option("--all", "everything", is_flag=True, help="Export all conversations (as JSONL).")
+@click.option("--format", "kind", type=click.Choice(["md", "jsonl"]), help="md for reading, jsonl for importing again.")
+@click.option("--thinking", is_flag=True, help="Include the reasoning (jsonl always does).")
 def export(session_id: str | None, everything: bool, kind: str | None, thinking: bool) -> None:
-    """Write a conversation (the last one, if none is named) to standard output."""
+    """Write a conversation to standard output (the last one by default)."""
     with _store() as store:
         if everything and kind != "md":
             offset = 0
@@ -107,16 +108,16 @@ def export(session_id: str | None, everything: bool, kind: str | None, thinking:
                     _write(b"".join(to_jsonl([store.entry(info.id)])).decode())
             return
         if everything:
-            raise click.UsageError("--all writes jsonl: leave out --format md")
+            raise click.UsageError("--all writes jsonl; it cannot be combined with --format md")
         entry = store.entry(find_session(store, session_id))
     _write(b"".join(to_jsonl([entry])).decode() if kind == "jsonl" else to_markdown(entry, thinking=thinking))
 
 
 @sessions.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--provider", help="Who made these histories, where the files do not say.")
+@click.option("--provider", help="The provider of these histories, if the files do not name it.")
 def import_(files: tuple[Path, ...], provider: str | None) -> None:
-    """Store histories made elsewhere: OpenAI, Anthropic, Responses, kimi-cli, llm, or our own JSONL."""
+    """Import histories: OpenAI, Anthropic, Responses, kimi-cli, llm, or our own JSONL."""
     with _store() as store:
         for file in files:
             for conversation_id in import_file(store, file, provider=provider):
@@ -134,6 +135,19 @@ def delete(session_id: str) -> None:
     click.echo(f"deleted {found}", err=True)
 
 
+def write_file(name: str | Path, data: bytes, hint: str, *, overwrite: bool = False) -> Path:
+    """Write an export; a file that exists already is left alone, and the error gives the hint."""
+    path = Path(name).expanduser()
+    try:
+        with path.open("wb" if overwrite else "xb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise LocalError(f"{path} exists already; {hint}") from None
+    except OSError as error:
+        raise LocalError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
 def _write(text: str) -> None:
-    """Exactly where it is data, safe where it is a terminal."""
+    """Write unchanged where it is data, and made safe where it goes to a terminal."""
     sys.stdout.write(terminal_safe(text) if is_terminal(sys.stdout) else text)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import click
 
-from ..core.errors import MidstreamError
 from ..doctor import SCENES, hand_offs, report
 from ..sim.players import make_players
 from ..sim.providers import MODELS
 from ..sim.server import FAULTS, Sim
+from .main import FAILED, OK
+from .running import run
 
 _SHOWN = (
     ("Kimi, by OpenAI's client", "moonshot"),
@@ -33,33 +33,35 @@ _CORE = (
 
 @click.group()
 def sim() -> None:
-    """Provider doubles on loopback: they refuse what the real ones refuse."""
+    """Run doubles of the providers on loopback, which refuse what the real ones refuse."""
 
 
 @sim.command()
-@click.option("--port", default=8765, show_default=True, help="0 for any free port.")
-@click.option("--delay", default=0.02, show_default=True, help="Seconds before each streamed piece.")
-@click.option("--fault", "faults", multiple=True, type=click.Choice(FAULTS), help="For the next request; repeatable.")
-@click.option("--lenient", is_flag=True, help="Refuse nothing.")
+@click.option("--port", default=8765, show_default=True, help="Port to listen on; 0 for any free one.")
+@click.option("--delay", default=0.02, show_default=True, help="Seconds to wait before each streamed piece.")
+@click.option(
+    "--fault", "faults", multiple=True, type=click.Choice(FAULTS), help="Fail the next request like this; repeatable."
+)
+@click.option("--lenient", is_flag=True, help="Accept every request.")
 def serve(port: int, delay: float, faults: tuple[str, ...], lenient: bool) -> None:
     """Run the doubles until Ctrl-C."""
     try:
-        asyncio.run(_serve(Sim(port=port, delay=delay, faults=faults, strict=not lenient)))
+        run(_serve(Sim(port=port, delay=delay, faults=faults, strict=not lenient)))
     except KeyboardInterrupt:
-        pass
+        pass  # the way to end it
     except OSError as error:
         raise click.ClickException(f"cannot listen on 127.0.0.1:{port}: {error.strerror or error}") from None
 
 
 async def _serve(server: Sim) -> None:
     async with server:
-        click.echo(f"The doubles are at {server.url}; any key will do. Give a client its provider's base URL:")
+        click.echo(f"The doubles are running at {server.url}; any key works. Base URLs:")
         width = max(len(who) for who, _ in _SHOWN)
         for who, provider in _SHOWN:
             click.echo(f"  {who:{width}}  {server.url}/{provider}")
-        click.echo(f"Such as: MOONSHOT_BASE_URL={server.url}/moonshot midstream ask Hello -m moonshot/kimi-k2.5")
+        click.echo(f"For example: MOONSHOT_BASE_URL={server.url}/moonshot midstream ask Hello -m moonshot/kimi-k2.5")
         click.echo(f"Models under /sim: {', '.join(MODELS)}")
-        click.echo("Ctrl-C ends it.")
+        click.echo("Press Ctrl-C to stop.")
         told = 0
         while True:
             await asyncio.sleep(0.5)
@@ -69,23 +71,15 @@ async def _serve(server: Sim) -> None:
 
 
 @sim.command()
-@click.option("--all", "everything", is_flag=True, help="Every dialect of the registry, not only the best known.")
-def matrix(everything: bool) -> None:
-    """Every dialect's histories, encoded for every other and judged by its rules."""
+@click.option("--all", "everything", is_flag=True, help="All dialects, not only the best known.")
+def matrix(everything: bool) -> int:
+    """Encode the histories of each dialect for every other, and check them by its rules."""
     players = make_players()
     chosen = players if everything else {name: players[name] for name in _CORE if name in players}
-    try:
-        found = list(hand_offs(chosen))
-    except MidstreamError as error:
-        raise click.ClickException(str(error)) from None
+    found = list(hand_offs(chosen))
     click.echo(report(found))
     bad = [each for each in found if each.problems]
     for each in bad[:20]:
         click.secho(f"{each.maker} -> {each.reader}, {each.scene}: {each.problems[0].message}", fg="red")
     click.echo(f"Each pair hands over {len(SCENES)} histories: {', '.join(SCENES)}.")
-    if bad:
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    sim()
+    return FAILED if bad else OK

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from midstream.cli import commands
 from midstream.cli.commands import COMMANDS, complete, is_command
 from midstream.core.ids import TOOL_FORMATS
 from midstream.sim.server import Sim
@@ -200,3 +203,18 @@ def test_completion_of_names_and_words() -> None:
     assert [word for word, _ in complete(nobody, "/toolformat ki")] == ["kimi"]  # type: ignore[arg-type]
     assert [word for word, _ in complete(nobody, "/reasoning dis")] == ["disable-thinking"]  # type: ignore[arg-type]
     assert list(complete(nobody, "/nothing x")) == []  # type: ignore[arg-type]
+
+
+def test_a_command_is_added_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "COMMANDS", list(COMMANDS))
+    heard: list[str] = []
+
+    @commands.command("/shout TEXT", "say it louder", lambda chat: [("hello", "a greeting")])
+    async def _shout(chat: Any, text: str) -> None:
+        heard.append(text.upper())
+
+    nobody: Any = None
+    asyncio.run(commands.dispatch(nobody, "/sho hello there"))
+    assert heard == ["HELLO THERE"]
+    assert list(complete(nobody, "/sho")) == [("/shout", "say it louder")]
+    assert list(complete(nobody, "/shout he")) == [("hello", "a greeting")]

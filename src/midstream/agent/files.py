@@ -85,7 +85,7 @@ class Files:
             try:
                 before = _text(old, path, "strict")
             except ToolFailed as error:
-                unread = str(error).removeprefix(f"{path}: ")
+                unread = str(error)
         change = Change(where, before, content, ("content",), unread=unread, whole=True)
         return Preview(self._folder.path, change)
 

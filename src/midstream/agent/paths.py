@@ -134,7 +134,7 @@ class Folder:
                 status = place.status()
                 if status is None or not stat.S_ISREG(status.st_mode):
                     raise
-                return place.shown, None, str(error).removeprefix(f"{path}: ")
+                return place.shown, None, str(error)
         finally:
             walk.close()
 

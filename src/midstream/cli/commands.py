@@ -245,8 +245,10 @@ async def _new(chat: Chat, _: str) -> None:
 
 @command("/fork", "continue in a copy of this conversation")
 async def _fork(chat: Chat, _: str) -> None:
-    conversation = _stored(chat)
     store = chat.workspace.require_store()
+    conversation = chat.session.conversation
+    if not conversation.id:
+        raise LocalError("this conversation is not stored yet: say something first")
     chat.session.conversation = store.load(store.fork(conversation.id))
     chat.view.notice(f"continuing in a copy, {chat.session.conversation.id[:8]}; {conversation.id[:8]} stays unchanged")
 
@@ -324,12 +326,6 @@ async def _exit(chat: Chat, _: str) -> None:
 
 def _report(report: SwitchReport | None) -> list[str]:
     return [f"  {line}" for line in report.lines()] if report is not None else []
-
-
-def _stored(chat: Chat) -> Conversation:
-    if not chat.session.conversation.id:
-        raise LocalError("this conversation is not stored yet: say something first")
-    return chat.session.conversation
 
 
 def _current(is_it: bool) -> str:

@@ -129,7 +129,7 @@ class Tour:
         self.totals.switches += 1
         self.totals.saved += bool(words)
         call = "" if self._call is None else f"{self._call.name}({self._call.arguments})"
-        self._stage.switch(Switch(model, tuple(report.lines()), call, tuple(self._rows), words))
+        self._stage.switch(Switch(model, tuple(report.rows()), call, tuple(self._rows), words))
 
     def _id_on_wire(self, call: ToolCall) -> str:
         """The id in the bytes of the next request; wires without ids match by order."""

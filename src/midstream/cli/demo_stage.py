@@ -43,7 +43,7 @@ class Switch(msgspec.Struct, frozen=True):
     """A change of model: the report, the ids of one call so far, and what the model's double says to the raw history."""
 
     model: str
-    report: tuple[str, ...]
+    report: tuple[tuple[str, str], ...]
     call: str
     rows: tuple[Row, ...]
     untranslated: str
@@ -133,10 +133,9 @@ class TextStage:
     def switch(self, switch: Switch) -> None:
         self._line("")
         self.rule(f"── switch to {switch.model} ")
-        for line in switch.report:
-            head, colon, rest = line.partition(":")
-            self._begin(f"  {head}{colon} ", _COLOURS.get(head, "dim"))
-            self._line(rest.strip(), "dim")
+        for label, text in switch.report:
+            self._begin(f"  {label}: ", _COLOURS.get(label, "dim"))
+            self._line(text, "dim")
         if switch.rows:
             self._line(f"  the id of {switch.call}:", "dim")
             width = max(len(row.where) for row in switch.rows)
@@ -217,7 +216,8 @@ class JsonStage:
         self._tell("result", call=call.id, response=response)
 
     def switch(self, switch: Switch) -> None:
-        self._tell("switch", **msgspec.to_builtins(switch))
+        lines = [f"{label}: {text}" for label, text in switch.report]
+        self._tell("switch", **{**msgspec.to_builtins(switch), "report": lines})
 
     def failed(self, words: str) -> None:
         self._tell("failed", words=words)

@@ -27,9 +27,7 @@ from .sessions import write_file
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), help="The format of the file, if it cannot be detected."
 )
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where to write the healed copy."
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where to write the healed copy.")
 @click.option("--for", "model", metavar="MODEL", help="Write the copy as a request to this model.")
 @click.option("--look", is_flag=True, help="Only report; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")

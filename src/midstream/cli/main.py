@@ -7,7 +7,6 @@ code (see `code_for`), never in a traceback, unless MIDSTREAM_DEBUG=1 is set.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import io
 import os
 import sys
@@ -38,17 +37,16 @@ def code_for(error: MidstreamError) -> int:
     return RETRY if error.retryable else FAILED
 
 
-# name -> where the command is, and its line in the help
+# The commands that are imported when they are used, each from the module of its name, and their lines in the help.
 COMMANDS = {
-    "chat": ("midstream.cli.chat:chat", "Chat with a model, and switch to another at any time with /model."),
-    "ask": ("midstream.cli.ask:ask", "Ask one question; the answer goes to standard output."),
-    "models": ("midstream.cli.models:models", "List the known models and whether their keys are set."),
-    "sessions": ("midstream.cli.sessions:sessions", "List, search, show, export or import stored conversations."),
-    "config": ("midstream.cli.config:config", "Show the settings and where they come from."),
-    "doctor": ("midstream.cli.doctor:doctor", "Report what is broken in a history, and write a healed copy."),
-    "demo": ("midstream.cli.demo:demo", "Watch one conversation go through many models; needs no key."),
-    "sim": ("midstream.cli.sim:sim", "Run doubles of the providers on loopback."),
-    "completion": ("midstream.cli.main:completion", "Print the completion script for bash, zsh or fish."),
+    "chat": "Chat with a model, and switch to another at any time with /model.",
+    "ask": "Ask one question; the answer goes to standard output.",
+    "models": "List the known models and whether their keys are set.",
+    "sessions": "List, search, show, export or import stored conversations.",
+    "config": "Show the settings and where they come from.",
+    "doctor": "Report what is broken in a history, and write a healed copy.",
+    "demo": "Watch one conversation go through many models; needs no key.",
+    "sim": "Run doubles of the providers on loopback.",
 }
 
 _EPILOG = """\b
@@ -67,19 +65,19 @@ class LazyGroup(click.Group):
     """Imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, (place, _) in COMMANDS.items() if _is_installed(place)]
+        return [*COMMANDS, *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS or not _is_installed(COMMANDS[cmd_name][0]):
-            return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(importlib.import_module(f"midstream.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = [(name, command.get_short_help_str(100)) for name, command in self.commands.items()]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl([*COMMANDS.items(), *own])
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run, and turn whatever happens into an exit code and at most one line."""
@@ -109,10 +107,6 @@ class LazyGroup(click.Group):
             )
             _debug()
             sys.exit(FAILED)
-
-
-def _is_installed(place: str) -> bool:
-    return importlib.util.find_spec(place.partition(":")[0]) is not None
 
 
 def _tell(message: str) -> None:
@@ -170,11 +164,11 @@ To install it:
   fish:  midstream completion fish > ~/.config/fish/completions/midstream.fish"""
 
 
-@click.command(epilog=_COMPLETION_EPILOG)
+@main.command(epilog=_COMPLETION_EPILOG)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell."""
+    """Print the completion script for bash, zsh or fish."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

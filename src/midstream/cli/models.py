@@ -49,6 +49,7 @@ def models(words: tuple[str, ...], as_json: bool) -> None:
 def _row(catalog: Catalog, name: str) -> dict[str, Any]:
     target = catalog.resolve(name)
     price = catalog.price(target)
+    words, ready = _key_state(catalog, catalog.registry.providers[target.provider])
     return {
         "name": name,
         "model": target.name,
@@ -58,26 +59,32 @@ def _row(catalog: Catalog, name: str) -> dict[str, Any]:
         "input_price": price.input if price else None,
         "output_price": price.output if price else None,
         "key": catalog.key_variable(target),
-        "key_state": key_state(catalog, catalog.registry.providers[target.provider]),
+        "key_state": words,
+        "ready": ready,
     }
 
 
 def _line(row: dict[str, Any], paint: Paint) -> str:
-    key = paint(row["key_state"], "dim" if row["key_state"].startswith("set ") else "green")
+    key = paint(row["key_state"], "green" if row["ready"] else "dim")
     price = "" if row["input_price"] is None else f"${row['input_price']:g}/{row['output_price']:g}"
     shown = row["name"] if row["name"] == row["model"] else f"{row['name']} = {row['model']}"
     return f"{shown:<46} {row['wire']:<17} {row['tool_format']:<10} {price:<11} {key}".rstrip()
 
 
 def key_state(catalog: Catalog, provider: Provider) -> str:
-    """`MOONSHOT_API_KEY is set`, `set MOONSHOT_API_KEY` or `needs no key` (a host on this machine needs none)."""
+    """Whether a provider has its key, in words: `MOONSHOT_API_KEY is set`, `set MOONSHOT_API_KEY` or `needs no key`."""
+    return _key_state(catalog, provider)[0]
+
+
+def _key_state(catalog: Catalog, provider: Provider) -> tuple[str, bool]:
+    """The words, and whether a request can be sent. The key itself is never looked at."""
     target = Resolved(provider.name, "", provider.dialects[0][1], provider.endpoint)
     source = catalog.key_source(target)
     if source is not None:
-        return f"{source} is set"
+        return f"{source} is set", True
     try:
         catalog.check_key(target)
     except MissingKey:
         names = (*provider.endpoint.key_env, *provider.endpoint.bearer_env)
-        return f"set {names[0]}" if names else "pass a key"
-    return "needs no key"
+        return f"set {names[0]}" if names else "pass a key", False
+    return "needs no key", True  # a host on this machine

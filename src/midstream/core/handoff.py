@@ -76,17 +76,21 @@ class SwitchReport(Value, frozen=True):
 
     def lines(self) -> list[str]:
         """The report for a person: one line for what is kept, then one for each reason, with how often it applied."""
+        return [f"{label}: {text}" for label, text in self.rows()]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The lines as label and text, for a display that sets the labels apart."""
         kept = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kept.items())) or "nothing"
-        lines = [f"kept: {kept}"]
+        rows = [("kept", kept)]
         grouped = Counter((note.action, note.what, note.why) for note in self.notes if note.action != "kept")
         for (action, what, why), count in grouped.items():
             times = f" (x{count})" if count > 1 else ""
-            lines.append(f"{action}: {what}: {why}{times}")
+            rows.append((action, f"{what}: {why}{times}"))
         if self.tokens is not None:
             window = "" if self.context is None else f" of a window of {self.context:,}"
             warning = " - too long: it will not fit" if self.fits is False else ""
-            lines.append(f"to be read again: about {self.tokens:,} tokens{window}{warning}")
-        return lines
+            rows.append(("to be read again", f"about {self.tokens:,} tokens{window}{warning}"))
+        return rows
 
 
 def switch_report(model: str, turns: Iterable[Turn], notes: Sequence[Note]) -> SwitchReport:

@@ -1,1 +1,1 @@
-"""The loop that lets a model work with tools, and the tools."""
+"""The agent: the loop that lets a model work with tools, the built-in tools, and approval."""

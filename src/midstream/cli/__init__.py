@@ -1,1 +1,1 @@
-"""The terminal: one-shot questions, a chat that switches models, and what shows what is stored and configured."""
+"""The command line: one-shot questions, a chat that switches models, and commands for what is stored and configured."""

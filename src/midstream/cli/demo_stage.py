@@ -13,17 +13,9 @@ from typing import Any, Protocol
 import click
 import msgspec
 
+from ..core import events
 from ..core.blocks import ToolCall, ToolResponse
-from ..core.events import (
-    Event,
-    TextDelta,
-    TextEnd,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallEnd,
-    ToolCallStart,
-)
+from ..core.events import Event
 from ..core.visible import terminal_safe
 from .terminal import Paint, color_choice, wants_color
 
@@ -101,26 +93,26 @@ class TextStage:
 
     def event(self, event: Event) -> None:
         match event:
-            case ThinkingStart():
+            case events.ThinkingStart():
                 self._thought = 0
                 self._begin("  thinking  ")
-            case ThinkingDelta():
+            case events.ThinkingDelta():
                 room = max(0, _FOLD - self._thought)
                 self._flow(event.delta[:room], "dim italic")
                 self._thought += len(event.delta)
-            case ThinkingEnd():
+            case events.ThinkingEnd():
                 folded = self._thought - _FOLD
                 self._line(f" … {folded} characters folded" if folded > 0 else "", "dim")
-            case TextDelta():
+            case events.TextDelta():
                 if not self._column:
                     self._begin("  ")
                 self._flow(event.delta, "")
-            case TextEnd():
+            case events.TextEnd():
                 self._line("")
-            case ToolCallStart():
+            case events.ToolCallStart():
                 self._begin("  calls     ")
                 self._flow(event.name, "bold yellow")
-            case ToolCallEnd():
+            case events.ToolCallEnd():
                 self._line(f"({event.block.arguments})", "yellow")
             case _:
                 pass

@@ -18,26 +18,9 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text as Line
 
+from ..core import events
 from ..core.blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
-from ..core.events import (
-    AgentEvent,
-    BlockEvent,
-    Done,
-    ErrorEvent,
-    Start,
-    Stopped,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-    ToolFinished,
-    ToolStarted,
-)
+from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
 from .view import Status, call_line, partial_call_line, result_lines
 
@@ -144,43 +127,43 @@ class LiveView:
 
     def show(self, event: AgentEvent) -> None:
         match event:
-            case Start():
+            case events.Start():
                 self._doing("")
-            case TextStart():
+            case events.TextStart():
                 self._feed = MarkdownFeed()
                 self._has_parts = False
-            case TextDelta():
+            case events.TextDelta():
                 self._count(event.delta)
                 self._markdown(self._feed.feed(terminal_safe(event.delta)))
-            case TextEnd():
+            case events.TextEnd():
                 self._markdown(self._feed.close())
-            case ThinkingStart():
+            case events.ThinkingStart():
                 self._thinking = []
                 self._thought_from = self._status.seconds if self._status is not None else 0.0
-            case ThinkingDelta():
+            case events.ThinkingDelta():
                 self._count(event.delta)
                 self._thinking.append(terminal_safe(event.delta))
-            case ThinkingEnd():
+            case events.ThinkingEnd():
                 self._end_thinking()
-            case ToolCallStart():
+            case events.ToolCallStart():
                 self._call = (event.name, [])
-            case ToolCallDelta():
+            case events.ToolCallDelta():
                 self._count(event.delta)
                 if self._call is not None:
                     self._call[1].append(event.delta)
-            case ToolCallEnd():
+            case events.ToolCallEnd():
                 self._call = None
                 self._print_call(event.block)
-            case BlockEvent():
+            case events.BlockEvent():
                 self._print(Line(f"({visible(event.block.kind)})", "dim"))
-            case ToolStarted():
+            case events.ToolStarted():
                 self._doing(f"running {visible(event.call.name)}")
-            case ToolFinished():
+            case events.ToolFinished():
                 self._doing("")
                 self._print_result(event.response)
-            case ErrorEvent() | Done():
+            case events.ErrorEvent() | events.Done():
                 self._settle()
-            case Stopped():
+            case events.Stopped():
                 if event.detail:
                     self.failure(event.detail)
 

@@ -10,21 +10,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import IO
 
+from ..core import events
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
-from ..core.events import (
-    AgentEvent,
-    BlockEvent,
-    ErrorEvent,
-    Start,
-    Stopped,
-    TextDelta,
-    TextEnd,
-    ThinkingDelta,
-    ThinkingEnd,
-    ToolCallEnd,
-    ToolFinished,
-    ToolStarted,
-)
+from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
 from .terminal import Paint, has_cursor, is_terminal, write
 from .view import Status, call_line, result_lines
@@ -77,32 +65,32 @@ class PlainView:
 
     def show(self, event: AgentEvent) -> None:
         match event:
-            case TextDelta():
+            case events.TextDelta():
                 self._say(event.delta)
-            case TextEnd():
+            case events.TextEnd():
                 self._end_line()
-            case ThinkingDelta() if self.unfolded:
+            case events.ThinkingDelta() if self.unfolded:
                 self.pause()
                 self._aside(self._paint(terminal_safe(event.delta), "dim"))
-            case ThinkingEnd() if self.unfolded:
+            case events.ThinkingEnd() if self.unfolded:
                 self._end_line()
-            case ToolCallEnd():
+            case events.ToolCallEnd():
                 self._line(self._paint("⚙ ", "cyan") + call_line(event.block))
-            case BlockEvent():
+            case events.BlockEvent():
                 self._line(f"({visible(event.block.kind)})")
-            case ToolStarted():
+            case events.ToolStarted():
                 if self._status is not None:
                     self._status.doing = f"running {visible(event.call.name)}"
                 self.resume()
-            case ToolFinished():
+            case events.ToolFinished():
                 self._result(event.response)
-            case Start():
+            case events.Start():
                 if self._status is not None:
                     self._status.doing = ""
                 self.resume()
-            case ErrorEvent():
+            case events.ErrorEvent():
                 self._end_line()
-            case Stopped():
+            case events.Stopped():
                 self._end_line()
                 if event.detail:
                     self.failure(event.detail)

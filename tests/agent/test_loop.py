@@ -22,8 +22,19 @@ from midstream.client.session import Session
 from midstream.codec import encode_request
 from midstream.core.blocks import Conversation, ToolCall, ToolResponse, Turn, Usage, human
 from midstream.core.errors import LocalError, Overloaded, StoreError, TruncatedStream
-from midstream.core.events import Done, ErrorEvent, Start, TextDelta, TextStart, ThinkingStart, ToolCallStart
-from midstream.core.events import AgentEvent, Done, ErrorEvent, Start, Stopped, TextDelta, ToolFinished, ToolStarted
+from midstream.core.events import (
+    AgentEvent,
+    Done,
+    ErrorEvent,
+    Start,
+    Stopped,
+    TextDelta,
+    TextStart,
+    ThinkingStart,
+    ToolCallStart,
+    ToolFinished,
+    ToolStarted,
+)
 from midstream.core.history import repair
 from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call

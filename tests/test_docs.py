@@ -218,11 +218,10 @@ def test_the_text_format_of_the_recipe_reads_calls(monkeypatch: pytest.MonkeyPat
         assert found[-1]["type"] == "problem"
 
 
-def test_the_slash_command_of_the_recipe_is_one() -> None:
-    function, row = recipe("async def").split("\n\n")
-    scope = dict(vars(commands))
-    exec(function, scope)
-    command = eval(row.strip().removesuffix(","), scope)
+def test_the_slash_command_of_the_recipe_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "COMMANDS", [])
+    exec(recipe("@command"), dict(vars(commands)))
+    (command,) = commands.COMMANDS
     notices: list[str] = []
     chat = SimpleNamespace(
         view=SimpleNamespace(notice=notices.append),

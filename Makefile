@@ -6,12 +6,13 @@ STAMP := $(VENV)/.installed
 ENGINE := $(VENV)/.installed-e2e
 BENCH := .venv-bench
 
-.PHONY: help install demo check check-wheel format test test-e2e bench bench-codec clean
+.PHONY: help install demo check check-wheel format test e2e-tools test-e2e bench bench-codec clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
 	@echo "make demo      one conversation handed through five models, no key needed (sets up first)"
-	@echo "make test      run the tests (sets up first)"
+	@echo "make test      run the tests on all cores (sets up first)"
+	@echo "make e2e-tools install the system packages that some tests need (Debian and Ubuntu, as root); without them those tests say that they did not run"
 	@echo "make test-e2e  run the tests against a real llama.cpp server (installs it; no download of a model)"
 	@echo "make check     formatting, lint, types, import direction"
 	@echo "make check-wheel  build the wheel and try it in a fresh environment for each Python found (a few minutes)"
@@ -43,7 +44,10 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix src tests benchmarks
 
 test: $(STAMP)
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n auto
+
+e2e-tools:
+	@sh scripts/install-e2e-tools
 
 $(ENGINE): $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group e2e || { \

@@ -82,6 +82,7 @@ def test_a_conversation_across_models_with_tools_and_a_resume(opened: Open) -> N
     assert "sim/claude-sonnet-4-5 · tool format kimi" in screen
     again.enter("Hello again")
     again.wait_for("You said: Hello again")
+    again.wait_for("›", count=4)  # the prompt is back: between two prompts the terminal itself would take the key
     again.type("\x04")
     assert again.wait_for_end() == 0
     after = stored()

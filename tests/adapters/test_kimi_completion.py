@@ -10,16 +10,22 @@ import msgspec
 import pytest
 
 from midstream.adapters.kimi_completion import (
+    DEFAULT_BASE_URL,
+    DEFAULT_MAX_TOKENS,
+    DEFAULT_MODEL,
     KIMI_RETRIES_EXHAUSTED,
+    AnthropicTool,
     CompletionResult,
     KimiApiError,
     KimiConfigError,
     KimiResponse,
     create_kimi_completion,
     create_kimi_completion_with_tools,
-    stop_reason,
+    map_finish_reason,
+    map_kimi_tool_calls_to_anthropic,
+    map_tools_to_kimi,
 )
-from midstream.core.errors import ConnectFailed
+from midstream.core.errors import ConnectFailed, TransportError
 from midstream.sim.answer import Answer, Call
 from tests.client.scripted import Host, Refusal
 
@@ -40,7 +46,7 @@ def reply(
     body = {
         "id": "cmpl-1",
         "object": "chat.completion",
-        "model": "kimi-k2-0905-preview",
+        "model": DEFAULT_MODEL,
         "choices": [{"index": 0, "message": message, "finish_reason": finish}],
         "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
     }
@@ -53,6 +59,9 @@ def call(arguments: str = '{"city":"Paris"}') -> dict[str, Any]:
 
 def refusal(status: int) -> KimiResponse:
     return KimiResponse(status, b'{"error":{"message":"no","type":"some_error","code":"some_code"}}')
+
+
+LOST = [ConnectFailed("gone"), ConnectionResetError("reset"), OSError(101, "unreachable"), TimeoutError()]
 
 
 class Sender:
@@ -94,7 +103,7 @@ def _silent(_: str) -> None:
 def test_01_happy_path() -> None:
     result = complete(Sender(reply()))
     assert result.content == "Hello!"
-    assert result.model == "kimi-k2-0905-preview"
+    assert result.model == DEFAULT_MODEL
     assert result.stop_reason == "end_turn"
     assert result.latency_ms >= 0
 
@@ -161,7 +170,7 @@ def test_10_tools_become_functions() -> None:
     assert tool["function"]["parameters"] == WEATHER["input_schema"]
 
 
-@pytest.mark.parametrize("failure", [refusal(429), refusal(503), ConnectFailed("gone")])
+@pytest.mark.parametrize("failure", [refusal(429), refusal(503), *LOST])
 def test_11_what_may_be_retried_is_three_times_with_growing_delays(failure: Any) -> None:
     waits: list[float] = []
     told: list[str] = []
@@ -176,6 +185,63 @@ def test_11_what_may_be_retried_is_three_times_with_growing_delays(failure: Any)
     assert caught.value.code == KIMI_RETRIES_EXHAUSTED == "KIMI_RETRIES_EXHAUSTED"
     assert caught.value.status == (failure.status if isinstance(failure, KimiResponse) else None)
     assert len(sender.sent) == 4 and len(told) == 3
+
+
+@pytest.mark.parametrize("failure", LOST, ids=repr)
+def test_a_network_fault_of_an_injected_send_is_cured_by_the_next_attempt(failure: Exception) -> None:
+    assert complete(Sender(failure, reply())).content == "Hello!"
+
+
+@pytest.mark.parametrize(("failure", "kind"), [(OSError("no"), "connect_failed"), (TimeoutError("no"), "timed_out")])
+def test_the_cause_says_what_kind_of_network_fault_it_was(failure: Exception, kind: str) -> None:
+    with pytest.raises(KimiApiError) as caught:
+        complete(Sender(failure))
+    cause = caught.value.__cause__
+    assert isinstance(cause, TransportError) and cause.kind == kind
+
+
+def test_a_fault_of_the_injected_send_itself_is_not_retried() -> None:
+    sender = Sender(ValueError("a bug"))
+    with pytest.raises(ValueError, match="a bug"):
+        complete(sender)
+    assert len(sender.sent) == 1
+
+
+@pytest.mark.parametrize("name", ["fs.read", "mcp.server.read_file", "1st", "a b"])
+def test_a_name_comes_back_as_it_was_declared(name: str) -> None:
+    async def echo(method: str, url: str, headers: Mapping[str, str], body: bytes) -> KimiResponse:
+        (tool,) = msgspec.json.decode(body)["tools"]
+        sent.append(tool["function"]["name"])
+        called = {"id": "x:0", "type": "function", "function": {"name": sent[0], "arguments": "{}"}}
+        return reply(None, finish="tool_calls", calls=[called])
+
+    sent: list[str] = []
+    result = complete(echo, tools=[{**WEATHER, "name": name}])  # type: ignore[arg-type]
+    assert sent[0] != name and msgspec.json.decode(result.content)[0]["name"] == name
+
+
+def test_the_mappings_alone() -> None:
+    function = {"name": "get_weather", "description": "Get the weather", "parameters": WEATHER["input_schema"]}
+    assert map_tools_to_kimi([WEATHER]) == [{"type": "function", "function": function}]
+    assert map_tools_to_kimi([AnthropicTool(**WEATHER)]) == map_tools_to_kimi([WEATHER])  # type: ignore[arg-type]
+    good, bad = map_kimi_tool_calls_to_anthropic([call(), call("{")])
+    assert good == {"type": "tool_use", "id": "get_weather:0", "name": "get_weather", "input": {"city": "Paris"}}
+    assert bad["input"]["_raw"] == "{" and bad["input"]["_parse_error"]
+
+
+def test_the_defaults() -> None:
+    sender = Sender(reply())
+    complete(sender)
+    _, url, _, body = sender.sent[0]
+    assert url == f"{DEFAULT_BASE_URL}/chat/completions" and body["model"] == DEFAULT_MODEL
+    assert DEFAULT_MAX_TOKENS in (body.get("max_tokens"), body.get("max_completion_tokens"))
+
+
+def test_an_option_that_the_model_does_not_take_is_not_sent_and_that_is_logged() -> None:
+    told: list[str] = []
+    sender = Sender(reply())
+    complete(sender, temperature=0.3, logger=told.append)
+    assert "temperature" not in sender.sent[0][3] and "temperature" in told[0]
 
 
 def test_12_the_system_prompt_is_the_first_message() -> None:
@@ -207,8 +273,8 @@ def test_15_tool_calls_maps_to_tool_use() -> None:
 
 def test_every_finish_reason_has_its_word() -> None:
     words = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
-    assert {word: stop_reason(word) for word in words} == words
-    assert stop_reason(None) == "unknown" and stop_reason("new_word") == "new_word"
+    assert {word: map_finish_reason(word) for word in words} == words
+    assert map_finish_reason(None) == "unknown" and map_finish_reason("new_word") == "new_word"
     assert complete(Sender(reply("x", finish="length"))).stop_reason == "max_tokens"
     assert complete(Sender(reply("x", finish=None))).stop_reason == "unknown"
 
@@ -238,6 +304,13 @@ def test_the_usual_names_of_the_key_are_read_too(name: str) -> None:
 def test_no_answer_at_all_is_an_api_error() -> None:
     with pytest.raises(KimiApiError):
         complete(Sender(KimiResponse(200, b"<html>busy</html>")))
+
+
+def test_the_key_is_in_no_message_of_an_injected_send() -> None:
+    told: list[str] = []
+    with pytest.raises(KimiApiError) as caught:
+        complete(Sender(OSError(f"cannot send {KEY}")), logger=told.append)
+    assert KEY not in f"{caught.value!r} {caught.value} {caught.value.__cause__!r} {told}" and "cannot send" in told[0]
 
 
 @pytest.mark.parametrize("status", [200, 401, 500])

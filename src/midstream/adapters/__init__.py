@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .ai_sdk import from_model_messages, to_model_messages
     from .kimi_completion import (
+        BASE_DELAY_MS,
+        DEFAULT_BASE_URL,
+        DEFAULT_MAX_TOKENS,
+        DEFAULT_MODEL,
+        KIMI_RETRIES_EXHAUSTED,
+        MAX_RETRIES,
         AnthropicTool,
         CompletionResult,
         KimiApiError,
@@ -19,9 +25,18 @@ if TYPE_CHECKING:
         KimiResponse,
         create_kimi_completion,
         create_kimi_completion_with_tools,
+        map_finish_reason,
+        map_kimi_tool_calls_to_anthropic,
+        map_tools_to_kimi,
     )
 
 __all__ = [
+    "BASE_DELAY_MS",
+    "DEFAULT_BASE_URL",
+    "DEFAULT_MAX_TOKENS",
+    "DEFAULT_MODEL",
+    "KIMI_RETRIES_EXHAUSTED",
+    "MAX_RETRIES",
     "AnthropicTool",
     "CompletionResult",
     "KimiApiError",
@@ -30,6 +45,9 @@ __all__ = [
     "create_kimi_completion",
     "create_kimi_completion_with_tools",
     "from_model_messages",
+    "map_finish_reason",
+    "map_kimi_tool_calls_to_anthropic",
+    "map_tools_to_kimi",
     "to_model_messages",
 ]
 

@@ -3,7 +3,7 @@
 A thin layer over the chat wire for programs that were written against such adapters. Text comes as text; calls come as the
 JSON text of `tool_use` blocks. Arguments that are not valid JSON become `{"_parse_error", "_raw"}`. 429, 5xx and lost
 connections are tried again after 100, 200 and 400 ms; then the error has the code KIMI_RETRIES_EXHAUSTED. The environment is
-read at each call. `send`, `delay`, `logger` and `clock` can be replaced.
+read at each call. `send`, `delay`, `logger` and `clock` can be replaced. The three `map_` functions are the mappings alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -23,18 +23,30 @@ from ..client.config import Config
 from ..codec import decode_response, encode_request
 from ..core.blocks import Conversation, ToolCall, Turn, Value, human
 from ..core.dialect import Options
-from ..core.errors import MidstreamError, MissingKey, ProviderError, RemoteError, TransportError
+from ..core.errors import (
+    ConnectFailed,
+    MidstreamError,
+    MissingKey,
+    ProviderError,
+    RemoteError,
+    TimedOut,
+    TransportError,
+)
 from ..core.secret import Secret, SecretEnvironment, SecretHeaders, hide
 from ..core.tools import ToolSpec, parse_arguments
-from ..dialects.registry import Resolved
+from ..dialects.registry import REGISTRY, Resolved
+from ..toolformats.format import wrapped
 from ..transport import RetryPolicy, Transport, TransportOptions
 from ..transport.secrets import Secrets
 from ..transport.target import warn_of_clear_text
 from ..wires.provider_errors import provider_error
 from ..wires.request import Request
 
-DEFAULT_MODEL = "kimi-k2-0905-preview"
-DEFAULT_MAX_TOKENS = 4096
+DEFAULT_BASE_URL = REGISTRY.providers["moonshot"].endpoint.base_url
+DEFAULT_MODEL = "kimi-k2.5"
+"""Moonshot ended the K2 previews in 2026. Of the models it serves now, this one has K2's tool calls and ids."""
+DEFAULT_MAX_TOKENS = 16384
+"""The model thinks unless told not to, and its reasoning counts towards the limit: Moonshot advises 16000 or more."""
 MAX_RETRIES = 3
 BASE_DELAY_MS = 100
 KIMI_RETRIES_EXHAUSTED = "KIMI_RETRIES_EXHAUSTED"
@@ -84,7 +96,7 @@ class AnthropicTool(Value, frozen=True):
 
 
 Send: TypeAlias = Callable[[str, str, Mapping[str, str], bytes], Awaitable[KimiResponse]]
-"""(method, url, headers, body) -> the response; TransportError where there is none."""
+"""(method, url, headers, body) -> the response; TransportError, OSError or TimeoutError where there is none."""
 Delay: TypeAlias = Callable[[float], Awaitable[None]]
 """Waits so many milliseconds."""
 Log: TypeAlias = Callable[[str], None]
@@ -152,15 +164,18 @@ async def create_kimi_completion_with_tools(
     request = encode_request(
         target,
         Conversation((human(prompt),), system=system),
-        tools=[_spec(tool) for tool in tools],
+        tools=_specs(tools),
         options=Options(max_tokens=max_tokens, temperature=temperature, stream=False),
         cache=None,
     )
+    for note in request.notes:
+        if note.action == "dropped":
+            logger(f"kimi: not sent: {note.why}")
     warn_of_clear_text(target.endpoint.base_url, headers)
     began = clock()
     call = _Call(request, target, headers)
     body = await _attempt(call, send or _send, delay or _delay, logger)
-    turn = _read(body, target, call.secrets)
+    turn = _read(body, request, call.secrets)
     if isinstance(turn, KimiApiError):
         del body  # it may echo the key, and the locals of a frame may be shown
         raise turn
@@ -186,9 +201,25 @@ async def _auth(catalog: Catalog, target: Resolved, api_key: Secret | None) -> S
         raise KimiConfigError(f"{error} ({KEY_VARIABLE} is read too)") from None
 
 
-def _spec(tool: AnthropicTool | Mapping[str, Any]) -> ToolSpec:
-    known = tool if isinstance(tool, AnthropicTool) else msgspec.convert(dict(tool), AnthropicTool)
-    return ToolSpec(known.name, known.description, known.input_schema)
+def map_tools_to_kimi(tools: Iterable[AnthropicTool | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Anthropic's tool declarations as functions. A request also adapts names and schemas to what Moonshot accepts."""
+    return [wrapped(tool) for tool in _specs(tools)]
+
+
+def map_kimi_tool_calls_to_anthropic(tool_calls: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The `tool_calls` of a message as `tool_use` blocks, under the names and ids they came with."""
+    found = [(call.get("id") or "", call["function"]) for call in tool_calls]
+    return [_tool_use(ToolCall(id, function["name"], function.get("arguments") or "")) for id, function in found]
+
+
+def map_finish_reason(finish_reason: str | None) -> str:
+    """Kimi's finish reason as Anthropic's stop reason; one without a counterpart stays as it is."""
+    return "unknown" if finish_reason is None else _STOP_REASONS.get(finish_reason, finish_reason)
+
+
+def _specs(tools: Iterable[AnthropicTool | Mapping[str, Any]]) -> list[ToolSpec]:
+    known = [tool if isinstance(tool, AnthropicTool) else msgspec.convert(dict(tool), AnthropicTool) for tool in tools]
+    return [ToolSpec(tool.name, tool.description, tool.input_schema) for tool in known]
 
 
 async def _attempt(call: _Call, send: Send, delay: Delay, logger: Log) -> bytes:
@@ -198,8 +229,8 @@ async def _attempt(call: _Call, send: Send, delay: Delay, logger: Log) -> bytes:
         response: KimiResponse | None
         try:
             response = await send(call.method, call.url, call.headers.reveal(), call.body)
-        except TransportError as error:
-            failure = error
+        except (TransportError, OSError) as error:  # TimeoutError is an OSError
+            failure = call.secrets.scrub_error(_transport_error(error))
         else:
             if response.status < 400:
                 return response.body
@@ -213,6 +244,14 @@ async def _attempt(call: _Call, send: Send, delay: Delay, logger: Log) -> bytes:
             logger(f"kimi: attempt {attempt + 1} of {MAX_RETRIES + 1} failed ({failure}); again in {wait} ms")
             await delay(wait)
     raise _api_error(failure, KIMI_RETRIES_EXHAUSTED)
+
+
+def _transport_error(error: TransportError | OSError) -> TransportError:
+    """What an injected `send` raised, in this library's words."""
+    if isinstance(error, TransportError):
+        return error
+    kind = TimedOut if isinstance(error, TimeoutError) else ConnectFailed
+    return kind(str(error) or type(error).__name__)
 
 
 def _api_error(error: MidstreamError, code: str | None) -> KimiApiError:
@@ -231,9 +270,9 @@ def _api_error(error: MidstreamError, code: str | None) -> KimiApiError:
     return made
 
 
-def _read(body: bytes, target: Resolved, secrets: Secrets) -> Turn | KimiApiError:
+def _read(body: bytes, request: Request, secrets: Secrets) -> Turn | KimiApiError:
     try:
-        turn = decode_response(body, dialect=target.dialect, model=target.model)
+        turn = decode_response(body, request=request)  # which knows the names that had to be changed
     except (RemoteError, ProviderError) as error:
         return _api_error(secrets.scrub_error(error), "KIMI_BAD_RESPONSE")
     if turn.failure == "truncated":  # the caller runs what it is given: nothing of an answer that has no end
@@ -244,7 +283,7 @@ def _read(body: bytes, target: Resolved, secrets: Secrets) -> Turn | KimiApiErro
 def _result(turn: Turn, model: str, latency_ms: float) -> CompletionResult:
     usage = turn.usage
     blocks = [_tool_use(call) for call in turn.tool_calls]
-    reason = stop_reason(turn.raw_stop)
+    reason = map_finish_reason(turn.raw_stop)
     return CompletionResult(
         content=msgspec.json.encode(blocks).decode() if blocks else turn.text,
         model=turn.origin.model if turn.origin is not None else model,
@@ -253,11 +292,6 @@ def _result(turn: Turn, model: str, latency_ms: float) -> CompletionResult:
         stop_reason="end_turn" if reason == "tool_use" and not blocks else reason,
         latency_ms=latency_ms,
     )
-
-
-def stop_reason(finish_reason: str | None) -> str:
-    """Kimi's finish reason as Anthropic's stop reason; one without a counterpart stays as it is."""
-    return "unknown" if finish_reason is None else _STOP_REASONS.get(finish_reason, finish_reason)
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:

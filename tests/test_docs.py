@@ -94,6 +94,19 @@ def test_what_the_changelog_calls_the_new_names_are_the_names() -> None:
     assert [name for name in found if not _resolves(name)] == []
 
 
+COMING = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("program", ["llxprt", "OpenClaw", "Colibri", "Alfred"])
+def test_whoever_comes_from_another_program_finds_every_name(program: str) -> None:
+    told = COMING.partition(f"## {program}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*) \| (.*) \|$", told, re.M)
+    assert len(rows) >= 10 and len({theirs for theirs, _ in rows}) == len(rows)
+    ours = [re.findall(r"`(midstream(?:\.\w+)+)`", here) for _, here in rows]
+    assert [theirs for (theirs, _), names in zip(rows, ours, strict=True) if not names] == []
+    assert [name for names in ours for name in names if not _resolves(name)] == []
+
+
 def _resolves(name: str) -> bool:
     try:
         return pkgutil.resolve_name(name) is not None

@@ -40,6 +40,7 @@ TABLE = Table(
         "latency measurement: 50ms delay → latencyMs >= 50": "measured by a clock that is handed in, so that no test waits",
         "injection seam: fetchFn override is invoked": "`send(method, url, headers, body)`",
         "mapKimiToolCallsToAnthropic": "no arguments at all, or `null`, mean none, where JSON.parse would fail on nothing",
+        "isRetryable": "429, 5xx and faults of the network, which `send` may raise as OSError or TimeoutError",
         "Logger writes to stdout": "`logging` by default, which writes warnings to stderr",
         "DEFAULT_MODEL": "the previews of K2 have ended: the default is one that is served, and its limit leaves room to think",
         "tools array maps AnthropicTool to Kimi function shape": (
@@ -140,6 +141,16 @@ def _() -> None:
         complete(Sender(refusal(429)), delay=delay)
     assert waits == [100, 200, 400] == [BASE_DELAY_MS * 2**n for n in range(MAX_RETRIES)]
     assert caught.value.code == KIMI_RETRIES_EXHAUSTED == "KIMI_RETRIES_EXHAUSTED"
+
+
+@checked("isRetryable")
+def _() -> None:
+    for failure in (refusal(429), refusal(500), refusal(503), OSError("reset"), TimeoutError()):
+        assert complete(Sender(failure, reply())).content == "Hello!"
+    for status in (400, 401, 403, 404):
+        with pytest.raises(KimiApiError) as caught:
+            complete(Sender(refusal(status), reply()))
+        assert caught.value.status == status
 
 
 @checked("system prompt prepended as messages[0] with role=system")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import tempfile
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,10 +29,12 @@ from midstream.ids import (
     anthropic_strategy,
     canonical_tool_call_id,
     canonical_tool_response_id,
+    from_own_id,
     kimi_strategy,
     mistral_strategy,
     standard_strategy,
 )
+from midstream.store import SqliteStore
 from midstream.testing import Answer, Call, sim_server
 from tests.seeds.table import Table
 
@@ -136,16 +140,45 @@ def _() -> None:
     assert all(SHAPE.fullmatch(answer.call_id) for answer in answers)
 
 
-@checked("Verify replay stability with same turnKey", "Persist turnKey in IContent.metadata so replays are stable")
+@checked("Persist turnKey in IContent.metadata so replays are stable")
+def _() -> None:
+    with tempfile.TemporaryDirectory() as folder, sim_server(Answer(calls=(Call("look"),)), "Done.", "Again.") as sim:
+
+        async def talk(*content: str, conversation: Conversation | None = None) -> None:
+            store = SqliteStore(Path(folder) / "conversations.db")
+            conversation = conversation and store.load(conversation.id)
+            async with sim.client() as client:
+                model = "openai/gpt-4o"
+                session = Session(model, tools=[LOOK], client=client, store=store, conversation=conversation)
+                turn = await session.send(*content)
+                if turn.tool_calls:
+                    await session.add(Turn("tool", (tool_result(turn.tool_calls[0], "x"),)))
+                    await session.send()
+                kept.append(session.conversation)
+            store.close()
+
+        kept: list[Conversation] = []
+        asyncio.run(talk("Look"))
+        asyncio.run(talk("And now?", conversation=kept[0]))
+        before, after = [seen.body["messages"] for seen in sim.seen[1:]]
+        assert after[: len(before)] == before and before[1]["tool_calls"][0]["id"] == before[2]["tool_call_id"]
+    assert kept[1].turns[:4] == kept[0].turns and all(turn.key for turn in kept[1].turns)
+
+
+@checked("Verify replay stability with same turnKey")
 def _() -> None:
     assert _imported("a", "b") == _imported("a", "b")
     assert _answer("k") == _answer("k") and _answer("k").key == "k"
 
 
-@checked("Replace generateHistoryId() with canonicalizer fallback to ensure no random IDs")
+@checked(
+    "Replace generateHistoryId() with canonicalizer fallback to ensure no random IDs",
+    "getIdGeneratorCallback() should yield canonical IDs derived from turnKey + call index",
+)
 def _() -> None:
     bare = {"function": {"name": "glob", "arguments": "{}"}}
-    assert _answer("k", bare).tool_calls[0].id == _answer("k", bare).tool_calls[0].id
+    first, second = [_answer("k", bare).tool_calls[0].id for _ in range(2)]
+    assert first == second == canonical_tool_call_id("moonshot", None, "glob", "k", 0)
 
 
 @checked("OpenAI: hist_tool_x → call_x")
@@ -157,6 +190,14 @@ def _() -> None:
         == "call_abc"
         == one(standard_strategy, "hist_tool_abc")
     )
+
+
+@checked("normalizeToHistoryToolId becomes passthrough for canonical IDs")
+def _() -> None:
+    canonical = canonical_tool_call_id(*GIVEN)
+    assert from_own_id(canonical) == canonical
+    for strategy in (standard_strategy, anthropic_strategy):
+        assert from_own_id(one(strategy, canonical)) == canonical
 
 
 @checked("OpenAI Responses: canonical suffix with call_ prefix for function_call and function_call_output IDs")

@@ -236,6 +236,16 @@ def _() -> None:
     assert turns[-1].text == "Done."
 
 
+@checked("K2 multi-turn tool calling works without crash/loop")
+def _() -> None:
+    rounds = [Answer("", "Hm.", (Call("read_file", {"path": "a"}), Call("read_file", {"path": "b"}))) for _ in range(5)]
+    for model in ("moonshot/kimi-k2.5", "deepinfra/moonshotai/Kimi-K2.5", "together/moonshotai/Kimi-K2.5"):
+        with sim_server(*rounds, "Done.") as sim:
+            turns = asyncio.run(_rounds(sim, [model] * 6))
+            assert _ids(sim.seen[-1].body) == [f"functions.read_file:{n}" for n in range(10)] and not sim.refused
+        assert turns[-1].text == "Done."
+
+
 @checked(
     "model switching: should preserve context when switching from OpenAI to K2",
     "When switching TO K2, we regenerate K2 IDs for the entire history",

@@ -17,7 +17,7 @@ from tests.seeds.table import Table
 TABLE = Table(
     not_run={
         "Verify fix with manual test": "done by hand, with a key",
-        "Integration tests with real LLM pass": "needs a key; `midstream doctor --live` is the program for it",
+        "Integration tests with real LLM pass": "needs a key; `midstream demo --live MODEL,MODEL` does it",
         "Add code comment in stream_chat_with_tools()": "a comment in another program",
         "Milestone 2: Testing Strategy Evaluation": "a decision of another program",
     },

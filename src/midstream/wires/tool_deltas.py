@@ -21,7 +21,8 @@ The first row that fits decides:
     else                                                              goes on
 
 Where no label tells two unfinished calls apart, a piece that went to the newer one may have been meant for the older. If it
-would have finished that one, nobody can tell, and the answer is malformed: no tool runs with another tool's arguments.
+would have finished that one, nobody can tell, and the answer is malformed: no tool runs with another tool's arguments. So it is
+when an id that was taken for a single piece's turns out to be that of a call whose name came late, and the piece is missing there.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class _Owner:
 class ToolDeltaRouter:
     """Gives each piece to its call in the builder. `declared` are the names of the tools as the host knows them, `own` what they are to us."""
 
-    __slots__ = ("_builder", "_calls", "_declared", "_held", "_ids", "_last", "_own", "_owners", "_places", "_unsaid")
+    __slots__ = ("_builder", "_calls", "_declared", "_held", "_ids", "_last", "_late", "_minted", "_own", "_owners", "_places", "_unsaid")  # fmt: skip
 
     def __init__(
         self, builder: TurnBuilder, declared: Collection[str] = (), own: Mapping[str, str] | None = None
@@ -95,12 +96,14 @@ class ToolDeltaRouter:
         self._places: Sequence[_Call | None] = ()
         self._held: dict[int | None, list[str]] = {}
         self._ids: dict[int, str] = {}  # of pieces that opened nothing
-        self._unsaid: _Call | None = None  # a call whose name may be the first half of one
+        self._minted: set[str] = set()  # ids taken for those of single pieces
+        self._late: list[_Call] = []  # calls that came under one of them
+        self._unsaid: dict[_Call, None] = {}  # calls whose name may be the first half of one
 
     def more(self, index: int, arguments: str) -> bool:
         """Arguments alone under an index: the everyday piece. False, and nothing done, where the table has to be asked."""
         owner = self._owners.get((index, None))
-        if owner is None or owner.doubts or owner.call.repeats or owner.call is self._unsaid:
+        if owner is None or owner.doubts or owner.call.repeats or owner.call in self._unsaid:
             return False
         if arguments:
             self._builder.call_arguments(owner.call.piece, arguments)
@@ -144,6 +147,11 @@ class ToolDeltaRouter:
         self.settle()
         if self._ids and self._last is None:
             raise MalformedStream("the answer holds a tool call without a name")
+        for call in self._late:
+            if not call.piece.is_complete:
+                raise MalformedStream(
+                    f"arguments of the tool call {call.name!r} came before its name, as another call's"
+                )
         held, self._held = self._held, {}
         texts = ["".join(parts) for parts in held.values()]
         if not any(text.strip() for text in texts):
@@ -165,10 +173,13 @@ class ToolDeltaRouter:
         self._builder.end_calls()
 
     def settle(self) -> None:
-        """A name that waited for its second half is a name now."""
-        call, self._unsaid = self._unsaid, None
-        if call is not None:
-            self._builder.name_call(call.piece, self._own.get(call.name, call.name))
+        """Every name that waited for its second half is a name now."""
+        for call in list(self._unsaid):
+            self._say(call)
+
+    def _say(self, call: _Call) -> None:
+        del self._unsaid[call]
+        self._builder.name_call(call.piece, self._own.get(call.name, call.name))
 
     def _owner(self, index: int | None, id: str | None) -> _Owner | None:
         owners = self._owners
@@ -215,7 +226,9 @@ class ToolDeltaRouter:
         if delta.id and call.id and delta.id != call.id:
             if delta.name or (arguments and call.piece.is_complete):
                 return True
-            if not arguments and delta.index is not None and call.piece.is_complete:
+            if arguments:
+                self._minted.add(delta.id)
+            elif delta.index is not None and call.piece.is_complete:
                 self._ids[delta.index] = delta.id
             return False
         if arguments and call.repeats and not delta.name:
@@ -235,7 +248,6 @@ class ToolDeltaRouter:
         return True
 
     def _open(self, delta: ToolDelta, *, grows: bool = True) -> _Call:
-        self.settle()
         index, name = delta.index, delta.name
         if index is not None and not delta.id:
             delta.id = self._ids.pop(index, None)
@@ -246,7 +258,9 @@ class ToolDeltaRouter:
         call = _Call(self._calls, index, delta.id, name, piece)
         self._calls += 1
         if waits:
-            self._unsaid = call
+            self._unsaid[call] = None
+        if delta.id in self._minted:
+            self._late.append(call)
         self._last = call
         self._own_labels(call)
         for text in (*(held or ()), delta.arguments):
@@ -289,13 +303,13 @@ class ToolDeltaRouter:
             call.name = delta.name
             self._builder.name_call(piece, self._own.get(delta.name, delta.name))
         if delta.arguments:
-            if self._unsaid is call:
-                self.settle()
+            if call in self._unsaid:
+                self._say(call)
             if doubts and not delta.name:
                 self._doubt(doubts, call, delta.arguments)
             self._builder.call_arguments(piece, delta.arguments)
-        elif self._unsaid is call and call.name in self._declared:
-            self.settle()
+        elif call in self._unsaid and call.name in self._declared:
+            self._say(call)
 
     def _doubt(self, doubts: set[State], call: _Call, text: str) -> None:
         """A piece that no label gives to this call alone: could an older one have been finished with it?"""

@@ -22,7 +22,7 @@ The first row that fits decides:
 
 Where no label tells two unfinished calls apart, a piece that went to the newer one may have been meant for the older. If it
 would have finished that one, nobody can tell, and the answer is malformed: no tool runs with another tool's arguments. So it is
-when an id that was taken for a single piece's turns out to be that of a call whose name came late, and the piece is missing there.
+when the places in arrays left a call with a part of something, and when an id that was taken for a single piece's turns out to be that of a call whose name came late, and the piece is missing there.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Owner:
 class ToolDeltaRouter:
     """Gives each piece to its call in the builder. `declared` are the names of the tools as the host knows them, `own` what they are to us."""
 
-    __slots__ = ("_builder", "_calls", "_declared", "_held", "_ids", "_last", "_late", "_minted", "_own", "_owners", "_places", "_unsaid")  # fmt: skip
+    __slots__ = ("_builder", "_calls", "_declared", "_held", "_ids", "_last", "_late", "_lost", "_minted", "_own", "_owners", "_placed", "_places", "_uneven", "_unsaid")  # fmt: skip
 
     def __init__(
         self, builder: TurnBuilder, declared: Collection[str] = (), own: Mapping[str, str] | None = None
@@ -91,10 +91,13 @@ class ToolDeltaRouter:
         self._declared = declared
         self._own = own or {}
         self._owners: dict[Label, _Owner] = {}
-        self._calls = 0
+        self._calls: list[_Call] = []
         self._last: _Call | None = None
         self._places: Sequence[_Call | None] = ()
+        self._placed = False  # arguments went to a call for their place in an array alone
+        self._uneven = False  # and the arrays were not all of the same calls
         self._held: dict[int | None, list[str]] = {}
+        self._lost = False  # arguments without a label were held when another call began
         self._ids: dict[int, str] = {}  # of pieces that opened nothing
         self._minted: set[str] = set()  # ids taken for those of single pieces
         self._late: list[_Call] = []  # calls that came under one of them
@@ -112,11 +115,15 @@ class ToolDeltaRouter:
     def array(self, deltas: Sequence[ToolDelta]) -> None:
         """The pieces of one array of a stream."""
         if len(deltas) == 1:
+            self._uneven |= bool(self._places) and _is_bare(deltas[0])
             self._piece(deltas[0], self._last)
             return
         taken: list[_Call | None] = []
         for place, delta in enumerate(deltas):
             there = self._places[place] if place < len(self._places) else self._last
+            if _is_bare(delta):
+                self._placed = True
+                self._uneven |= len(self._places) != len(deltas)
             taken.append(self._piece(delta, None if there in taken else there, placed=place < len(self._places)))
         self._places = taken
 
@@ -152,12 +159,14 @@ class ToolDeltaRouter:
                 raise MalformedStream(
                     f"arguments of the tool call {call.name!r} came before its name, as another call's"
                 )
+        if self._placed and any(self._is_broken(call.piece) for call in self._calls):
+            raise MalformedStream("arguments came without a label in arrays that do not tell whose they are")
         held, self._held = self._held, {}
         texts = ["".join(parts) for parts in held.values()]
         if not any(text.strip() for text in texts):
             return
         last = self._last
-        if last is None or len(texts) > 1 or object_text("".join([*last.piece.parts, texts[0]])) is None:
+        if last is None or len(texts) > 1 or self._lost or object_text("".join([*last.piece.parts, texts[0]])) is None:
             raise MalformedStream("arguments came for a tool call that was never named")
         self._builder.call_arguments(last.piece, texts[0])
 
@@ -165,7 +174,7 @@ class ToolDeltaRouter:
         """The finish reason came: every named call has ended. What cannot be placed yet waits for `end`."""
         self.settle()
         held, last = self._held, self._last
-        if len(held) == 1 and last is not None and not last.piece.closed:
+        if len(held) == 1 and last is not None and not last.piece.closed and not self._lost:
             text = "".join(next(iter(held.values())))
             if object_text("".join([*last.piece.parts, text])) is not None:
                 self._held = {}
@@ -180,6 +189,11 @@ class ToolDeltaRouter:
     def _say(self, call: _Call) -> None:
         del self._unsaid[call]
         self._builder.name_call(call.piece, self._own.get(call.name, call.name))
+
+    def _is_broken(self, piece: Piece) -> bool:
+        """Whether these arguments are not what one call was given. Those that were only cut off may be, where the places were clear."""
+        progress = piece.progress()
+        return not (progress.is_blank or piece.is_complete or (progress.alive and not self._uneven))
 
     def _owner(self, index: int | None, id: str | None) -> _Owner | None:
         owners = self._owners
@@ -255,8 +269,9 @@ class ToolDeltaRouter:
         said = self._own.get(name, name)
         waits = grows and bool(name) and not held and not delta.arguments and self._may_grow(name)
         piece = self._builder.open_call(_raw_id(delta), "" if waits else said, delta.extra)
-        call = _Call(self._calls, index, delta.id, name, piece)
-        self._calls += 1
+        call = _Call(len(self._calls), index, delta.id, name, piece)
+        self._calls.append(call)
+        self._lost |= None in self._held
         if waits:
             self._unsaid[call] = None
         if delta.id in self._minted:
@@ -332,6 +347,13 @@ class ToolDeltaRouter:
         raise MalformedStream(
             f"arguments came without a label while two calls were unfinished, the later one of {call.name!r}"
         )
+
+
+def _is_bare(delta: ToolDelta) -> bool:
+    """Whether this is arguments and nothing else."""
+    if delta.name or (delta.id and not delta.id.isspace()) or (delta.index is not None and delta.index >= 0):
+        return False
+    return bool(delta.arguments) and not delta.arguments.isspace()
 
 
 def _raw_id(delta: ToolDelta) -> str | None:

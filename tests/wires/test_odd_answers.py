@@ -233,6 +233,17 @@ def test_an_error_inside_a_choice_is_the_hosts(told: dict[str, Any], message: st
     assert message in last.error.message
 
 
+@pytest.mark.parametrize("finish", [None, "", "stop", "error"])
+def test_an_error_inside_a_choice_needs_no_finish_reason(finish: str | None) -> None:
+    choice = {"index": 0, "finish_reason": finish, "error": {"message": "upstream is gone", "code": 502}}
+    streamed = sse(delta(content="half"), {"id": "r", "choices": [{**choice, "delta": {}}]}, delta("stop"))
+    whole = json.dumps({"choices": [{**choice, "message": {"content": "half"}}]}).encode()
+    for data in (streamed, whole):
+        last = decoded("openai-chat", data)[-1]
+        assert isinstance(last, ErrorEvent)
+        assert (last.error.message, last.error.status, last.turn.text) == ("upstream is gone", 502, "half")
+
+
 @pytest.mark.parametrize("empty", ["", {}, None, False, {"message": "", "code": None}], ids=repr)
 def test_an_empty_error_beside_content_is_none(empty: Any) -> None:
     choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}

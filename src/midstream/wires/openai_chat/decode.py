@@ -156,9 +156,9 @@ class ChatStreamReader:
             self._message(message)
         elif choice.text:
             self._text(choice.text)
+        if choice.error is not None or choice.finish_reason == "error":
+            self._fail(choice)
         if choice.finish_reason:
-            if choice.error is not None or choice.finish_reason == "error":
-                self._fail(choice)
             self._finish = later_stop(self._finish, choice.finish_reason, STOP_REASONS)
             self._end_calls()
         elif choice.finish_reason == "" and self._finish is None and choice.message is not None:

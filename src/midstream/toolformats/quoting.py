@@ -4,9 +4,10 @@ Quoted is what is
 - in a code fence of three or more backticks or tildes, with any info string and indentation, also in a list. It ends at a
   line of as many of them or more; a fence with an info string inside it is a fence of its own. One that never ends holds
   everything up to the end of the text (or of the thinking: each has its own fences);
-- in inline code, between runs of backticks of the same length, and in `<code>` and `<pre>`;
-- on a line of a block quote (`>`);
-- between quotation marks. A straight mark opens where a word may begin, so an apostrophe or an inch sign does not. Where a
+- in inline code, between runs of backticks of the same length, and in `<code>`, `<pre>` and the like;
+- on a line of a block quote (`>`), and in `<blockquote>` and `<q>`;
+- between quotation marks. A straight mark opens where a word may begin, or right before the call, so an apostrophe or an inch sign
+  does not; one that ends a line opens behind a blank, and three open anywhere. Where a
   call in the text is only rescued, a mark holds for the rest of its paragraph; in a format chosen on purpose only if it stands
   right before the call, for there a lost call is as bad as a wrong one.
 Inline code, quotation marks and `<code>` that are never closed end with their paragraph. A quoted call brings marks and
@@ -26,18 +27,28 @@ Mode: TypeAlias = Literal["plain", "fence", "span", "mark", "tag", "block"]
 # the opening mark -> what closes it
 _MARKS = {
     '"': '"', "'": "'", "“": "”", "”": "”", "„": "“”", "‘": "’", "‚": "‘’", "«": "»", "»": "«", "‹": "›", "「": "」", "『": "』",
+    "《": "》", "〝": "〞〟", "＂": "＂", "❝": "❞",
 }  # fmt: skip
 _EITHER = "\"'”»"
 """Marks that open or close, depending on what stands beside them."""
+_TRIPLES = {'"""': re.compile(r'\n|"{3}'), "'''": re.compile(r"\n|'{3}")}
+"""Marks of a text over several lines, in the way of Python."""
 _APOSTROPHES = "\"'’"
 """Marks that close nothing inside a word."""
 _NO_OPENING = ".!?)]}%°"
 
-_LINE = re.compile(r"[ \t\r]*+((?:(?:[-*+]|\d{1,9}[.)])[ \t]++)*+)(`{3,}+|~{3,}+)?+")
-_PLAIN = re.compile(rf"\n|`++|<(code|pre)(?=[\s>])[^<>]{{0,200}}+>|[{''.join(_MARKS)}]", re.IGNORECASE)
+_TAGS = ("code", "pre", "blockquote", "q", "kbd", "samp", "tt")
+_LASTING = ("pre", "blockquote")
+"""Tags that hold paragraphs."""
+_LINE = re.compile(
+    r"(?:[^\S\n]|[\ufeff\u200b])*+((?:(?:[-*+•◦▪‣–]|(?:\d{1,9}|[a-zA-Z])[.)]|\[[ xX]\])[ \t]++)*+)(`{3,}+|~{3,}+)?+"
+)
+_PLAIN = re.compile(
+    rf"\n|`++|<({'|'.join(_TAGS)})(?=[\s>])[^<>]{{0,200}}+>|\"{{3}}|'{{3}}|[{''.join(_MARKS)}]", re.IGNORECASE
+)
 _SPAN = re.compile(r"\n|`++")
 _CLOSING = {closers: re.compile(rf"\n|[{closers}]") for closers in set(_MARKS.values())}
-_TAG_END = {tag: re.compile(rf"\n|</{tag}\s*+>", re.IGNORECASE) for tag in ("code", "pre")}
+_TAG_END = {tag: re.compile(rf"\n|</{tag}\s*+>", re.IGNORECASE) for tag in _TAGS}
 _FENCE_LINE = re.compile(r"^([ \t]*+)(`{3,}+|~{3,}+)([^\n]*+)\n", re.MULTILINE)
 _INFO = re.compile(r"[ \t]*+[\w{.][^`]*+\Z")
 _SLACK = 3
@@ -175,7 +186,7 @@ class Quoting:
             self._closer = _TAG_END[match[1].lower()]
         elif self._opens(text, match):
             self._open("mark")
-            self._closer = _CLOSING[_MARKS[found]]
+            self._closer = _TRIPLES.get(found) or _CLOSING[_MARKS[found]]
 
     def _opens(self, text: str, match: re.Match[str]) -> bool:
         if not self._marks and match.end() < len(text):
@@ -184,11 +195,15 @@ class Quoting:
             return True
         before = self._before(text, match.start())
         after = text[match.end() : match.end() + 1]
-        return not (before.isalnum() or before in _NO_OPENING or after.isspace())
+        if not after:  # it stands right before what may be a call
+            return not _in_word(before)
+        if after in "\r\n":
+            return before.isspace()
+        return not (_in_word(before) or before in _NO_OPENING or after.isspace())
 
     def _closes(self, text: str, match: re.Match[str]) -> bool:
         after = text[match.end() : match.end() + 1]
-        return match[0] not in _APOSTROPHES or not (after.isalnum() or after == "_")
+        return match[0] not in _APOSTROPHES or not (_in_word(after) or after == "_")
 
     def _before(self, text: str, at: int) -> str:
         return text[at - 1] if at else self._prev
@@ -204,7 +219,7 @@ class Quoting:
 
     def _end_paragraph(self) -> None:
         mode = self._mode
-        lasting = self._is_block_of_code() or (mode == "tag" and self._closer is _TAG_END["pre"])
+        lasting = self._is_block_of_code() or (mode == "tag" and any(self._closer is _TAG_END[tag] for tag in _LASTING))
         if mode != "plain" and not lasting and not self._holds:
             self._mode = "plain"
         if self._mode == "plain":
@@ -235,6 +250,11 @@ class Quoting:
             elif _INFO.match(match[3]):
                 self._fences.append((char, len(match[2]), _width(match[1])))
         return match.end()
+
+
+def _in_word(char: str) -> bool:
+    """Whether words of this character's script are set apart by blanks, so that a mark beside it may be an apostrophe."""
+    return char.isalnum() and char < "\u2e80"
 
 
 def _width(indent: str) -> int:

@@ -271,7 +271,7 @@ class ToolDeltaRouter:
         piece = self._builder.open_call(_raw_id(delta), "" if waits else said, delta.extra)
         call = _Call(len(self._calls), index, delta.id, name, piece)
         self._calls.append(call)
-        self._lost |= None in self._held
+        self._lost |= None in self._held and len(self._calls) > 1
         if waits:
             self._unsaid[call] = None
         if delta.id in self._minted:

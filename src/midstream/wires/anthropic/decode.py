@@ -267,6 +267,7 @@ class MessagesStreamReader:
     def _json(self, text: str, index: int | None) -> None:
         if index is None:
             index = self._newest
+            self._check_owner(index)
         call = self._calls.get(index)
         if call is not None:
             self.builder.call_arguments(call[0], text)
@@ -284,6 +285,14 @@ class MessagesStreamReader:
                 raise MalformedStream(
                     f"tool input came for block {index}, which never began, while two calls were open"
                 )
+
+    def _check_owner(self, newest: int) -> None:
+        """Input without an index is the newest call's, unless an older one waits for it or the newest has all of its own."""
+        older = [piece for index, (piece, _) in self._calls.items() if index != newest and not piece.is_complete]
+        if not older or newest not in self._calls:
+            return
+        if self._calls[newest][0].is_complete or any(not piece.progress().is_blank for piece in older):
+            raise MalformedStream("tool input came without an index while two calls were unfinished")
 
     def _hold(self, size: int) -> None:
         self._held_chars += size

@@ -124,19 +124,22 @@ _PART = rf" *{_WORD}(?: +{_WORD})* *"
 _CHAIN = re.compile(rf"{_PART}(?:(?:&&|\|\||\||;){_PART})*\Z")
 _JOINTS = re.compile(r"&&|\|\||\||;")
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/")
-_VERSIONED = re.compile(r"(python|pip|perl|ruby|lua|php|node|gcc|clang|g\+\+|awk)[\d.-]+\Z")
+_VERSION = re.compile(r"(?:[-.]?\d+)+\Z|\.(?:basic|tiny|nox|gtk3?)\Z")
+_MOVERS = frozenset({"cd", "pushd", "popd"})
 
 
 class Reader(msgspec.Struct, frozen=True):
     """A program that only reads, except with these options: letters, long names (and their abbreviations), whole words.
 
-    `words` is how many arguments that are not options it may get; one more would be a file to write.
+    `words` is how many arguments that are not options it may get; one more would be a file to write. `never` is what none of
+    them may look like.
     """
 
     letters: str = ""
     longs: tuple[str, ...] = ()
     singles: tuple[str, ...] = ()
     words: int | None = None
+    never: str = ""
 
 
 _READERS: dict[str, Reader] = {
@@ -148,12 +151,12 @@ _READERS: dict[str, Reader] = {
     ),
     "base64": Reader(letters="o", longs=("output",)),
     "uniq": Reader(words=1),
-    "date": Reader(letters="s", longs=("set",), words=1),
+    "date": Reader(letters="s", longs=("set",), words=1, never=r"[\d.]+"),  # digits alone set the clock
     "file": Reader(letters="Cm", longs=("compile", "magic-file")),
     "tree": Reader(letters="oR", longs=("output",)),
     "sort": Reader(letters="oT", longs=("output", "compress-program", "temporary-directory", "files0-from")),
     "rg": Reader(longs=("pre", "pre-glob", "hostname-bin", "search-zip"), letters="z"),
-    "fd": Reader(letters="xX", longs=("exec", "exec-batch")),
+    **dict.fromkeys(("fd", "fdfind"), Reader(letters="xX", longs=("exec", "exec-batch"))),
     "find": Reader(
         singles=tuple("-delete -exec -execdir -ok -okdir -fprint -fprint0 -fprintf -fls -files0-from".split())
     ),
@@ -173,7 +176,9 @@ _GIT_READS = frozenset(
 )
 _GIT_CARRIES = frozenset(
     "config bisect submodule filter-branch rebase difftool mergetool hook credential send-email daemon instaweb maintenance clone init "
-    "remote archive bundle apply am fetch pull ls-remote worktree sparse-checkout notes replace update-ref fast-import hash-object".split()
+    "remote archive bundle apply am fetch pull ls-remote worktree sparse-checkout notes replace update-ref fast-import hash-object "
+    "push lfs merge-index mergetool--lib p4 svn cvsimport cvsexportcommit upload-pack receive-pack upload-archive shell web--browse "
+    "for-each-repo column help var read-tree checkout-index".split()
 )
 _CARRIERS = frozenset(
     "env xargs parallel sudo doas su runuser pkexec nohup nice ionice chrt taskset timeout time stdbuf setsid unshare nsenter chroot "
@@ -184,8 +189,18 @@ _CARRIERS = frozenset(
     "more most man info git npx bunx pnpx uvx pipx dlx ssh scp sftp rsync rclone nc ncat socat telnet ftp curl wget aria2c http docker podman "
     "nerdctl kubectl helm systemctl systemd-run crontab at batch launchctl service cp mv ln install dd tee tar bsdtar cpio pax zip unzip 7z "
     "gzip gunzip bzip2 xz zstd patch truncate split csplit shred chmod chown chattr setfacl mount xxd openssl gpg m4 npm yarn pnpm pip uv poetry pdm "
-    "hatch conda mamba cargo rustup go gem bundle rake brew apt apt-get dnf yum apk pacman snap gradle mvn dotnet composer mix nix".split()
+    "hatch conda mamba cargo rustup go gem bundle rake brew apt apt-get dnf yum apk pacman snap gradle mvn dotnet composer mix nix "
+    "nodejs pypy ipython jython bpython ts-node tsx java javac jshell kotlin kotlinc swift raku elixir iex erl escript guile racket sbcl clisp "
+    "ocaml runghc runhaskell ghc stack cabal dart nim crystal tcc octave maxima gnuplot bc dc tmux screen dtach byobu jobs fc compgen compopt "
+    "readarray wait kill pkill killall xdg-open open start run-parts start-stop-daemon ansible ansible-playbook terraform tofu pulumi vagrant "
+    "packer gh glab hub aws gcloud az doctl flyctl heroku vercel netlify hg svn fossil jar unrar unar 7za 7zr 7zz lha ar bunzip2 unxz unzstd "
+    "uncompress unsquashfs cabextract rpm dpkg coverage tox nox pre-commit invoke fab doit pipenv virtualenv mise asdf direnv make-kpkg "
+    "loginctl machinectl bwrap firejail proot fakeroot faketime setpriv capsh prlimit numactl chpst daemonize daemon nsjail ssh-add ssh-agent "
+    "ssh-keygen ld gdbserver rr lynx w3m mutt mail sendmail msgfmt".split()
 )
+# Behind these a program, a module or an image is named, and not only among a project's own scripts.
+_CARRYING_WORDS = frozenset({"run", "exec", "x", "dlx", "tool", "eval", "shell", "env", "alias", "plugin"})
+_OWN_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "cargo"})  # `npm run build`
 # Letters that no common program takes as a file to write or a program to run.
 _HARMLESS_LETTERS = re.compile(r"-[vqhVnsxkmtalA]+\d*\Z|-j?\d+\Z|-j\Z")
 _RISKY = tuple(
@@ -194,11 +209,12 @@ _RISKY = tuple(
     "use-compress-program compress-program rsh rmt-command rsync-path delete remove write in-place inplace save store log-file logfile "
     "log dest target directory dir cwd chdir prefix root rootdir home upload force preprocessor pre post filter-command proxy-command "
     "settings set setopt option define override-ini env environment fix update apply install global user format-command makefile file "
-    "include path basetemp junit-xml junitxml report cov-report cov-config wrapper toolchain with eval-file profile trace dump record "
+    "include path options pdbcls pastebin logger specs basetemp junit-xml junitxml report cov-report cov-config wrapper toolchain with eval-file profile trace dump record "
     "patch edit interactive from to cache-dir temp tmp".split()
 )
 _STEMS = tuple(
-    "exec output eval command script plugin config hook write delete install preload shell upload pager editor wrap".split()
+    "exec output eval command script plugin config hook write delete install preload shell upload pager editor wrap file dir path "
+    "setup runner resolver parser format report transform environment process noqa snapshot".split()
 )
 
 
@@ -206,7 +222,15 @@ def simple_commands(command: str) -> list[list[str]] | None:
     """The words of each part of a chain of plain commands, or None if it is anything more than that."""
     if not _CHAIN.match(command):
         return None
-    return [part.split() for part in _JOINTS.split(command)]
+    parts = [part.split() for part in _JOINTS.split(command)]
+    if len(parts) > 1 and any(words[0] in _MOVERS for words in parts):
+        # What the others write or run is then somewhere else than it seems.
+        return parts if all(words[0] in _READERS or _moves_inside(words) for words in parts) else None
+    return parts
+
+
+def _moves_inside(words: Sequence[str]) -> bool:
+    return words[0] in _MOVERS and len(words) == 2 and words[1] != "-"
 
 
 def is_plain(text: str) -> bool:
@@ -225,17 +249,27 @@ def is_harmless(words: Sequence[str], named: int, folder: str = "") -> bool:
     reader = _READERS.get(program)
     if reader is not None:
         return _only_reads(reader, words[1:], named - 1)
-    if program in _CARRIERS and (named == 1 or words[named - 1].startswith("-")):
+    if program in _MOVERS and "-" in words:
         return False
+    if _carries(words[0]):
+        last = words[named - 1]
+        if named == 1 or last.startswith("-"):
+            return False
+        if last in _CARRYING_WORDS and not (last == "run" and program in _OWN_SCRIPTS):
+            return False
     return all(_is_harmless_word(word, folder) for word in further)
 
 
 def _program(word: str) -> str:
     """The name used in the lists above; a program of that name in another folder is another program."""
     folder = next((folder for folder in _SYSTEM if word.startswith(folder)), "")
-    name = word.removeprefix(folder)
-    found = _VERSIONED.match(name)
-    return found[1] if found else name
+    return word.removeprefix(folder)
+
+
+def _carries(word: str) -> bool:
+    """Whether a program runs or writes what its words say: by its name, in any folder and in any version."""
+    name = word.rpartition("/")[2]
+    return name in _CARRIERS or _VERSION.sub("", name) in _CARRIERS
 
 
 def _is_harmless_git(words: Sequence[str], named: int, folder: str) -> bool:
@@ -255,9 +289,12 @@ def _only_reads(reader: Reader, arguments: Sequence[str], named: int) -> bool:
     for number, word in enumerate(arguments):
         if not options or not word.startswith("-") or word == "-":
             plain += 1
-        elif number < named:
+            if number >= named and reader.never and re.fullmatch(reader.never, word):
+                return False
+        if number < named or not word.startswith("-"):
             continue  # the words of the pattern itself were chosen by a person
-        elif word == "--":
+        if word == "--":
+            # It may be the value of the word before it (`find -name -- -delete`): what follows is judged as before.
             options = False
         elif word.startswith("--"):
             if _is_among(word[2:].partition("=")[0], reader.longs):

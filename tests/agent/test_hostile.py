@@ -70,6 +70,11 @@ PLANTED = {
     "DB_CONNECTION_STRING": "{canary}",
     "AWS_SECRET_ACCESS_KEY": "{canary}",
     "SIGNING_JWT": "{canary}",
+    **dict.fromkeys(
+        "OPENAI_KEY2 SSHPASS TOKEN1 STRIPE_SK MASTERKEY AWS_CREDS DB_PW CURL_USERPWD AUTHORIZATION "
+        "GPG_PASSPHRASE1 WIFI_PSK BOTTOKEN_DEV SEED_PHRASE".split(),
+        "{canary}",
+    ),
     # by value
     "VALUE_01": "hf_{canary}",
     "VALUE_02": "AIza{canary}",
@@ -85,6 +90,17 @@ PLANTED = {
     "VALUE_12": "postgres://me:{canary}@db.example/x",
     "VALUE_13": "github_pat_{canary}",
     "VALUE_14": '{"type": "service_account", "private_key_id": "{canary}"}',
+    "VALUE_15": "dckr_pat_{canary}",
+    "VALUE_16": "sq0atp-{canary}",
+    "VALUE_17": "glsa_{canary}",
+    "VALUE_18": "secret_{canary}",
+    "VALUE_19": "PMAK-{canary}",
+    "VALUE_20": "doo_v1_{canary}",
+    "VALUE_21": "123456789:AA{canary}",
+    "VALUE_22": "AQ.{canary}",
+    "VALUE_23": "Bearer {canary}",
+    "VALUE_24": "me:{canary}@db.example:5432/x",
+    "VALUE_25": "Xy{canary}Zz0",
 }
 
 HUNTS = {

@@ -52,9 +52,10 @@ class PipeReader:
 
 
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASS|PASSPHRASE|CREDENTIALS?|COOKIES?|AUTH|PWD|DSN|HEADERS"
-    r"|PAT|PATS|JWT|BEARER|SAS|MNEMONIC|WEBHOOK)(?:_|$)"
-    r"|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|PASSWORD|PASSWD|TOKEN$|SECRET|CONN(?:ECTION)?_?STR",
+    r"(?:^|_)(?:KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASS|CREDS?|CREDENTIALS?|COOKIES?|AUTH|PWD|PW|PSK|DSN|HEADERS|SK|OTP|TOTP|SALT"
+    r"|PAT|PATS|JWT|BEARER|SAS|MNEMONIC|WEBHOOK|PRIVATE|UNSEAL)\d*(?:_|$)"
+    r"|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|PASSWORD|PASSWD|PASSPHRASE|PASSCODE|SECRET|OAUTH|AUTHORIZATION|COOKIE|SEED_?PHRASE|CONN(?:ECTION)?_?STR"
+    r"|(?:KEYS?|TOKENS?|PASS|PWD)\d*(?:$|_)",
     re.IGNORECASE,
 )
 # How issuers' keys start, each followed by enough characters to be one.
@@ -78,20 +79,34 @@ _ISSUED = (
     r"xapp-[\w-]{8}",
     r"(?:AKIA|ASIA)[0-9A-Z]{16}",
     r"SG\.[\w-]{16}",
-    r"dop_v1_\w{16}",
+    r"do[opr]_v1_\w{16}",
     r"shp(?:at|ca|pa|ss)_\w{16}",
     r"dapi[0-9a-f]{30}",
     r"hvs\.[\w-]{16}",
     r"lin_api_\w{16}",
     r"ATATT3[\w-]{16}",
     r"AGE-SECRET-KEY-1\w{16}",
+    r"sk_[0-9a-f]{32}",
+    r"sq0[a-z]{3}-[\w-]{16}",
+    r"(?:figd|ntn|secret|dckr_pat|dckr_oat|rubygems|glsa|glc|sntry[su]|ph[cx]|nfp|fm[12]|re|sbp|pscale_(?:tkn|pw|oauth)|lsv2_[a-z]{2}|e2b)_[\w-]{20}",
+    r"(?:PMAK|NRAK|CFPAT|tvly|key|fc|pa|ak|sk)-[\w-]{24}",
+    r"ABSK[A-Za-z0-9]{20}",
+    r"AQ\.[\w-]{20}",
+    r"(?:SK|AC)[0-9a-f]{32}",
+    r"\d{8,10}:AA[\w-]{30}",  # a bot of Telegram
+    r"[\w-]{23,28}\.[\w-]{6}\.[\w-]{27}",  # one of Discord
+    r"\w{14}\.atlasv1\.[\w-]{16}",
+    r"(?i:bearer|basic) [\w.~+/-]{16}",
     r"eyJ[\w-]{8,}\.[\w-]{8,}\.",  # a JSON web token
 )
 _SECRET_VALUES = (
     re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_ISSUED)})"),
     re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^\s@]+@", re.IGNORECASE),  # a URL with a password
     re.compile(r"://[^/\s:@]{16,}@"),  # or with a token for a user
+    re.compile(r"\A[^/\s:@]+:[^/\s:@]+@[\w.-]+(?::\d+)?(?:/|\Z)"),  # the same without a scheme
     re.compile(r"-----BEGIN [A-Z0-9 ]+-----"),
+    # One word of letters in both cases and digits, too long to be anything else.
+    re.compile(r"\A(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?:[A-Za-z0-9_+=-]{36,}|[A-Za-z0-9+][A-Za-z0-9+/=]{39})\Z"),
     re.compile(
         r"(?:account_?key|shared_?access_?(?:key|signature)|password|passwd|pwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*\S",
         re.IGNORECASE,

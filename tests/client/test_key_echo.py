@@ -8,8 +8,10 @@ import binascii
 import html
 import json
 import logging
+import quopri
 import re
 import traceback
+import unicodedata
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -76,6 +78,25 @@ SHAPES: dict[str, str] = {
     "with invisible characters": "\u200b".join(KEY),
     "the headers of the request": _quoted(str({"authorization": f"Bearer {KEY}", "accept": "*/*"})),
     "far behind": "x" * 485 + KEY,
+    "octal escapes": _quoted(_codes(KEY, "\\{:03o}")),
+    "escapes of eight digits": _quoted(_codes(KEY, "\\U{:08x}")),
+    "escapes in braces": _quoted("".join([f"\\u{{{ord(each):x}}}" for each in KEY])),
+    "escapes of old browsers": _codes(KEY, "%u{:04x}"),
+    "in HTML, with zeros": _codes(KEY, "&#{:07d};"),
+    "in HTML, hexadecimal, with zeros": _codes(KEY, "&#x{:06x};"),
+    "in HTML, without semicolons": _codes(KEY, "&#{:d}"),
+    "in HTML, twice, by numbers": _codes(KEY, "&#38;#{:d};"),
+    "as in mail": _codes(KEY, "={:02X}"),
+    "hexadecimal with colons": ":".join([f"{ord(each):02x}" for each in KEY]),
+    "hexadecimal numbers": ", ".join([f"0x{ord(each):02x}" for each in KEY]),
+    "a list of numbers": str(list(KEY.encode())),
+    "a list of characters": _quoted(json.dumps(list(KEY))),
+    "base32": base64.b32encode(KEY.encode()).decode(),
+    "base64, twice": base64.b64encode(base64.b64encode(KEY.encode())).decode(),
+    "with dots": ".".join(KEY),
+    "with controls": "\\u0000".join(KEY),
+    "with other invisible characters": "\u2063".join(KEY),
+    "in wide letters": "".join([chr(ord(each) + 0xFEE0) for each in KEY]),
 }  # fmt: skip
 
 
@@ -85,7 +106,11 @@ def leaks(shown: str) -> bool:
     for _ in range(3):
         todo = [made for text in todo for made in _decoded(text) if made not in seen and not seen.add(made)]  # type: ignore[func-returns-value]
     parts = [KEY[at : at + 12].lower() for at in range(len(KEY) - 11)]
-    return any(part in re.sub(r"[\s\u200b]", "", text).lower() for text in (shown, *seen) for part in parts)
+    bare = re.sub("[^a-z0-9]", "", KEY.lower())
+    letters = [bare[at : at + 12] for at in range(len(bare) - 11)]
+    return any(part in re.sub(r"[\s\u200b]", "", text).lower() for text in (shown, *seen) for part in parts) or any(
+        part in re.sub("[^a-z0-9]", "", text.lower()) for text in (shown, *seen) for part in letters
+    )
 
 
 def _decoded(text: str) -> Iterator[str]:
@@ -98,6 +123,16 @@ def _decoded(text: str) -> Iterator[str]:
         for skipped in range(4):
             piece = word[skipped:].replace("-", "+").replace("_", "/")
             yield base64.b64decode(piece[: len(piece) // 4 * 4]).decode("latin-1")
+    yield unicodedata.normalize("NFKC", text)
+    yield quopri.decodestring(text.encode()).decode("latin-1")
+    yield text.replace("\\u2063", "").replace("\\x00", "").replace("\\u0000", "")
+    yield re.sub(r"%u00([0-9a-fA-F]{2})", r"%\1", text)
+    yield re.sub(r"\\+U0{6}([0-9a-f]{2})|\\+u\{([0-9a-f]{2})\}", lambda found: chr(int(found[1] or found[2], 16)), text)
+    yield re.sub(r"\\+([01][0-7]{2})", lambda found: chr(int(found[1], 8)), text)
+    yield re.sub(r"\b(?:0x)?([0-9a-f]{2})\b[:, ]*", lambda found: chr(int(found[1], 16)), text)
+    yield re.sub(r"\b(\d{2,3})\b[, ]*", lambda found: chr(int(found[1])), text)
+    for word in re.findall(r"[A-Z2-7]{24,}", text):
+        yield base64.b32decode(word[: len(word) // 8 * 8]).decode("latin-1")
     for word in re.findall(r"(?:[0-9a-f]{2}){8,}", text):
         yield binascii.unhexlify(word).decode("latin-1")
 

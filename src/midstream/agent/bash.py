@@ -202,8 +202,18 @@ class _Run:
         await asyncio.wait({self._output_reader.done, self._report_reader.done}, timeout=0.2)
         self._output_reader.close()
         self._report_reader.close()
-        if self._process.wait() != 0:
+        if not await self._has_ended() or self._process.wait() != 0:
             self._kill_by_force()  # whatever the report says: the supervisor did not end as it should
+            self._process.wait()
+
+    async def _has_ended(self) -> bool:
+        """Whether the supervisor is gone; it holds the report's pipe until then, unless the command stopped it after a report."""
+        assert self._process is not None
+        for _ in range(20):
+            if self._process.poll() is not None:
+                return True
+            await asyncio.sleep(0.01)
+        return False
 
     def _kill_by_force(self) -> None:
         assert self._process is not None

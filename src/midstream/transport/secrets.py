@@ -1,18 +1,20 @@
 """The keys of one request, removed from every error message in which the peer echoes them.
 
 A peer may repeat a key in an error's body, its headers, or after a good status in the stream itself. Only errors are
-scrubbed: what a model says is passed on as it came. A key is found in any case, with blanks within it, in base64 and hex, and
-behind the escapes of JSON, URLs and HTML, however often they were applied. A message may be cut, so any long part of a key is
-taken out too.
+scrubbed: what a model says is passed on as it came. A key is found in any case, with blanks or signs between its characters, in
+base64, base32, hex and numbers, and behind the escapes of JSON, URLs, HTML and mail, however often they were applied. A message
+may be cut, so any long part of a key is taken out too.
 """
 
 from __future__ import annotations
 
 import base64
 import html
+import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,13 +25,19 @@ from ..core.secret import VEIL, Secret, SecretHeaders
 _SHORTEST = 6
 _TELLING = 12  # this many characters of a key in a row give too much away
 _SCHEMES = ("bearer", "digest", "basic")
-# One character, however it is written: \u002d \x2d \/ %2d %252d &#45; &#x2d; &amp;#45; &sol;, or what is between characters.
-_UNIT = re.compile(
-    r"\\+u(?P<u>[0-9a-fA-F]{4})|\\+x(?P<x>[0-9a-fA-F]{2})|(?P<gap>\\+[nrt]|[\s\u00ad\u200b-\u200d\u2060\ufeff]+)"
-    r"|\\+(?P<c>[^\w\s\\])|%(?:25)*(?P<p>[0-9a-fA-F]{2})|&(?:amp;)*(?P<h>#\d{1,6};|#[xX][0-9a-fA-F]{1,5};|[A-Za-z]{2,8};)"
+# One character, however it is written: \u002d \u{2d} \U0000002d \x2d \055 \/ %2d %252d %u002d &#45; &#x2d; &amp;#45; &sol;, or what
+# is between characters.
+_WRITTEN = (
+    r"\\+(?:u|U0000)(?P<u>[0-9a-fA-F]{4})|\\+u\{0*(?P<b>[0-9a-fA-F]{1,5})\}|\\+x(?P<x>[0-9a-fA-F]{2})|\\+(?P<o>[01][0-7]{2})"
+    r"|(?P<gap>\\+[nrt]|[\s\u00ad\u200b-\u200d\u2060\ufeff]+)|\\+(?P<c>[^\w\s\\])|%(?:25)*(?:u00)?(?P<p>[0-9a-fA-F]{2})"
+    r"|&(?:amp;|#38;|#[xX]26;)*(?P<h>#0*\d{1,6};?|#[xX]0*[0-9a-fA-F]{1,5};?|[A-Za-z]{2,8};)"
 )
+_UNIT = re.compile(_WRITTEN)
+_MAIL_UNIT = re.compile(_WRITTEN + r"|=(?P<q>[0-9a-fA-F]{2})")  # =2D, as mail writes it
 
 E = TypeVar("E", bound=MidstreamError)
+Reading: TypeAlias = tuple[str, list[tuple[int, int]]]
+"""The characters meant, and where each is in the text."""
 
 
 class Secrets:
@@ -50,12 +58,8 @@ class Secrets:
     def scrub_text(self, text: str) -> str:
         if self._forms is None:
             self._forms = _Forms(self._headers)
-        bare, places = _read(text)
-        pieces, done = list[str](), 0
-        for at, end in self._forms.found(bare):
-            pieces += [text[done : places[at][0]], VEIL]
-            done = places[end - 1][1]
-        return "".join([*pieces, text[done:]])
+        text = _veiled(text, _read(text), self._forms.found)
+        return _veiled(text, _letters(text), self._forms.found_letters)
 
     def scrub_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {name: self.scrub_text(value) for name, value in headers.items()}
@@ -88,9 +92,12 @@ class Secrets:
 
 
 class _Forms:
-    """What to look for: parts of so many characters, and words that count only whole (short ones, and those with blanks)."""
+    """What to look for: parts of so many characters, and words that count only whole (short ones, and those with blanks).
 
-    __slots__ = ("_parts", "_whole")
+    Long ones are also looked for by their letters and digits alone, whatever is between them: `s-k-c`, `["s", "k"]`, `73:6b`.
+    """
+
+    __slots__ = ("_letters", "_parts", "_whole")
 
     def __init__(self, headers: SecretHeaders) -> None:
         values = [value.reveal() for value in headers.values()]
@@ -99,13 +106,20 @@ class _Forms:
         single = {word for word in words if not any(character.isspace() for character in word)}
         forms = {form for word in single for form in (_bare(word), *_codes(word))}
         self._whole = [_bare(word) for word in words if word not in single or len(word) < _TELLING]
-        self._parts = {form[at : at + _TELLING] for form in forms for at in range(len(form) - _TELLING + 1)}
+        self._parts = _parts(forms)
+        self._letters = _parts({_letters(form)[0] for word in single for form in (word, *_codes(word))})
 
     def found(self, bare: str) -> Iterator[tuple[int, int]]:
         """Where secrets begin and end, in order; those that touch are joined."""
+        return self._joined(bare, self._size_at)
+
+    def found_letters(self, bare: str) -> Iterator[tuple[int, int]]:
+        return self._joined(bare, lambda text, at: _TELLING if text[at : at + _TELLING] in self._letters else 0)
+
+    def _joined(self, bare: str, size_at: Callable[[str, int], int]) -> Iterator[tuple[int, int]]:
         start = end = -1
         for at in range(len(bare)):
-            size = self._size_at(bare, at)
+            size = size_at(bare, at)
             if size and at > end:
                 if end >= 0:
                     yield start, end
@@ -121,12 +135,32 @@ class _Forms:
         return max([len(word) for word in self._whole if bare.startswith(word, at)], default=0)
 
 
-def _read(text: str) -> tuple[str, list[tuple[int, int]]]:
+def _parts(forms: Iterable[str]) -> set[str]:
+    return {form[at : at + _TELLING] for form in forms for at in range(len(form) - _TELLING + 1)}
+
+
+def _veiled(text: str, read: Reading, found: Callable[[str], Iterator[tuple[int, int]]]) -> str:
+    bare, places = read
+    pieces, done = list[str](), 0
+    for at, end in found(bare):
+        pieces += [text[done : places[at][0]], VEIL]
+        done = places[end - 1][1]
+    return "".join([*pieces, text[done:]])
+
+
+def _letters(text: str) -> Reading:
+    """Only the letters and digits."""
+    bare, places = _read(text, _MAIL_UNIT)
+    kept = [at for at, character in enumerate(bare) if character.isalnum()]
+    return "".join([bare[at] for at in kept]), [places[at] for at in kept]
+
+
+def _read(text: str, unit: re.Pattern[str] = _UNIT) -> Reading:
     """The characters meant, in lower case and without blanks, and where each is in the text."""
     characters: list[str] = []
     places: list[tuple[int, int]] = []
     at = 0
-    for match in _UNIT.finditer(text):
+    for match in unit.finditer(text):
         for plain in range(at, match.start()):
             characters.append(_small(text[plain]))
             places.append((plain, plain + 1))
@@ -141,9 +175,12 @@ def _read(text: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def _meant(match: re.Match[str]) -> str:
-    code = match["u"] or match["x"] or match["p"]
+    groups = match.groupdict()
+    code = match["u"] or match["b"] or match["x"] or match["p"] or groups.get("q")
     if code:
         return chr(int(code, 16))
+    if match["o"]:
+        return chr(int(match["o"], 8))
     if match["c"]:
         return match["c"]
     meant = html.unescape(f"&{match['h']}")
@@ -151,7 +188,7 @@ def _meant(match: re.Match[str]) -> str:
 
 
 def _small(character: str) -> str:
-    small = character.lower()
+    small = (character if character.isascii() else unicodedata.normalize("NFKC", character)).lower()
     return small if len(small) == 1 else character
 
 
@@ -160,11 +197,20 @@ def _bare(word: str) -> str:
 
 
 def _codes(word: str) -> Iterator[str]:
-    """The word in hex, and in base64 wherever in the coded text it may begin, as far as that depends on it alone."""
+    """The word in hex and as numbers, and in base64 (also twice) and base32 wherever in the coded text it may begin, as far as
+    that depends on it alone."""
     data = word.encode("utf-8", "surrogatepass")
     yield data.hex()
-    for before in range(3):
-        coded = base64.b64encode(b"\0" * before + data).decode().rstrip("=").lower()
-        sure = coded[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
-        yield sure
-        yield sure.replace("+", "-").replace("/", "_")
+    yield "".join([f"0x{byte:02x}" for byte in data])
+    yield "".join([str(byte) for byte in data])
+    for coded in (data, base64.b64encode(data)):
+        for sure in _within(coded, base64.b64encode, 6):
+            yield sure
+            yield sure.replace("+", "-").replace("/", "_")
+    yield from _within(data, base64.b32encode, 5)
+
+
+def _within(data: bytes, encode: Callable[[bytes], bytes], bits: int) -> Iterator[str]:
+    for before in range(8 * bits // math.gcd(8, bits) // 8):
+        coded = encode(b"\0" * before + data).decode().rstrip("=").lower()
+        yield coded[(before * 8 + bits - 1) // bits : (before + len(data)) * 8 // bits]

@@ -102,7 +102,7 @@ SHAPES: dict[str, str] = {
 
 def leaks(shown: str) -> bool:
     """Whether somebody with patience finds twelve characters of the key: written by other means than the code under test."""
-    seen, todo = set[str](), [shown]
+    seen, todo = set[str](), [shown, *_decoded_once(shown)]
     for _ in range(3):
         todo = [made for text in todo for made in _decoded(text) if made not in seen and not seen.add(made)]  # type: ignore[func-returns-value]
     parts = [KEY[at : at + 12].lower() for at in range(len(KEY) - 11)]
@@ -123,6 +123,12 @@ def _decoded(text: str) -> Iterator[str]:
         for skipped in range(4):
             piece = word[skipped:].replace("-", "+").replace("_", "/")
             yield base64.b64decode(piece[: len(piece) // 4 * 4]).decode("latin-1")
+    for word in re.findall(r"(?:[0-9a-f]{2}){8,}", text):
+        yield binascii.unhexlify(word).decode("latin-1")
+
+
+def _decoded_once(text: str) -> Iterator[str]:
+    """Rarer writings, which are not applied to each other."""
     yield unicodedata.normalize("NFKC", text)
     yield quopri.decodestring(text.encode()).decode("latin-1")
     yield text.replace("\\u2063", "").replace("\\x00", "").replace("\\u0000", "")
@@ -133,8 +139,6 @@ def _decoded(text: str) -> Iterator[str]:
     yield re.sub(r"\b(\d{2,3})\b[, ]*", lambda found: chr(int(found[1])), text)
     for word in re.findall(r"[A-Z2-7]{24,}", text):
         yield base64.b32decode(word[: len(word) // 8 * 8]).decode("latin-1")
-    for word in re.findall(r"(?:[0-9a-f]{2}){8,}", text):
-        yield binascii.unhexlify(word).decode("latin-1")
 
 
 def shown_by(error: BaseException) -> str:

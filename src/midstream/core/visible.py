@@ -23,7 +23,7 @@ _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 # Format characters, fillers and selectors that take no room or look like none (the tag block carries hidden ASCII).
 _HIDDEN = (
     "\u00ad\u034f\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f"
-    "\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U00016fe4\ufffc\U000e0000-\U000e0fff"
 )
 
 _UNSEEN = re.compile(f"[{_CONTROLS}{_BIDI}{_HIDDEN}]")
@@ -54,8 +54,10 @@ _BLANKS_INSIDE = 8  # this many blanks in a row are counted, not drawn
 _BLANKS_BEFORE = 16  # the same at the beginning of a line, where code is indented
 _REPEATED = 4
 _SIGNS = re.compile("[\u2400-\u2426\u23ce]")
-# Marks drawn over the character before them; those of living scripts are left alone.
+# Marks drawn over the character before them; those of living scripts are left alone where they belong: on a letter that is
+# not ASCII, and no more than two of them.
 _OVERLAID = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u2800]")
+_MARKS_IN_A_ROW = 2
 _NOT_DRAWN = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zs", "Zl", "Zp"})
 
 
@@ -68,12 +70,20 @@ def revealed(text: str, encoding: str = "utf-8") -> str:
     signs = can_encode("␠␊×", encoding)
     written: list[str] = []
     after_sign = False
+    base, marks = "", 0
     for match in _RUNS.finditer(text):
         char, count = match[1], len(match[0])
-        if _is_hidden(char, match.start(), match.end(), len(text), encoding):
+        if not char.isascii() and unicodedata.category(char) in ("Mn", "Me"):
+            marks += count
+        else:
+            base, marks = char, 0
+        if (marks and (base.isascii() or not base.isalpha() or marks > _MARKS_IN_A_ROW)) or _is_hidden(
+            char, match.start(), match.end(), len(text), encoding
+        ):
             one = _sign(char) if signs else f"\\u{{{ord(char):x}}}"
             written.append(_run(one, count, signs, follower=text[match.end() : match.end() + 1]))
             after_sign = True
+            base = base if marks else ""  # a mark may not be drawn over our sign
             continue
         if after_sign and char == ("×" if signs else "{"):
             written.append(f"\\u{{{ord(char):x}}}" * count)

@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from ..client.cancellation import Turnstile, shield
 from ..client.reply import ABORTED, Reply
 from ..client.session import Session
-from ..client.shield import Turnstile, shield
 from ..core.blocks import Media, Text, ToolResponse, Turn
 from ..core.errors import EmptyAnswer, TruncatedStream
 from ..core.events import AgentEvent, Stopped, ToolFinished

@@ -22,9 +22,9 @@ from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..store.protocol import Store
 from ..wires.request import Request
+from .cancellation import Turnstile, shield
 from .client import Client, model_names
 from .reply import Reply, aborted
-from .shield import Turnstile, shield
 from .tokens import Price, estimate_conversation, estimate_text
 
 

@@ -60,8 +60,9 @@ SamplingOption: TypeAlias = Literal[
 Auth: TypeAlias = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "none"]
 
 
-class _Words:
-    """The words that some fields of a struct take, and what `more` says of others (`also`).
+class _FieldChecks:
+    """Checks the fields of a struct that take `one` of some listed words, or `many`; `also` names the other fields that the check
+    `more` of a struct looks at.
 
     What passed is remembered: a dialect is copied for each of many models, and for some requests, with these fields unchanged.
     """
@@ -146,7 +147,7 @@ class Reasoning(Value, frozen=True):
         _REASONING.check(self)
 
 
-_REASONING = _Words(
+_REASONING = _FieldChecks(
     {
         "echo": ("never", "calls", "always"),
         "unsigned": ("drop", "blank"),
@@ -263,7 +264,7 @@ def _check_control_and_path(dialect: Dialect) -> None:
 
 
 _PATH = re.compile(r"/(?:[^{}\s?#]|\{model\})*")
-_DIALECT = _Words(
+_DIALECT = _FieldChecks(
     {
         "wire": WIRES,
         "ids": get_args(IdScheme),
@@ -332,7 +333,7 @@ class Options(Value, frozen=True):
         _OPTIONS.check(self)
 
 
-_OPTIONS = _Words(
+_OPTIONS = _FieldChecks(
     {
         "thinking": (*get_args(ThinkingMode), None),
         "effort": (*EFFORTS, None),
@@ -406,7 +407,7 @@ class Endpoint(Value, frozen=True):
 
 _QUERY_TEXT = re.compile(r"[A-Za-z0-9._~-]+")
 _PLACE = re.compile(r"\{(\w+)-?\}")
-_ENDPOINT = _Words({"auth": get_args(Auth)}, {})
+_ENDPOINT = _FieldChecks({"auth": get_args(Auth)}, {})
 
 
 def without_header_values(value: msgspec.Struct) -> list[tuple[str, Any]]:

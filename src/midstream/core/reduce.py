@@ -99,8 +99,22 @@ class TurnBuilder:
     """Turns a decoder's findings into events (taken with `take`) and, at the end, a Turn."""
 
     __slots__ = (
-        "_calls", "_chars", "_head", "_limit", "_queue", "_started", "blocks", "ended", "extra", "halves", "origin",
-        "out", "response_id", "response_model", "turn_key", "usage",
+        "_calls",
+        "_chars",
+        "_head",
+        "_limit",
+        "_queue",
+        "_started",
+        "blocks",
+        "ended",
+        "extra",
+        "origin",
+        "out",
+        "response_id",
+        "response_model",
+        "split_surrogates",
+        "turn_key",
+        "usage",
     )  # fmt: skip
 
     def __init__(self, turn_key: str, origin: Origin, *, limit: int = MAX_TURN_CHARS) -> None:
@@ -113,7 +127,7 @@ class TurnBuilder:
         self.response_model = ""
         self.extra: dict[str, Any] | None = None
         self.ended = False
-        self.halves = False
+        self.split_surrogates = False
         """Set by a decoder that met odd text: deltas may begin or end in the middle of a character from here on."""
         self._started = False
         self._head: Piece | None = None
@@ -168,7 +182,7 @@ class TurnBuilder:
 
     def text(self, delta: str, extra: dict[str, Any] | None = None) -> None:
         head = self._head
-        if head is not None and head.kind is _TEXT and extra is None and not self.halves:
+        if head is not None and head.kind is _TEXT and extra is None and not self.split_surrogates:
             head.parts.append(delta)
             self.out.append(TextDelta(head.index, delta))
             self._chars += len(delta)
@@ -182,7 +196,7 @@ class TurnBuilder:
 
     def thinking(self, delta: str, field: str = "") -> Piece:
         head = self._head
-        if head is not None and head.kind is _THINKING and delta and not self.halves:
+        if head is not None and head.kind is _THINKING and delta and not self.split_surrogates:
             head.parts.append(delta)
             self.out.append(ThinkingDelta(head.index, delta))
             self._chars += len(delta)
@@ -205,7 +219,7 @@ class TurnBuilder:
 
     def whole(self, block: Media | Opaque) -> None:
         """A block that needs no deltas."""
-        if self.halves and isinstance(block, Opaque):
+        if self.split_surrogates and isinstance(block, Opaque):
             block = Opaque(block.kind, clean(block.data), block.origin)
         piece = Piece(_WHOLE)
         piece.block = block
@@ -238,7 +252,7 @@ class TurnBuilder:
             if not _blank(delta):
                 raise MalformedStream(f"arguments came for the call of {piece.name!r} after its end")
             return
-        if self.halves:
+        if self.split_surrogates:
             delta, piece.half = join(piece.half, delta)
         piece.parts.append(delta)
         if piece.started:
@@ -306,7 +320,7 @@ class TurnBuilder:
             raw_stop=raw_stop,
             failure=failure,
             response_id=self.response_id,
-            extra=clean(self.extra) if self.halves else self.extra,
+            extra=clean(self.extra) if self.split_surrogates else self.extra,
             response_model=self.response_model,
         )
 
@@ -323,7 +337,7 @@ class TurnBuilder:
         return piece
 
     def _add(self, piece: Piece, delta: str) -> None:
-        if self.halves:
+        if self.split_surrogates:
             delta, piece.half = join(piece.half, delta)
         if not delta:
             return

@@ -54,7 +54,7 @@ class FilteredText:
 
     def feed(self, delta: str) -> None:
         alarms = self._alarms
-        if not alarms or self._builder.halves or any(alarm in delta for alarm in alarms):
+        if not alarms or self._builder.split_surrogates or any(alarm in delta for alarm in alarms):
             self._read(delta)
             self._rest()
             return
@@ -65,7 +65,7 @@ class FilteredText:
             self._builder.text(delta)
 
     def _rest(self) -> None:
-        idle = None if self._closed or self._builder.halves else self._filter.idle
+        idle = None if self._closed or self._builder.split_surrogates else self._filter.idle
         self.past, self._alarms = ([], "") if idle is None else idle
         self.alarm = self._alarms if len(self._alarms) == 1 else ""
 
@@ -73,7 +73,7 @@ class FilteredText:
         if self._closed:  # the end was said: what a host still writes is no call
             self._apply(TextFound(delta))
             return
-        if self._builder.halves:  # a filter reads whole characters only
+        if self._builder.split_surrogates:  # a filter reads whole characters only
             delta, self._half = join(self._half, delta)
         for finding in self._filter.feed(delta):
             self._apply(finding)

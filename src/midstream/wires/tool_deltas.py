@@ -36,7 +36,7 @@ from ..core.errors import MalformedStream
 from ..core.json_progress import JsonProgress, State, object_text
 from ..core.reduce import Piece, TurnBuilder
 
-_MAX_DOUBTS = 64
+_MAX_RIVALS = 64
 """How many ways of reading an unlabelled stream are followed; one more is a doubt in itself."""
 
 _TOO_DEEP: State = ("", -1, 0, False)
@@ -72,17 +72,17 @@ class _Call:
 class _Owner:
     """The newest call of one label, and where the unfinished ones before it stood when it came."""
 
-    __slots__ = ("call", "doubts")
+    __slots__ = ("call", "rival_states")
 
-    def __init__(self, call: _Call, doubts: set[State]) -> None:
+    def __init__(self, call: _Call, rival_states: set[State]) -> None:
         self.call = call
-        self.doubts = doubts
+        self.rival_states = rival_states
 
 
 class ToolDeltaRouter:
     """Gives each piece to its call in the builder. `declared` are the names of the tools as the host knows them, `own` what they are to us."""
 
-    __slots__ = ("_builder", "_calls", "_declared", "_held", "_ids", "_last", "_late", "_lost", "_minted", "_own", "_owners", "_placed", "_places", "_uneven", "_unsaid")  # fmt: skip
+    __slots__ = ("_builder", "_calls", "_declared", "_held", "_ids", "_last", "_late", "_lost", "_minted", "_own", "_owners", "_partial_name", "_placed", "_places", "_uneven")  # fmt: skip
 
     def __init__(
         self, builder: TurnBuilder, declared: Collection[str] = (), own: Mapping[str, str] | None = None
@@ -101,12 +101,12 @@ class ToolDeltaRouter:
         self._ids: dict[int, str] = {}  # of pieces that opened nothing
         self._minted: set[str] = set()  # ids taken for those of single pieces
         self._late: list[_Call] = []  # calls that came under one of them
-        self._unsaid: dict[_Call, None] = {}  # calls whose name may be the first half of one
+        self._partial_name: dict[_Call, None] = {}  # calls whose name may be the first half of one
 
     def more(self, index: int, arguments: str) -> bool:
         """Arguments alone under an index: the everyday piece. False, and nothing done, where the table has to be asked."""
         owner = self._owners.get((index, None))
-        if owner is None or owner.doubts or owner.call.repeats or owner.call in self._unsaid:
+        if owner is None or owner.rival_states or owner.call.repeats or owner.call in self._partial_name:
             return False
         if arguments:
             self._builder.call_arguments(owner.call.piece, arguments)
@@ -183,11 +183,11 @@ class ToolDeltaRouter:
 
     def settle(self) -> None:
         """Every name that waited for its second half is a name now."""
-        for call in list(self._unsaid):
+        for call in list(self._partial_name):
             self._say(call)
 
     def _say(self, call: _Call) -> None:
-        del self._unsaid[call]
+        del self._partial_name[call]
         self._builder.name_call(call.piece, self._own.get(call.name, call.name))
 
     def _is_broken(self, piece: Piece) -> bool:
@@ -217,7 +217,7 @@ class ToolDeltaRouter:
             return self._piece_of_nobody(delta)
         if (delta.name or call.repeats or (delta.id and call.id and delta.id != call.id)) and self._is_new(delta, call):
             return self._open(delta)
-        self._go_on(delta, call, owner.doubts if owner is not None and owner.call is call else None)
+        self._go_on(delta, call, owner.rival_states if owner is not None and owner.call is call else None)
         return call
 
     def _piece_of_nobody(self, delta: ToolDelta) -> _Call | None:
@@ -273,7 +273,7 @@ class ToolDeltaRouter:
         self._calls.append(call)
         self._lost |= None in self._held and len(self._calls) > 1
         if waits:
-            self._unsaid[call] = None
+            self._partial_name[call] = None
         if delta.id in self._minted:
             self._late.append(call)
         self._last = call
@@ -300,12 +300,12 @@ class ToolDeltaRouter:
             if before is None:
                 self._owners[label] = _Owner(call, set())
             elif before.call.number < call.number:
-                doubts = before.doubts
+                rival_states = before.rival_states
                 if not before.call.piece.is_complete and before.call.piece.progress().alive:
-                    doubts.add(before.call.piece.progress().state or _TOO_DEEP)
-                self._owners[label] = _Owner(call, doubts)
+                    rival_states.add(before.call.piece.progress().state or _TOO_DEEP)
+                self._owners[label] = _Owner(call, rival_states)
 
-    def _go_on(self, delta: ToolDelta, call: _Call, doubts: set[State] | None) -> None:
+    def _go_on(self, delta: ToolDelta, call: _Call, rival_states: set[State] | None) -> None:
         piece = call.piece
         if delta.id and not call.id:
             call.id = delta.id
@@ -318,18 +318,18 @@ class ToolDeltaRouter:
             call.name = delta.name
             self._builder.name_call(piece, self._own.get(delta.name, delta.name))
         if delta.arguments:
-            if call in self._unsaid:
+            if call in self._partial_name:
                 self._say(call)
-            if doubts and not delta.name:
-                self._doubt(doubts, call, delta.arguments)
+            if rival_states and not delta.name:
+                self._doubt(rival_states, call, delta.arguments)
             self._builder.call_arguments(piece, delta.arguments)
-        elif call in self._unsaid and call.name in self._declared:
+        elif call in self._partial_name and call.name in self._declared:
             self._say(call)
 
-    def _doubt(self, doubts: set[State], call: _Call, text: str) -> None:
+    def _doubt(self, rival_states: set[State], call: _Call, text: str) -> None:
         """A piece that no label gives to this call alone: could an older one have been finished with it?"""
         began = not call.piece.progress().is_blank
-        for state in list(doubts):
+        for state in list(rival_states):
             if state is _TOO_DEEP:
                 self._cannot_tell(call)
             other = JsonProgress.at(state)
@@ -337,10 +337,10 @@ class ToolDeltaRouter:
                 continue  # the older call had no arguments when this one came: it has none
             other.feed(text)
             reached = other.state
-            if other.closed or (other.alive and reached is None) or len(doubts) > _MAX_DOUBTS:
+            if other.closed or (other.alive and reached is None) or len(rival_states) > _MAX_RIVALS:
                 self._cannot_tell(call)
             if reached is not None:
-                doubts.add(reached)
+                rival_states.add(reached)
 
     @staticmethod
     def _cannot_tell(call: _Call) -> NoReturn:

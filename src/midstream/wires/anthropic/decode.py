@@ -20,7 +20,7 @@ from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently, text_of
 from ..provider_errors import provider_error
 from ..sse import SSEParser
-from ..stop_words import later_stop, settled_stop
+from ..stop_reasons import later_stop, settled_stop
 from ..stream_decoder import StreamDecoder
 from .shapes import (
     BlockDelta,
@@ -158,7 +158,7 @@ class MessagesStreamReader:
             event = decode_event(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             event = read_event(data, name)
-            self.builder.halves = True
+            self.builder.split_surrogates = True
         if type(event) is BlockDelta:
             self._delta(event)
         else:

@@ -92,12 +92,12 @@ _PIECES: dict[str, tuple[Any, str]] = {
 }
 
 
-_HALVES = frozenset(field for _, field in _PIECES.values())
+_MAY_SPLIT = frozenset(field for _, field in _PIECES.values())
 
 
 def read_event(data: bytes, name: str) -> StreamEvent | OtherDelta:
     """The slow road, for what the typed decoder refuses. `name` is the event's name on its SSE line."""
-    value = decode_object(data, "an event object", _HALVES)
+    value = decode_object(data, "an event object", _MAY_SPLIT)
     kind = value.get("type") or name
     index = value["index"] if type(value.get("index")) is int else None
     match kind:

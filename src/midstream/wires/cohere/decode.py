@@ -20,7 +20,7 @@ from ..decode_context import DecodeContext
 from ..lenient_json import decode_object, text_of
 from ..provider_errors import provider_error
 from ..sse import SSEParser
-from ..stop_words import settled_stop
+from ..stop_reasons import settled_stop
 from ..stream_decoder import StreamDecoder
 from ..tool_deltas import ToolDelta, ToolDeltaRouter
 from .shapes import (
@@ -94,7 +94,7 @@ class CohereStreamReader:
             event = decode_event(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             event = read_event(data, name)
-            self.builder.halves = True
+            self.builder.split_surrogates = True
         self._seen = True
         if type(event) is ContentDelta:
             self._words(event.delta.message.content)
@@ -132,7 +132,7 @@ class CohereStreamReader:
                 pass
 
     def whole(self, body: bytes) -> None:
-        self.builder.halves = True
+        self.builder.split_surrogates = True
         self._whole(decode_object(body, "a message object"))
 
     def _whole(self, body: dict[str, Any]) -> None:

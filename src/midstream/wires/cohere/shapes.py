@@ -123,12 +123,12 @@ StreamEvent: TypeAlias = (
 
 decode_event = msgspec.json.Decoder(StreamEvent).decode
 
-_HALVES = frozenset({"text", "thinking", "tool_plan", "arguments"})
+_MAY_SPLIT = frozenset({"text", "thinking", "tool_plan", "arguments"})
 
 
 def read_event(data: bytes, name: str) -> StreamEvent | Failure | Body:
     """The slow road, for what the typed decoder refuses. `name` is the event's name on its SSE line."""
-    value = decode_object(data, "an event object", _HALVES)
+    value = decode_object(data, "an event object", _MAY_SPLIT)
     delta = inner(value, "delta")
     message = inner(delta, "message")
     index = value["index"] if type(value.get("index")) is int else None

@@ -19,7 +19,7 @@ from ...toolformats.registry import get_filter, think_filter
 from ..decode_context import DecodeContext
 from ..provider_errors import provider_error, told_error
 from ..sse import SSEParser
-from ..stop_words import later_stop, settled_stop
+from ..stop_reasons import later_stop, settled_stop
 from ..stream_decoder import StreamDecoder
 from .flavours import FLAVOURS
 from .shapes import CompletionChunk
@@ -101,7 +101,7 @@ class CompletionStreamReader:
             text = chunk.whole
         if text:
             if not text.isascii() and has_half(text):
-                self.builder.halves = True
+                self.builder.split_surrogates = True
             self._said = True
             text = self._stop.feed(text)
             if text:

@@ -19,7 +19,7 @@ from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently
 from ..provider_errors import is_error, provider_error
 from ..sse import SSEParser
-from ..stop_words import settled_stop
+from ..stop_reasons import settled_stop
 from ..stream_decoder import StreamDecoder
 from .json_array import ArrayFraming
 from .partial_args import PartialArguments
@@ -100,12 +100,12 @@ class GeminiStreamReader:
             chunk = decode_chunk(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             chunk = read_chunk(data)
-            self.builder.halves = True
+            self.builder.split_surrogates = True
         self._chunk(chunk, data)
 
     def whole(self, body: bytes) -> None:
         self._is_whole = True
-        self.builder.halves = True
+        self.builder.split_surrogates = True
         self._chunk(read_chunk(body), body)
 
     def _chunk(self, chunk: Chunk, data: bytes) -> None:

@@ -20,7 +20,7 @@ from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently
 from ..ndjson import LineFraming
 from ..provider_errors import is_error, provider_error
-from ..stop_words import settled_stop
+from ..stop_reasons import settled_stop
 from ..stream_decoder import StreamDecoder
 from .shapes import Call, Line, Message, counts, decode_line, read_line
 
@@ -67,7 +67,7 @@ class OllamaStreamReader:
             line = decode_line(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             line = read_line(data.removeprefix(b"\xef\xbb\xbf"))
-            self.builder.halves = True
+            self.builder.split_surrogates = True
         self._line(line)
 
     def whole(self, body: bytes) -> None:

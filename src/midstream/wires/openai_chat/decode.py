@@ -21,7 +21,7 @@ from ..decode_context import DecodeContext
 from ..lenient_json import convert_leniently, decode_object, text_of
 from ..provider_errors import is_error, provider_error, told_error
 from ..sse import SSEParser
-from ..stop_words import later_stop, settled_stop
+from ..stop_reasons import later_stop, settled_stop
 from ..stream_decoder import StreamDecoder
 from ..tool_deltas import ToolDelta, ToolDeltaRouter
 from .shapes import Call, Choice, Chunk, Message
@@ -42,7 +42,7 @@ _CHUNK_TYPES: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
-_HALVES = frozenset({*_REASONING_FIELDS, "content", "refusal", "text", "arguments"})
+_MAY_SPLIT = frozenset({*_REASONING_FIELDS, "content", "refusal", "text", "arguments"})
 _PARTS = ("text", "thinking", "image_url")
 
 
@@ -58,7 +58,7 @@ def read_chunk(data: bytes) -> Chunk:
     try:
         return _decode_chunk(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        value = decode_object(data, "a chunk object", _HALVES)
+        value = decode_object(data, "a chunk object", _MAY_SPLIT)
         return convert_leniently(_softened(value), Chunk)
 
 
@@ -116,7 +116,7 @@ class ChatStreamReader:
 
     def _halves(self) -> None:
         """From here on texts may begin or end in the middle of a character: filters must see every piece."""
-        self.builder.halves = True
+        self.builder.split_surrogates = True
         for filtered in (self._filter, self._reasoning_text):
             if filtered is not None:
                 filtered.alarm = ""

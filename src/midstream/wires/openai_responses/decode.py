@@ -73,7 +73,7 @@ class ResponsesStreamReader:
             event = decode_event(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             event = read_event(data)
-            self.builder.halves = True
+            self.builder.split_surrogates = True
         self._seen = True
         kind = event.type or name
         if kind == "response.output_text.delta":

@@ -504,3 +504,41 @@ def test_half_a_character_in_what_is_only_kept_is_replaced() -> None:
     assert [block.data["content"] for block in turn.blocks if isinstance(block, Opaque)] == ["\ufffd"]
     assert turn.extra == {"reasoning_details": [{"type": "reasoning.text", "text": "t\ufffd"}]}
     assert turn.thinking == "t\ufffd"
+
+
+COUNTED = {
+    "openai-chat": {
+        "choices": [{"message": {"content": "x"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": "COUNT", "completion_tokens": 2},
+    },
+    "anthropic": {
+        "type": "message",
+        "content": [{"type": "text", "text": "x"}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": "COUNT", "output_tokens": 2},
+    },
+    "openai-responses": {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "x"}]}],
+        "usage": {"input_tokens": "COUNT", "output_tokens": 2},
+    },
+    "gemini": {
+        "candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": "COUNT", "candidatesTokenCount": 2},
+    },
+    "ollama": {"message": {"content": "x"}, "done": True, "prompt_eval_count": "COUNT", "eval_count": 2},
+    "cohere": {
+        "message": {"content": [{"type": "text", "text": "x"}]},
+        "finish_reason": "COMPLETE",
+        "usage": {"tokens": {"input_tokens": "COUNT", "output_tokens": 2}},
+    },
+}
+
+
+@pytest.mark.parametrize("count", ["1e999", "-1e999", "1e30", "-3", "true"])
+@pytest.mark.parametrize("wire", COUNTED)
+def test_what_is_no_count_of_tokens_counts_nothing(wire: str, count: str) -> None:
+    """And never raises: Anthropic's reader once met infinity with a bare OverflowError."""
+    turn = decode_response(json.dumps(COUNTED[wire]).replace('"COUNT"', count).encode(), wire=wire)
+    assert turn.text == "x" and not turn.failure
+    assert turn.usage is None or (turn.usage.input, turn.usage.output) in ((0, 2), (0, 0))

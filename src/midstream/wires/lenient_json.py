@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 encode_json = msgspec.json.Encoder().encode
 _SHOWN = 120
+_MAX_COUNT = 1 << 53
 
 
 def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
@@ -50,6 +51,14 @@ def convert_leniently(value: Any, type: type[T]) -> T:
         return msgspec.convert(value, type, strict=False)
     except (msgspec.ValidationError, RecursionError, ValueError) as error:
         raise MalformedStream(f"unexpected shape: {error}") from None
+
+
+def token_count(*values: Any) -> int:
+    """The first of these that is a count; 0 if none is. What is infinite, or more than a store can hold, counts nothing."""
+    for value in values:
+        if type(value) in (int, float) and 0 < value < _MAX_COUNT:
+            return int(value)
+    return 0
 
 
 def json_text(value: str) -> bytes:

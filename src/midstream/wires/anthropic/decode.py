@@ -17,7 +17,7 @@ from ...core.errors import LimitExceeded, MalformedStream, ProviderError, Trunca
 from ...core.json_progress import object_text
 from ...core.reduce import MAX_TURN_CHARS, Piece
 from ..decode_context import DecodeContext
-from ..lenient_json import decode_leniently, text_of
+from ..lenient_json import decode_leniently, text_of, token_count
 from ..provider_errors import provider_error
 from ..sse import SSEParser
 from ..stop_reasons import later_stop, settled_stop
@@ -375,18 +375,11 @@ def read_usage(raw: dict[str, Any]) -> Usage:
     """`input_tokens` leaves out what the cache served or stored."""
     details = raw.get("output_tokens_details")
     return Usage(
-        input=_count(raw, "input_tokens"),
-        output=_count(raw, "output_tokens"),
-        cache_read=_count(raw, "cache_read_input_tokens"),
-        cache_write=_count(raw, "cache_creation_input_tokens"),
-        reasoning=_count(details, "thinking_tokens") if isinstance(details, dict) else 0,
+        input=token_count(raw.get("input_tokens")),
+        output=token_count(raw.get("output_tokens")),
+        cache_read=token_count(raw.get("cache_read_input_tokens")),
+        cache_write=token_count(raw.get("cache_creation_input_tokens")),
+        reasoning=token_count(details.get("thinking_tokens")) if isinstance(details, dict) else 0,
         cache_in_input=False,
         raw=raw,
     )
-
-
-def _count(raw: dict[str, Any], name: str) -> int:
-    value = raw.get(name)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-        return int(value)
-    return 0

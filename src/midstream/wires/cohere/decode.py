@@ -17,7 +17,7 @@ from ...core.errors import MalformedStream, ProviderError, TruncatedStream
 from ...toolformats.apply import FilteredText
 from ...toolformats.registry import text_filter
 from ..decode_context import DecodeContext
-from ..lenient_json import decode_object, text_of
+from ..lenient_json import decode_object, text_of, token_count
 from ..provider_errors import provider_error
 from ..sse import SSEParser
 from ..stop_reasons import settled_stop
@@ -229,16 +229,9 @@ def read_usage(raw: dict[str, Any]) -> Usage:
     """The tokens the model saw and wrote; what is billed leaves the host's own prompt out, and stands in `raw`."""
     tokens = inner(raw, "tokens") or inner(raw, "billed_units")
     return Usage(
-        input=_count(tokens, "input_tokens"),
-        output=_count(tokens, "output_tokens"),
-        cache_read=_count(raw, "cached_tokens"),
-        reasoning=_count(tokens, "reasoning_tokens"),
+        input=token_count(tokens.get("input_tokens")),
+        output=token_count(tokens.get("output_tokens")),
+        cache_read=token_count(raw.get("cached_tokens")),
+        reasoning=token_count(tokens.get("reasoning_tokens")),
         raw=raw,
     )
-
-
-def _count(raw: dict[str, Any], name: str) -> int:
-    value = raw.get(name)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
-        return int(value)
-    return 0

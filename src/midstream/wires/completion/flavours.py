@@ -18,6 +18,7 @@ import msgspec
 
 from ...core.blocks import Usage
 from ...core.errors import MalformedStream
+from ..lenient_json import token_count
 from ..openai_chat.decode import read_usage
 from ..provider_errors import is_error
 from .shapes import CompletionChunk, DeepInfraBody, DeepInfraChunk, LlamaCppChunk, OpenAIChunk, read_shape
@@ -56,8 +57,8 @@ def _deepinfra_chunk(data: bytes) -> CompletionChunk:
     )
     if chunk.num_output_tokens is not None or chunk.num_input_tokens is not None:
         read.usage = Usage(
-            _count(chunk.num_input_tokens),
-            _count(chunk.num_output_tokens),
+            token_count(chunk.num_input_tokens),
+            token_count(chunk.num_output_tokens),
             cost=_amount(chunk.estimated_cost),
             raw={
                 "num_input_tokens": chunk.num_input_tokens,
@@ -79,8 +80,8 @@ def _deepinfra_body(data: bytes) -> CompletionChunk:
     if not body.results:
         raise MalformedStream("expected results, got a body without any")
     usage = Usage(
-        _count(body.num_input_tokens, status.get("tokens_input")),
-        _count(body.num_tokens, status.get("tokens_generated")),
+        token_count(body.num_input_tokens, status.get("tokens_input")),
+        token_count(body.num_tokens, status.get("tokens_generated")),
         cost=_amount(status.get("cost")),
         raw={"num_input_tokens": body.num_input_tokens, "num_tokens": body.num_tokens, "inference_status": status},
     )
@@ -138,9 +139,9 @@ def _llamacpp_chunk(data: bytes) -> CompletionChunk:
         read.finish = chunk.stop_type or ("limit" if chunk.stopped_limit else "eos")
         timings: dict[str, Any] = chunk.timings if isinstance(chunk.timings, dict) else {}
         read.usage = Usage(
-            _count(chunk.tokens_evaluated),
-            _count(chunk.tokens_predicted),
-            cache_read=_count(timings.get("cache_n")),
+            token_count(chunk.tokens_evaluated),
+            token_count(chunk.tokens_predicted),
+            cache_read=token_count(timings.get("cache_n")),
             raw={
                 "tokens_evaluated": chunk.tokens_evaluated,
                 "tokens_predicted": chunk.tokens_predicted,
@@ -167,14 +168,6 @@ def _as_schema(format: dict[str, Any]) -> dict[str, Any]:
         return {}
     named = format.get("json_schema") or {}
     return {"json_schema": named.get("schema") or format.get("schema") or {"type": "object"}}
-
-
-def _count(*values: Any) -> int:
-    """The first of these that is a positive number."""
-    for value in values:
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
-            return int(value)
-    return 0
 
 
 def _amount(*values: Any) -> float | None:

@@ -16,7 +16,7 @@ from ...core.errors import LimitExceeded, MalformedStream, TruncatedStream
 from ...core.events import ErrorInfo
 from ...core.reduce import MAX_TURN_CHARS, Piece
 from ..decode_context import DecodeContext
-from ..lenient_json import decode_leniently
+from ..lenient_json import decode_leniently, token_count
 from ..provider_errors import is_error, provider_error
 from ..sse import SSEParser
 from ..stop_reasons import settled_stop
@@ -309,7 +309,6 @@ _COUNTS = (
     "toolUsePromptTokenCount", "totalTokenCount",
 )  # fmt: skip
 _KEEP = 64
-MAX_COUNT = 1 << 53
 LARGE = 4096
 """A chunk of more bytes is let go at once: what is kept raw holds on to its chunk."""
 
@@ -332,11 +331,11 @@ class UsageTally:
         self._fold()
         if not self._merged:
             return None
-        thoughts = _count(self._merged, "thoughtsTokenCount")
+        thoughts = token_count(self._merged.get("thoughtsTokenCount"))
         return Usage(
-            input=_count(self._merged, "promptTokenCount"),
-            output=_count(self._merged, "candidatesTokenCount") + thoughts,  # counted apart by the host
-            cache_read=_count(self._merged, "cachedContentTokenCount"),
+            input=token_count(self._merged.get("promptTokenCount")),
+            output=token_count(self._merged.get("candidatesTokenCount")) + thoughts,  # counted apart by the host
+            cache_read=token_count(self._merged.get("cachedContentTokenCount")),
             reasoning=thoughts,
             raw=self._merged,
         )
@@ -361,8 +360,3 @@ def _read(raw: msgspec.Raw) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError, ValueError):
         return {}
     return {name: count for name, count in value.items() if count is not None} if isinstance(value, dict) else {}
-
-
-def _count(raw: dict[str, Any], name: str) -> int:
-    value: Any = raw.get(name)
-    return int(value) if type(value) in (int, float) and 0 < value < MAX_COUNT else 0

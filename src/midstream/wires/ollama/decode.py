@@ -17,7 +17,7 @@ from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
 from ...toolformats.registry import reasoning_filter, text_filter
 from ..decode_context import DecodeContext
-from ..lenient_json import decode_leniently
+from ..lenient_json import decode_leniently, token_count
 from ..ndjson import LineFraming
 from ..provider_errors import is_error, provider_error
 from ..stop_reasons import settled_stop
@@ -153,7 +153,7 @@ class OllamaStreamReader:
         builder = self.builder
         raw = counts(line)
         if raw is not None:
-            builder.usage = Usage(max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0), raw=raw)
+            builder.usage = Usage(token_count(line.prompt_eval_count), token_count(line.eval_count), raw=raw)
         builder.finish(stop_reason(line.done_reason, builder.calls), line.done_reason)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core.errors import MalformedStream
-from ..lenient_json import decode_object, text_of
+from ..lenient_json import decode_object, text_of, token_count
 
 NOTHING = msgspec.Raw(b"")
 
@@ -88,7 +88,7 @@ def _softened(line: dict[str, Any]) -> dict[str, Any]:
             line[name] = None
     for name in _COUNTS:
         if type(line.get(name)) is not int:
-            line[name] = int(line[name]) if type(line.get(name)) is float and line[name].is_integer() else None
+            line[name] = token_count(line.get(name)) or None
     message = line["message"]
     if message is not None:
         for name in _TEXTS:

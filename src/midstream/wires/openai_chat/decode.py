@@ -18,7 +18,7 @@ from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
 from ...toolformats.registry import reasoning_filter, text_filter
 from ..decode_context import DecodeContext
-from ..lenient_json import convert_leniently, decode_object, text_of
+from ..lenient_json import convert_leniently, decode_object, text_of, token_count
 from ..provider_errors import is_error, provider_error, told_error
 from ..sse import SSEParser
 from ..stop_reasons import later_stop, settled_stop
@@ -451,19 +451,28 @@ def read_usage(raw: dict[str, Any]) -> Usage:
     """Missing and null counts are 0. Reasoning is part of the output even where a host counts it apart."""
     prompt = _details(raw, "prompt_tokens_details", "input_tokens_details", "prompt_token_details")
     completion = _details(raw, "completion_tokens_details", "output_tokens_details")
-    output = _count(raw, "completion_tokens", "output_tokens")
-    reasoning = _count(completion, "reasoning_tokens") or _count(raw, "reasoning_tokens")
-    if reasoning > output and _count(raw, "total_tokens") >= _count(raw, "prompt_tokens") + output + reasoning:
+    output = token_count(raw.get("completion_tokens"), raw.get("output_tokens"))
+    reasoning = token_count(completion.get("reasoning_tokens")) or token_count(raw.get("reasoning_tokens"))
+    if (
+        reasoning > output
+        and token_count(raw.get("total_tokens")) >= token_count(raw.get("prompt_tokens")) + output + reasoning
+    ):
         output += reasoning  # hosts of Gemini and Grok leave reasoning out of completion_tokens
     cost = raw.get("cost", raw.get("estimated_cost"))
     return Usage(
-        input=_count(raw, "prompt_tokens", "input_tokens"),
+        input=token_count(raw.get("prompt_tokens"), raw.get("input_tokens")),
         output=output,
         cache_read=(
-            _count(raw, "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
-            or _count(prompt, "cached_tokens")
+            token_count(
+                raw.get("prompt_cache_hit_tokens"),
+                raw.get("cached_tokens"),
+                raw.get("cache_read_input_tokens"),
+                raw.get("num_cached_tokens"),
+            )
+            or token_count(prompt.get("cached_tokens"))
         ),
-        cache_write=_count(prompt, "cache_write_tokens") or _count(raw, "cache_creation_input_tokens"),
+        cache_write=token_count(prompt.get("cache_write_tokens"))
+        or token_count(raw.get("cache_creation_input_tokens")),
         reasoning=reasoning,
         cost=float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
         raw=raw,
@@ -481,11 +490,3 @@ def _details(raw: dict[str, Any], *names: str) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
     return {}
-
-
-def _count(raw: dict[str, Any], *names: str) -> int:
-    for name in names:
-        value = raw.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
-            return int(value)
-    return 0

@@ -18,7 +18,7 @@ from ...core.blocks import Opaque, Usage
 from ...core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
 from ...core.reduce import MAX_TURN_CHARS, Piece
 from ..decode_context import DecodeContext
-from ..lenient_json import decode_leniently, text_of
+from ..lenient_json import decode_leniently, text_of, token_count
 from ..provider_errors import provider_error
 from ..sse import SSEParser
 from ..stream_decoder import StreamDecoder
@@ -366,7 +366,6 @@ _HANDLERS: dict[str, _Handler] = {
 }
 
 
-_MOST = 2**53  # what is larger (or infinite) is no count
 _TICKS = 1e10
 """xAI's cost_in_usd_ticks: ten billion to the dollar."""
 
@@ -380,11 +379,11 @@ def read_usage(raw: Any) -> Usage | None:
     if cost is None and isinstance(raw.get("cost_in_usd_ticks"), (int, float)):
         cost = raw["cost_in_usd_ticks"] / _TICKS
     return Usage(
-        input=_count(raw, "input_tokens"),
-        output=_count(raw, "output_tokens"),
-        cache_read=_count(read, "cached_tokens"),
-        cache_write=_count(read, "cache_write_tokens"),
-        reasoning=_count(written, "reasoning_tokens"),
+        input=token_count(raw.get("input_tokens")),
+        output=token_count(raw.get("output_tokens")),
+        cache_read=token_count(read.get("cached_tokens")),
+        cache_write=token_count(read.get("cache_write_tokens")),
+        reasoning=token_count(written.get("reasoning_tokens")),
         cost=float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
         raw=raw,
     )
@@ -393,10 +392,3 @@ def read_usage(raw: Any) -> Usage | None:
 def _details(raw: dict[str, Any], name: str) -> dict[str, Any]:
     value = raw.get(name)
     return value if isinstance(value, dict) else {}
-
-
-def _count(raw: dict[str, Any], name: str) -> int:
-    value = raw.get(name)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < _MOST:
-        return int(value)
-    return 0

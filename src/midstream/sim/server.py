@@ -34,6 +34,7 @@ from ..dialects.provider import Provider
 from ..dialects.registry import Registry, Resolved
 from ..wires.request import ParsedRequest, parse_request
 from .answer import Answer, Style
+from .http_server import JSON, HTTPRequest, HTTPServer, Responder
 from .players import Player
 from .providers import MODELS, sim_providers
 from .rules.hosts import HOSTS, Host, host_for, judge
@@ -83,7 +84,7 @@ class Sim:
             self.inject(fault)
         self.requests = 0
         self.refused: list[Problem] = []
-        self._runner: Any = None
+        self._server = HTTPServer(self._handle)
         self._registry: Registry | None = None
 
     @property
@@ -101,53 +102,44 @@ class Sim:
         self._faults.extend([fault] * times)
 
     async def __aenter__(self) -> Sim:
-        from aiohttp import web  # slow to import: only when a server is started
-
-        app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_get("/", self._hello)
-        app.router.add_get("/{provider}/{path:.*}", self._hello)
-        app.router.add_post("/{provider}/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        await self._server.start(port=self.port)
+        self.port = self._server.port
         self._registry = Registry(self.providers())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._runner.cleanup()
+        await self._server.close()
 
-    async def _hello(self, request: Any) -> Any:
-        from aiohttp import web
-
-        models = [{"id": model, "object": "model"} for model in MODELS]
-        return web.json_response({"object": "list", "data": models})
-
-    async def _handle(self, request: Any) -> Any:
+    async def _handle(self, request: HTTPRequest, responder: Responder) -> None:
+        if request.method != "POST":
+            models = [{"id": model, "object": "model"} for model in MODELS]
+            await responder.send(200, msgspec.json.encode({"object": "list", "data": models}), JSON)
+            return
         self.requests += 1
-        raw = await request.read()
-        path = "/" + request.match_info["path"]
+        _, provider, path = (request.path if request.path.count("/") > 1 else request.path + "/").split("/", 2)
         try:
-            exchange = self._exchange(request.match_info["provider"], path, raw)
+            exchange = self._exchange(provider, f"/{path}", request.body)
         except MidstreamError as error:
-            return self._refuse(Problem("known model", str(error), 404, "not_found_error"), HOSTS["openai"])
+            await _refuse(responder, Problem("known model", str(error), 404, "not_found_error"), HOSTS["openai"])
+            return
         except msgspec.DecodeError as error:
-            return self._refuse(
-                Problem("JSON", f"could not parse the JSON body of your request: {error}"), HOSTS["openai"]
-            )
+            unread = Problem("JSON", f"could not parse the JSON body of your request: {error}")
+            await _refuse(responder, unread, HOSTS["openai"])
+            return
         fault = self._faults.popleft() if self._faults else None
         if fault in ("429", "500"):
             self.seen.append(Seen(request.path, exchange.body, int(fault)))
-            return self._fail(fault, exchange.host)
+            await _fail(responder, fault, exchange.host)
+            return
         problems = judge(exchange.body, exchange.host) if self.strict else []
         self.seen.append(Seen(request.path, exchange.body, problems[0].status if problems else 200))
         if problems:
             self.refused += problems
-            return self._refuse(problems[0], exchange.host)
-        return await self._answer(request, exchange, fault)
+            await _refuse(responder, problems[0], exchange.host)
+            return
+        await self._answer(responder, exchange, fault)
 
     def _exchange(self, provider: str, path: str, raw: bytes) -> _Exchange:
         assert self._registry is not None
@@ -162,49 +154,43 @@ class Sim:
         host = HOSTS["deepinfra-native"] if wire == "completion" else host_for(dialect)
         return _Exchange(target, host, wire, body, raw, stream)
 
-    async def _answer(self, request: Any, exchange: _Exchange, fault: str | None) -> Any:
-        from aiohttp import web
-
+    async def _answer(self, responder: Responder, exchange: _Exchange, fault: str | None) -> None:
         try:
             answer, style = exchange.answer(self._script, self.requests)
         except MidstreamError as error:  # the script has no answer
-            return self._refuse(Problem("script", str(error)), exchange.host)
+            await _refuse(responder, Problem("script", str(error)), exchange.host)
+            return
         if fault == "leak":
             answer = _leaked(answer, style.first_call)
-        if not exchange.stream:
-            return web.Response(body=speak_whole(exchange.wire, answer, style), content_type="application/json")
-        response = web.StreamResponse(headers={"content-type": SPEAKERS[exchange.wire].media_type})
-        try:
-            await self._stream(request, response, list(speak(exchange.wire, answer, style)), fault)
-        except ConnectionError:  # the client has gone
-            pass
-        return response
+        if exchange.stream:
+            await responder.start(200, {"content-type": SPEAKERS[exchange.wire].media_type})
+            await self._stream(responder, list(speak(exchange.wire, answer, style)), fault)
+        else:
+            await responder.send(200, speak_whole(exchange.wire, answer, style), JSON)
 
-    async def _stream(self, request: Any, response: Any, pieces: Sequence[bytes], fault: str | None) -> None:
-        await response.prepare(request)
+    async def _stream(self, responder: Responder, pieces: Sequence[bytes], fault: str | None) -> None:
         for number, piece in enumerate(pieces):
             if fault in ("cut", "stall") and number == max(1, len(pieces) // 2):
                 if fault == "stall":
                     await asyncio.sleep(3600)
-                request.transport.abort()
+                responder.abort()
                 return
             if self.delay:
                 await asyncio.sleep(self.delay)
-            await response.write(_spoiled(piece, fault))
-        await response.write_eof()
+            await responder.write(_spoiled(piece, fault))
+        await responder.finish()
 
-    def _refuse(self, problem: Problem, host: Host) -> Any:
-        from aiohttp import web
 
-        return web.Response(status=problem.status, body=host.refusal(problem), content_type="application/json")
+async def _refuse(responder: Responder, problem: Problem, host: Host, headers: dict[str, str] | None = None) -> None:
+    await responder.send(problem.status, host.refusal(problem), {**JSON, **(headers or {})})
 
-    def _fail(self, fault: str, host: Host) -> Any:
-        if fault == "500":
-            return self._refuse(Problem("fault", "internal error", 500, "server_error"), host)
-        too_many = Problem("fault", "too many requests, please slow down", 429, host.traits.rate_limit_type)
-        response = self._refuse(too_many, host)
-        response.headers["retry-after"] = "0"
-        return response
+
+async def _fail(responder: Responder, fault: str, host: Host) -> None:
+    if fault == "500":
+        await _refuse(responder, Problem("fault", "internal error", 500, "server_error"), host)
+        return
+    too_many = Problem("fault", "too many requests, please slow down", 429, host.traits.rate_limit_type)
+    await _refuse(responder, too_many, host, {"retry-after": "0"})
 
 
 class _Exchange(msgspec.Struct, frozen=True):

@@ -13,27 +13,7 @@ ErrorEvent. A run gives ToolStarted and ToolFinished between its answers, and St
 
 from __future__ import annotations
 
-from .core.events import (
-    AgentEvent,
-    BlockEvent,
-    Done,
-    ErrorEvent,
-    ErrorInfo,
-    Event,
-    Start,
-    Stopped,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-    ToolFinished,
-    ToolStarted,
-)
+from .core.events import *
 
 __all__ = [
     "AgentEvent",

@@ -11,25 +11,7 @@
 
 from __future__ import annotations
 
-from .core.ids import (
-    STRATEGIES,
-    TOOL_FORMATS,
-    ToolFormat,
-    ToolIdMapper,
-    ToolIdStrategy,
-    anthropic_strategy,
-    canonical_tool_call_id,
-    canonical_tool_response_id,
-    detect_tool_format,
-    from_own_id,
-    get_tool_id_strategy,
-    is_kimi_model,
-    kimi_k3_strategy,
-    kimi_strategy,
-    mistral_strategy,
-    standard_strategy,
-    valid_tool_format,
-)
+from .core.ids import *
 
 __all__ = [
     "STRATEGIES",

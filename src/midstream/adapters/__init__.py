@@ -10,54 +10,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .ai_sdk import from_model_messages, to_model_messages
-    from .kimi_completion import (
-        BASE_DELAY_MS,
-        DEFAULT_BASE_URL,
-        DEFAULT_MAX_TOKENS,
-        DEFAULT_MODEL,
-        KIMI_RETRIES_EXHAUSTED,
-        MAX_RETRIES,
-        AnthropicTool,
-        CompletionResult,
-        KimiApiError,
-        KimiConfigError,
-        KimiResponse,
-        create_kimi_completion,
-        create_kimi_completion_with_tools,
-        map_finish_reason,
-        map_kimi_tool_calls_to_anthropic,
-        map_tools_to_kimi,
-    )
+    from .ai_sdk import from_model_messages as from_model_messages
+    from .ai_sdk import to_model_messages as to_model_messages
+    from .kimi_completion import BASE_DELAY_MS as BASE_DELAY_MS
+    from .kimi_completion import DEFAULT_BASE_URL as DEFAULT_BASE_URL
+    from .kimi_completion import DEFAULT_MAX_TOKENS as DEFAULT_MAX_TOKENS
+    from .kimi_completion import DEFAULT_MODEL as DEFAULT_MODEL
+    from .kimi_completion import KIMI_RETRIES_EXHAUSTED as KIMI_RETRIES_EXHAUSTED
+    from .kimi_completion import MAX_RETRIES as MAX_RETRIES
+    from .kimi_completion import AnthropicTool as AnthropicTool
+    from .kimi_completion import CompletionResult as CompletionResult
+    from .kimi_completion import KimiApiError as KimiApiError
+    from .kimi_completion import KimiConfigError as KimiConfigError
+    from .kimi_completion import KimiResponse as KimiResponse
+    from .kimi_completion import create_kimi_completion as create_kimi_completion
+    from .kimi_completion import create_kimi_completion_with_tools as create_kimi_completion_with_tools
+    from .kimi_completion import map_finish_reason as map_finish_reason
+    from .kimi_completion import map_kimi_tool_calls_to_anthropic as map_kimi_tool_calls_to_anthropic
+    from .kimi_completion import map_tools_to_kimi as map_tools_to_kimi
 
-__all__ = [
-    "BASE_DELAY_MS",
-    "DEFAULT_BASE_URL",
-    "DEFAULT_MAX_TOKENS",
-    "DEFAULT_MODEL",
-    "KIMI_RETRIES_EXHAUSTED",
-    "MAX_RETRIES",
-    "AnthropicTool",
-    "CompletionResult",
-    "KimiApiError",
-    "KimiConfigError",
-    "KimiResponse",
-    "create_kimi_completion",
-    "create_kimi_completion_with_tools",
-    "from_model_messages",
-    "map_finish_reason",
-    "map_kimi_tool_calls_to_anthropic",
-    "map_tools_to_kimi",
-    "to_model_messages",
-]
+_HOMES = {
+    "ai_sdk": "from_model_messages to_model_messages",
+    "kimi_completion": (
+        "BASE_DELAY_MS DEFAULT_BASE_URL DEFAULT_MAX_TOKENS DEFAULT_MODEL KIMI_RETRIES_EXHAUSTED MAX_RETRIES AnthropicTool CompletionResult "
+        "KimiApiError KimiConfigError KimiResponse create_kimi_completion "
+        "create_kimi_completion_with_tools map_finish_reason map_kimi_tool_calls_to_anthropic map_tools_to_kimi"
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = sorted(_HOME)  # noqa: PLE0605  (for a type checker, the imports above say it)
 
 if not TYPE_CHECKING:  # a type checker must see that other names do not exist
 
     def __getattr__(name: str) -> object:
-        if name not in __all__:
+        if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = "ai_sdk" if name.endswith("model_messages") else "kimi_completion"
-        value = getattr(import_module(f".{home}", __name__), name)
+        value = getattr(import_module(f".{_HOME[name]}", __name__), name)
         globals()[name] = value
         return value
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from typing import TypeVar
 
-from ..client.reply import warn_unused
+from ..client.reply import Stream
 from ..client.session import Session
 from ..client.tokens import estimate_conversation
 from ..core.blocks import Conversation, ToolCall, ToolResponse, Turn, Usage, Value, tool_result
@@ -61,37 +61,22 @@ class RunResult(Value, frozen=True):
         return self
 
 
-class Run:
+class Run(Stream[AgentEvent, RunResult]):
     """`async for event in run` gives events; `await run` works to the end and gives the RunResult.
 
     An error that keeps an answer from starting is raised, as by a Reply. Leave early with `aclose`. A run that is neither awaited nor
     iterated does nothing, and warns.
     """
 
-    _used = False
-
     def __init__(self, session: Session, events: AsyncGenerator[AgentEvent, None]) -> None:
+        super().__init__()
         self._session = session
         self._work = events
-        self.events = self._watch()
         self._first = 0
         self._last: Turn | None = None
         self._stopped: Stopped | None = None
 
-    def __aiter__(self) -> AsyncIterator[AgentEvent]:
-        return self.events
-
-    def __await__(self) -> Generator[object, None, RunResult]:
-        return self.result().__await__()
-
-    def __del__(self) -> None:
-        if not self._used:
-            warn_unused(self, "await it, or iterate it with `async for`")
-
-    async def result(self) -> RunResult:
-        """Run to the end and return the result. After iterating to the end, it is there at once."""
-        async for _ in self.events:
-            pass
+    def outcome(self) -> RunResult:
         stopped = self._stopped
         if stopped is None:
             raise LocalError("the run was closed before it ended, so there is no result")
@@ -108,12 +93,6 @@ class Run:
             sum((turn.usage for turn in answers if turn.usage is not None), Usage()),
             sum(known) if costs and len(known) == len(costs) else None,
         )
-
-    async def aclose(self) -> None:
-        """Stop here: the answer is closed, running tools are cancelled, and what came is kept."""
-        self._used = True
-        await self.events.aclose()
-        await self._work.aclose()
 
     async def _watch(self) -> AsyncGenerator[AgentEvent, None]:
         self._used = True

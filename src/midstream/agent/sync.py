@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
-from ..client.reply import warn_unused
-from ..client.sync import SyncSession
+from ..client.sync import SyncSession, SyncStream
 from ..core.blocks import Media, Text
 from ..core.errors import LocalError
 from ..core.events import AgentEvent
@@ -33,47 +32,25 @@ class SyncAgent:
         return SyncRun(self.session, lambda: self.agent.run(*content))
 
 
-class SyncRun:
+class SyncRun(SyncStream[AgentEvent, RunResult]):
     """`for event in run` gives events; `run.result()` runs to the end and returns the RunResult. Leave early with `close`.
 
     A run that is neither iterated nor asked for its result does nothing, and warns.
     """
 
-    _used = False
     _run: Run | None = None
 
     def __init__(self, session: SyncSession, start: Callable[[], Run]) -> None:
+        super().__init__()
         self._session = session
         self._start = start
-        self._events = self._iterate()
 
-    def __iter__(self) -> Iterator[AgentEvent]:
-        return self._events
-
-    def __enter__(self) -> SyncRun:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if not self._used:
-            warn_unused(self, "iterate it, or call result()")
-
-    def result(self) -> RunResult:
-        """Run to the end and return the result. After iterating to the end, it is there at once."""
-        for _ in self._events:
-            pass
+    def _outcome(self) -> RunResult:
         if self._run is None:
             raise LocalError("the run was closed before it started, so there is no result")
-        return self._session.background.run(self._run.result())
+        return self._run.outcome()
 
-    def close(self) -> None:
-        """Stop here: the answer is closed, running tools are cancelled, and what came is kept."""
-        self._used = True
-        self._events.close()
-
-    def _iterate(self) -> Generator[AgentEvent, None, None]:
+    def _watch(self) -> Generator[AgentEvent, None, None]:
         self._used = True
         self._run = self._start()
         yield from self._session.background.iterate(self._run.events)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from typing import Generic, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,19 +17,67 @@ ABORTED = Aborted.kind
 """The `failure` of a turn that its caller left before its end."""
 
 
-class Reply:
-    """`async for event in reply` gives events; `await reply` gives the Turn, whole or as far as it came (see `error`).
+E = TypeVar("E")
+R = TypeVar("R")
 
-    What keeps an answer from starting (no key, no connection, a refused request) is raised by the first step; nothing is
-    raised after that. Leave early with `aclose`, or use the reply as an async context manager. A reply that is neither
-    awaited nor iterated sends nothing, and warns.
-    """
+
+class Stream(Generic[E, R]):
+    """What a Reply and an agent's Run have in common: one pass of events, and a result at the end. Leave early with `aclose`,
+    or use it as an async context manager."""
 
     _used = False
 
+    def __init__(self) -> None:
+        self.events = self._watch()
+
+    def __aiter__(self) -> AsyncIterator[E]:
+        return self.events
+
+    def __await__(self) -> Generator[object, None, R]:
+        return self.result().__await__()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        if not self._used:
+            warn_unused(self, "await it, or iterate it with `async for`")
+
+    async def result(self) -> R:
+        """Work to the end and give the result. After iterating to the end, it is there at once."""
+        async for _ in self.events:
+            pass
+        return self.outcome()
+
+    async def aclose(self) -> None:
+        """Stop here: connections are closed at once, running tools are cancelled, and what came is kept."""
+        self._used = True
+        await self.events.aclose()
+
+    def outcome(self) -> R:
+        """The result, after the end; LocalError if there is none."""
+        raise NotImplementedError
+
+    def _watch(self) -> AsyncGenerator[E, None]:
+        """The events; the first step says that they are used."""
+        raise NotImplementedError
+
+
+class Reply(Stream[Event, Turn]):
+    """`async for event in reply` gives events; `await reply` gives the Turn, whole or as far as it came (see `error`).
+
+    What keeps an answer from starting (no key, no connection, a refused request) is raised by the first step; nothing is
+    raised after that: a turn that failed has `failure` set, and `turn.raise_for_failure()` raises it. Leave early with
+    `aclose`, or use the reply as an async context manager. A reply that is neither awaited nor iterated sends nothing, and
+    warns.
+    """
+
     def __init__(self, batches: AsyncGenerator[list[Event], None]) -> None:
+        super().__init__()
         self._batches = batches
-        self._events = self._run()
         self._state = ReplyState()
 
     @property
@@ -41,44 +90,19 @@ class Reply:
         """What ended the answer early, or None. `error.to_exception()` is the exception to raise for it."""
         return self._state.error
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events
-
-    def __await__(self) -> Generator[object, None, Turn]:
-        return self.result().__await__()
-
-    async def __aenter__(self) -> Reply:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def __del__(self) -> None:
-        if not self._used:
-            warn_unused(self, "await it, or iterate it with `async for`")
-
-    async def result(self) -> Turn:
-        """The Turn at the end. A failed one has `failure` set: `turn.raise_for_failure()` raises it, `error` has details."""
-        async for _ in self._events:
-            pass
-        return self._state.result()
-
     async def iter_text(self) -> AsyncIterator[str]:
         """Only the text of the answer, piece by piece as it comes."""
-        async for event in self._events:
+        async for event in self.events:
             if isinstance(event, TextDelta):
                 yield event.delta
 
     text = iter_text
     """The former name of `iter_text`."""
 
-    async def aclose(self) -> None:
-        """Stop here: the connection is closed at once."""
-        self._used = True
-        await self._events.aclose()
-        await self._batches.aclose()
+    def outcome(self) -> Turn:
+        return self._state.result()
 
-    async def _run(self) -> AsyncGenerator[Event, None]:
+    async def _watch(self) -> AsyncGenerator[Event, None]:
         self._used = True
         try:
             async for batch in self._batches:

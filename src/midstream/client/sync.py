@@ -12,7 +12,7 @@ import warnings
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import closing
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from ..core.blocks import Conversation, Media, Text, Turn
 from ..core.dialect import Options
@@ -28,6 +28,8 @@ from .reply import ReplyState, warn_unused
 from .session import Session, TurnCost
 
 T = TypeVar("T")
+E = TypeVar("E")
+R = TypeVar("R")
 
 
 def complete_sync(
@@ -66,18 +68,55 @@ def _streamed(batches: AsyncGenerator[list[Event], None]) -> Generator[list[Even
         yield from background.iterate(batches)
 
 
-class SyncReply:
+class SyncStream(Generic[E, R]):
+    """A Stream without async, which SyncReply and SyncRun have in common. Leave early with `close`, or use `with`."""
+
+    _used = False
+
+    def __init__(self) -> None:
+        self._events = self._watch()
+
+    def __iter__(self) -> Iterator[E]:
+        return self._events
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not self._used:
+            warn_unused(self, "iterate it, or call result()")
+
+    def result(self) -> R:
+        """Work to the end and give the result. After iterating to the end, it is there at once."""
+        for _ in self._events:
+            pass
+        return self._outcome()
+
+    def close(self) -> None:
+        """Stop here: connections are closed at once, running tools are cancelled, and what came is kept."""
+        self._used = True
+        self._events.close()
+
+    def _outcome(self) -> R:
+        raise NotImplementedError
+
+    def _watch(self) -> Generator[E, None, None]:
+        raise NotImplementedError
+
+
+class SyncReply(SyncStream[Event, Turn]):
     """`for event in reply` gives events; `reply.result()` gives the Turn, whole or as far as it came (see `error`).
 
     As with `Reply`, only what keeps an answer from starting is raised. Leave early with `close`, or use `with`. A reply that
     is neither iterated nor asked for its result sends nothing, and warns.
     """
 
-    _used = False
-
     def __init__(self, batches: Generator[list[Event], None, None]) -> None:
+        super().__init__()
         self._batches = batches
-        self._events = self._run()
         self._state = ReplyState()
 
     @property
@@ -90,25 +129,6 @@ class SyncReply:
         """What ended the answer early, or None. `error.to_exception()` is the exception to raise for it."""
         return self._state.error
 
-    def __iter__(self) -> Iterator[Event]:
-        return self._events
-
-    def __enter__(self) -> SyncReply:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if not self._used:
-            warn_unused(self, "iterate it, or call result()")
-
-    def result(self) -> Turn:
-        """The Turn at the end. A failed one has `failure` set: `turn.raise_for_failure()` raises it, `error` has details."""
-        for _ in self._events:
-            pass
-        return self._state.result()
-
     def iter_text(self) -> Iterator[str]:
         """Only the text of the answer, piece by piece as it comes."""
         for event in self._events:
@@ -118,13 +138,10 @@ class SyncReply:
     text = iter_text
     """The former name of `iter_text`."""
 
-    def close(self) -> None:
-        """Stop here: the connection is closed at once."""
-        self._used = True
-        self._events.close()
-        self._batches.close()
+    def _outcome(self) -> Turn:
+        return self._state.result()
 
-    def _run(self) -> Generator[Event, None, None]:
+    def _watch(self) -> Generator[Event, None, None]:
         self._used = True
         try:
             for batch in self._batches:

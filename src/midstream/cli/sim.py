@@ -6,29 +6,16 @@ import asyncio
 
 import click
 
+from ..dialects.registry import Registry
 from ..doctor import SCENES, hand_offs, report
 from ..sim.players import make_players
-from ..sim.providers import MODELS
+from ..sim.providers import MODELS, PLAYED, sim_providers
 from ..sim.server import FAULTS, Sim
 from .main import FAILED, OK
+from .options import SIM
 from .running import run
 
-_SHOWN = (
-    ("Kimi, by OpenAI's client", "moonshot"),
-    ("GPT, by OpenAI's client", "openai"),
-    ("Mistral", "mistral"),
-    ("DeepSeek", "deepseek"),
-    ("Claude, by Anthropic's client", "anthropic"),
-    ("Gemini", "gemini"),
-    ("Ollama", "ollama"),
-    ("Cohere", "cohere"),
-    ("DeepInfra, both paths", "deepinfra"),
-    ("any of them, by the model's name", "sim"),
-)
-_CORE = (
-    "moonshot-k2", "moonshot-k2-thinking", "moonshot-k2.5", "moonshot-k3", "vllm-kimi-k2.5", "deepinfra-kimi-k2.5",
-    "openai", "mistral", "deepseek-reasoner", "claude", "openai-responses-5", "gemini-3-pro", "ollama", "cohere", "cohere-reasoning",
-)  # fmt: skip
+_ALSO = ("vllm-kimi-k2.5",)  # Kimi's own ids, which none of the played hosts demands
 
 
 @click.group()
@@ -56,8 +43,9 @@ def serve(port: int, delay: float, faults: tuple[str, ...], lenient: bool) -> No
 async def _serve(server: Sim) -> None:
     async with server:
         click.echo(f"The doubles are running at {server.url}; any key works. Base URLs:")
-        width = max(len(who) for who, _ in _SHOWN)
-        for who, provider in _SHOWN:
+        hosts = {row.who: row.provider for row in PLAYED} | {"any of them, by the model's name": SIM}
+        width = max(len(who) for who in hosts)
+        for who, provider in hosts.items():
             click.echo(f"  {who:{width}}  {server.url}/{provider}")
         click.echo(f"For example: MOONSHOT_BASE_URL={server.url}/moonshot midstream ask Hello -m moonshot/kimi-k2.5")
         click.echo(f"Models under /sim: {', '.join(MODELS)}")
@@ -75,11 +63,16 @@ async def _serve(server: Sim) -> None:
 def matrix(everything: bool) -> int:
     """Encode the histories of each dialect for every other, and check them by its rules."""
     players = make_players()
-    chosen = players if everything else {name: players[name] for name in _CORE if name in players}
-    found = list(hand_offs(chosen))
+    found = list(hand_offs(players if everything else {name: players[name] for name in _best_known()}))
     click.echo(report(found))
     bad = [each for each in found if each.problems]
     for each in bad[:20]:
         click.secho(f"{each.maker} -> {each.reader}, {each.scene}: {each.problems[0].message}", fg="red")
     click.echo(f"Each pair hands over {len(SCENES)} histories: {', '.join(SCENES)}.")
     return FAILED if bad else OK
+
+
+def _best_known() -> list[str]:
+    """The dialects of the models that `sim/…` offers."""
+    played = Registry(sim_providers(""))
+    return [*[played.resolve(f"{SIM}/{model}").dialect.name for model in MODELS], *_ALSO]

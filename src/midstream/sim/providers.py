@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from ..core.dialect import Endpoint
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY
 
-# `sim/…`: a pattern over the model name, and the provider whose dialects it uses
-_PLAYED = (
-    (r"claude", "anthropic"),
-    (r"gemini", "gemini"),
-    (r"stral|mixtral", "mistral"),
-    (r"deepseek", "deepseek"),
-    (r"^moonshotai/", "deepinfra"),
-    (r"kimi|moonshot", "moonshot"),
-    (r"qwen3:|llama", "ollama"),
-    (r"command", "cohere"),
-    (r"gpt-4|gpt-3", "openai"),
-    (r"gpt|^o\d|codex", "openai-responses"),
+
+class Played(NamedTuple):
+    """A provider that `sim/…` plays for the model names that `pattern` finds, some of them to offer, and who it is."""
+
+    provider: str
+    pattern: str
+    models: str
+    who: str
+
+
+# The first pattern that finds something counts.
+PLAYED = (
+    Played(
+        "moonshot",
+        r"^(?!moonshotai/).*?(?:kimi|moonshot)",
+        "kimi-k2.5 kimi-k3 kimi-k2-thinking kimi-k2-0905-preview",
+        "Kimi, by OpenAI's client",
+    ),
+    Played("anthropic", r"claude", "claude-sonnet-4-5 claude-sonnet-5", "Claude, by Anthropic's client"),
+    Played("mistral", r"stral|mixtral", "mistral-large-latest", "Mistral"),
+    Played("openai-responses", r"gpt(?!-[34])|^o\d|codex", "gpt-5.2", "GPT, by OpenAI's client, on Responses"),
+    Played("openai", r"gpt", "gpt-4o", "GPT, by OpenAI's client"),
+    Played("gemini", r"gemini", "gemini-3-pro-preview gemini-2.5-flash", "Gemini"),
+    Played("deepseek", r"deepseek", "deepseek-reasoner deepseek-chat", "DeepSeek"),
+    Played("deepinfra", r"^moonshotai/", "moonshotai/Kimi-K2.5", "DeepInfra, both paths"),
+    Played("ollama", r"qwen3:|llama", "qwen3:4b", "Ollama"),
+    Played("cohere", r"command", "command-a-03-2025 command-a-reasoning-08-2025", "Cohere"),
 )
-MODELS = (
-    "kimi-k2.5", "kimi-k3", "kimi-k2-thinking", "kimi-k2-0905-preview", "claude-sonnet-4-5", "claude-sonnet-5",
-    "mistral-large-latest", "gpt-5.2", "gpt-4o", "gemini-3-pro-preview", "gemini-2.5-flash", "deepseek-reasoner",
-    "deepseek-chat", "moonshotai/Kimi-K2.5", "qwen3:4b", "command-a-03-2025",
-)  # fmt: skip
+MODELS = tuple([model for row in PLAYED for model in row.models.split()])
 
 
 def sim_providers(url: str) -> list[Provider]:
@@ -36,9 +49,9 @@ def sim_providers(url: str) -> list[Provider]:
     ]
     dialects = tuple(
         [
-            (f"(?={_anywhere(pattern)})(?={_anywhere(inner)})", dialect)
-            for pattern, name in _PLAYED
-            for inner, dialect in REGISTRY.providers[name].dialects
+            (f"(?={_anywhere(row.pattern)})(?={_anywhere(inner)})", dialect)
+            for row in PLAYED
+            for inner, dialect in REGISTRY.providers[row.provider].dialects
         ]
     )
     return [*providers, Provider("sim", _endpoint(f"{url}/sim", Endpoint("")), dialects, models=MODELS)]

@@ -10,7 +10,10 @@ import pytest
 
 from midstream.store import MemoryStore, SqliteStore, Store
 
+from .plain_store import PlainStore
+
 STORES: dict[str, Callable[[Path, Callable[[], float]], Store]] = {
+    "plain": lambda folder, now: PlainStore(now),
     "memory": lambda folder, now: MemoryStore(now),
     "sqlite": lambda folder, now: SqliteStore(folder / "conversations.db", now=now),
 }

@@ -5,6 +5,7 @@ from hypothesis import given
 from midstream.store.search import MAX_QUERY_WORDS, Query, folded, words
 
 from . import samples
+from .plain_store import matches
 
 
 def test_words_are_folded() -> None:
@@ -35,4 +36,4 @@ def test_a_query_is_bounded_and_matches_itself(text: str) -> None:
     query = Query(text)
     assert sum(map(len, query.phrases)) <= MAX_QUERY_WORDS
     if query:
-        assert query.matches(folded(text))
+        assert matches(query, folded(text))

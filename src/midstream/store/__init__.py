@@ -2,7 +2,6 @@
 
 from .export import read_jsonl, to_jsonl, to_markdown
 from .importing import FORMATS, import_file, read_history
-from .memory import MemoryStore
 from .paths import data_dir, database_path
 from .protocol import (
     ConversationExists,
@@ -16,7 +15,7 @@ from .protocol import (
     Store,
     UnknownConversation,
 )
-from .sqlite import SqliteStore
+from .sqlite import MemoryStore, SqliteStore
 
 __all__ = [
     "FORMATS",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,9 @@ _INFO = """
 """
 
 
+_IN_MEMORY = Path(":memory:")
+
+
 class SqliteStore:
     """A Store in a file, by default in the user's data directory."""
 
@@ -51,13 +55,15 @@ class SqliteStore:
         self, path: Path | str | None = None, *, now: Callable[[], float] = time.time, patience: float = 10.0
     ) -> None:
         self.path = Path(path) if path is not None else database_path()
+        self._in_memory = self.path == _IN_MEMORY
         self._now = now
         self._patience = patience
         self._write_lock = Lock()
         self._pool_lock = Lock()
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
-        make_private_file(self.path)
+        if not self._in_memory:
+            make_private_file(self.path)
         self._writer = self._open()
 
     def create(self, conversation: Conversation = Conversation(), /) -> str:  # noqa: B008  (a frozen value)
@@ -240,6 +246,10 @@ class SqliteStore:
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """A borrowed connection that sees one snapshot of the database."""
+        if self._in_memory:  # the one connection is all there is of it
+            with self._writing() as only:
+                yield only
+            return
         with self._pool_lock:
             self._check_open()
             db = self._idle.pop() if self._idle else None
@@ -274,6 +284,14 @@ class SqliteStore:
             raise StoreError(f"not valid Unicode (a lone surrogate at {error.start}); nothing was written") from error
         except OverflowError as error:
             raise StoreError(f"a number is too large to store: {error}; nothing was written") from error
+
+
+class MemoryStore(SqliteStore):
+    """A Store that lasts as long as its process, for tests and for chats that are not to be kept."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        super().__init__(_IN_MEMORY, now=now)
+        weakref.finalize(self, self._writer.close)  # nothing is lost if nobody closes it
 
 
 def _explain(error: sqlite3.Error, path: str, patience: float) -> str:

@@ -1,4 +1,4 @@
-"""A store that lasts as long as its process, for tests and for chats that are not to be kept.
+"""The plainest store that keeps the protocol: dicts and lists, with which the others are compared, step by step.
 
 It keeps the same bytes as the other stores, so it refuses what they refuse.
 """
@@ -12,10 +12,18 @@ from threading import RLock
 import msgspec
 from msgspec.structs import replace
 
-from ..core.blocks import Conversation, Turn
-from ..core.errors import StoreError
-from .protocol import ConversationExists, ConversationInfo, Entry, Hit, LengthConflict, Original, UnknownConversation
-from .records import (
+from midstream.core.blocks import Conversation, Turn
+from midstream.core.errors import StoreError
+from midstream.store.protocol import (
+    ConversationExists,
+    ConversationInfo,
+    Entry,
+    Hit,
+    LengthConflict,
+    Original,
+    UnknownConversation,
+)
+from midstream.store.records import (
     checked_text,
     decode_head,
     decode_turn,
@@ -25,7 +33,7 @@ from .records import (
     make_record,
     turn_record,
 )
-from .search import Query
+from midstream.store.search import Query
 
 
 class _Stored(msgspec.Struct):
@@ -39,8 +47,8 @@ class _Stored(msgspec.Struct):
     turns: list[tuple[int, bytes, list[str]]]
 
 
-class MemoryStore:
-    """A Store in memory."""
+class PlainStore:
+    """A Store in memory, without SQLite."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -105,7 +113,7 @@ class MemoryStore:
                 (arrival, stored.info.id, position, self._titled(stored).title, data)
                 for stored in self._stored.values()
                 for position, (arrival, data, words) in enumerate(stored.turns)
-                if wanted and wanted.matches(words)
+                if wanted and matches(wanted, words)
             ]
             found.sort(reverse=True)
             hits = [make_hit(wanted, name, at, title, data) for _, name, at, title, data in found[: max(0, limit)]]
@@ -163,3 +171,8 @@ class MemoryStore:
     @staticmethod
     def _titled(stored: _Stored) -> ConversationInfo:
         return replace(stored.info, title=stored.meta.get("title", stored.info.title))
+
+
+def matches(query: Query, held: list[str]) -> bool:
+    """Whether every phrase of a query is somewhere in these words."""
+    return all(next(query._places(index, held), None) is not None for index in range(len(query.phrases)))

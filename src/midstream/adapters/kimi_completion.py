@@ -12,8 +12,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -102,39 +102,25 @@ Delay: TypeAlias = Callable[[float], Awaitable[None]]
 Log: TypeAlias = Callable[[str], None]
 
 
-async def create_kimi_completion(
-    prompt: str,
-    *,
-    system: str = "",
-    model: str = DEFAULT_MODEL,
-    max_tokens: int = DEFAULT_MAX_TOKENS,
-    temperature: float | None = None,
-    api_key: str | Secret | None = None,
-    base_url: str | None = None,
-    send: Send | None = None,
-    delay: Delay | None = None,
-    logger: Log = _log.warning,
-    clock: Callable[[], float] = time.monotonic,
-    environ: Mapping[str, str] | None = None,
-) -> CompletionResult:
+class CompletionOptions(TypedDict, total=False):
+    """The options of `create_kimi_completion_with_tools`, which has their defaults."""
+
+    system: str
+    model: str
+    max_tokens: int
+    temperature: float | None
+    api_key: str | Secret | None
+    base_url: str | None
+    send: Send | None
+    delay: Delay | None
+    logger: Log
+    clock: Callable[[], float]
+    environ: Mapping[str, str] | None
+
+
+def create_kimi_completion(prompt: str, **options: Unpack[CompletionOptions]) -> Coroutine[Any, Any, CompletionResult]:
     """Kimi's answer to a prompt. KimiConfigError without a key, KimiApiError if Kimi refuses or cannot be reached."""
-    api_key = hide(api_key)
-    environ = None if environ is None else SecretEnvironment(environ)
-    return await create_kimi_completion_with_tools(
-        prompt,
-        (),
-        system=system,
-        model=model,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        api_key=api_key,
-        base_url=base_url,
-        send=send,
-        delay=delay,
-        logger=logger,
-        clock=clock,
-        environ=environ,
-    )
+    return create_kimi_completion_with_tools(prompt, (), **options)
 
 
 async def create_kimi_completion_with_tools(

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterable
 from typing import Annotated
 
+from ..client.cancellation import shield
 from ..core.errors import ToolFailed
 from . import supervisor
 from .paths import Folder, checked_text
@@ -157,16 +158,7 @@ class _Run:
 
     async def end(self) -> None:
         """See that nothing is left running, however often we are cancelled meanwhile (takes at most two seconds, or five if the command stopped its supervisor)."""
-        ending = asyncio.ensure_future(self._end())
-        cancelled = False
-        while not ending.done():
-            try:
-                await asyncio.shield(ending)
-            except asyncio.CancelledError:
-                cancelled = True
-        ending.result()
-        if cancelled:
-            raise asyncio.CancelledError
+        await shield(self._end())
 
     def report(self, timed_out_after: float | None) -> str:
         """The output and how it ended, in words for the model; ToolFailed if it did not end by itself."""

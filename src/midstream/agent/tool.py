@@ -12,10 +12,11 @@ import asyncio
 import contextvars
 import difflib
 import inspect
+import itertools
 import re
 import threading
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
 import msgspec
@@ -34,7 +35,8 @@ _REF = "#/$defs/"
 # The three styles of docstrings: Google (`Args:`), numpy (`Parameters`, underlined), reST (`:param name:`).
 _GOOGLE_HEAD = re.compile(r"(?:Args|Arguments|Parameters|Params)\s*:\s*$")
 _GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
-_NUMPY_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?$")
+_NUMPY_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?()$")
+_RULE = re.compile(r"\s*-{3,}\s*$")
 _REST_ITEM = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
 
 
@@ -337,80 +339,45 @@ async def _in_thread(func: Callable[..., Any], checked: Checked) -> Any:
 def read_docstring(func: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """The first paragraph of a function's docstring, and the descriptions of its parameters."""
     lines = (inspect.getdoc(func) or "").splitlines()
-    parameters = {**_google(lines), **_numpy(lines), **_rest(lines)}
-    return _first_paragraph(lines), {name: " ".join(words).strip() for name, words in parameters.items()}
+    return _first_paragraph(lines), {
+        **_google(lines),
+        **_items(_numpy_section(lines), _NUMPY_ITEM),
+        **_items(lines, _REST_ITEM),
+    }
 
 
 def _first_paragraph(lines: list[str]) -> str:
-    words: list[str] = []
-    for line in lines:
-        if _GOOGLE_HEAD.match(line) or line.startswith(":") or not line.strip():
-            break
-        words.append(line.strip())
-    return " ".join(words)
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
-def _google(lines: list[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    start = next((i for i, line in enumerate(lines) if _GOOGLE_HEAD.match(line)), None)
-    if start is None:
-        return found
-    item_indent = 0
-    words: list[str] | None = None
-    for line in lines[start + 1 :]:
-        if not line.strip():
-            continue
-        indent = _indent(line)
-        if indent == 0:
-            break
-        item_indent = item_indent or indent
-        match = _GOOGLE_ITEM.match(line.strip()) if indent == item_indent else None
-        if match:
-            words = found.setdefault(match[1], [match[2]])
-        elif words is not None:
-            words.append(line.strip())
-    return found
-
-
-def _numpy(lines: list[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    start = next(
-        (i for i in range(len(lines) - 1) if lines[i].strip() == "Parameters" and _is_rule(lines[i + 1])), None
+    first = itertools.takewhile(
+        lambda line: line.strip() and not line.startswith(":") and not _GOOGLE_HEAD.match(line), lines
     )
-    if start is None:
-        return found
-    words: list[str] | None = None
-    for i, line in enumerate(lines[start + 2 :], start + 2):
-        if not line.strip():
-            continue
-        if _indent(line):
-            if words is not None:
-                words.append(line.strip())
-            continue
-        match = _NUMPY_ITEM.match(line)
-        if match is None or (i + 1 < len(lines) and _is_rule(lines[i + 1])):
-            break
-        words = found.setdefault(match[1], [])
-    return found
+    return " ".join([line.strip() for line in first])
 
 
-def _is_rule(line: str) -> bool:
-    return len(line.strip()) >= 3 and set(line.strip()) == {"-"}
+def _google(lines: list[str]) -> dict[str, str]:
+    start = next((number for number, line in enumerate(lines, 1) if _GOOGLE_HEAD.match(line)), len(lines))
+    section = [line for line in itertools.takewhile(lambda line: line[:1] in ("", " "), lines[start:]) if line.strip()]
+    depth = len(section[0]) - len(section[0].lstrip()) if section else 0
+    return _items([line[depth:] for line in section], _GOOGLE_ITEM, loose=True)
 
 
-def _rest(lines: list[str]) -> dict[str, list[str]]:
+def _numpy_section(lines: list[str]) -> list[str]:
+    heads = [number for number, line in enumerate(lines[1:]) if _RULE.match(line)]
+    for start, end in itertools.pairwise([*heads, len(lines)]):
+        if lines[start].strip() == "Parameters":
+            return [line for line in lines[start + 2 : end] if line.strip()]
+    return []
+
+
+def _items(lines: Iterable[str], item: re.Pattern[str], *, loose: bool = False) -> dict[str, str]:
+    """The items of a list, each with the lines indented under it (`loose`: or only following it)."""
     found: dict[str, list[str]] = {}
     words: list[str] | None = None
     for line in lines:
-        match = _REST_ITEM.match(line)
+        match = item.match(line)
         if match:
             words = found.setdefault(match[1], [match[2]])
-        elif not _indent(line):
+        elif not line[:1].isspace() and not loose:
             words = None
         elif words is not None:
             words.append(line.strip())
-    return found
+    return {name: " ".join(words).strip() for name, words in found.items()}

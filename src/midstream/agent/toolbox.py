@@ -11,10 +11,12 @@ import asyncio
 import difflib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from ..client.cancellation import shield
 from ..core.blocks import Text, ToolCall, ToolResponse, tool_result
 from ..core.errors import ConfigError, ToolFailed
 from ..core.tools import ToolSpec, parse_arguments
@@ -159,7 +161,10 @@ class Toolbox:
         except BaseException:
             for task in tasks:
                 task.cancel()
-            await _all_done(tasks)
+            with suppress(
+                asyncio.CancelledError
+            ):  # a further one does not shorten the wait: they end what they started
+                await shield(asyncio.wait(tasks))
             raise
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[int]]:
@@ -260,12 +265,3 @@ async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked) -> A
     return ApprovalRequest(
         tool.name, arguments, writes=tool.writes, runs=tool.runs, folder=found.folder, change=found.change
     )
-
-
-async def _all_done(tasks: Sequence[asyncio.Future[None]]) -> None:
-    """Wait for cancelled tasks, which end what they started; a further cancellation does not shorten this."""
-    while not all(task.done() for task in tasks):
-        try:
-            await asyncio.wait(tasks)
-        except asyncio.CancelledError:
-            continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -68,11 +69,8 @@ def _entries(target: str, format_: str | None) -> list[Entry]:
     database = database_path()
     if not database.exists():
         raise StoreError(f"{target!r} is not a file, and no conversation is stored yet")
-    store = SqliteStore(database)
-    try:
+    with closing(SqliteStore(database)) as store:
         return [_as_ours(store.entry(target))]
-    finally:
-        store.close()
 
 
 def _as_ours(entry: Entry) -> Entry:

@@ -12,7 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
@@ -113,14 +113,7 @@ def _tell(message: str) -> None:
     click.echo(f"midstream: {' '.join(visible(message).split())}", err=True)
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """A warning is one line too, without the place in the code."""
     _tell(f"warning: {message}")
 

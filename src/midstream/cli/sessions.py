@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -43,15 +42,6 @@ def _ago(seconds: float) -> str:
     return "now"
 
 
-@contextmanager
-def _store() -> Iterator[SqliteStore]:
-    store = SqliteStore()
-    try:
-        yield store
-    finally:
-        store.close()
-
-
 @click.group(invoke_without_command=True, epilog=_EPILOG)
 @click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
@@ -61,7 +51,7 @@ def sessions(ctx: click.Context, limit: int, as_json: bool) -> None:
     """List stored conversations, the latest first, or work with one of them."""
     if ctx.invoked_subcommand is not None:
         return
-    with _store() as store:
+    with closing(SqliteStore()) as store:
         infos = store.list(limit)
     now = time.time()
     for info in infos:
@@ -75,7 +65,7 @@ def sessions(ctx: click.Context, limit: int, as_json: bool) -> None:
 def search(words: tuple[str, ...]) -> None:
     """Find turns that contain all these words."""
     paint = Paint(wants_color(color_choice(), sys.stdout))
-    with _store() as store:
+    with closing(SqliteStore()) as store:
         hits = store.search(" ".join(words))
     for hit in hits:
         line = visible(" ".join(hit.snippet.split()))
@@ -87,7 +77,7 @@ def search(words: tuple[str, ...]) -> None:
 @click.option("--thinking", is_flag=True, help="Include the reasoning.")
 def show(session_id: str, thinking: bool) -> None:
     """Show a conversation as Markdown."""
-    with _store() as store:
+    with closing(SqliteStore()) as store:
         entry = store.entry(find_session(store, session_id))
     _write(to_markdown(entry, thinking=thinking))
 
@@ -99,7 +89,7 @@ def show(session_id: str, thinking: bool) -> None:
 @click.option("--thinking", is_flag=True, help="Include the reasoning (jsonl always does).")
 def export(session_id: str | None, everything: bool, kind: str | None, thinking: bool) -> None:
     """Write a conversation to standard output (the last one by default)."""
-    with _store() as store:
+    with closing(SqliteStore()) as store:
         if everything and kind != "md":
             offset = 0
             while infos := store.list(100, offset):
@@ -118,7 +108,7 @@ def export(session_id: str | None, everything: bool, kind: str | None, thinking:
 @click.option("--provider", help="The provider of these histories, if the files do not name it.")
 def import_(files: tuple[Path, ...], provider: str | None) -> None:
     """Import histories: OpenAI, Anthropic, Responses, kimi-cli, llm, or our own JSONL."""
-    with _store() as store:
+    with closing(SqliteStore()) as store:
         for file in files:
             for conversation_id in import_file(store, file, provider=provider):
                 click.echo(conversation_id)
@@ -129,7 +119,7 @@ def import_(files: tuple[Path, ...], provider: str | None) -> None:
 @click.confirmation_option("-y", "--yes", prompt="Delete this conversation for good?")
 def delete(session_id: str) -> None:
     """Delete a conversation for good."""
-    with _store() as store:
+    with closing(SqliteStore()) as store:
         found = find_session(store, session_id)
         store.delete(found)
     click.echo(f"deleted {found}", err=True)

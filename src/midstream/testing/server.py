@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, TypeAlias
 
 from ..client.catalog import Catalog
 from ..client.client import Client
 from ..client.config import Config
+from ..client.sync import Background
 from ..core.blocks import Conversation
 from ..core.errors import LocalError
 from ..core.tools import ToolSpec
@@ -90,16 +89,9 @@ def sim_server(
     """Start the doubles. They answer with `lines`, one per request, or else with the scripted model, which reads the prompt."""
     script = ScriptedModel(*lines) if lines else None
     sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=script or next_answer)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="midstream-sim", daemon=True)
-    thread.start()
-    try:
-        asyncio.run_coroutine_threadsafe(sim.__aenter__(), loop).result()
+    with closing(Background()) as background:
+        background.run(sim.__aenter__())
         try:
             yield SimServer(sim, script)
         finally:
-            asyncio.run_coroutine_threadsafe(sim.__aexit__(None, None, None), loop).result()
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+            background.run(sim.__aexit__(None, None, None))

@@ -69,14 +69,13 @@ class Run(Stream[AgentEvent, RunResult]):
     """
 
     def __init__(self, session: Session, events: AsyncGenerator[AgentEvent, None]) -> None:
-        super().__init__()
+        super().__init__(self._watched(events), self._result)
         self._session = session
-        self._work = events
         self._first = 0
         self._last: Turn | None = None
         self._stopped: Stopped | None = None
 
-    def outcome(self) -> RunResult:
+    def _result(self) -> RunResult:
         stopped = self._stopped
         if stopped is None:
             raise LocalError("the run was closed before it ended, so there is no result")
@@ -94,18 +93,17 @@ class Run(Stream[AgentEvent, RunResult]):
             sum(known) if costs and len(known) == len(costs) else None,
         )
 
-    async def _watch(self) -> AsyncGenerator[AgentEvent, None]:
-        self._used = True
+    async def _watched(self, events: AsyncGenerator[AgentEvent, None]) -> AsyncGenerator[AgentEvent, None]:
         self._first = len(self._session.conversation.turns)
         try:
-            async for event in self._work:
+            async for event in events:
                 if isinstance(event, Done | ErrorEvent):
                     self._last = event.turn
                 elif isinstance(event, Stopped):
                     self._stopped = event
                 yield event
         finally:
-            await self._work.aclose()
+            await events.aclose()
 
 
 class Spent:

@@ -41,16 +41,13 @@ class SyncRun(SyncStream[AgentEvent, RunResult]):
     _run: Run | None = None
 
     def __init__(self, session: SyncSession, start: Callable[[], Run]) -> None:
-        super().__init__()
-        self._session = session
-        self._start = start
+        super().__init__(self._iterated(session, start), self._result)
 
-    def _outcome(self) -> RunResult:
+    def _result(self) -> RunResult:
         if self._run is None:
             raise LocalError("the run was closed before it started, so there is no result")
         return self._run.outcome()
 
-    def _watch(self) -> Generator[AgentEvent, None, None]:
-        self._used = True
-        self._run = self._start()
-        yield from self._session.background.iterate(self._run.events)
+    def _iterated(self, session: SyncSession, start: Callable[[], Run]) -> Generator[AgentEvent, None, None]:
+        self._run = start()
+        yield from session.background.iterate(aiter(self._run))

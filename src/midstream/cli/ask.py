@@ -11,7 +11,7 @@ from typing import Any
 import click
 import msgspec
 
-from ..agent.approval import Decision
+from ..agent.approval import Ask, Decision
 from ..agent.approval_request import ApprovalRequest
 from ..agent.toolbox import BUILTIN
 from ..core.blocks import Turn
@@ -88,9 +88,8 @@ async def _ask(text: str, settings: Settings, *, as_json: bool, whole: bool, thi
         out, err, Paint(wants_color(color_choice(), err)), thinking=thinking and not as_json, quiet_answer=whole
     )
     gate = Gate(view)
-    human = _Human(gate)
     outcome = _Outcome()
-    async with Workspace(settings, ask=human.approve if human.present else None) as workspace:
+    async with Workspace(settings, ask=_asker(gate)) as workspace:
         session = workspace.session
         first = len(session.conversation.turns)
         status = Status(session.model)
@@ -141,27 +140,21 @@ class _Outcome:
                 self.code = OK if event.reason in _GOOD_ENDS else FAILED
 
 
-class _Human:
-    """The human at the terminal, even if standard input is a pipe."""
+def _asker(gate: Gate) -> Ask | None:
+    """How to ask the human at the terminal, even if standard input is a pipe; None if nobody is there."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY) if is_terminal(sys.stderr) else None
+    except OSError:
+        terminal = None
+    if terminal is None:
+        return None
+    lines = LineInput(terminal, sys.stderr, interactive=True)
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        self._lines: LineInput | None = None
-        if is_terminal(sys.stderr):
-            try:
-                terminal = os.open("/dev/tty", os.O_RDONLY)
-                self._lines = LineInput(terminal, sys.stderr, interactive=True)
-            except OSError:
-                self._lines = None
+    async def approve(request: ApprovalRequest) -> Decision:
+        with gate.closed():
+            return await lines.approve(request)
 
-    @property
-    def present(self) -> bool:
-        return self._lines is not None
-
-    async def approve(self, request: ApprovalRequest) -> Decision:
-        assert self._lines is not None
-        with self._gate.closed():
-            return await self._lines.approve(request)
+    return approve
 
 
 def _text(turns: tuple[Turn, ...]) -> str:

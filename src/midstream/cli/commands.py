@@ -106,7 +106,7 @@ def _models(chat: Chat) -> Words:
 
 def _providers(chat: Chat) -> Words:
     catalog = chat.workspace.catalog
-    return [(row.name, key_state(catalog, row)) for row in catalog.registry.providers.values()]
+    return [(row.name, key_state(catalog, row)[0]) for row in catalog.registry.providers.values()]
 
 
 def _stored_sessions(chat: Chat) -> Words:
@@ -133,7 +133,7 @@ async def _provider(chat: Chat, name: str) -> None:
     if not name:
         for row in providers.values():
             chat.view.notice(
-                f"{_current(row.name == chat.session.target.provider)}{row.name}: {key_state(catalog, row)}"
+                f"{_current(row.name == chat.session.target.provider)}{row.name}: {key_state(catalog, row)[0]}"
             )
         return
     chosen = providers.get(name)

@@ -49,7 +49,7 @@ def models(words: tuple[str, ...], as_json: bool) -> None:
 def _row(catalog: Catalog, name: str) -> dict[str, Any]:
     target = catalog.resolve(name)
     price = catalog.price(target)
-    words, ready = _key_state(catalog, catalog.registry.providers[target.provider])
+    words, ready = key_state(catalog, catalog.registry.providers[target.provider])
     return {
         "name": name,
         "model": target.name,
@@ -71,13 +71,9 @@ def _line(row: dict[str, Any], paint: Paint) -> str:
     return f"{shown:<46} {row['wire']:<17} {row['tool_format']:<10} {price:<11} {key}".rstrip()
 
 
-def key_state(catalog: Catalog, provider: Provider) -> str:
-    """Whether a provider has its key, in words: `MOONSHOT_API_KEY is set`, `set MOONSHOT_API_KEY` or `needs no key`."""
-    return _key_state(catalog, provider)[0]
-
-
-def _key_state(catalog: Catalog, provider: Provider) -> tuple[str, bool]:
-    """The words, and whether a request can be sent. The key itself is never looked at."""
+def key_state(catalog: Catalog, provider: Provider) -> tuple[str, bool]:
+    """Whether a provider has its key, in words (`MOONSHOT_API_KEY is set`, `set MOONSHOT_API_KEY` or `needs no key`), and
+    whether a request can be sent. The key itself is never looked at."""
     target = Resolved(provider.name, "", provider.dialects[0][1], provider.endpoint)
     source = catalog.key_source(target)
     if source is not None:

@@ -93,7 +93,7 @@ class Workspace:
         if not self._has_sim and _is_sim(name):
             await self._start_sim()
         target = self.catalog.resolve(model)
-        check_key(self.catalog, target)
+        self.catalog.check_key(target, otherwise=f"try without a key: -m {SIM}/kimi-k2.5")
         return target
 
     async def use(self, model: str) -> SwitchReport:
@@ -152,11 +152,6 @@ class Workspace:
         rows = [row for row in sim.providers() if row.name == SIM]
         self._client.catalog = Catalog(self._loaded, providers=rows)
         self._has_sim = True
-
-
-def check_key(catalog: Catalog, target: Resolved) -> None:
-    """MissingKey, with a hint for the command line, if the provider needs a key and none is set."""
-    catalog.check_key(target, otherwise=f"try without a key: -m {SIM}/kimi-k2.5")
 
 
 def find_session(store: Store, wanted: str | None) -> str:

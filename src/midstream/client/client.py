@@ -339,20 +339,11 @@ def model_names(model: str | Sequence[str]) -> tuple[str, ...]:
 
 
 # Moonshot's international, Chinese and coding hosts each have keys of their own, and a key is easily taken for another's.
-# host -> the other addresses, and the provider that leads to each
+# host -> its address, and the provider that leads there
 _SISTERS = {
-    "api.moonshot.ai": (
-        "https://api.moonshot.cn/v1 (moonshot-cn/…)",
-        "https://api.kimi.com/coding/v1 (kimi-coding/…)",
-    ),
-    "api.moonshot.cn": (
-        "https://api.moonshot.ai/v1 (moonshot/…)",
-        "https://api.kimi.com/coding/v1 (kimi-coding/…)",
-    ),
-    "api.kimi.com": (
-        "https://api.moonshot.ai/v1 (moonshot/…)",
-        "https://api.moonshot.cn/v1 (moonshot-cn/…)",
-    ),
+    "api.moonshot.ai": "https://api.moonshot.ai/v1 (moonshot/…)",
+    "api.moonshot.cn": "https://api.moonshot.cn/v1 (moonshot-cn/…)",
+    "api.kimi.com": "https://api.kimi.com/coding/v1 (kimi-coding/…)",
 }
 
 
@@ -366,7 +357,7 @@ def explain(error: MidstreamError, target: Resolved) -> None:
 
 def _other_hosts(base_url: str) -> str:
     host = urlsplit(base_url).hostname or ""
-    sisters = _SISTERS.get(host)
-    if sisters is None:
+    if host not in _SISTERS:
         return ""
+    sisters = [address for sister, address in _SISTERS.items() if sister != host]
     return f". Keys of {host} are not interchangeable with those of {' and '.join(sisters)}: use the host that issued the key"

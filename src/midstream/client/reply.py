@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from typing import Generic, Self, TypeVar
 
 from msgspec.structs import replace
@@ -27,11 +27,13 @@ class Stream(Generic[E, R]):
 
     _used = False
 
-    def __init__(self) -> None:
-        self.events = self._watch()
+    def __init__(self, events: AsyncGenerator[E, None], outcome: Callable[[], R]) -> None:
+        self._events = events
+        self.outcome = outcome
 
-    def __aiter__(self) -> AsyncIterator[E]:
-        return self.events
+    def __aiter__(self) -> AsyncGenerator[E, None]:
+        self._used = True
+        return self._events
 
     def __await__(self) -> Generator[object, None, R]:
         return self.result().__await__()
@@ -48,22 +50,14 @@ class Stream(Generic[E, R]):
 
     async def result(self) -> R:
         """Work to the end and give the result. After iterating to the end, it is there at once."""
-        async for _ in self.events:
+        async for _ in self:
             pass
         return self.outcome()
 
     async def aclose(self) -> None:
         """Stop here: connections are closed at once, running tools are cancelled, and what came is kept."""
         self._used = True
-        await self.events.aclose()
-
-    def outcome(self) -> R:
-        """The result, after the end; LocalError if there is none."""
-        raise NotImplementedError
-
-    def _watch(self) -> AsyncGenerator[E, None]:
-        """The events; the first step says that they are used."""
-        raise NotImplementedError
+        await self._events.aclose()
 
 
 class Reply(Stream[Event, Turn]):
@@ -76,9 +70,8 @@ class Reply(Stream[Event, Turn]):
     """
 
     def __init__(self, batches: AsyncGenerator[list[Event], None]) -> None:
-        super().__init__()
-        self._batches = batches
         self._state = ReplyState()
+        super().__init__(_followed(batches, self._state), self._state.result)
 
     @property
     def turn(self) -> Turn | None:
@@ -92,26 +85,12 @@ class Reply(Stream[Event, Turn]):
 
     async def iter_text(self) -> AsyncIterator[str]:
         """Only the text of the answer, piece by piece as it comes."""
-        async for event in self.events:
+        async for event in self:
             if isinstance(event, TextDelta):
                 yield event.delta
 
     text = iter_text
     """The former name of `iter_text`."""
-
-    def outcome(self) -> Turn:
-        return self._state.result()
-
-    async def _watch(self) -> AsyncGenerator[Event, None]:
-        self._used = True
-        try:
-            async for batch in self._batches:
-                self._state.add(batch)
-                for event in batch:
-                    yield event
-        finally:
-            self._state.left()
-            await self._batches.aclose()
 
 
 class ReplyState:
@@ -147,6 +126,17 @@ class ReplyState:
         if turn is None:
             raise LocalError("the reply was closed before it started: there is no turn")
         return turn
+
+
+async def _followed(batches: AsyncGenerator[list[Event], None], state: ReplyState) -> AsyncGenerator[Event, None]:
+    try:
+        async for batch in batches:
+            state.add(batch)
+            for event in batch:
+                yield event
+    finally:
+        state.left()
+        await batches.aclose()
 
 
 def aborted(events: list[Event]) -> Turn:

@@ -7,9 +7,10 @@ answer, or when the session is closed. Ctrl-C reaches the caller and cancels the
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import closing
 from typing import Any, Generic, Self, TypeVar
@@ -71,10 +72,9 @@ def _streamed(batches: AsyncGenerator[list[Event], None]) -> Generator[list[Even
 class SyncStream(Generic[E, R]):
     """A Stream without async, which SyncReply and SyncRun have in common. Leave early with `close`, or use `with`."""
 
-    _used = False
-
-    def __init__(self) -> None:
-        self._events = self._watch()
+    def __init__(self, events: Generator[E, None, None], outcome: Callable[[], R]) -> None:
+        self._events = events
+        self._outcome = outcome
 
     def __iter__(self) -> Iterator[E]:
         return self._events
@@ -86,7 +86,7 @@ class SyncStream(Generic[E, R]):
         self.close()
 
     def __del__(self) -> None:
-        if not self._used:
+        if inspect.getgeneratorstate(self._events) == inspect.GEN_CREATED:
             warn_unused(self, "iterate it, or call result()")
 
     def result(self) -> R:
@@ -97,14 +97,7 @@ class SyncStream(Generic[E, R]):
 
     def close(self) -> None:
         """Stop here: connections are closed at once, running tools are cancelled, and what came is kept."""
-        self._used = True
         self._events.close()
-
-    def _outcome(self) -> R:
-        raise NotImplementedError
-
-    def _watch(self) -> Generator[E, None, None]:
-        raise NotImplementedError
 
 
 class SyncReply(SyncStream[Event, Turn]):
@@ -115,9 +108,8 @@ class SyncReply(SyncStream[Event, Turn]):
     """
 
     def __init__(self, batches: Generator[list[Event], None, None]) -> None:
-        super().__init__()
-        self._batches = batches
         self._state = ReplyState()
+        super().__init__(_followed(batches, self._state), self._state.result)
 
     @property
     def turn(self) -> Turn | None:
@@ -138,18 +130,15 @@ class SyncReply(SyncStream[Event, Turn]):
     text = iter_text
     """The former name of `iter_text`."""
 
-    def _outcome(self) -> Turn:
-        return self._state.result()
 
-    def _watch(self) -> Generator[Event, None, None]:
-        self._used = True
-        try:
-            for batch in self._batches:
-                self._state.add(batch)
-                yield from batch
-        finally:
-            self._batches.close()
-            self._state.left()
+def _followed(batches: Generator[list[Event], None, None], state: ReplyState) -> Generator[Event, None, None]:
+    try:
+        for batch in batches:
+            state.add(batch)
+            yield from batch
+    finally:
+        batches.close()
+        state.left()
 
 
 class SyncSession:

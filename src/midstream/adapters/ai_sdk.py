@@ -9,7 +9,7 @@ a mapper, as on any wire. Messages that midstream did not write are read too: th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from ..core.errors import InvalidHistory
 from ..core.history import canonicalize
 from ..core.ids import ToolIdMapper, ToolIdStrategy, standard_strategy
 from ..wires.lenient_json import encode_json
+
+Json: TypeAlias = dict[str, Any]
 
 NAMESPACE = "midstream"
 _ORIGIN = Origin(wire="ai-sdk")
@@ -30,11 +32,11 @@ T = TypeVar("T")
 
 def to_model_messages(
     conversation: Conversation, ids: ToolIdStrategy | ToolIdMapper = standard_strategy, *, private: bool = True
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """The conversation as model messages. Without `private`, only what the format itself can express."""
     mapper = ids.create_mapper(conversation.turns) if isinstance(ids, ToolIdStrategy) else ids
     system = conversation.system
-    messages: list[dict[str, Any]] = []
+    messages: list[Json] = []
     for text in system if isinstance(system, tuple) else [Text(system)] if system else ():
         message = {"role": "system", "content": text.text}
         messages.append(_with_options(message, _rest(text, "type", "text"), text.extra, private))
@@ -44,7 +46,7 @@ def to_model_messages(
     return messages
 
 
-def from_model_messages(messages: Iterable[dict[str, Any]], provider: str = "") -> Conversation:
+def from_model_messages(messages: Iterable[Json], provider: str = "") -> Conversation:
     """Model messages as a conversation with canonical ids; leading system messages are its system prompt."""
     system: list[Text] = []
     turns: list[Turn] = []
@@ -68,19 +70,19 @@ class _Writer:
         self._names = names
         self._private = private
 
-    def message(self, turn: Turn) -> dict[str, Any]:
+    def message(self, turn: Turn) -> Json:
         role = {"human": "user", "ai": "assistant", "tool": "tool"}[turn.speaker]
         held: list[list[Any]] = []
-        parts: list[dict[str, Any]] = []
+        parts: list[Json] = []
         for place, block in enumerate(turn.blocks):
             part = self._part(block)
             if part is None or not _may_stand(part["type"], role):
                 held.append([place, msgspec.to_builtins(block)])
             else:
                 parts.append(part)
-        message: dict[str, Any] = {"role": role, "content": parts}
+        message: Json = {"role": role, "content": parts}
         only = turn.blocks[0] if len(turn.blocks) == 1 else None
-        mine: dict[str, Any] = {"turn": _rest(turn, "speaker", "blocks")}
+        mine: Json = {"turn": _rest(turn, "speaker", "blocks")}
         if isinstance(only, Text) and turn.role:
             message, held = {"role": "system", "content": only.text}, []
             mine["text"] = only.extra
@@ -90,9 +92,9 @@ class _Writer:
             mine["held"] = held
         return _with_options(message, mine, turn.extra, self._private)
 
-    def _part(self, block: Block) -> dict[str, Any] | None:
+    def _part(self, block: Block) -> Json | None:
         """A block as a part, or None where the format has none for it."""
-        part: dict[str, Any]
+        part: Json
         match block:
             case Text():
                 part = {"type": "text", "text": block.text}
@@ -130,9 +132,7 @@ class _Writer:
             case Opaque():
                 return _own_part(block)
 
-    def _finished(
-        self, part: dict[str, Any], block: Text | Thinking | Media | ToolCall | ToolResponse, *told: str
-    ) -> dict[str, Any]:
+    def _finished(self, part: Json, block: Text | Thinking | Media | ToolCall | ToolResponse, *told: str) -> Json:
         return _with_options(part, _rest(block, "type", *told), block.extra, self._private)
 
 
@@ -140,7 +140,7 @@ class _Reader:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}  # tool ids of the messages -> canonical ids they stand for
 
-    def turn(self, message: dict[str, Any], number: int) -> Turn:
+    def turn(self, message: Json, number: int) -> Turn:
         mine, others = _options(message)
         content = message.get("content")
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
@@ -159,7 +159,7 @@ class _Reader:
         turn = _converted(given, Turn) or Turn(speaker, key=f"m{number}", **role)  # type: ignore[arg-type]
         return msgspec.structs.replace(turn, blocks=tuple(blocks))
 
-    def _block(self, part: dict[str, Any]) -> Block:
+    def _block(self, part: Json) -> Block:
         mine, others = _options(part)
         extra = _extra(mine, others)
         kind = part.get("type")
@@ -176,7 +176,7 @@ class _Reader:
             return self._response(part, mine, extra)
         return Opaque("part", part, _ORIGIN)
 
-    def _call(self, part: dict[str, Any], mine: dict[str, Any], extra: dict[str, Any] | None) -> ToolCall:
+    def _call(self, part: Json, mine: Json, extra: Json | None) -> ToolCall:
         wire_id = str(part.get("toolCallId") or "")
         arguments = _arguments(part.get("input"))
         kept = mine.get("arguments")
@@ -188,7 +188,7 @@ class _Reader:
         made = _converted({**fields, "type": "tool_call", "extra": extra}, ToolCall)
         return made or ToolCall(wire_id, fields["name"], arguments, extra=extra)
 
-    def _response(self, part: dict[str, Any], mine: dict[str, Any], extra: dict[str, Any] | None) -> ToolResponse:
+    def _response(self, part: Json, mine: Json, extra: Json | None) -> ToolResponse:
         wire_id = str(part.get("toolCallId") or "")
         call_id = self._known.get(wire_id, wire_id)
         output = part.get("output")
@@ -204,7 +204,7 @@ class _Reader:
         return msgspec.structs.replace(made, content=content)
 
 
-def _own_part(block: Opaque) -> dict[str, Any] | None:
+def _own_part(block: Opaque) -> Json | None:
     """A part of this format that the core has no word for."""
     data: Any = block.data
     return data if block.origin == _ORIGIN and isinstance(data, dict) and isinstance(data.get("type"), str) else None
@@ -221,7 +221,7 @@ def _may_stand(kind: str, role: str) -> bool:
     return role in ("assistant", "tool") if kind == "tool-result" else True
 
 
-def _media_part(media: Media) -> dict[str, Any]:
+def _media_part(media: Media) -> Json:
     where = media.data if media.data is not None else media.url or ""
     if media.kind == "image":
         part = {"type": "image", "image": where}
@@ -230,13 +230,13 @@ def _media_part(media: Media) -> dict[str, Any]:
     return {**part, "filename": media.name} if media.name else part
 
 
-def _unsaid(media: Media, part: dict[str, Any]) -> dict[str, Any]:
+def _unsaid(media: Media, part: Json) -> Json:
     """The fields of a media block that reading its part would not give again."""
     read = _read_media(part, {}, None)
     return {name: getattr(media, name) for name in _MEDIA_FIELDS if getattr(read, name) != getattr(media, name)}
 
 
-def _read_media(part: dict[str, Any], mine: dict[str, Any], extra: dict[str, Any] | None) -> Media:
+def _read_media(part: Json, mine: Json, extra: Json | None) -> Media:
     where = part.get("image", part.get("data"))
     assert isinstance(where, str)
     by_url = "://" in where[:32] or where.startswith("data:")
@@ -264,7 +264,7 @@ def _arguments(value: Any) -> str:
     return "{}" if value is None else encode_json(value).decode()
 
 
-def _output(response: ToolResponse) -> dict[str, Any]:
+def _output(response: ToolResponse) -> Json:
     shape = response.extra.get("output") if response.extra else None
     content = response.content
     if len(content) == 1 and type(content[0]) is Text and content[0].extra is None:
@@ -278,8 +278,8 @@ def _output(response: ToolResponse) -> dict[str, Any]:
     return {"type": "content", "value": [_output_part(part) for part in content]}
 
 
-def _output_part(part: Text | Media | Opaque) -> dict[str, Any]:
-    plain: dict[str, Any] | None = None
+def _output_part(part: Text | Media | Opaque) -> Json:
+    plain: Json | None = None
     if isinstance(part, Text):
         plain = {"type": "text", "text": part.text}
     elif isinstance(part, Media) and part.data is not None:
@@ -294,7 +294,7 @@ def _output_part(part: Text | Media | Opaque) -> dict[str, Any]:
     return _with_options(plain, {"block": msgspec.to_builtins(part)}, None, True)
 
 
-def _read_output(output: dict[str, Any]) -> tuple[tuple[Text | Media | Opaque, ...], bool, str]:
+def _read_output(output: Json) -> tuple[tuple[Text | Media | Opaque, ...], bool, str]:
     """Content, whether it is an error, and the shape to remember: `json`, `denied` or nothing."""
     kind, value = str(output.get("type")), output.get("value")
     if kind == "execution-denied":
@@ -307,7 +307,7 @@ def _read_output(output: dict[str, Any]) -> tuple[tuple[Text | Media | Opaque, .
     return (Text(_arguments(value) if value is not None else "null"),), error, "json"
 
 
-def _read_output_part(part: dict[str, Any]) -> Text | Media | Opaque:
+def _read_output_part(part: Json) -> Text | Media | Opaque:
     mine, _ = _options(part)
     kept: Text | Media | Opaque | None = _converted(mine.get("block"), Text | Media | Opaque)
     kind = part.get("type")
@@ -324,7 +324,7 @@ def _read_output_part(part: dict[str, Any]) -> Text | Media | Opaque:
     return Opaque("part", part, _ORIGIN)
 
 
-def _rest(value: msgspec.Struct, *told: str) -> dict[str, Any]:
+def _rest(value: msgspec.Struct, *told: str) -> Json:
     """The fields of a value that its message or part does not say."""
     fields = msgspec.to_builtins(value)
     assert isinstance(fields, dict)
@@ -338,9 +338,7 @@ def _rest(value: msgspec.Struct, *told: str) -> dict[str, Any]:
     return kept
 
 
-def _with_options(
-    target: dict[str, Any], mine: dict[str, Any], extra: dict[str, Any] | None, private: bool
-) -> dict[str, Any]:
+def _with_options(target: Json, mine: Json, extra: Json | None, private: bool) -> Json:
     """A message or part with its options: those of other providers as they came, and ours."""
     others = extra.get("providerOptions") if extra else None
     options = dict(others) if isinstance(others, dict) else {}
@@ -349,7 +347,7 @@ def _with_options(
     return {**target, "providerOptions": options} if options else target
 
 
-def _options(holder: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _options(holder: Json) -> tuple[Json, Json]:
     """Our options of a message or part, and those of everybody else."""
     options = holder.get("providerOptions")
     if not isinstance(options, dict):
@@ -359,13 +357,13 @@ def _options(holder: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return mine if isinstance(mine, dict) else {}, others
 
 
-def _extra(mine: dict[str, Any], others: dict[str, Any]) -> dict[str, Any] | None:
+def _extra(mine: Json, others: Json) -> Json | None:
     kept = mine.get("extra") if isinstance(mine.get("extra"), dict) else {}
     assert isinstance(kept, dict)
     return {**kept, **({"providerOptions": others} if others else {})} or None
 
 
-def _held(mine: dict[str, Any]) -> Sequence[tuple[int, Any]]:
+def _held(mine: Json) -> Sequence[tuple[int, Any]]:
     held = mine.get("held")
     pairs = held if isinstance(held, list) else ()
     return [(pair[0], pair[1]) for pair in pairs if isinstance(pair, list) and len(pair) == 2 and type(pair[0]) is int]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
@@ -118,54 +118,30 @@ class Toolbox:
         gets a result made by `cut_short` for every call that has none yet, before CancelledError is raised: so it always
         gets a result for each call.
         """
-        results: list[ToolResponse | None] = [None] * len(calls)
+        results: dict[int, ToolResponse] = {}
+        started: set[int] = set()
+        room = asyncio.Semaphore(MAX_PARALLEL)
 
         def settle(index: int, response: ToolResponse) -> None:
             results[index] = response
             if on_result is not None:
                 on_result(calls[index], response)
 
-        started: set[int] = set()
-
-        def start(index: int) -> None:
-            started.add(index)
-            if on_start is not None:
-                on_start(calls[index])
+        async def run(index: int) -> None:
+            async with room:
+                started.add(index)
+                if on_start is not None:
+                    on_start(calls[index])
+                settle(index, await self.run(calls[index]))
 
         try:
             for group in self._groups(calls):
-                await self._run_group(calls, group, start, settle)
+                await _together([run(index) for index in group])
         finally:
             for index, call in enumerate(calls):
-                if results[index] is None:
+                if index not in results:
                     settle(index, (cut_short or interrupted)(call, started=index in started))
-        return [result for result in results if result is not None]
-
-    async def _run_group(
-        self,
-        calls: Sequence[ToolCall],
-        group: list[int],
-        start: Callable[[int], None],
-        settle: Callable[[int, ToolResponse], None],
-    ) -> None:
-        room = asyncio.Semaphore(MAX_PARALLEL)
-
-        async def one(index: int) -> None:
-            async with room:
-                start(index)
-                settle(index, await self.run(calls[index]))
-
-        tasks = [asyncio.ensure_future(one(index)) for index in group]
-        try:
-            await asyncio.gather(*tasks)
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            with suppress(
-                asyncio.CancelledError
-            ):  # a further one does not shorten the wait: they end what they started
-                await shield(asyncio.wait(tasks))
-            raise
+        return [results[index] for index in range(len(calls))]
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[int]]:
         """Neighbouring calls that may run at the same time; every other call alone."""
@@ -265,3 +241,16 @@ async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked) -> A
     return ApprovalRequest(
         tool.name, arguments, writes=tool.writes, runs=tool.runs, folder=found.folder, change=found.change
     )
+
+
+async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run all at once. If one fails or the caller is cancelled, all are cancelled, and none is left when this raises."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        with suppress(asyncio.CancelledError):  # a further one does not shorten the wait: they end what they started
+            await shield(asyncio.wait(tasks))
+        raise

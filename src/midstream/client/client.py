@@ -134,7 +134,7 @@ class Client:
             failures.append(failure)
             if not failure.retryable:
                 break
-        verdict = failures[0] if len(failures) == 1 else _verdict(names, failures)
+        verdict = _verdict(names, failures)
         if not started:
             raise verdict
         if failed is None or len(failures) > 1:
@@ -203,8 +203,6 @@ class Client:
                 failures.append(error)
                 if not error.retryable:
                     break
-        if len(failures) == 1:
-            raise failures[0]
         raise _verdict(names, failures)
 
     async def _open(self, request: Request, target: Resolved) -> HTTPResponse:
@@ -237,23 +235,22 @@ class Client:
         """Send the request, and once more with a new key if a key that a command printed is refused."""
         endpoint = target.endpoint
         request = replace(request, path=endpoint.at(request.path)) if endpoint.query else request
-        headers = SecretHeaders({**(endpoint.headers or {}), **secret})
-        warn_of_clear_text(endpoint.base_url, headers)
-        try:
-            async with aclosing(self._transport.answers(request, endpoint.base_url, headers)) as answers:
-                async for answer in answers:
-                    yield answer
-            return
-        except Unauthorized as error:
-            if error.status != 401 or self.catalog.key_command(target, self._api_key) is None:
-                raise
-            renewed = await self.catalog.authorize(target, self._api_key, refused=secret)
-            if renewed == secret:
-                raise
-        headers = SecretHeaders({**(endpoint.headers or {}), **renewed})
-        async with aclosing(self._transport.answers(request, endpoint.base_url, headers)) as answers:
-            async for answer in answers:
-                yield answer
+        renewable = self.catalog.key_command(target, self._api_key) is not None
+        while True:
+            headers = SecretHeaders({**(endpoint.headers or {}), **secret})
+            warn_of_clear_text(endpoint.base_url, headers)
+            try:
+                async with aclosing(self._transport.answers(request, endpoint.base_url, headers)) as answers:
+                    async for answer in answers:
+                        yield answer
+                return
+            except Unauthorized as error:
+                refused = secret
+                if renewable and error.status == 401:
+                    secret = await self.catalog.authorize(target, self._api_key, refused=refused)
+                if secret == refused:
+                    raise
+                renewable = False
 
 
 class _Sent(msgspec.Struct, frozen=True):
@@ -262,9 +259,9 @@ class _Sent(msgspec.Struct, frozen=True):
 
 
 def _verdict(names: Sequence[str], failures: Sequence[MidstreamError]) -> MidstreamError:
-    """The error of a whole chain. One that no other model could cure is raised as it is."""
+    """The error of a whole chain. The only one, or one that no other model could cure, is raised as it is."""
     last = failures[-1]
-    if not last.retryable:
+    if len(failures) == 1 or not last.retryable:
         return last
     told = "; ".join(f"{name}: {error}" for name, error in zip(names, failures, strict=False))
     return RetriesExhausted(f"none of the models could answer: {told}", failures)

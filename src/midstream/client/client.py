@@ -290,7 +290,7 @@ def stream(
     A plain string is a conversation of one human turn. A client is made for this one answer; keep a Client or a Session to
     reuse connections and encoded histories.
     """
-    return Reply(stream_once(catalog, api_key, model, conversation, tools, options))
+    return Reply(stream_once(model, conversation, tools=tools, options=options, api_key=api_key, catalog=catalog))
 
 
 async def complete(
@@ -309,12 +309,13 @@ async def complete(
 
 
 async def stream_once(
-    catalog: Catalog | None,
-    api_key: str | Secret | None,
     model: str | Sequence[str],
     conversation: Conversation | str,
-    tools: Sequence[ToolSpec],
-    options: Options | None,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    options: Options | None = None,
+    api_key: str | Secret | None = None,
+    catalog: Catalog | None = None,
 ) -> AsyncGenerator[list[Event], None]:
     """The batches of one answer, by a client that is closed with it."""
     api_key = hide(api_key)

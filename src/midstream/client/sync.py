@@ -13,14 +13,14 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import closing
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack
 
 from ..core.blocks import Conversation, Media, Text, Turn
 from ..core.dialect import Options
 from ..core.errors import LocalError
 from ..core.events import ErrorInfo, Event, TextDelta
 from ..core.handoff import SwitchReport
-from ..core.secret import Secret, hide
+from ..core.secret import Secret
 from ..core.tools import ToolSpec
 from ..store.protocol import Store
 from .catalog import Catalog
@@ -33,34 +33,30 @@ E = TypeVar("E")
 R = TypeVar("R")
 
 
+class AnswerOptions(TypedDict, total=False):
+    """The options of `stream` and `complete`."""
+
+    tools: Sequence[ToolSpec]
+    options: Options | None
+    api_key: str | Secret | None
+    catalog: Catalog | None
+
+
 def complete_sync(
-    model: str | Sequence[str],
-    conversation: Conversation | str,
-    *,
-    tools: Sequence[ToolSpec] = (),
-    options: Options | None = None,
-    api_key: str | Secret | None = None,
-    catalog: Catalog | None = None,
+    model: str | Sequence[str], conversation: Conversation | str, **options: Unpack[AnswerOptions]
 ) -> Turn:
-    """The next answer as a whole Turn: `complete` without async."""
-    api_key = hide(api_key)
+    """The next answer as a whole Turn: `complete` without async, with the same options."""
+    work = complete(model, conversation, **options)
+    del options  # they may hold a key, and the locals of a frame may be shown
     with closing(Background()) as background:
-        return background.run(
-            complete(model, conversation, tools=tools, options=options, api_key=api_key, catalog=catalog)
-        )
+        return background.run(work)
 
 
 def stream_sync(
-    model: str | Sequence[str],
-    conversation: Conversation | str,
-    *,
-    tools: Sequence[ToolSpec] = (),
-    options: Options | None = None,
-    api_key: str | Secret | None = None,
-    catalog: Catalog | None = None,
+    model: str | Sequence[str], conversation: Conversation | str, **options: Unpack[AnswerOptions]
 ) -> SyncReply:
-    """Stream the next answer in a plain `for`: `stream` without async."""
-    return SyncReply(_streamed(stream_once(catalog, api_key, model, conversation, tools, options)))
+    """Stream the next answer in a plain `for`: `stream` without async, with the same options."""
+    return SyncReply(_streamed(stream_once(model, conversation, **options)))
 
 
 def _streamed(batches: AsyncGenerator[list[Event], None]) -> Generator[list[Event], None, None]:
@@ -141,6 +137,17 @@ def _followed(batches: Generator[list[Event], None, None], state: ReplyState) ->
         state.left()
 
 
+class SessionOptions(TypedDict, total=False):
+    """The options of a Session."""
+
+    store: Store | None
+    tools: Sequence[ToolSpec]
+    system: str
+    conversation: Conversation | None
+    options: Options | None
+    client: Client | None
+
+
 class SyncSession:
     """A Session without async: `send` gives a SyncReply. Close it, or use `with`.
 
@@ -150,20 +157,8 @@ class SyncSession:
 
     _background: Background | None = None
 
-    def __init__(
-        self,
-        model: str | Sequence[str],
-        *,
-        store: Store | None = None,
-        tools: Sequence[ToolSpec] = (),
-        system: str = "",
-        conversation: Conversation | None = None,
-        options: Options | None = None,
-        client: Client | None = None,
-    ) -> None:
-        self.session = Session(
-            model, store=store, tools=tools, system=system, conversation=conversation, options=options, client=client
-        )
+    def __init__(self, model: str | Sequence[str], **options: Unpack[SessionOptions]) -> None:
+        self.session = Session(model, **options)
         self._closed = False
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -34,8 +35,7 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
     if _is_ours(db) and db.execute("PRAGMA user_version").fetchone()[0] == newest:
         return
     # Another process may be migrating at the same time: decide what to do only under the write lock.
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(db):
         version = _version(db, path, newest)
         for number, script in steps:
             if number > version:
@@ -43,6 +43,14 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
                     db.execute(statement)
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {newest}")
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Hold the write lock: what is done meanwhile is written as a whole, or not at all."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:

@@ -33,7 +33,7 @@ from .protocol import (
     UnknownConversation,
 )
 from .records import decode_head, decode_turn, extended, fork_position, make_hit, make_record, turn_record
-from .schema import migrate
+from .schema import migrate, transaction
 from .search import Query
 
 _IDLE_READERS = 4
@@ -233,15 +233,8 @@ class SqliteStore:
         """One transaction: written to the disk as a whole, or not at all."""
         with self._write_lock, self._translated():
             self._check_open()
-            db = self._writer
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
+            with transaction(self._writer):
+                yield self._writer
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

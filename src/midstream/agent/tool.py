@@ -14,13 +14,13 @@ import difflib
 import inspect
 import itertools
 import re
-import threading
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
 import msgspec
 
+from ..client.cancellation import in_daemon_thread
 from ..core.blocks import Media, Text, Value
 from ..core.errors import BadArguments, ConfigError
 from ..core.tools import ToolSpec
@@ -302,38 +302,10 @@ def _is_async(func: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
 
 
-async def _in_thread(func: Callable[..., Any], checked: Checked) -> Any:
-    """Run a sync function in a daemon thread of its own.
-
-    Not in the loop's executor: a function that never returns would then keep the program from ending, and a few of them
-    would starve everybody else.
-    """
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+def _in_thread(func: Callable[..., Any], checked: Checked) -> asyncio.Future[Any]:
+    """Run a sync function in a daemon thread of its own."""
     context = contextvars.copy_context()
-
-    def deliver(result: tuple[Any, BaseException | None]) -> None:
-        if not outcome.done():
-            outcome.set_result(result)
-
-    def work() -> None:
-        try:
-            result: tuple[Any, BaseException | None] = (context.run(func, **checked), None)
-        except BaseException as error:  # passed on to the caller
-            result = (None, error)
-        try:
-            loop.call_soon_threadsafe(deliver, result)
-        except RuntimeError:
-            pass  # the loop has ended, and nobody waits for this any more
-
-    threading.Thread(target=work, name=f"tool-{getattr(func, '__name__', 'call')}", daemon=True).start()
-    value, error = await outcome
-    if error is not None:
-        # A coroutine may not raise StopIteration, and an exit of the tool must not end the program.
-        if isinstance(error, StopIteration) or not isinstance(error, Exception):
-            raise RuntimeError(f"{type(error).__name__}: {error}") from error
-        raise error
-    return value
+    return in_daemon_thread(lambda: context.run(func, **checked), f"tool-{getattr(func, '__name__', 'call')}")
 
 
 def read_docstring(func: Callable[..., Any]) -> tuple[str, dict[str, str]]:

@@ -10,13 +10,13 @@ import asyncio
 import os
 import select
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
 from ..agent.approval import ALWAYS, NO, ONCE, Decision
 from ..agent.approval_request import ApprovalRequest
+from ..client.cancellation import in_daemon_thread
 from ..core.visible import visible
 from .terminal import write
 from .view import shown_on
@@ -73,7 +73,7 @@ class LineInput:
     async def _line(self) -> str:
         while b"\n" not in self._buffer:
             if self._reading is None:
-                self._reading = _start_read(self._fd)
+                self._reading = in_daemon_thread(lambda: _read(self._fd), "midstream-stdin")
             await asyncio.wait((self._reading,))
             data = self._take()
             if not data and self._buffer:
@@ -124,19 +124,8 @@ def _drained(fd: int) -> bytes:
     return data
 
 
-def _start_read(fd: int) -> asyncio.Future[bytes]:
-    loop = asyncio.get_running_loop()
-    data: asyncio.Future[bytes] = loop.create_future()
-
-    def work() -> None:
-        try:
-            got = os.read(fd, 65536)
-        except OSError:  # the terminal is gone: the same as its end
-            got = b""
-        try:
-            loop.call_soon_threadsafe(data.set_result, got)
-        except RuntimeError:
-            pass  # the loop has ended, and nobody waits for this line any more
-
-    threading.Thread(target=work, name="midstream-stdin", daemon=True).start()
-    return data
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 65536)
+    except OSError:  # the terminal is gone: the same as its end
+        return b""

@@ -1,9 +1,10 @@
-"""Cancellation: run to completion even if the caller is cancelled, and one generator at a time."""
+"""Cancellation: run to completion even if the caller is cancelled, or in a thread that can be left; one generator at a time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, TypeVar
 
 from ..core.errors import LocalError
@@ -23,6 +24,41 @@ async def shield(work: Coroutine[Any, Any, T]) -> T:
     if cancelled is not None:
         raise cancelled from task.exception()
     return task.result()
+
+
+def in_daemon_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """What `work` gives or raises, from a thread of its own.
+
+    Not in the loop's executor: work that never returns would then keep the program from ending, and a few of them would
+    starve everybody else.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def deliver(settle: Callable[[Any], None], value: Any) -> None:
+        if not outcome.done():
+            settle(value)
+
+    def run() -> None:
+        try:
+            found: tuple[Callable[[Any], None], Any] = (outcome.set_result, work())
+        except BaseException as error:
+            # A future takes no StopIteration, and an exit of the work must not end the program.
+            fits = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            found = (outcome.set_exception, error if fits else _wrapped(error))
+        try:
+            loop.call_soon_threadsafe(deliver, *found)
+        except RuntimeError:
+            pass  # the loop has ended, and nobody waits for this any more
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return outcome
+
+
+def _wrapped(error: BaseException) -> RuntimeError:
+    wrapped = RuntimeError(f"{type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
 
 
 U = TypeVar("U")

@@ -121,14 +121,13 @@ class Tour:
 
     def _switch(self, model: str) -> None:
         report = self._session.use(model)
-        row = None
+        call = ""
         if self._call is not None:
-            row = Row(f"sent to {model} as", self._id_on_wire(self._call))
-            self._rows.append(row)
-        words = self._untranslated(model)
+            call = f"{self._call.name}({self._call.arguments})"
+            self._rows.append(Row(f"sent to {model} as", self._id_on_wire(self._call)))
+        words = self._untranslated()
         self.totals.switches += 1
         self.totals.saved += bool(words)
-        call = "" if self._call is None else f"{self._call.name}({self._call.arguments})"
         self._stage.switch(Switch(model, tuple(report.rows()), call, tuple(self._rows), words))
 
     def _id_on_wire(self, call: ToolCall) -> str:
@@ -139,7 +138,7 @@ class Tour:
         wire_id = mapper.resolve_tool_call_id(call)
         return wire_id if wire_id.encode() in request.body else "(no ids on this wire)"
 
-    def _untranslated(self, model: str) -> str:
+    def _untranslated(self) -> str:
         """What the model's double says to the same history as it stands; empty if it takes it."""
         target = self._session.target
         dialect = target.dialect

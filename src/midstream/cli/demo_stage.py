@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import click
 import msgspec
@@ -49,19 +49,6 @@ class Totals(msgspec.Struct):
     broken: int = 0
     saved: int = 0
     """Switches at which the untranslated history would have been refused."""
-
-
-class Stage(Protocol):
-    """Where the demo plays."""
-
-    def opening(self, question: str, models: Sequence[str]) -> None: ...
-    def says(self, text: str) -> None: ...
-    def speaker(self, model: str, wire: str) -> None: ...
-    def event(self, event: Event) -> None: ...
-    def result(self, call: ToolCall, response: ToolResponse) -> None: ...
-    def switch(self, switch: Switch) -> None: ...
-    def failed(self, words: str) -> None: ...
-    def closing(self, totals: Totals) -> None: ...
 
 
 class TextStage:
@@ -220,6 +207,10 @@ class JsonStage:
     @staticmethod
     def _tell(kind: str, **fields: Any) -> None:
         click.echo(msgspec.json.encode({"kind": kind, **fields}))
+
+
+Stage: TypeAlias = TextStage | JsonStage
+"""Where the demo plays."""
 
 
 def _words(text: str) -> list[str]:

@@ -75,7 +75,7 @@ class Catalog:
             endpoint = replace(endpoint, query=query)
         return target if endpoint is target.endpoint else replace(target, endpoint=endpoint)
 
-    def base_variable(self, target: Resolved) -> str | None:
+    def base_variable(self, target: Resolved | Provider) -> str | None:
         """The environment variable that gives this provider's address, if one is set."""
         return next((name for name in target.endpoint.base_env if self._environ.get(name)), None)
 
@@ -83,7 +83,7 @@ class Catalog:
         """Names to offer: aliases first."""
         return [*sorted(self.config.aliases), *self.registry.known_models()]
 
-    def key_variable(self, target: Resolved) -> str | None:
+    def key_variable(self, target: Resolved | Provider) -> str | None:
         """The environment variable that holds this provider's key, if one is set."""
         endpoint = target.endpoint
         return next((name for name in (*endpoint.key_env, *endpoint.bearer_env) if self._environ.get(name)), None)

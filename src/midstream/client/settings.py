@@ -49,11 +49,10 @@ def _from_environment(catalog: Catalog, environ: Mapping[str, str]) -> Iterator[
     if environ.get(MODEL_VARIABLE):
         yield Setting("default_model", environ[MODEL_VARIABLE], f"${MODEL_VARIABLE}")
     for provider in catalog.registry.providers.values():
-        endpoint = provider.endpoint
-        key = next((name for name in (*endpoint.key_env, *endpoint.bearer_env) if environ.get(name)), None)
+        key = catalog.key_variable(provider)
         if key is not None:
             yield Setting(f"providers.{provider.name}.api_key", IS_SET, f"${key}")
-        base = next((name for name in endpoint.base_env if environ.get(name)), None)
+        base = catalog.base_variable(provider)
         if base is not None:
             yield Setting(f"providers.{provider.name}.base_url", _shown(environ[base]), f"${base}")
 

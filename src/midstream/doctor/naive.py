@@ -56,9 +56,7 @@ def _each(conversation: Conversation, write: Any) -> list[Json]:
 
 def _chat(turn: Turn) -> list[Json]:
     results = [
-        {"role": "tool", "tool_call_id": block.call_id, "content": block.text}
-        for block in turn.blocks
-        if isinstance(block, ToolResponse)
+        {"role": "tool", "tool_call_id": result.call_id, "content": result.text} for result in turn.tool_responses
     ]
     said = [block for block in turn.blocks if isinstance(block, Text | Media)]
     calls = [
@@ -72,8 +70,8 @@ def _chat(turn: Turn) -> list[Json]:
     if calls:
         message["tool_calls"] = calls
         message["content"] = message["content"] or None
-    speaks = bool(said or calls or turn.speaker != "tool")
-    return [*results, message] if speaks and not (results and not said and not calls) else results
+    speaks = said or calls or (turn.speaker != "tool" and not results)
+    return [*results, message] if speaks else results
 
 
 def _chat_content(said: list[Text | Media]) -> Any:

@@ -70,7 +70,8 @@ class Bash:
         if not 0 < seconds <= MAX_TIMEOUT:
             raise ToolFailed(f"invalid timeout {seconds}; expected more than 0 and at most {MAX_TIMEOUT:.0f} seconds")
         run = _Run(self._output_limit)
-        run.start(_shell(), _checked(command), self._folder.path, self._environment())
+        environment = child_environment(os.environ, self._keep, self._key_names)
+        run.start(_shell(), _checked(command), self._folder.path, environment)
         try:
             ended = await run.wait(seconds)
         finally:
@@ -80,9 +81,6 @@ class Bash:
     def _preview(self, command: str, timeout: float | None = None) -> Preview:
         _checked(command)
         return Preview(self._folder.path)
-
-    def _environment(self) -> dict[str, str]:
-        return child_environment(os.environ, self._keep, self._key_names)
 
 
 class Capped:

@@ -173,9 +173,6 @@ class Folder:
                 return path[len(head) :].split("/")
         raise PathRefused(f"{path}: is outside the working folder {self.path}; use a path relative to it")
 
-    def _root(self) -> int:
-        return os.dup(self._fd)
-
 
 class _Walk:
     """One walk: the descriptors and names from the folder down to where it stands."""
@@ -197,7 +194,7 @@ class _Walk:
         self._fds.clear()
 
     def end(self) -> Place:
-        self._fds.append(self._folder._root())
+        self._fds.append(os.dup(self._folder._fd))
         # A trailing slash, `.` or `..` names a directory: it is entered like any other.
         while self._todo:
             part = self._todo.popleft()

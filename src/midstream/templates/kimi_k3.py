@@ -31,6 +31,16 @@ _CHOICES = {
     "required": "The system is invoked with `tool_choice=required`.\nYou MUST call tools in the next message.",
     "none": "The system is invoked with `tool_choice=none`.\nYou MUST NOT call any tools in the next message.",
 }
+# what `json.loads` makes -> the type of the argument
+_TYPES = {
+    bool: "boolean",
+    type(None): "null",
+    int: "number",
+    float: "number",
+    str: "string",
+    dict: "object",
+    list: "array",
+}
 _FORMAT = (
     "The system is invoked with `response_format={}`.\nYour response must be raw JSON data without markdown code blocks "
     "(```json) or any additional formatting."
@@ -165,25 +175,9 @@ class _Xtml:
             self.close("json")
             return
         for key, value in arguments.items():
-            self.open("argument", key=key, type=_type(value))
+            self.open("argument", key=key, type=_TYPES[type(value)])
             self.foreign(value if isinstance(value, str) else spaced_json(value))
             self.close("argument")
-
-
-def _type(value: Any) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case None:
-            return "null"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case dict():
-            return "object"
-        case _:
-            return "array"
 
 
 KIMI_K3 = Template("kimi-k3", Specials(*BRACKETS, patterns=(BARS,)), _STOP, _write, frozenset(["image"]))

@@ -19,6 +19,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from ..core.errors import ConfigError, PathRefused, ToolFailed
 
@@ -33,16 +34,21 @@ _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
-class Place:
-    """Where a path leads: an open directory inside the folder and a name in it that is not a link. Empty name: the directory."""
+class Place(NamedTuple):
+    """Where a path leads: an open directory inside the folder and a name in it that is not a link. Empty name: the directory.
 
-    def __init__(self, directory: int, name: str, shown: str) -> None:
-        self.directory = directory
-        self.name = name
-        self.shown = shown
+    `imagined`: the directory would first have to be made, inside the open one.
+    """
+
+    directory: int
+    name: str
+    shown: str
+    imagined: bool = False
 
     def status(self) -> os.stat_result | None:
         """What is there now, or None."""
+        if self.imagined:
+            return None
         if not self.name:
             return os.fstat(self.directory)
         try:
@@ -70,9 +76,10 @@ class Folder:
         self._closer()
 
     @contextmanager
-    def locate(self, path: str, *, create: bool = False) -> Iterator[Place]:
-        """Walk to a path and hold the directory it ends in; `create` makes missing directories on the way."""
-        walk = _Walk(self, path, create)
+    def locate(self, path: str, *, create: bool = False, imagine: bool = False) -> Iterator[Place]:
+        """Walk to a path and hold the directory it ends in; `create` makes missing directories on the way, `imagine` only
+        goes by their names."""
+        walk = _Walk(self, path, create, imagine)
         try:
             with _worded(path):
                 place = walk.end()
@@ -89,10 +96,8 @@ class Folder:
                 return
             with _worded(path):
                 fd = os.open(place.name, DIRECTORY, dir_fd=place.directory)
-            try:
+            with held(fd):
                 yield fd, place.shown
-            finally:
-                os.close(fd)
 
     @contextmanager
     def open(self, path: str) -> Iterator[tuple[int, os.stat_result]]:
@@ -101,10 +106,8 @@ class Folder:
             if not place.name:
                 raise PathRefused(f"{path}: is a directory")
             fd = open_regular(place.directory, place.name, path)
-        try:
+        with held(fd):
             yield fd, os.fstat(fd)
-        finally:
-            os.close(fd)
 
     def read(self, path: str, limit: int = MAX_READ) -> tuple[bytes, os.stat_result]:
         """A whole regular file of at most `limit` bytes."""
@@ -116,27 +119,19 @@ class Folder:
 
         Directories that a write would create need not exist.
         """
-        walk = _Walk(self, path, create=False, imagine=True)
-        try:
-            with _worded(path):
-                place = walk.end()
+        with self.locate(path, imagine=True) as place:
             if not place.name:
                 raise PathRefused(f"{path}: is a directory")
-            if walk.imagined or place.status() is None:
+            if place.status() is None:
                 return place.shown, None, ""
             try:
-                fd = open_regular(place.directory, place.name, path)
-                try:
+                with held(open_regular(place.directory, place.name, path)) as fd:
                     return place.shown, read_regular(fd, limit, path), ""
-                finally:
-                    os.close(fd)
             except ToolFailed as error:
                 status = place.status()
                 if status is None or not stat.S_ISREG(status.st_mode):
                     raise
                 return place.shown, None, str(error)
-        finally:
-            walk.close()
 
     def write(self, path: str, data: bytes, *, expected: os.stat_result | None = None) -> bool:
         """Replace or create a regular file, keeping its mode; True if it is new.
@@ -177,12 +172,12 @@ class Folder:
 class _Walk:
     """One walk: the descriptors and names from the folder down to where it stands."""
 
-    def __init__(self, folder: Folder, path: str, create: bool, imagine: bool = False) -> None:
+    def __init__(self, folder: Folder, path: str, create: bool, imagine: bool) -> None:
         self._folder = folder
         self._path = path
         self._create = create
         self._imagine = imagine
-        self.imagined = 0  # how many of the last names are of directories that are not there
+        self._imagined = 0  # how many of the last names are of directories that are not there
         self._todo = deque(folder.parts(path))
         self._fds: list[int] = []
         self._names: list[str] = []
@@ -205,22 +200,26 @@ class _Walk:
             elif self._todo:
                 self._enter(part)
             elif not self._is_link(part):
-                return Place(self._fds[-1], part, "/".join([*self._names, part]))
-        return Place(self._fds[-1], "", "/".join(self._names))
+                return self._place(part)
+        return self._place("")
+
+    def _place(self, name: str) -> Place:
+        shown = "/".join([*self._names, name] if name else self._names)
+        return Place(self._fds[-1], name, shown, bool(self._imagined))
 
     def _leave(self) -> None:
         if not self._names:
             raise PathRefused(f"{self._path}: leads outside the working folder")
         self._names.pop()
-        if self.imagined:
-            self.imagined -= 1
+        if self._imagined:
+            self._imagined -= 1
         else:
             os.close(self._fds.pop())
 
     def _enter(self, name: str) -> None:
         if len(self._names) >= MAX_DEPTH:
             raise PathRefused(f"{self._path[:80]}…: more than {MAX_DEPTH} directories deep")
-        if self.imagined:
+        if self._imagined:
             self._imagine_one(name)
             return
         try:
@@ -241,12 +240,12 @@ class _Walk:
         self._names.append(name)
 
     def _imagine_one(self, name: str) -> None:
-        self.imagined += 1
+        self._imagined += 1
         self._names.append(name)
 
     def _is_link(self, name: str) -> bool:
         """If the name is a symbolic link, put what it says in its place. The kernel never follows one for us."""
-        if self.imagined:
+        if self._imagined:
             return False
         try:
             target = os.readlink(name, dir_fd=self._fds[-1])
@@ -279,6 +278,15 @@ def checked_text(what: str, text: str, limit: int, hint: str = "") -> str:
     if size > limit:
         raise ToolFailed(f"the {what} is longer than {limit:,} bytes{hint}")
     return text
+
+
+@contextmanager
+def held(fd: int) -> Iterator[int]:
+    """The descriptor, closed in the end."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def open_regular(directory: int, name: str, shown: str) -> int:

@@ -25,7 +25,7 @@ import msgspec
 
 from ..core.errors import ToolFailed
 from .files import is_binary
-from .paths import DIRECTORY, MAX_DEPTH, Folder, checked_text, open_regular, read_regular
+from .paths import DIRECTORY, MAX_DEPTH, Folder, checked_text, held, open_regular, read_regular
 from .processes import CHUNK as PIPE_CHUNK
 from .processes import PipeReader
 from .tool import Tool
@@ -214,10 +214,8 @@ class Walk:
                     below = os.open(name, DIRECTORY, dir_fd=top)
                 except OSError:
                     continue  # gone, unreadable, or a link by now
-                try:
+                with held(below):
                     yield from self.entries(below, f"{prefix}{name}/", depth + 1)
-                finally:
-                    os.close(below)
 
 
 class _Source:
@@ -266,14 +264,11 @@ class _Source:
                     return
 
     def _file(self, directory: int, name: str, shown: str) -> Iterator[tuple[str, bytes]]:
-        fd = open_regular(directory, name, shown)
-        try:
+        with held(open_regular(directory, name, shown)) as fd:
             if os.fstat(fd).st_size > MAX_FILE:
                 self._too_large += 1
                 return
             data = read_regular(fd, MAX_FILE, shown)
-        finally:
-            os.close(fd)
         self._bytes -= len(data)
         if data and not is_binary(data) and self._bytes >= 0:
             self.current = shown

@@ -31,8 +31,8 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 WIRES: dict[str, tuple[str, ...]] = {
     "openai-chat": (
-        "none", "reasoning_effort", "thinking.type", "thinking.keep", "thinking.clear", "thinking.type+effort",
-        "enable_thinking", "chat_template_kwargs", "reasoning",
+        "none", "reasoning_effort", "thinking.type", "thinking.type+effort", "enable_thinking", "chat_template_kwargs",
+        "reasoning",
     ),
     "openai-responses": ("none", "reasoning"),
     "anthropic": ("none", "budget", "adaptive", "either"),
@@ -42,6 +42,16 @@ WIRES: dict[str, tuple[str, ...]] = {
     "completion": ("none",),
 }  # fmt: skip
 """Every wire, with its reasoning controls: the ways it has of asking for thinking."""
+
+KEEPS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(WIRES, ("", "always")),
+    "openai-chat": (
+        "", "always", "thinking.keep", "thinking.clear_thinking", "preserve_thinking", "chat_template_kwargs",
+        "reasoning_history",
+    ),
+    "completion": ("", "always", "template"),
+}  # fmt: skip
+"""Every wire, with the ways it has of asking that the reasoning of all turns be kept, not only that of the current tool loop."""
 
 SchemaPass: TypeAlias = Literal["plain", "openai", "anthropic", "moonshot", "gemini"]
 TextFormat: TypeAlias = Literal[
@@ -105,7 +115,7 @@ def _check_word(name: str, said: object, known: Collection[object]) -> None:
 
 
 def _listed(words: Collection[object]) -> str:
-    return ", ".join(str(word) for word in words)
+    return ", ".join(str(word) or "''" for word in words)
 
 
 class Reasoning(Value, frozen=True):
@@ -139,12 +149,22 @@ class Reasoning(Value, frozen=True):
     control: str = "none"
     """How thinking is asked for: one of the controls of the dialect's wire (`WIRES`)."""
     efforts: tuple[str, ...] = ()
-    """The effort levels it takes; others are mapped to the nearest."""
+    """The effort levels it takes; others are sent as the nearest, with a note. Empty: as they were asked for."""
+    effort_words: dict[str, str] | None = None
+    """Levels that it does not take and that are sent as another than the nearest."""
+    keep: str = ""
+    """How the host is asked to keep the reasoning of all turns: one of the words of the dialect's wire (`KEEPS`). `always`: it
+    does so by itself. Empty: it cannot be asked. While it is asked to, all of the model's own reasoning is echoed."""
+    keeps: bool = False
+    """Whether it is asked to, unless the caller says otherwise (`Options.keep_thinking`)."""
     wires: tuple[str, ...] = ()
     """Other wires of the same host: plain reasoning made over them is the model's own here too."""
 
     def __post_init__(self) -> None:
         _REASONING.check(self)
+        for asked, sent in (self.effort_words or {}).items():
+            _check_word("effort_words", asked, EFFORTS)
+            _check_word("effort_words", sent, self.efforts)
 
 
 _REASONING = _FieldChecks(
@@ -152,6 +172,7 @@ _REASONING = _FieldChecks(
         "echo": ("never", "calls", "always"),
         "unsigned": ("drop", "blank"),
         "control": tuple(dict.fromkeys(control for controls in WIRES.values() for control in controls)),
+        "keep": tuple(dict.fromkeys(word for words in KEEPS.values() for word in words)),
     },
     {"efforts": EFFORTS, "wires": tuple(WIRES)},
 )
@@ -209,8 +230,11 @@ class Dialect(Value, frozen=True):
         "seed",
         "presence_penalty",
         "frequency_penalty",
+        "response_format",
     )
     """The sampling options it takes; others are dropped with a note."""
+    sampling_thinking: tuple[SamplingOption, ...] | None = None
+    """Those it takes while thinking; None for the same."""
     exclusive_sampling: bool = False
     """`temperature` and `top_p` may not both be given."""
     merge_turns: bool = False
@@ -237,6 +261,8 @@ class Dialect(Value, frozen=True):
     required_word: str = "required"
     """How `tool_choice` says that some tool must be called."""
     seed_field: str = "seed"
+    user_field: str = "user"
+    """Where the caller's id for the end user goes; empty where the host takes none."""
     extra_body: dict[str, Any] | None = None
     headers: dict[str, str] | None = None
     path: str = ""
@@ -259,6 +285,9 @@ class Dialect(Value, frozen=True):
 
 def _check_control_and_path(dialect: Dialect) -> None:
     _check_word(f"reasoning.control for {dialect.wire}", dialect.reasoning.control, WIRES[dialect.wire])
+    _check_word(f"reasoning.keep for {dialect.wire}", dialect.reasoning.keep, KEEPS[dialect.wire])
+    for word in dialect.sampling_thinking or ():
+        _check_word("sampling_thinking", word, get_args(SamplingOption))
     if dialect.path and not _PATH.fullmatch(dialect.path):
         raise ConfigError(f"invalid path {dialect.path!r}; expected /… with no other placeholder than {{model}}")
 
@@ -283,7 +312,7 @@ _DIALECT = _FieldChecks(
         "forced_choice_thinking": get_args(ForcedChoice),
         "sampling": get_args(SamplingOption),
     },
-    ("reasoning.control", "path"),
+    ("reasoning.control", "reasoning.keep", "sampling_thinking", "path"),
 )
 
 
@@ -302,6 +331,9 @@ class Options(Value, frozen=True):
     """`on` or `off`; True and False are read so."""
     effort: str | None = None
     thinking_budget: int | None = None
+    keep_thinking: bool | None = None
+    """Whether the host is to keep the model's reasoning of all turns, not only of the current tool loop; None leaves it to the
+    dialect."""
     tool_choice: str | None = None
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel_tool_calls: bool | None = None

@@ -12,6 +12,7 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits
 from ..wires.anthropic.wire import DEFAULT
+from .efforts import efforts_of
 from .provider import Provider
 
 _replace = msgspec.structs.replace
@@ -22,7 +23,7 @@ def _limits(most: int | None) -> Limits:
 
 
 _BUDGET = DEFAULT.reasoning
-_ADAPTIVE = _replace(_BUDGET, required=False, control="adaptive", efforts=("low", "medium", "high", "xhigh", "max"))
+_ADAPTIVE = _replace(_BUDGET, required=False, control="adaptive", **efforts_of("claude-opus-5"))
 _OLD_SAMPLING = ("temperature", "top_p", "stop")
 
 CLAUDE = _replace(DEFAULT, name="claude", limits=_limits(64_000), exclusive_sampling=True)
@@ -43,7 +44,7 @@ CLAUDE_4_OPUS = _replace(CLAUDE_4, name="claude-4-opus", limits=_limits(32_000),
 CLAUDE_46 = _replace(
     CLAUDE,
     name="claude-4.6",
-    reasoning=_replace(_ADAPTIVE, control="either", required=True),
+    reasoning=_replace(_ADAPTIVE, control="either", required=True, **efforts_of("claude-opus-4-6")),
     limits=_limits(128_000),
     default_max_tokens=16_384,
 )
@@ -116,7 +117,7 @@ MOONSHOT_K2_THINKING = _replace(
 MOONSHOT_ALWAYS = _replace(
     MOONSHOT_K25,
     name=f"{_MOONSHOT}-always-thinking",
-    reasoning=_replace(_ECHOED, can_disable=False),
+    reasoning=_replace(_ECHOED, can_disable=False, keep="always"),
     forced_choice=(),
 )
 MOONSHOT_K2 = _look_alike(
@@ -144,7 +145,7 @@ MOONSHOT = Provider(
     names=("kimi-anthropic",),
 )
 
-DEEPSEEK_ANTHROPIC = _look_alike("deepseek-anthropic", media=())
+DEEPSEEK_ANTHROPIC = _look_alike("deepseek-anthropic", media=(), reasoning=_replace(_ECHOED, keep="always"))
 DEEPSEEK = Provider(
     "deepseek-anthropic",
     Endpoint(
@@ -159,7 +160,7 @@ DEEPSEEK = Provider(
 )
 
 MINIMAX_ANTHROPIC = _look_alike(
-    "minimax-anthropic", media=(), reasoning=_replace(_ECHOED, can_disable=False, required=False)
+    "minimax-anthropic", media=(), reasoning=_replace(_ECHOED, can_disable=False, required=False, keep="always")
 )
 MINIMAX = Provider(
     "minimax-anthropic",

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from ..core.dialect import Dialect, Endpoint, Limits, Place, Reasoning
+from ..core.dialect import Dialect, Endpoint, Limits, Place, Reasoning, SamplingOption
+from .efforts import efforts_of
 from .kimi import kimi_on
 from .provider import Provider
 
@@ -35,8 +36,30 @@ OPENAI = Dialect(
     strict_tools=True,
     media=("image", "audio", "file"),
     limits=Limits(max_tools=128),
-    reasoning=Reasoning(control="reasoning_effort", efforts=("none", "minimal", "low", "medium", "high", "xhigh")),
+    reasoning=Reasoning(control="reasoning_effort"),
 )
+"""A model or deployment whose kind its name does not tell."""
+REASONING_MODELS = r"gpt-(?:[5-9]|oss)(?!.*chat)|(?:^|/)o\d|codex|computer-use"
+_OTHER_MODELS = r"gpt-[34]|chat"
+# These do not think unless they are asked to, and take sampling options only while they do not.
+_ASKED_TO_THINK = r"gpt-5\.[1-4](?!.*(?:codex|pro|chat))"
+_THINKING_SAMPLING: tuple[SamplingOption, ...] = ("seed", "response_format")
+
+
+def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect], ...]:
+    """OpenAI's models, where they reason and where they do not."""
+    unknown = _replace(OPENAI, name=name, provider=provider, **fields)
+    plain = _replace(unknown, name=f"{name}-plain", reasoning=Reasoning())
+    asked = _replace(unknown, name=f"{name}-5.1", sampling_thinking=_THINKING_SAMPLING)
+    thinks = _replace(
+        unknown,
+        name=f"{name}-reasoning",
+        reasoning=_replace(OPENAI.reasoning, default_on=True),
+        sampling=_THINKING_SAMPLING,
+    )
+    return ((_ASKED_TO_THINK, asked), (REASONING_MODELS, thinks), (_OTHER_MODELS, plain), ("", unknown))
+
+
 MISTRAL = Dialect(
     "mistral",
     _WIRE,
@@ -49,11 +72,14 @@ MISTRAL = Dialect(
     seed_field="random_seed",
     prefill_flag="prefix",
     blank_content="keep",
+    user_field="",
     limits=Limits(max_tools=128),
 )
+MISTRAL_EFFORT = _replace(MISTRAL, name="mistral-effort", reasoning=Reasoning(control="reasoning_effort"))
 _DEEPSEEK_REASONING = Reasoning(
-    echo="calls", required=True, placeholder="", control="thinking.type+effort", efforts=("high", "max")
-)
+    echo="calls", required=True, placeholder="", control="thinking.type+effort", keep="always",
+    **efforts_of("deepseek-v4-pro"),
+)  # fmt: skip
 DEEPSEEK = Dialect(
     "deepseek",
     _WIRE,
@@ -61,7 +87,9 @@ DEEPSEEK = Dialect(
     tool_format="deepseek",
     media=(),
     reasoning=_DEEPSEEK_REASONING,
+    sampling_thinking=("stop", "seed", "response_format"),  # the others are ignored then
     parallel_option=False,
+    user_field="",
     prefill_flag="prefix",
     blank_content="keep",
     limits=Limits(max_tools=128),
@@ -78,43 +106,60 @@ QWEN = Dialect(
     blank_content="keep",
     forced_choice=("named",),
     forced_choice_thinking=(),
+    user_field="",
 )
+# Off by default at the host, and on in the vendor's own client: what is not kept is thought again.
+QWEN_KEEPS = _replace(QWEN, name="qwen-keeps", reasoning=_replace(QWEN.reasoning, keep="preserve_thinking", keeps=True))
 ZAI = Dialect(
     "zai",
     _WIRE,
     "zai",
     tool_format="qwen",
-    reasoning=Reasoning(echo="always", control="thinking.clear", default_on=True),
+    reasoning=Reasoning(echo="always", control="thinking.type", default_on=True),
     blank_content="omit",  # an empty text block is refused (code 1213)
     forced_choice=(),
     forced_choice_thinking=(),
-    sampling=("temperature", "top_p", "stop"),
+    sampling=("temperature", "top_p", "stop", "response_format"),
     parallel_option=False,
+    user_field="",
 )
+# Unless it is told to keep all reasoning, the host clears that of earlier turns (facts/news-2026.md §2).
+_ZAI_KEEPS = _replace(ZAI.reasoning, keep="thinking.clear_thinking", keeps=True)
+ZAI_KEEPS = _replace(ZAI, name="zai-keeps", reasoning=_ZAI_KEEPS)
+_ZAI_EFFORT = _replace(_ZAI_KEEPS, control="thinking.type+effort")
+ZAI_EFFORT = _replace(ZAI, name="zai-effort", reasoning=_ZAI_EFFORT)
+ZAI_ALWAYS = _replace(ZAI, name="zai-always", reasoning=_replace(_ZAI_EFFORT, can_disable=False))
 MINIMAX = Dialect(
     "minimax",
     _WIRE,
     "minimax",
     reasoning=Reasoning(
         fields=("reasoning_content", "reasoning_details"), echo="always", required=True, default_on=True,
-        can_disable=False, details=True, tags=("<think>", "</think>"),
+        can_disable=False, details=True, tags=("<think>", "</think>"), keep="always",
     ),
     extra_body={"reasoning_split": True},
     media=(),
     blank_content="keep",
     parallel_option=False,
+    user_field="",
 )  # fmt: skip
 XAI = Dialect(
     "xai",
     _WIRE,
     "xai",
-    reasoning=Reasoning(control="reasoning_effort", efforts=("low", "high")),
-    sampling=("temperature", "top_p", "seed"),  # grok-4 refuses stop and the penalties
+    sampling=("temperature", "top_p", "seed", "response_format"),  # grok-4 refuses stop and the penalties
 )
+XAI_EFFORT_MODELS = r"grok-3-mini|grok-(?:4\.[3-9]|[5-9])(?!.*non-reasoning)"
+XAI_EFFORT = _replace(XAI, name="xai-effort", reasoning=Reasoning(control="reasoning_effort", default_on=True))
 CEREBRAS = Dialect("cerebras", _WIRE, "cerebras", media=(), reasoning=Reasoning(field="reasoning"))
-_OPENROUTER_REASONING = Reasoning(
-    fields=("reasoning", "reasoning_content"), field="reasoning", echo="always", details=True, control="reasoning"
+_OSS = Reasoning(
+    field="reasoning", default_on=True, can_disable=False, control="reasoning_effort", **efforts_of("gpt-oss")
 )
+_OPENROUTER_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")  # for all models alike; the host maps them
+_OPENROUTER_REASONING = Reasoning(
+    fields=("reasoning", "reasoning_content"), field="reasoning", echo="always", details=True, control="reasoning",
+    efforts=_OPENROUTER_EFFORTS,
+)  # fmt: skip
 OPENROUTER = Dialect(
     "openrouter", _WIRE, "openrouter", reasoning=_OPENROUTER_REASONING, media=("image", "file", "audio")
 )
@@ -132,7 +177,14 @@ def _host(
     with every request; `kimi` is what it does differently for Kimi, `dialect` for all others."""
     plain = Dialect(name, _WIRE, name, **dialect)
     endpoint = Endpoint(base_url, headers=headers, **_keys(name, *keys))
-    return Provider(name, endpoint, (*kimi_on(name, **(kimi or {})), ("", plain)))
+    return Provider(name, endpoint, (*kimi_on(name, **(kimi or {})), *_oss_on(plain), ("", plain)))
+
+
+def _oss_on(plain: Dialect) -> tuple[tuple[str, Dialect], ...]:
+    """gpt-oss on a host that takes its efforts: it always thinks, and knows no other levels."""
+    if plain.reasoning.control != "reasoning_effort":
+        return ()
+    return ((r"gpt-oss", _replace(plain, name=f"{plain.name}-gpt-oss", reasoning=_OSS)),)
 
 
 GENERIC = Dialect("openai-compatible", _WIRE, "openai-compatible")
@@ -159,16 +211,19 @@ def _azure(name: str, path: str) -> tuple[tuple[str, Dialect], ...]:
     plain = Dialect(name, _WIRE, "azure", path=path)
     return (
         *[(pattern, _replace(dialect, provider="azure")) for pattern, dialect in kimi_on(name, path=path, **_UNASKED)],
-        (r"mistral|mixtral|ministral|codestral", _replace(plain, name=f"{name}-mistral", ids="mistral")),
+        (
+            r"mistral|mixtral|ministral|codestral",
+            _replace(plain, name=f"{name}-mistral", ids="mistral", user_field=""),
+        ),
         (r"deepseek|grok|llama|phi|qwen", plain),
-        ("", _replace(OPENAI, name=f"{name}-openai", provider="azure", path=path)),
+        *_openai(f"{name}-openai", "azure", path=path),
     )
 
 
 # Bedrock's gpt-oss leaves its reasoning in the text, in tags of its own.
 _BEDROCK_OSS = Reasoning(
     tags=("<reasoning>", "</reasoning>"), default_on=True, can_disable=False, control="reasoning_effort",
-    efforts=("low", "medium", "high"),
+    **efforts_of("gpt-oss"),
 )  # fmt: skip
 
 
@@ -176,7 +231,7 @@ _BEDROCK = Dialect("bedrock", _WIRE, "bedrock")
 _BEDROCK_DIALECTS = (
     *kimi_on("bedrock", **_UNASKED),
     (r"gpt-oss", _replace(_BEDROCK, name="bedrock-gpt-oss", reasoning=_BEDROCK_OSS, media=())),
-    (r"mistral|ministral|voxtral", _replace(_BEDROCK, name="bedrock-mistral", ids="mistral")),
+    (r"mistral|ministral|voxtral", _replace(_BEDROCK, name="bedrock-mistral", ids="mistral", user_field="")),
     ("", _BEDROCK),
 )
 
@@ -197,14 +252,14 @@ PROVIDERS = (
     Provider(
         "openai",
         Endpoint("https://api.openai.com/v1", **_keys("openai")),
-        (("", OPENAI),),
+        _openai("openai", "openai"),
         models=("gpt-5.2", "gpt-5.1", "gpt-5", "gpt-5-mini", "gpt-4.1", "gpt-4.1-mini", "gpt-4o", "gpt-4o-mini", "o3", "o4-mini"),
         family=r"^(?:gpt|o\d|chatgpt|codex|ft:|computer)",
     ),
     Provider(
         "mistral",
         Endpoint("https://api.mistral.ai/v1", **_keys("mistral")),
-        (("", MISTRAL),),
+        ((r"mistral-(?:small-(?:latest|2603|4)|medium-3[-.]5|large-4)", MISTRAL_EFFORT), ("", MISTRAL)),
         models=("mistral-large-latest", "mistral-medium-latest", "mistral-small-latest", "codestral-latest",
                 "devstral-medium-latest", "magistral-medium-latest", "ministral-8b-latest", "pixtral-large-latest"),
         family=r"stral|mixtral|pixtral|voxtral",
@@ -219,7 +274,8 @@ PROVIDERS = (
     Provider(
         "qwen",
         Endpoint("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", **_keys("dashscope", "QWEN_API_KEY")),
-        (*kimi_on("qwen", reasoning={"control": "enable_thinking"}), ("", QWEN)),
+        (*kimi_on("qwen", reasoning={"control": "enable_thinking", "keep": "preserve_thinking"}),
+         (r"qwen3\.[6-9].*(?:plus|max)", QWEN_KEEPS), ("", QWEN)),
         models=("qwen3-max", "qwen3-coder-plus", "qwen-plus", "qwen-turbo", "qwq-plus"),
         family=r"qw|kimi|glm|deepseek",
         names=("dashscope", "alibaba"),
@@ -227,7 +283,7 @@ PROVIDERS = (
     Provider(
         "zai",
         Endpoint("https://api.z.ai/api/paas/v4", **_keys("zai", "ZHIPU_API_KEY", "GLM_API_KEY")),
-        (("", ZAI),),
+        ((r"glm-(?:5\.[3-9]|[6-9])", ZAI_ALWAYS), (r"glm-5\.2", ZAI_EFFORT), (r"glm-(?:4\.[7-9]|5)", ZAI_KEEPS), ("", ZAI)),
         models=("glm-5", "glm-4.7", "glm-4.6", "glm-4.5-air", "glm-4.5-flash"),
         family=r"glm|codegeex|cogview",
         names=("glm", "zhipu"),
@@ -242,7 +298,7 @@ PROVIDERS = (
     Provider(
         "xai",
         Endpoint("https://api.x.ai/v1", **_keys("xai")),
-        (("", XAI),),
+        ((XAI_EFFORT_MODELS, XAI_EFFORT), ("", XAI)),
         models=("grok-4", "grok-4-fast", "grok-3", "grok-3-mini", "grok-code-fast-1"),
         family=r"grok",
         names=("grok",),
@@ -250,14 +306,15 @@ PROVIDERS = (
     Provider(
         "cerebras",
         Endpoint("https://api.cerebras.ai/v1", **_keys("cerebras")),
-        (*kimi_on("cerebras", reasoning={"field": "reasoning"}), ("", CEREBRAS)),
+        (*kimi_on("cerebras", reasoning={"field": "reasoning"}),
+         (r"gpt-oss", _replace(CEREBRAS, name="cerebras-gpt-oss", reasoning=_OSS)), ("", CEREBRAS)),
     ),
     Provider(
         "openrouter",
         Endpoint("https://openrouter.ai/api/v1", **_keys("openrouter")),
         (
             *kimi_on("openrouter", reasoning={"fields": ("reasoning", "reasoning_content"), "field": "reasoning",
-                                              "details": True, "control": "reasoning"}),
+                                              "details": True, "control": "reasoning", "efforts": _OPENROUTER_EFFORTS}),
             (r"mistral|mixtral|codestral|devstral|magistral", _replace(OPENROUTER, name="openrouter-mistral", ids="mistral")),
             ("", OPENROUTER),
         ),
@@ -286,14 +343,15 @@ PROVIDERS = (
     # vLLM reads only `reasoning` in requests and answers under it (facts/kimi.md §6).
     _host("vllm", "http://127.0.0.1:8000/v1", kimi={"reasoning": {"field": "reasoning", "fixed_field": True,
                                                                    "fields": ("reasoning", "reasoning_content")}},
-          reasoning=Reasoning(field="reasoning", fixed_field=True, control="chat_template_kwargs")),
-    _host("sglang", "http://127.0.0.1:30000/v1", reasoning=Reasoning(control="chat_template_kwargs")),
+          reasoning=Reasoning(field="reasoning", fixed_field=True, control="chat_template_kwargs", keep="chat_template_kwargs")),
+    _host("sglang", "http://127.0.0.1:30000/v1",
+          reasoning=Reasoning(control="chat_template_kwargs", keep="chat_template_kwargs")),
     _host("groq", "https://api.groq.com/openai/v1", kimi={"reasoning": {"field": "reasoning", "control": "none"}},
           reasoning=Reasoning(field="reasoning", control="reasoning_effort", efforts=("none", "low", "medium", "high"))),
     _host("together", "https://api.together.xyz/v1", "TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY",
           kimi={"reasoning": {"field": "reasoning"}}),
     _host("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_AI_API_KEY",
-          kimi={"reasoning": {"control": "reasoning_effort"}}),
+          kimi={"reasoning": {"control": "reasoning_effort", "keep": "reasoning_history"}}),
     _host("baseten", "https://inference.baseten.co/v1", kimi={"reasoning": {"control": "reasoning_effort"}}),
     _host("novita", "https://api.novita.ai/v3/openai"),
     _host("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),

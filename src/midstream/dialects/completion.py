@@ -14,6 +14,7 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning, TemplateName, TextFormat
 from ..core.ids import IdScheme, ToolFormat
+from .efforts import efforts_of
 from .families import K2, K2_THINKING, K3, K25, K26, K27_CODE
 from .kimi import kimi_on
 from .provider import Provider
@@ -23,6 +24,8 @@ _TAGS = ("<think>", "</think>")
 _PLAIN = Reasoning(tags=_TAGS)
 _THINKS = Reasoning(tags=_TAGS, echo="always", default_on=True)
 _ALWAYS = _replace(_THINKS, can_disable=False)
+_KEEPS = _replace(_ALWAYS, keep="always")
+_ASKED = _replace(_THINKS, keep="template")
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -42,16 +45,25 @@ class Family(msgspec.Struct, frozen=True):
 _KIMI_STOP = ("<|im_end|>", "[EOS]", "[EOT]")
 _CHATML_STOP = ("<|im_end|>", "<|endoftext|>")
 KIMI_FAMILIES = (
-    Family(K3, "kimi-k3", "kimi-k3", "kimi", ("<|end_of_msg|>",), "kimi-k3", _ALWAYS, True),
-    Family(K27_CODE, "kimi-k2.7-code", "kimi", "kimi", _KIMI_STOP, "kimi", _ALWAYS, True),
-    Family(K26, "kimi-k2.6", "kimi", "kimi", _KIMI_STOP, "kimi", _THINKS, True),
+    Family(
+        K3,
+        "kimi-k3",
+        "kimi-k3",
+        "kimi",
+        ("<|end_of_msg|>",),
+        "kimi-k3",
+        _replace(_KEEPS, **efforts_of("kimi-k3")),
+        True,
+    ),
+    Family(K27_CODE, "kimi-k2.7-code", "kimi", "kimi", _KIMI_STOP, "kimi", _KEEPS, True),
+    Family(K26, "kimi-k2.6", "kimi", "kimi", _KIMI_STOP, "kimi", _ASKED, True),
     Family(K25, "kimi-k2.5", "kimi", "kimi", _KIMI_STOP, "kimi", _THINKS, True),
     Family(K2_THINKING, "kimi-k2-thinking", "kimi", "kimi", _KIMI_STOP, "kimi", _ALWAYS),
     Family(K2, "kimi-k2", "kimi", "kimi", _KIMI_STOP, "kimi"),
 )
 FAMILIES = (
     *KIMI_FAMILIES,
-    Family(r"qwen|qwq", "qwen", "qwen", "qwen", _CHATML_STOP, reasoning=_THINKS),
+    Family(r"qwen|qwq", "qwen", "qwen", "qwen", _CHATML_STOP, reasoning=_ASKED),
     Family(r"llama-?[34]", "llama3", "llama", "llama", ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")),
     Family(r"gemma", "gemma", "gemma", "gemma", ("<end_of_turn>", "<eos>")),
     Family(r"stral|mixtral", "mistral", "mistral", "mistral", ("</s>",)),
@@ -121,6 +133,7 @@ LLAMACPP = Provider(
             kimi_on("llamacpp", path="/v1/chat/completions"),
             completion="llamacpp",
             extra_body={"preserved_tokens": _KIMI_MARKERS},
+            user_field="",
         ),
         (r"mistral|mixtral", _replace(_LLAMACPP_CHAT, name="llamacpp-mistral", ids="mistral")),
         ("", _LLAMACPP_CHAT),

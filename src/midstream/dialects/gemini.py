@@ -11,15 +11,20 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Place
 from ..wires.gemini.wire import DEFAULT
+from .efforts import efforts_of
 from .provider import Provider
 
 _replace = msgspec.structs.replace
 
-GEMINI_3 = DEFAULT
-GEMINI_3_PRO = _replace(
-    DEFAULT, name="gemini-3-pro", reasoning=_replace(DEFAULT.reasoning, efforts=("low", "medium", "high"))
-)
-_BUDGET = _replace(DEFAULT.reasoning, required=False, control="thinkingBudget", efforts=())
+
+def _levels(name: str, model: str) -> Dialect:
+    return _replace(DEFAULT, name=name, reasoning=_replace(DEFAULT.reasoning, **efforts_of(model)))
+
+
+GEMINI_3 = _levels("gemini", "gemini-3-flash")
+GEMINI_3_PRO = _levels("gemini-3-pro", "gemini-3-pro")
+GEMINI_31_PRO = _levels("gemini-3.1-pro", "gemini-3.1-pro")
+_BUDGET = _replace(DEFAULT.reasoning, required=False, control="thinkingBudget", efforts=(), effort_words=None)
 GEMINI_25_PRO = _replace(DEFAULT, name="gemini-2.5-pro", reasoning=_BUDGET, tool_result_media="user")
 GEMINI_25_FLASH = _replace(GEMINI_25_PRO, name="gemini-2.5-flash", reasoning=_replace(_BUDGET, can_disable=True))
 GEMINI_25_LITE = _replace(
@@ -34,7 +39,8 @@ _GENERATIONS = (
     (r"gemini-2\.5-flash", GEMINI_25_FLASH),
     (r"gemini-2\.5", GEMINI_25_PRO),
     (r"gemini-(?:[12]\.|pro|exp)|gemma|learnlm", GEMINI_2),
-    (r"gemini-[3-9].*pro", GEMINI_3_PRO),
+    (r"gemini-3-pro", GEMINI_3_PRO),
+    (r"gemini-[3-9].*pro", GEMINI_31_PRO),
     ("", GEMINI_3),
 )
 _MODELS = (

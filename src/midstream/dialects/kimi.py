@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
+from .efforts import efforts_of
 from .families import K2_THINKING, K3, K25, K26, K27_CODE, KIMI
 from .provider import Provider
 
@@ -43,7 +44,7 @@ _THINKS = Reasoning(
     default_on=True,
     control="thinking.type",
 )
-_FIXED_SAMPLING = ("stop",)  # "invalid temperature: only 0.6 is allowed for this model"
+_FIXED_SAMPLING = ("stop", "response_format")  # "invalid temperature: only 0.6 is allowed for this model"
 
 MOONSHOT_K2 = _replace(_MOONSHOT, name="moonshot-k2")
 MOONSHOT_K2_THINKING = _replace(
@@ -62,11 +63,12 @@ MOONSHOT_K25 = _replace(
     media=("image", "video"),
     tool_result_media="inline",
 )
-MOONSHOT_K26 = _replace(MOONSHOT_K25, name="moonshot-k2.6", reasoning=_replace(_THINKS, control="thinking.keep"))
+_KEEPS = _replace(_THINKS, keep="thinking.keep", keeps=True)  # without it they stall for long (facts/kimi.md §7.21)
+MOONSHOT_K26 = _replace(MOONSHOT_K25, name="moonshot-k2.6", reasoning=_KEEPS)
 MOONSHOT_K27_CODE = _replace(
     MOONSHOT_K26,
     name="moonshot-k2.7-code",
-    reasoning=_replace(_THINKS, control="thinking.keep", can_disable=False),
+    reasoning=_replace(_KEEPS, can_disable=False),
     forced_choice=(),
 )
 MOONSHOT_K3 = _replace(
@@ -74,7 +76,7 @@ MOONSHOT_K3 = _replace(
     name="moonshot-k3",
     ids="kimi-k3",
     leaks="kimi-k3",
-    reasoning=_replace(_THINKS, can_disable=False, control="reasoning_effort", efforts=("low", "high", "max")),
+    reasoning=_replace(_THINKS, can_disable=False, control="reasoning_effort", keep="always", **efforts_of("kimi-k3")),
     forced_choice=("required",),
     forced_choice_thinking=("required",),
 )
@@ -130,23 +132,27 @@ KIMI_CODING = Provider(
 
 def kimi_on(provider: str, *, reasoning: dict[str, Any] | None = None, **host: Any) -> tuple[tuple[str, Dialect], ...]:
     """The dialects of Kimi's models on a host that serves the weights: ids are printed verbatim into the template there, so
-    the model must see its own (`functions.name:n`); reasoning as the host carries it."""
+    the model must see its own (`functions.name:n`); reasoning as the host carries it. What the host is asked with to keep
+    all reasoning (`keep`) counts for K2.6, which can do both; the later models always do, the earlier never."""
     host = {
         "blank_content": "omit", "schema": "openai", "limits": _LIMITS, "tool_format": "kimi", "leaks": "kimi", **host,
     }  # fmt: skip
     shape = {"echo": "always", "control": "chat_template_kwargs", **(reasoning or {})}
+    keep = shape.pop("keep", "chat_template_kwargs" if shape["control"] == "chat_template_kwargs" else "")
     plain = Dialect(f"{provider}-kimi-k2", "openai-chat", provider, ids="kimi", media=(), **host)
     thinks = Reasoning(default_on=True, **shape)
     always = _replace(thinks, can_disable=False)
+    keeps = _replace(always, keep="always")
+    asked = _replace(thinks, keep=keep)
     return (
         (
             K3,
             _replace(
-                plain, name=f"{provider}-kimi-k3", ids="kimi-k3", leaks="kimi-k3", reasoning=always, media=("image",)
+                plain, name=f"{provider}-kimi-k3", ids="kimi-k3", leaks="kimi-k3", reasoning=keeps, media=("image",)
             ),
         ),
-        (K27_CODE, _replace(plain, name=f"{provider}-kimi-k2.7-code", reasoning=always, media=("image",))),
-        (K26, _replace(plain, name=f"{provider}-kimi-k2.6", reasoning=thinks, media=("image",))),
+        (K27_CODE, _replace(plain, name=f"{provider}-kimi-k2.7-code", reasoning=keeps, media=("image",))),
+        (K26, _replace(plain, name=f"{provider}-kimi-k2.6", reasoning=asked, media=("image",))),
         (K25, _replace(plain, name=f"{provider}-kimi-k2.5", reasoning=thinks, media=("image",))),
         (K2_THINKING, _replace(plain, name=f"{provider}-kimi-k2-thinking", reasoning=always)),
         (KIMI, plain),

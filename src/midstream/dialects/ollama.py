@@ -9,6 +9,7 @@ import msgspec
 
 from ..core.dialect import Endpoint
 from ..wires.ollama.wire import DEFAULT
+from .efforts import efforts_of
 from .kimi import kimi_on_ollama
 from .provider import Provider
 
@@ -19,7 +20,7 @@ OLLAMA = DEFAULT
 OLLAMA_LEVELS = _replace(
     DEFAULT,
     name="ollama-levels",
-    reasoning=_replace(DEFAULT.reasoning, efforts=("low", "medium", "high"), default_on=True, can_disable=False),
+    reasoning=_replace(DEFAULT.reasoning, default_on=True, can_disable=False, **efforts_of("gpt-oss")),
 )
 
 LOCAL = Provider(

@@ -11,12 +11,11 @@ from typing import Any
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
-from .chat_hosts import AZURE_ENDPOINT, AZURE_MODELS
+from .chat_hosts import AZURE_ENDPOINT, AZURE_MODELS, REASONING_MODELS, XAI_EFFORT_MODELS
 from .provider import Provider
 
 _replace = msgspec.structs.replace
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-_REASONING_MODELS = r"gpt-(?:[5-9]|oss)(?!.*chat)|(?:^|/)o\d|codex|computer-use"
 
 
 def _dialect(name: str, provider: str, **fields: Any) -> Dialect:
@@ -25,7 +24,7 @@ def _dialect(name: str, provider: str, **fields: Any) -> Dialect:
         "max_tokens_field": "max_output_tokens",
         "tool_result_media": "inline",
         "media": ("image", "file"),
-        "sampling": ("temperature", "top_p"),
+        "sampling": ("temperature", "top_p", "response_format"),
         "strict_tools": True,
     }
     return Dialect(name, "openai-responses", provider, **{**shape, **fields})
@@ -34,32 +33,14 @@ def _dialect(name: str, provider: str, **fields: Any) -> Dialect:
 def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect], ...]:
     """OpenAI's models, where they reason and where they do not."""
     plain = _dialect(name, provider, schema="openai", limits=Limits(max_tools=128), **fields)
-    rules = Reasoning(signed=True, default_on=True, control="reasoning", efforts=_EFFORTS)
-    reasoning = _replace(plain, name=f"{name}-reasoning", reasoning=rules, sampling=())
-    # o1 to o4 know neither `none` nor `minimal`; gpt-5 itself knows no `none`, gpt-5.1 and later no `minimal`.
-    older = _replace(reasoning, name=f"{name}-o", reasoning=_replace(rules, efforts=("low", "medium", "high")))
-    first = _replace(
-        reasoning, name=f"{name}-5", reasoning=_replace(rules, efforts=("minimal", "low", "medium", "high"))
-    )
-    later = _replace(reasoning, reasoning=_replace(rules, efforts=("none", "low", "medium", "high", "xhigh")))
-    return (
-        (r"(?:^|/)o\d|codex|gpt-oss", older),
-        (r"gpt-5(?![.\d])(?!.*chat)", first),
-        (_REASONING_MODELS, later),
-        ("", plain),
-    )
+    rules = Reasoning(signed=True, default_on=True, control="reasoning")
+    reasoning = _replace(plain, name=f"{name}-reasoning", reasoning=rules, sampling=("response_format",))
+    return ((REASONING_MODELS, reasoning), ("", plain))
 
 
 XAI = _dialect("xai-responses", "xai", reasoning=Reasoning(signed=True, default_on=True))
 XAI_PLAIN = _dialect("xai-responses-plain", "xai")
-XAI_EFFORT = _replace(
-    XAI,
-    name="xai-responses-effort",
-    reasoning=_replace(XAI.reasoning, control="reasoning", efforts=("low", "medium", "high")),
-)
-XAI_MINI = _replace(
-    XAI_EFFORT, name="xai-responses-mini", reasoning=_replace(XAI_EFFORT.reasoning, efforts=("low", "high"))
-)
+XAI_EFFORT = _replace(XAI, name="xai-responses-effort", reasoning=_replace(XAI.reasoning, control="reasoning"))
 OPENROUTER = _dialect(
     "openrouter-responses",
     "openrouter",
@@ -78,7 +59,7 @@ PROVIDERS = (
     Provider(
         "openai-responses",
         Endpoint("https://api.openai.com/v1", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_API_BASE")),
-        _openai("openai-responses", "openai"),
+        _openai("openai-responses", "openai", user_field="safety_identifier"),
         models=("gpt-5.2", "gpt-5.1", "gpt-5", "gpt-5-mini", "gpt-5-codex", "gpt-4.1", "gpt-4o", "o3", "o4-mini"),
         family=r"^(?:gpt|o\d|chatgpt|codex|ft:|computer)",
     ),
@@ -92,9 +73,8 @@ PROVIDERS = (
         "xai-responses",
         Endpoint("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_BASE_URL", "XAI_API_BASE")),
         (
-            (r"grok-3-mini", XAI_MINI),
-            (r"non-reasoning|grok-[23]", XAI_PLAIN),
-            (r"grok-(?:4\.[3-9]|[5-9])", XAI_EFFORT),
+            (r"non-reasoning|grok-[23](?!-mini)", XAI_PLAIN),
+            (XAI_EFFORT_MODELS, XAI_EFFORT),
             ("", XAI),
         ),
         models=("grok-4", "grok-4-fast", "grok-code-fast-1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint
+from .efforts import with_efforts
 from .families import leaking, search
 
 
@@ -28,5 +29,5 @@ class Provider(msgspec.Struct, frozen=True):
             return None
         for pattern, dialect in self.dialects:
             if search(pattern, lowered):
-                return leaking(dialect, lowered)
+                return with_efforts(leaking(dialect, lowered), lowered)
         return None

@@ -21,7 +21,7 @@ from ..core.schemas import PASSES
 from ..core.tools import ToolSpec
 from .lenient_json import arguments_text, json_value
 from .media import SEE_MEDIA, omitted
-from .reasoning import maker, same_origin, thinking_on
+from .reasoning import effort_for, keeps_thinking, maker, same_origin, thinking_on
 
 _DIGEST = 8
 
@@ -78,9 +78,10 @@ SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penal
 class EncodeContext:
     """The state of encoding one request. The history has one context, kept with it in the cache; `around` makes the one for the
     rest of the body, with the same ids and names. `turn` is the turn being written, `thinking` whether the reader will think,
-    `lacks_reasoning` that a placeholder for reasoning had to be used."""
+    `echo` on which messages its own reasoning goes back to it, `lacks_reasoning` that a placeholder for reasoning had to be
+    used."""
 
-    __slots__ = ("dialect", "ids", "lacks_reasoning", "model", "names", "notes", "options", "thinking", "turn")
+    __slots__ = ("dialect", "echo", "ids", "lacks_reasoning", "model", "names", "notes", "options", "thinking", "turn")
 
     def __init__(self, dialect: Dialect, options: Options, model: str) -> None:
         self.dialect = dialect
@@ -91,6 +92,7 @@ class EncodeContext:
         self.notes: list[Note] = []
         self.turn: int | None = None
         self.thinking = thinking_on(dialect, options)
+        self.echo = "always" if keeps_thinking(dialect, options) else dialect.reasoning.echo
         self.lacks_reasoning = False
 
     def clone(self) -> EncodeContext:
@@ -110,6 +112,7 @@ class EncodeContext:
         outer.notes = []
         outer.turn = None
         outer.thinking = thinking_on(self.dialect, options)
+        outer.echo = self.echo
         outer.lacks_reasoning = self.lacks_reasoning
         return outer
 
@@ -221,6 +224,54 @@ class EncodeContext:
     def option_dropped(self, why: str) -> None:
         self.note("dropped", "option", "unsupported_option", why)
 
+    def effort(self, asked: str) -> str:
+        """What is sent for an effort; one that the model does not take is told."""
+        sent = effort_for(asked, self.dialect.reasoning)
+        if sent != asked:
+            why = f"effort {asked} is sent as {sent}: this model takes {', '.join(self.dialect.reasoning.efforts)}"
+            self.note("adapted", "option", "thinking_changed", why)
+        return sent
+
+    def no_effort(self) -> None:
+        """The reader takes no effort at all."""
+        if self.options.effort not in (None, "none"):
+            self.option_dropped(f"effort: {self.dialect.name} takes none")
+
+    def always_thinks(self, sent: str = "") -> None:
+        """Thinking was to be off, and the reader cannot stop."""
+        why = f"this model cannot stop thinking{f'; sent {sent}, the least allowed' if sent else ''}"
+        self.note("adapted", "option", "thinking_changed", why)
+
+    def budget_within(self, budget: int, limit: int | None, least: int) -> int:
+        """A thinking budget that leaves a quarter of the caller's token limit for the answer, as both come out of it; 0 where
+        the limit is too small for the `least` budget that the host takes."""
+        if limit is None or budget < limit:
+            return budget
+        room = max(limit - max(limit // 4, 1), least)
+        if room >= limit:
+            return 0
+        why = f"a thinking budget of {budget} tokens is sent as {room}, to leave room for the answer in max_tokens {limit}"
+        self.note("adapted", "option", "thinking_changed", why)
+        return room
+
+    def user(self) -> str | None:
+        """The id of the end user, where the host takes one."""
+        asked = self.options.user
+        if asked is not None and not self.dialect.user_field:
+            self.option_dropped("user is not supported here")
+            return None
+        return asked
+
+    def kept_thinking(self) -> None:
+        """Tell a caller who wants another than this host does, of what cannot be asked of it."""
+        keep, asked = self.dialect.reasoning.keep, self.options.keep_thinking
+        if asked and not keep:
+            self.option_dropped("keep_thinking: this host cannot be asked to keep the reasoning of earlier turns")
+        elif asked is False and keep == "always":
+            self.option_dropped(
+                "keep_thinking: this model keeps the reasoning of all turns, and cannot be asked not to"
+            )
+
     def forced_choice(self, choice: str) -> Literal["required", "named", "auto"]:
         """The kind of a forced tool choice, or `auto` where the host refuses that kind."""
         kind: Literal["required", "named"] = "required" if choice == "required" else "named"
@@ -283,19 +334,26 @@ class EncodeContext:
         fields: dict[str, Any] = {}
         for name in names:
             value = getattr(self.options, name)
-            if value is None or value == ():
-                continue
-            if name in self.dialect.sampling:
+            if value is not None and value != () and self.takes(name):
                 fields[spelled.get(name, name) if spelled else name] = value
-            else:
-                self.option_dropped(f"{name} cannot be set for this model")
         return fields
+
+    def takes(self, name: str) -> bool:
+        """Whether the reader takes a sampling option that was given; told if not."""
+        allowed = self.dialect.sampling
+        if self.thinking and self.dialect.sampling_thinking is not None:
+            allowed = self.dialect.sampling_thinking
+        if name in allowed:
+            return True
+        while_thinking = " while it thinks" if name in self.dialect.sampling else ""
+        self.option_dropped(f"{name} cannot be set for this model{while_thinking}")
+        return False
 
     def answer_schema(self) -> tuple[str, dict[str, Any] | None]:
         """The kind of `response_format` that was asked for (empty for plain text), and its JSON schema."""
         asked = self.options.response_format
         kind = asked.get("type") if asked else None
-        if asked is None or kind == "text":
+        if asked is None or kind == "text" or not self.takes("response_format"):
             return "", None
         inner = asked.get("json_schema", asked)
         schema = inner.get("schema") if kind == "json_schema" and isinstance(inner, dict) else None

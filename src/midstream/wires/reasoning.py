@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from ..core.blocks import Origin, Thinking
-from ..core.dialect import EFFORTS, Dialect, Options
+from ..core.dialect import EFFORTS, Dialect, Options, Reasoning
 
 
 def thinking_on(dialect: Dialect, options: Options) -> bool:
     """Whether the model will think in this request."""
     rules = dialect.reasoning
-    if options.thinking == "off":
+    if asked_off(options):
         return rules.default_on and not rules.can_disable
     return options.thinking == "on" or options.effort is not None or rules.default_on
+
+
+def asked_off(options: Options) -> bool:
+    """Whether the caller wants no thinking; the effort `none` says so too."""
+    return options.thinking == "off" or (options.thinking is None and options.effort == "none")
+
+
+def keeps_thinking(dialect: Dialect, options: Options) -> bool:
+    """Whether the host is asked to keep the reasoning of all turns."""
+    rules = dialect.reasoning
+    if rules.keep in ("", "always"):
+        return False
+    return rules.keeps if options.keep_thinking is None else options.keep_thinking
 
 
 def is_own(thinking: Thinking, dialect: Dialect, model: str) -> bool:
@@ -36,10 +49,12 @@ def same_origin(origin: Origin, dialect: Dialect, model: str | None = None) -> b
     return model is None or not origin.model or origin.model == model
 
 
-def nearest_effort(effort: str, known: tuple[str, ...]) -> str:
-    """The level a model knows that is nearest to the one asked for, ties to the lower."""
-    if not known or effort in known:
-        return effort
-    wanted = EFFORTS.index(effort)
-    named = [level for level in EFFORTS if level in known]  # a dialect may know words of its own besides
-    return min(named, key=lambda level: abs(EFFORTS.index(level) - wanted)) if named else known[-1]
+def effort_for(asked: str, rules: Reasoning) -> str:
+    """What is sent for an effort: itself, the word the model has for it, or the nearest level, ties to the lower."""
+    known = rules.efforts
+    if not known or asked in known:
+        return asked
+    if rules.effort_words and asked in rules.effort_words:
+        return rules.effort_words[asked]
+    wanted = EFFORTS.index(asked)
+    return min(known, key=lambda level: (abs(EFFORTS.index(level) - wanted), EFFORTS.index(level)))

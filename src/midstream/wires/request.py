@@ -83,6 +83,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
     ) -> Request:
         """The HTTP request, with the notes of both contexts; `reader` is the dialect of the answer, where it is another."""
         dialect, options = self.dialect, self.options
+        around.kept_thinking()
         return Request(
             "POST",
             name_model(path, self.model),

@@ -21,7 +21,7 @@ from ..reasoning import is_own, thinking_on
 from ..request import Request, RequestDraft, join_body
 from .cache_marks import is_marked, mark, mark_head
 from .media import media_block
-from .thinking import plan_thinking
+from .thinking import leaves_no_room, plan_thinking
 
 VERSION = "2023-06-01"
 FIRST_WORDS = "(The conversation begins with the assistant.)"
@@ -63,8 +63,9 @@ class _MessagesRequest:
         body.update(plan.fields)
         body.update(self._sampling())
         self._format(body)
-        if self.options.user is not None:
-            body["metadata"] = {"user_id": self.options.user}
+        user = self.context.user()
+        if user is not None:
+            body["metadata"] = {self.dialect.user_field: user}
         if self.options.stream:
             body["stream"] = True
         for extra in (self.dialect.extra_body, self.options.extra_body):
@@ -99,6 +100,8 @@ class _MessagesRequest:
             context.disable_thinking("a turn of the history lacks the thinking that is required")
         if context.thinking and self.options.prefill is not None:
             context.disable_thinking("an answer cannot be prefilled while thinking")
+        if context.thinking and leaves_no_room(context):
+            context.disable_thinking(f"max_tokens {self.options.max_tokens} leaves no room for the least budget")
 
     def _messages(self, marked: bool) -> list[bytes]:
         messages = self.writer.messages
@@ -175,8 +178,8 @@ class _MessagesRequest:
                 continue
             if name == "top_p" and "temperature" in fields and self.dialect.exclusive_sampling:
                 context.option_dropped("top_p is refused beside temperature")
-            elif name not in self.dialect.sampling:
-                context.option_dropped(f"{name} cannot be set for this model")
+            elif not context.takes(name):
+                continue
             elif context.thinking and not _fits_thinking(name, value):
                 context.option_dropped(f"{name} {value} is refused while thinking")
             elif name == "temperature" and value > 1:
@@ -186,7 +189,7 @@ class _MessagesRequest:
                 fields[name] = 1
             else:
                 fields[name] = value
-        if options.stop and "stop" in self.dialect.sampling:
+        if options.stop and context.takes("stop"):
             stops = [stop for stop in options.stop if stop.strip()]
             if len(stops) < len(options.stop):
                 context.option_dropped("a stop sequence of white space only is refused")
@@ -199,7 +202,7 @@ class _MessagesRequest:
         kind, schema = self.context.answer_schema()
         if not kind:
             return
-        if schema is None or "response_format" not in self.dialect.sampling:
+        if schema is None:
             self.context.option_dropped(f"response_format {kind} is not supported here")
             return
         shape = {"type": "json_schema", "schema": schema}

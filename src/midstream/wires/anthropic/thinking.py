@@ -1,6 +1,7 @@
 """How Claude and its look-alikes are told to think, as a table: control name -> request fields and the room they need.
 
-`budget` is the manual mode: a number of tokens that must be less than `max_tokens`. `adaptive` leaves it to the model and
+`budget` is the manual mode: a number of tokens that must be less than `max_tokens`. A limit that the caller set stands: the
+budget shrinks to fit, and where not even the least would, thinking is off in this request. `adaptive` leaves it to the model and
 takes an effort. `either` is the generation between, adaptive unless a budget is asked for. A dialect names its control.
 """
 
@@ -12,7 +13,6 @@ from typing import Any
 import msgspec
 
 from ..encode_context import EncodeContext
-from ..reasoning import nearest_effort
 
 LEAST_BUDGET = 1024
 """Anthropic refuses a smaller one."""
@@ -31,17 +31,22 @@ Control = Callable[[EncodeContext, ThinkingPlan], None]
 
 
 def plan_thinking(context: EncodeContext) -> ThinkingPlan:
-    plan = ThinkingPlan(context.options.max_tokens or context.dialect.default_max_tokens or _DEFAULT_MAX_TOKENS, {})
+    asked = context.options.max_tokens
+    plan = ThinkingPlan(context.capped(asked or context.dialect.default_max_tokens or _DEFAULT_MAX_TOKENS), {})
     CONTROLS[context.dialect.reasoning.control](context, plan)
-    plan.max_tokens = context.capped(plan.max_tokens)
-    thinking = plan.fields.get("thinking", {})
-    if thinking.get("budget_tokens", 0) >= plan.max_tokens:
-        thinking["budget_tokens"] = plan.max_tokens - 1
     return plan
 
 
+def leaves_no_room(context: EncodeContext) -> bool:
+    """Whether the caller's limit is too small for thinking by a budget, of which the least is counted into it."""
+    options, control = context.options, context.dialect.reasoning.control
+    by_budget = control == "budget" or (control == "either" and bool(options.thinking_budget))
+    return by_budget and bool(options.max_tokens) and (options.max_tokens or 0) <= LEAST_BUDGET
+
+
 def _none(context: EncodeContext, plan: ThinkingPlan) -> None:
-    if context.options.thinking == "on" or context.options.effort:
+    rules = context.dialect.reasoning
+    if (context.options.thinking == "on" or context.options.effort not in (None, "none")) and not rules.default_on:
         context.option_dropped("this model does not think")
 
 
@@ -52,19 +57,16 @@ def _budget(context: EncodeContext, plan: ThinkingPlan) -> None:
         _off(context, plan)
         return
     unasked = options.thinking is None and not options.effort and not options.thinking_budget
-    if unasked and context.dialect.reasoning.default_on:
-        return
+    if (unasked and context.dialect.reasoning.default_on) or leaves_no_room(context):
+        return  # a host that cannot stop thinking sets its own budget
     budget = options.thinking_budget or _BUDGETS.get(options.effort or "medium", _BUDGETS["high"])
     if budget < LEAST_BUDGET:
         why = f"a thinking budget of {budget} tokens is too small; sent the least allowed, {LEAST_BUDGET}"
         context.note("adapted", "option", "thinking_changed", why)
         budget = LEAST_BUDGET
     if options.max_tokens is None:
-        plan.max_tokens += budget
-    elif plan.max_tokens <= budget:
-        why = "max_tokens includes thinking here; raised by the thinking budget"
-        context.note("adapted", "option", "max_tokens_changed", why)
-        plan.max_tokens += budget
+        plan.max_tokens = context.capped(plan.max_tokens + budget)
+    budget = context.budget_within(budget, plan.max_tokens, LEAST_BUDGET)
     plan.fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
 
 
@@ -84,14 +86,9 @@ def _either(context: EncodeContext, plan: ThinkingPlan) -> None:
 
 
 def _effort(context: EncodeContext, plan: ThinkingPlan) -> None:
-    asked, known = context.options.effort, context.dialect.reasoning.efforts
-    if asked and known:
-        effort = nearest_effort(asked, known)
-        if effort != asked:
-            context.note(
-                "adapted", "option", "thinking_changed", f"effort {asked} is sent as {effort}, the nearest here"
-            )
-        plan.fields["output_config"] = {"effort": effort}
+    asked = context.options.effort
+    if asked and context.dialect.reasoning.efforts and not (asked == "none" and not context.thinking):
+        plan.fields["output_config"] = {"effort": context.effort(asked)}
 
 
 def _off(context: EncodeContext, plan: ThinkingPlan) -> None:

@@ -32,6 +32,7 @@ DEFAULT = Dialect(
     strict_tools=True,
     arguments_object=True,
     required_word="any",
+    user_field="user_id",
 )
 
 WIRE = Wire(__package__, DEFAULT)

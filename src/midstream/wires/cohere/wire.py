@@ -22,6 +22,7 @@ DEFAULT = Dialect(
     required_word="REQUIRED",
     parallel_option=False,
     stream_usage=False,
+    user_field="",
 )
 
 WIRE = Wire(__package__, DEFAULT)

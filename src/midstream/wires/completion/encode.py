@@ -20,7 +20,7 @@ from ...templates.prompt import Prompt, Template
 from ...templates.registry import get_template
 from ..encode_context import EncodeContext
 from ..lenient_json import json_text, json_value
-from ..reasoning import is_own
+from ..reasoning import asked_off, is_own, keeps_thinking
 from ..request import Request, RequestDraft, empty_conversation
 from .flavours import FLAVOURS, Flavour
 
@@ -81,6 +81,7 @@ class _CompletionRequest:
         return dialect
 
     def _prompt(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Prompt:
+        self._effort()
         prompt = self._rendered(conversation, tools, self.context.thinking)
         why = self._no_thought_first()
         if prompt.starts_inside_thinking and why:
@@ -103,8 +104,22 @@ class _CompletionRequest:
             return "the response format binds the answer from its first token on"
         return ""
 
+    def _effort(self) -> None:
+        """Efforts are for the templates that have a place for one."""
+        asked = self.options.effort
+        if asked_off(self.options):
+            if self.context.thinking:
+                self.context.always_thinks()
+        elif asked is not None and self.dialect.reasoning.efforts:
+            self.options = replace(self.options, effort=self.context.effort(asked))
+        else:
+            self.context.no_effort()
+
     def _rendered(self, conversation: Conversation, tools: Sequence[ToolSpec], thinking: bool) -> Prompt:
-        return self.template.render(conversation, tools=tools, thinking=thinking, options=self.options)
+        keep = thinking and keeps_thinking(self.dialect, self.options)
+        return self.template.render(
+            conversation, tools=tools, thinking=thinking, preserve_thinking=keep, options=self.options
+        )
 
     def _offered(self, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         """The tools to declare: a choice cannot be forced on a prompt, but tools can be left out of it."""
@@ -135,10 +150,11 @@ class _CompletionRequest:
         if limit is not None:
             fields[flavour.max_tokens_field] = limit
         fields |= context.sampling()
-        if options.response_format is not None:
+        if options.response_format is not None and context.takes("response_format"):
             fields |= flavour.response_format(options.response_format)
-        if options.user is not None and flavour.names_user:
-            fields["user"] = options.user
+        user = context.user()
+        if user is not None:
+            fields[self.dialect.user_field] = user
         return fields
 
 

@@ -38,7 +38,6 @@ class Flavour(msgspec.Struct, frozen=True):
     response_format: Callable[[dict[str, Any]], dict[str, Any]]
     names_model: bool = False
     """The model is named in the body."""
-    names_user: bool = True
     usage_option: bool = False
     """`stream_options.include_usage` is understood."""
     max_stops: int | None = None
@@ -187,6 +186,6 @@ FLAVOURS = {
         names_model=True, usage_option=True,
     ),
     "llamacpp": Flavour(
-        "/completion", "prompt", "n_predict", _llamacpp_chunk, _llamacpp_body, _as_schema, names_user=False
+        "/completion", "prompt", "n_predict", _llamacpp_chunk, _llamacpp_body, _as_schema
     ),
 }  # fmt: skip

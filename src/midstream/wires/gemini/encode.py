@@ -122,11 +122,11 @@ class _GeminiRequest:
         if limit is not None:
             config[self.dialect.max_tokens_field] = limit
         config |= context.sampling(spelled=_SPELLED)
-        if options.stop:
+        if options.stop and context.takes("stop"):
             if len(options.stop) > MAX_STOPS:
                 context.option_dropped(f"stop: only the first {MAX_STOPS} sequences are sent, the most allowed")
             config["stopSequences"] = options.stop[:MAX_STOPS]
-        thinking = thinking_config(context)
+        thinking = thinking_config(context, limit)
         if thinking:
             config["thinkingConfig"] = thinking
         kind, schema = context.answer_schema()
@@ -134,6 +134,7 @@ class _GeminiRequest:
             config["responseMimeType"] = "application/json"
         if schema is not None:
             config["responseJsonSchema"] = schema
+        context.user()  # no place for it here: noted
         return config
 
 

@@ -11,74 +11,71 @@ from typing import Any
 
 from ...core.dialect import Options
 from ..encode_context import EncodeContext
-from ..reasoning import nearest_effort
+from ..reasoning import asked_off, effort_for
 
 LEAST_BUDGET = 128
 """The least a model that always thinks may be given."""
 DYNAMIC = -1
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
 
-Control = Callable[[EncodeContext], dict[str, Any]]
+Control = Callable[[EncodeContext, int | None], dict[str, Any]]
 
 
-def thinking_config(context: EncodeContext) -> dict[str, Any]:
-    return CONTROLS[context.dialect.reasoning.control](context)
+def thinking_config(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    """The config; thinking comes out of the `limit` of tokens, as the answer does."""
+    return CONTROLS[context.dialect.reasoning.control](context, limit)
 
 
 def _asked(options: Options) -> bool:
     return options.thinking == "on" or options.effort is not None or options.thinking_budget is not None
 
 
-def _off(options: Options) -> bool:
-    return options.thinking == "off" or (options.thinking is None and options.effort == "none")
-
-
-def _none(context: EncodeContext) -> dict[str, Any]:
-    if _asked(context.options) and not _off(context.options):
+def _none(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    if _asked(context.options) and not asked_off(context.options):
         context.option_dropped("this model does not think")
     return {}
 
 
-def _always(context: EncodeContext, what: str) -> None:
-    why = f"this model cannot stop thinking; sent {what}, the least allowed"
-    context.note("adapted", "option", "thinking_changed", why)
-
-
-def _budget(context: EncodeContext) -> dict[str, Any]:
+def _budget(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     options, rules = context.options, context.dialect.reasoning
-    if _off(options):
+    if asked_off(options):
         if rules.can_disable:
             return {"thinkingBudget": 0}
-        _always(context, f"a budget of {LEAST_BUDGET} tokens")
+        context.always_thinks(f"a budget of {LEAST_BUDGET} tokens")
         return {"thinkingBudget": LEAST_BUDGET}
     if not _asked(options):
         return {}
     config: dict[str, Any] = {"includeThoughts": True}
     if options.thinking_budget is not None:
-        config["thinkingBudget"] = options.thinking_budget
+        budget = options.thinking_budget
     elif options.effort is not None:
-        config["thinkingBudget"] = _BUDGETS.get(options.effort, DYNAMIC)
+        budget = _BUDGETS.get(options.effort, DYNAMIC)
     elif not rules.default_on:
-        config["thinkingBudget"] = DYNAMIC
-    return config
+        budget = DYNAMIC
+    else:
+        return config
+    within = context.budget_within(budget, limit, LEAST_BUDGET)
+    if not within and budget:
+        if context.disable_thinking(f"max_tokens {limit} leaves no room for it"):
+            return {"thinkingBudget": 0}
+        context.always_thinks(f"a budget of {LEAST_BUDGET} tokens")
+        within = LEAST_BUDGET
+    return {**config, "thinkingBudget": within}
 
 
-def _level(context: EncodeContext) -> dict[str, Any]:
-    options, efforts = context.options, context.dialect.reasoning.efforts
-    if _off(options):
-        _always(context, efforts[0])
-        return {"thinkingLevel": efforts[0]}
+def _level(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    options, rules = context.options, context.dialect.reasoning
+    if asked_off(options):
+        least = effort_for("none", rules)
+        context.always_thinks(least)
+        return {"thinkingLevel": least}
     if not _asked(options):
         return {}
     config: dict[str, Any] = {"includeThoughts": True}
     if options.effort is not None:
-        level = nearest_effort(options.effort, efforts)
-        if level != options.effort:
-            why = f"effort {options.effort} is sent as {level}, the nearest here"
-            context.note("adapted", "option", "thinking_changed", why)
-        config["thinkingLevel"] = level
+        config["thinkingLevel"] = context.effort(options.effort)
     elif options.thinking_budget is not None:
-        config["thinkingBudget"] = options.thinking_budget
+        config["thinkingBudget"] = context.budget_within(options.thinking_budget, limit, LEAST_BUDGET) or LEAST_BUDGET
     return config
 
 

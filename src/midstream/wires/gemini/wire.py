@@ -35,6 +35,7 @@ DEFAULT = Dialect(
     parallel_option=False,
     arguments_object=True,
     required_word="ANY",
+    user_field="",
 )
 
 WIRE = Wire(__package__, DEFAULT)

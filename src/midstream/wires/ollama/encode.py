@@ -11,11 +11,10 @@ from copy import copy
 from typing import Any, assert_never
 
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
-from ...core.dialect import Dialect, Options
 from ..encode_context import SAMPLING, EncodeContext, result_text, write_turns
 from ..lenient_json import json_text, json_value
 from ..media import MEDIA_FOLLOWS, opened
-from ..reasoning import is_own, nearest_effort
+from ..reasoning import asked_off, is_own
 from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
 
 
@@ -34,7 +33,7 @@ class _OllamaRequest:
         described = self._tools()
         if described:
             body["tools"] = described
-        body.update(CONTROLS[self.dialect.reasoning.control](self.options, self.dialect))
+        body.update(CONTROLS[self.dialect.reasoning.control](self.context))
         kind, schema = self.context.answer_schema()
         if kind:
             body["format"] = schema if schema is not None else "json"
@@ -44,6 +43,7 @@ class _OllamaRequest:
             settings = {self.dialect.max_tokens_field: limit, **settings}
         if settings:
             body["options"] = settings
+        self.context.user()  # no place for it here: noted
         merge_body(body, self.dialect.extra_body, self.options.extra_body)
         return self.draft.request(
             "/api/chat",
@@ -85,22 +85,29 @@ class _OllamaRequest:
         return described
 
 
-def _none(options: Options, dialect: Dialect) -> dict[str, Any]:
+def _none(context: EncodeContext) -> dict[str, Any]:
     return {}
 
 
-def _think(options: Options, dialect: Dialect) -> dict[str, Any]:
+def _think(context: EncodeContext) -> dict[str, Any]:
     """Said only when asked for: a model that cannot think refuses the word. Levels go only to models that know them."""
-    if options.thinking == "off":
-        return {"think": False} if dialect.reasoning.can_disable else {}
-    if options.effort is not None and dialect.reasoning.efforts:
-        return {"think": nearest_effort(options.effort, dialect.reasoning.efforts)}
+    options, rules = context.options, context.dialect.reasoning
+    if asked_off(options):
+        if not rules.can_disable:
+            context.always_thinks()
+            return {}
+        return {"think": False}
+    if options.effort is not None and rules.efforts:
+        return {"think": context.effort(options.effort)}
     if options.thinking == "on" or options.effort is not None:
-        return {"think": options.effort != "none"}
+        if options.effort is not None:
+            why = f"effort {options.effort} is sent as on: this model takes no levels"
+            context.note("adapted", "option", "thinking_changed", why)
+        return {"think": True}
     return {}
 
 
-CONTROLS: dict[str, Callable[[Options, Dialect], dict[str, Any]]] = {"none": _none, "think": _think}
+CONTROLS: dict[str, Callable[[EncodeContext], dict[str, Any]]] = {"none": _none, "think": _think}
 
 
 class OllamaWriter:

@@ -17,6 +17,7 @@ DEFAULT = Dialect(
     parallel_option=False,
     arguments_object=True,
     max_tokens_field="num_predict",
+    user_field="",
 )
 
 WIRE = Wire(__package__, DEFAULT)

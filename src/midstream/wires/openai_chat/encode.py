@@ -19,15 +19,16 @@ from ...core.tools import ToolSpec
 from ..encode_context import SAMPLING, EncodeContext, result_text
 from ..lenient_json import json_text, json_value
 from ..media import MEDIA_FOLLOWS, is_address
-from ..reasoning import is_own
+from ..reasoning import is_own, thinking_on
 from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
-from .thinking import CONTROLS
+from .thinking import thinking_fields
 
 
 def encode_request(draft: RequestDraft) -> Request:
     options = draft.options
     key = (
-        options.thinking, options.effort is None, options.missing_reasoning, options.foreign_thinking, options.tool_format,
+        thinking_on(draft.dialect, options), options.missing_reasoning, options.foreign_thinking, options.tool_format,
+        options.keep_thinking,
     )  # fmt: skip
     return _ChatRequest(draft, draft.history(ChatWriter, *key)).build()
 
@@ -46,7 +47,8 @@ class _ChatRequest:
         tail = [b"]"]
         if tools:
             tail.append(b'"tools":' + encode_tools(tools, self.context))
-        body = {**choice, **self._sampling(), **self._control()}
+        sampling = self._sampling()
+        body = {**choice, **sampling, **thinking_fields(self.context, sampling.get(self.dialect.max_tokens_field))}
         if self.options.stream:
             body["stream"] = True
             if self.dialect.stream_usage:
@@ -86,7 +88,7 @@ class _ChatRequest:
 
     def _disable_thinking(self, why: str) -> None:
         if self.context.disable_thinking(why):
-            self.options = replace(self.options, thinking="off", effort=None)
+            self.options = self.context.options = replace(self.options, thinking="off", effort=None)
 
     def _choice(self, tools: Sequence[ToolSpec]) -> tuple[dict[str, Any], Sequence[ToolSpec]]:
         """`tool_choice` in a form the host takes, and the tools left after bending it."""
@@ -122,9 +124,6 @@ class _ChatRequest:
             fields["tool_choice"] = dialect.required_word if kind == "required" else kind
         return tools
 
-    def _control(self) -> dict[str, Any]:
-        return CONTROLS[self.dialect.reasoning.control](self.context.thinking, self.options, self.dialect)
-
     def _sampling(self) -> dict[str, Any]:
         options, context, dialect = self.options, self.context, self.dialect
         fields: dict[str, Any] = {}
@@ -132,10 +131,11 @@ class _ChatRequest:
         if limit is not None:
             fields[dialect.max_tokens_field] = limit
         fields |= context.sampling((*SAMPLING, "stop"), {"seed": dialect.seed_field})
-        if options.response_format is not None:
+        if options.response_format is not None and context.takes("response_format"):
             fields["response_format"] = options.response_format
-        if options.user is not None:
-            fields["user"] = options.user
+        user = context.user()
+        if user is not None:
+            fields[dialect.user_field] = user
         return fields
 
 
@@ -304,7 +304,7 @@ class ChatWriter:
                     context.misplaced(block, "an assistant message")
                 case _:
                     assert_never(block)
-        echo = dialect.reasoning.echo
+        echo = context.echo
         echoes = context.thinking and (echo == "always" or (echo == "calls" and bool(calls)))
         text = "".join(texts)
         kept = own

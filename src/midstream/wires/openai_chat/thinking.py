@@ -1,6 +1,6 @@
-"""How each kind of chat host is told to think, as a table: control name -> fields of the request body.
+"""How each kind of chat host is told to think, and to keep what was thought, as two tables: word -> fields of the request body.
 
-A dialect names its control; nothing here knows a provider. The empty dict leaves the host's default alone.
+A dialect names its words; nothing here knows a provider. The empty dict leaves the host's default alone.
 """
 
 from __future__ import annotations
@@ -8,85 +8,131 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.dialect import Dialect, Options
-from ..reasoning import nearest_effort
+from ..encode_context import EncodeContext
+from ..reasoning import asked_off, effort_for, keeps_thinking
+from ..request import merge_body
 
-Control = Callable[[bool, Options, Dialect], dict[str, Any]]
+LEAST_BUDGET = 1024
+"""Routers pass a budget on to hosts that refuse a smaller one."""
+
+Control = Callable[[EncodeContext, int | None], dict[str, Any]]
 
 
-def _effort(options: Options, dialect: Dialect) -> str | None:
-    return nearest_effort(options.effort, dialect.reasoning.efforts) if options.effort else None
+def thinking_fields(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    """What asks for thinking, within the limit of tokens, and for keeping it."""
+    rules = context.dialect.reasoning
+    if asked_off(context.options) and context.thinking:
+        context.always_thinks()
+    fields = CONTROLS[rules.control](context, limit)
+    if context.thinking and rules.keep in KEEPS:
+        keep, forget = KEEPS[rules.keep]
+        if keeps_thinking(context.dialect, context.options):
+            merge_body(fields, keep)
+        elif context.options.keep_thinking is False:
+            merge_body(fields, forget)
+    return fields
 
 
-def _none(on: bool, options: Options, dialect: Dialect) -> dict[str, Any]:
+def _none(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    options = context.options
+    if (options.thinking == "on" or options.effort not in (None, "none")) and not context.dialect.reasoning.default_on:
+        context.option_dropped("this model cannot be asked to think here")
+    else:
+        context.no_effort()
     return {}
 
 
-def _reasoning_effort(on: bool, options: Options, dialect: Dialect) -> dict[str, Any]:
-    effort = _effort(options, dialect)
-    if not on and options.thinking == "off" and dialect.reasoning.efforts:
-        return {"reasoning_effort": nearest_effort("none", dialect.reasoning.efforts)}
-    return {"reasoning_effort": effort} if effort else {}
+def _reasoning_effort(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    options, rules = context.options, context.dialect.reasoning
+    if asked_off(options):
+        if context.thinking or not rules.efforts:
+            return {"reasoning_effort": options.effort} if options.effort and not rules.efforts else {}
+        least = effort_for("none", rules)
+        if least != "none":
+            context.always_thinks(least)
+        return {"reasoning_effort": least}
+    if options.effort:
+        return {"reasoning_effort": context.effort(options.effort)}
+    if options.thinking == "on" and not rules.default_on and rules.efforts:
+        return {"reasoning_effort": effort_for("medium", rules)}
+    return {}
 
 
-def _thinking_type(on: bool, options: Options, dialect: Dialect) -> dict[str, Any]:
+def _switch(context: EncodeContext) -> dict[str, Any]:
     """`thinking` is an object at Moonshot; a bool is refused (facts/kimi.md §4). Said only where it differs from the default."""
-    if on == dialect.reasoning.default_on and options.thinking is None:
+    on, rules = context.thinking, context.dialect.reasoning
+    if on == rules.default_on and context.options.thinking is None:
         return {}
-    if not on and not dialect.reasoning.can_disable:
+    if not on and not rules.can_disable:
         return {}
     return {"thinking": {"type": "enabled" if on else "disabled"}}
 
 
-def _thinking_keep(on: bool, options: Options, dialect: Dialect) -> dict[str, Any]:
-    """As above, and the host keeps the reasoning of earlier turns, which we send: without it they stall for long."""
-    if on:
-        return {"thinking": {"type": "enabled", "keep": "all"}}
-    return _thinking_type(on, options, dialect)
+def _thinking_type(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    context.no_effort()
+    return _switch(context)
 
 
-def _thinking_clear(on: bool, options: Options, dialect: Dialect) -> dict[str, Any]:
-    if options.thinking is None and not options.effort:
+def _thinking_type_effort(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    fields = _switch(context)
+    effort = context.options.effort
+    if effort not in (None, "none") and context.thinking:
+        return {**fields, "reasoning_effort": context.effort(effort)}
+    return fields
+
+
+def _enable_thinking(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    """The budget is apart from the limit of tokens here, which counts the answer alone."""
+    options = context.options
+    context.no_effort()
+    if options.thinking is None and not options.thinking_budget and not asked_off(options):
         return {}
-    return {"thinking": {"type": "enabled", "clear_thinking": False} if on else {"type": "disabled"}}
-
-
-def _thinking_type_effort(on: bool, options: Options, dialect: Dialect) -> dict[str, Any]:
-    fields = _thinking_type(on, options, dialect)
-    effort = _effort(options, dialect)
-    return {**fields, "reasoning_effort": effort} if effort and on else fields
-
-
-def _enable_thinking(on: bool, options: Options, dialect: Dialect) -> dict[str, Any]:
-    if options.thinking is None and not options.thinking_budget:
-        return {}
-    fields: dict[str, Any] = {"enable_thinking": on}
-    if on and options.thinking_budget:
+    fields: dict[str, Any] = {"enable_thinking": context.thinking}
+    if context.thinking and options.thinking_budget:
         fields["thinking_budget"] = options.thinking_budget
     return fields
 
 
-def _template_kwargs(on: bool, options: Options, dialect: Dialect) -> dict[str, Any]:
-    return {} if options.thinking is None else {"chat_template_kwargs": {"thinking": on}}
+def _template_kwargs(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    context.no_effort()
+    if context.options.thinking is None and not asked_off(context.options):
+        return {}
+    return {"chat_template_kwargs": {"thinking": context.thinking}}
 
 
-def _reasoning_object(on: bool, options: Options, dialect: Dialect) -> dict[str, Any]:
-    effort = _effort(options, dialect)
-    if effort:
-        return {"reasoning": {"effort": effort}}
-    if options.thinking_budget and on:
-        return {"reasoning": {"max_tokens": options.thinking_budget}}
-    return {} if options.thinking is None else {"reasoning": {"enabled": on}}
+def _reasoning_object(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    options = context.options
+    if options.effort and options.thinking != "off":
+        return {"reasoning": {"effort": context.effort(options.effort)}}
+    if options.thinking_budget and context.thinking:
+        budget = context.budget_within(options.thinking_budget, limit, LEAST_BUDGET)
+        if budget:
+            return {"reasoning": {"max_tokens": budget}}
+        context.disable_thinking(f"max_tokens {limit} leaves no room for it")
+        return {"reasoning": {"enabled": context.thinking}}
+    return {} if options.thinking is None else {"reasoning": {"enabled": context.thinking}}
 
 
 CONTROLS: dict[str, Control] = {
     "none": _none,
     "reasoning_effort": _reasoning_effort,
     "thinking.type": _thinking_type,
-    "thinking.keep": _thinking_keep,
-    "thinking.clear": _thinking_clear,
     "thinking.type+effort": _thinking_type_effort,
     "enable_thinking": _enable_thinking,
     "chat_template_kwargs": _template_kwargs,
     "reasoning": _reasoning_object,
 }
+KEEPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "thinking.keep": ({"thinking": {"type": "enabled", "keep": "all"}}, {}),
+    "thinking.clear_thinking": (
+        {"thinking": {"type": "enabled", "clear_thinking": False}},
+        {"thinking": {"type": "enabled", "clear_thinking": True}},
+    ),
+    "preserve_thinking": ({"preserve_thinking": True}, {"preserve_thinking": False}),
+    "chat_template_kwargs": (
+        {"chat_template_kwargs": {"preserve_thinking": True}},
+        {"chat_template_kwargs": {"preserve_thinking": False}},
+    ),
+    "reasoning_history": ({"reasoning_history": "preserved"}, {}),
+}
+"""word -> what asks the host to keep the reasoning of all turns, and what asks it not to where the caller said so."""

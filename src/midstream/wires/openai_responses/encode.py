@@ -18,7 +18,7 @@ from ...core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCal
 from ...core.tools import ToolSpec
 from ..encode_context import SAMPLING, EncodeContext, result_text, write_turns
 from ..lenient_json import json_text, json_value
-from ..reasoning import nearest_effort
+from ..reasoning import effort_for
 from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
 from .items import format_from_chat, media_part, part_fields, reasoning_item, replayed
 from .stored_response import Continuation, find_continuation, is_stored
@@ -120,10 +120,12 @@ class _ResponsesRequest:
             return {}
         fields: dict[str, Any] = {}
         if options.thinking == "off":
-            fields["effort"] = nearest_effort("none", rules.efforts)
+            fields["effort"] = effort_for("none", rules)
+            if fields["effort"] != "none":
+                self.context.always_thinks(fields["effort"])
         else:
             if options.effort is not None:
-                fields["effort"] = nearest_effort(options.effort, rules.efforts)
+                fields["effort"] = self.context.effort(options.effort)
             if options.thinking == "on":
                 fields["summary"] = "auto"
         return {"reasoning": fields} if fields else {}
@@ -135,10 +137,11 @@ class _ResponsesRequest:
         if limit is not None:
             fields["max_output_tokens"] = limit
         fields |= self.context.sampling((*SAMPLING, "stop"))
-        if options.response_format is not None:
+        if options.response_format is not None and self.context.takes("response_format"):
             fields["text"] = {"format": format_from_chat(options.response_format)}
-        if options.user is not None:
-            fields["user"] = options.user
+        user = self.context.user()
+        if user is not None:
+            fields[self.dialect.user_field] = user
         return fields
 
 

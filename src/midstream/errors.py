@@ -31,6 +31,7 @@ __all__ = [
     "LimitExceeded",
     "LocalError",
     "MalformedStream",
+    "MediaRefused",
     "MidstreamError",
     "MissingKey",
     "MissingReasoning",

@@ -43,6 +43,7 @@ FACTS = ("url", "header", "id", "reasoning", "forced", "limit", "thinking")
 TOOL = ToolSpec("look", "Look at a folder", {"type": "object", "properties": {"path": {"type": "string"}}})
 CALL = "hist_tool_AAAABBBBCCCCDDDDEEEEFFFF"
 THOUGHT = "I think so"
+LIMIT = 3777
 ENVIRON = {
     "AZURE_OPENAI_ENDPOINT": "https://acme.openai.azure.com/",
     "AWS_REGION": "us-west-2",
@@ -103,7 +104,7 @@ def facts(name: str, model: str) -> dict[str, Any]:
         "id": call_id(body),
         "reasoning": next((place for place, value in walk(thinking) if value == THOUGHT), None),
         "forced": forced.get("tool_choice") or forced.get("toolConfig"),
-        "limit": next((place for place, value in walk(body) if value == 777), None),
+        "limit": next((place for place, value in walk(body) if value == LIMIT), None),
         "thinking": {
             field: value for field, value in thinking.items() if field not in HISTORY and body.get(field) != value
         }
@@ -127,7 +128,7 @@ def resolved(name: str, model: str) -> Resolved:
 
 
 def encoded(target: Resolved, **options: Any) -> Request:
-    asked = Options(max_tokens=777, stream=False, **options)
+    asked = Options(max_tokens=LIMIT, stream=False, **options)
     return encode_request(target, history(target), tools=(TOOL,), options=asked, cache=None)
 
 

@@ -92,5 +92,15 @@ def test_every_request_begins_with_the_one_before(name: str, author: str) -> Non
         assert broken == expected, f"{name}, answers by {author}, thinking {options.thinking}: {why}"
 
 
+KEEPING = [name for name in PLAYERS if PLAYERS[name].target.dialect.reasoning.keep not in ("", "always")]
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_where_all_reasoning_is_kept_there_is_no_exception(name: str) -> None:
+    options = Options(thinking="on", keep_thinking=True)
+    sent = [messages(request) for request in requests_of(PLAYERS[name], PLAYERS[name], options, HistoryCache())]
+    assert [at for at in range(1, len(sent)) if not sent[at].startswith(sent[at - 1])] == []
+
+
 def test_the_exceptions_are_templates_of_registered_dialects() -> None:
     assert set(EXCEPTIONS) <= {player.target.dialect.template for player in PLAYERS.values()}

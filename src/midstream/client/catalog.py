@@ -52,12 +52,13 @@ class Catalog:
             for name, settings in self.config.providers.items()
             if settings.api_key_command
         }
+        self._read: dict[str, tuple[Dialect, Dialect]] = {}
         rows = [*REGISTRY.providers.values(), *[self._configured(name) for name in self.config.providers], *providers]
         self.registry = Registry([_with_both_spellings(row) for row in rows])
 
     def resolve(self, name: str) -> Resolved:
-        """The model behind a name or alias, at the address the environment gives."""
-        target = self.registry.resolve(self.config.aliases.get(name, name))
+        """The model behind a name or alias, at the address the environment gives, with the media the user says it reads."""
+        target = self._reading(self.registry.resolve(self.config.aliases.get(name, name)))
         variable = self.base_variable(target)
         endpoint = target.endpoint
         if variable is not None:
@@ -74,6 +75,19 @@ class Catalog:
             query = {**(endpoint.query or {}), **{name: value for name, value in told.items() if value}}
             endpoint = replace(endpoint, query=query)
         return target if endpoint is target.endpoint else replace(target, endpoint=endpoint)
+
+    def _reading(self, target: Resolved) -> Resolved:
+        known = self._read.get(target.name)
+        if known is None or known[0] is not target.dialect:
+            settled = self._settled(target)
+            dialect = target.dialect
+            if settled is not None and settled.media is not None:
+                dialect = replace(dialect, media=settled.media)
+            # The same value each time: encoded histories are kept by dialect.
+            known = (target.dialect, dialect)
+            if len(self._read) < 512:
+                self._read[target.name] = known
+        return target if known[1] is target.dialect else replace(target, dialect=known[1])
 
     def base_variable(self, target: Resolved | Provider) -> str | None:
         """The environment variable that gives this provider's address, if one is set."""
@@ -212,7 +226,9 @@ class Catalog:
         except ConfigError as error:
             raise ConfigError(f"providers.{name}: {error}") from None
         # reasoning made at another address belongs there
-        own = {} if known is not None else {"provider": name}
+        own: dict[str, Any] = {} if known is not None else {"provider": name}
+        if settings.media is not None:
+            own["media"] = settings.media
         dialects = tuple(
             [
                 (pattern, _settled_dialect(replace(dialect, **own), settings.dialect, f"providers.{name}.dialect"))

@@ -20,7 +20,15 @@ from msgspec.structs import replace
 from ..codec import check_model_first, encode_request, mint_turn_key
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
-from ..core.errors import LocalError, MidstreamError, ProviderError, RetriesExhausted, TruncatedStream, Unauthorized
+from ..core.errors import (
+    LocalError,
+    MediaRefused,
+    MidstreamError,
+    ProviderError,
+    RetriesExhausted,
+    TruncatedStream,
+    Unauthorized,
+)
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event, Start
 from ..core.secret import Secret, SecretHeaders, hide
 from ..core.tools import ToolSpec
@@ -351,6 +359,11 @@ def explain(error: MidstreamError, target: Resolved) -> None:
         error.provider = error.provider or target.provider
         if isinstance(error, Unauthorized) and error.status == 401:
             error.message += _other_hosts(target.endpoint.base_url)
+        elif isinstance(error, MediaRefused):
+            error.message += (
+                f'. If this model reads none, say media = [] under [models."{target.name}"] in config.toml: '
+                "a line of text is then sent instead"
+            )
 
 
 def _other_hosts(base_url: str) -> str:

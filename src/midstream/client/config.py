@@ -17,6 +17,7 @@
     context = 262144
     input_price = 0.6                     # dollars a million tokens
     output_price = 3.0
+    media = ["image"]                     # what it reads; [] for text only
 
 Every value remembers the file it came from. A file that cannot be read says what is wrong and where. A project's file counts
 only if it is the user's own: theirs, and nobody else may write it. Even so it may have come with somebody else's code: it may
@@ -34,7 +35,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..core.dialect import Auth, without_header_values
+from ..core.dialect import Auth, MediaKind, without_header_values
 from ..core.errors import ConfigError
 
 PROJECT_FILE = ".midstream.toml"
@@ -51,6 +52,8 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     auth: Auth | None = None
     headers: dict[str, str] = {}
     query: dict[str, str] = {}
+    media: tuple[MediaKind, ...] | None = None
+    """What the models of this host read beside text."""
     dialect: dict[str, Any] = {}
     """Fields of the dialects that this host does differently from the one it is like."""
 
@@ -65,6 +68,8 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: int | None = None
+    media: tuple[MediaKind, ...] | None = None
+    """What the model reads beside text; empty for nothing."""
     input_price: float | None = None
     output_price: float | None = None
     cache_read_price: float | None = None

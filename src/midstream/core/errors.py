@@ -11,7 +11,7 @@ MidstreamError
 ├─ ProviderError            the peer answered with an error (status, code, type, provider, request_id, retry_after)
 │  ├─ RateLimited · Overloaded · QuotaExceeded · Unauthorized · NotFound · ContentFiltered
 │  └─ BadRequest
-│     └─ ContextTooLong
+│     └─ ContextTooLong · MediaRefused
 ├─ TransportError           no usable answer came back
 │  └─ ConnectFailed · TimedOut · IdleTimeout · RetriesExhausted · Aborted
 ├─ StoreError               a conversation could not be read from or written to its store
@@ -259,6 +259,12 @@ class ContextTooLong(BadRequest):
     """The conversation does not fit into the model's context window."""
 
     kind = "context_too_long"
+
+
+class MediaRefused(BadRequest):
+    """The model does not read a kind of media that the request carries, and will not on a second attempt."""
+
+    kind = "media_refused"
 
 
 class ContentFiltered(ProviderError):

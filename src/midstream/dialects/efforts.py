@@ -46,7 +46,7 @@ EFFORTS: tuple[tuple[str, tuple[str, ...], dict[str, str] | None], ...] = (
     (r"grok-3-mini", ("low", "high"), None),
     (r"grok-(?:4\.[3-9]|[5-9])", _THREE, None),
     (r"mistral-large-4", _THREE, None),
-    (r"mistral-(?:small-(?:latest|2603|4)|medium-3[-.]5)", ("none", "high"), {"minimal": "high", "low": "high"}),
+    (r"mistral-(?:small-(?:latest|2603|4)|medium-3[-.]5)", ("none", "high"), None),
 )
 
 

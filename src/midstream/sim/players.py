@@ -20,7 +20,8 @@ _SAMPLE_NAMES = (
     "moonshotai/Kimi-K3", "moonshotai/Kimi-K2.7-Code", "moonshotai/Kimi-K2.6", "moonshotai/Kimi-K2.5",
     "moonshotai/Kimi-K2-Thinking", "moonshotai/Kimi-K2-Instruct", "mistralai/Mistral-Small", "meta-llama/Llama-4",
     "claude-3-haiku-20240307", "claude-fable-5", "claude-mythos-5", "gemini-2.0-flash", "gemini-3-pro-preview", "gemini-2.5-flash", "grok-3-mini", "grok-4.3", "gpt-4.1", "o4-mini", "gpt-5.1",
-    "qwen3-32b", "gemma-3-27b", "deepseek-v3.1", "hermes-4", "grok-3",
+    "qwen3-32b", "gemma-3-27b", "deepseek-v3.1", "hermes-4", "grok-3", "gpt-oss-120b", "gemini-3.1-pro-preview",
+    "ft:acme",
 )  # fmt: skip
 _HOST_IDS = {"moonshot": "name:n", "moonshot-cn": "name:n", "kimi-coding": "name:n", "deepinfra": "bare"}
 _WHOLE_CALLS = frozenset({"groq"})  # hosts that send a call's arguments in one piece

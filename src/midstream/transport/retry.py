@@ -13,9 +13,11 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from ..core.errors import (
+    BadRequest,
     ConnectFailed,
     ContentFiltered,
     ContextTooLong,
+    MediaRefused,
     MidstreamError,
     NotFound,
     ProviderError,
@@ -25,7 +27,7 @@ from ..core.errors import (
 from .options import RetryPolicy
 
 _RETRIED_STATUSES = frozenset((408, 409, 429))
-_HOPELESS = (QuotaExceeded, Unauthorized, NotFound, ContentFiltered, ContextTooLong)
+_HOPELESS = (QuotaExceeded, Unauthorized, NotFound, ContentFiltered, ContextTooLong, MediaRefused)
 
 
 def retried_status(status: int) -> bool:
@@ -43,7 +45,9 @@ def worth_retrying(error: MidstreamError, headers: Mapping[str, str]) -> bool:
     told = headers.get("x-should-retry", "").strip().lower()
     if told in ("true", "false"):
         return told == "true"
-    return error.status is not None and retried_status(error.status)
+    if error.status is None or (isinstance(error, BadRequest) and error.status >= 500):
+        return False  # some servers send 500 for what they will never do
+    return retried_status(error.status)
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -237,6 +237,11 @@ class EncodeContext:
         if self.options.effort not in (None, "none"):
             self.option_dropped(f"effort: {self.dialect.name} takes none")
 
+    def no_budget(self) -> None:
+        """The reader takes no number of tokens to think with."""
+        if self.options.thinking_budget is not None and self.thinking:
+            self.option_dropped(f"thinking_budget: {self.dialect.name} takes none")
+
     def always_thinks(self, sent: str = "") -> None:
         """Thinking was to be off, and the reader cannot stop."""
         why = f"this model cannot stop thinking{f'; sent {sent}, the least allowed' if sent else ''}"

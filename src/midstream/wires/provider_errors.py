@@ -16,6 +16,7 @@ from ..core.errors import (
     ContentFiltered,
     ContextTooLong,
     MalformedStream,
+    MediaRefused,
     NotFound,
     Overloaded,
     ProviderError,
@@ -34,6 +35,8 @@ class ErrorFields(Value, frozen=True):
     code: str | None = None
     status: int | None = None
 
+
+_MEDIA = r"(?:image|vision|multi-?modal|audio|video)\w*"
 
 # (statuses or None for any, pattern over "type code message", kind)
 _RULES: tuple[tuple[tuple[int, ...] | None, re.Pattern[str], type[ProviderError]], ...] = tuple(
@@ -54,6 +57,16 @@ _RULES: tuple[tuple[tuple[int, ...] | None, re.Pattern[str], type[ProviderError]
             ContextTooLong,
         ),
         ((413,), r"", ContextTooLong),
+        # Servers of open models say so with 500, as if it might pass: llama.cpp, vLLM, Ollama, SGLang, routers.
+        (
+            None,
+            rf"{_MEDIA}[\w ]{{0,30}}(?:(?:is|are) )?(?:not|n't|un)\s?(?:yet )?(?:be )?(?:supported|allowed|accepted|enabled)"
+            rf"|(?:not|n't|cannot) (?:support|accept|process|handle|take|read)[\w ]{{0,20}} ?{_MEDIA}"
+            rf"|no endpoints? found that support {_MEDIA}|is not (?:a )?(?:multi-?modal|vision)|provide the mmproj"
+            rf"|unsupported content(?: part)? type\W+(?:image|input_audio|video)|missing data required for image input"
+            rf"|at most 0 (?:image|audio|video)",
+            MediaRefused,
+        ),
         (None, r"content_filter|content_policy|content management policy|high risk|moderation", ContentFiltered),
         ((401, 403), r"", Unauthorized),
         ((400,), r"api key not valid|api_key_invalid|incorrect api key", Unauthorized),
@@ -62,6 +75,12 @@ _RULES: tuple[tuple[tuple[int, ...] | None, re.Pattern[str], type[ProviderError]
         (None, r"engine_overloaded", Overloaded),
         (None, r"rate_limit|rate-limit|too many requests|resource_exhausted", RateLimited),
         ((429,), r"", RateLimited),
+        # A cause that stays: no server gets better at what it does not do.
+        (
+            (500, 501),
+            r"invalid_request_error|badrequesterror|(?:does|do) not support |(?:is|are) not supported",
+            BadRequest,
+        ),
         (None, r"overloaded|unavailable|server_error|internal_error", Overloaded),
         (
             None,

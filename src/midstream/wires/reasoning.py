@@ -50,11 +50,13 @@ def same_origin(origin: Origin, dialect: Dialect, model: str | None = None) -> b
 
 
 def effort_for(asked: str, rules: Reasoning) -> str:
-    """What is sent for an effort: itself, the word the model has for it, or the nearest level, ties to the lower."""
+    """What is sent for an effort: itself, the word the model has for it, or the nearest level, ties to the lower; some thinking
+    is never sent as none."""
     known = rules.efforts
     if not known or asked in known:
         return asked
     if rules.effort_words and asked in rules.effort_words:
         return rules.effort_words[asked]
     wanted = EFFORTS.index(asked)
-    return min(known, key=lambda level: (abs(EFFORTS.index(level) - wanted), EFFORTS.index(level)))
+    some = [level for level in known if level != "none"] or known
+    return min(some, key=lambda level: (abs(EFFORTS.index(level) - wanted), EFFORTS.index(level)))

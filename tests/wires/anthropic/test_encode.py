@@ -209,13 +209,13 @@ def test_thinking_goes_off_where_a_tool_loop_does_not_open_with_it() -> None:
         (MODEL, Options(thinking="on"), {"thinking": {"type": "enabled", "budget_tokens": 8192}, "max_tokens": 16384}),
         (
             MODEL,
-            Options(thinking="on", thinking_budget=100, max_tokens=500),
-            {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 1524},
+            Options(thinking="on", thinking_budget=100, max_tokens=2000),
+            {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000},
         ),
         (
             MODEL,
             Options(thinking="on", thinking_budget=90_000),
-            {"thinking": {"type": "enabled", "budget_tokens": 63_999}, "max_tokens": 64_000},
+            {"thinking": {"type": "enabled", "budget_tokens": 48_000}, "max_tokens": 64_000},
         ),
         (MODEL, Options(effort="low"), {"thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 10240}),
         ("claude-opus-4-6", Options(thinking="on"), {"thinking": {"type": "adaptive"}, "max_tokens": 16384}),

@@ -158,12 +158,12 @@ def test_blank_content_beside_calls_takes_the_hosts_form(model: str, blank: Any)
         ("moonshot/kimi-k2.5", {"thinking": "on"}, {"thinking": {"type": "enabled"}}),
         ("moonshot/kimi-k2.6", {}, {"thinking": {"type": "enabled", "keep": "all"}}),
         ("moonshot/kimi-k2-thinking", {"thinking": "off"}, {}),
-        ("moonshot/kimi-k3", {"effort": "medium"}, {"reasoning_effort": "low"}),
+        ("moonshot/kimi-k3", {"effort": "medium"}, {"reasoning_effort": "high"}),
         ("openai/gpt-5.2", {"effort": "high"}, {"reasoning_effort": "high"}),
         ("openrouter/openai/gpt-5.2", {"effort": "high"}, {"reasoning": {"effort": "high"}}),
         ("qwen/qwen3-max", {"thinking": "on", "thinking_budget": 9}, {"enable_thinking": True, "thinking_budget": 9}),
         ("vllm/moonshotai/Kimi-K2.5", {"thinking": "off"}, {"chat_template_kwargs": {"thinking": False}}),
-        ("zai/glm-4.6", {"thinking": "on"}, {"thinking": {"type": "enabled", "clear_thinking": False}}),
+        ("zai/glm-4.7", {"thinking": "on"}, {"thinking": {"type": "enabled", "clear_thinking": False}}),
     ],
 )
 def test_thinking_is_asked_for_the_way_each_host_wants(

@@ -308,7 +308,9 @@ def test_tool_choice(choice: str) -> None:
 def test_how_thinking_is_asked_for(model: str, options: dict[str, Any], reasoning: Any) -> None:
     request = encode(human("q"), model=model, **options)
     assert json.loads(request.body).get("reasoning") == reasoning
-    assert bool(request.notes) == (bool(options) and reasoning is None)
+    sent = (reasoning or {}).get("effort")
+    changed = sent is not None and sent != options.get("effort", "none")
+    assert bool(request.notes) == (changed or (bool(options) and reasoning is None))
 
 
 def test_options_the_wire_knows_and_those_it_does_not() -> None:
@@ -327,7 +329,7 @@ def test_options_the_wire_knows_and_those_it_does_not() -> None:
         extra_body={"text": {"verbosity": "low"}, "metadata": {"a": "b"}},
     )
     sent = json.loads(request.body)
-    assert (sent["max_output_tokens"], sent["temperature"], sent["user"]) == (9, 0.5, "u")
+    assert (sent["max_output_tokens"], sent["temperature"], sent["safety_identifier"]) == (9, 0.5, "u")
     assert sent["text"] == {
         "format": {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "strict": True},
         "verbosity": "low",

@@ -38,10 +38,17 @@ def plan_thinking(context: EncodeContext) -> ThinkingPlan:
 
 
 def leaves_no_room(context: EncodeContext) -> bool:
-    """Whether the caller's limit is too small for thinking by a budget, of which the least is counted into it."""
+    """Whether the caller's limit is too small for the least budget, which is counted into it."""
     options, control = context.options, context.dialect.reasoning.control
-    by_budget = control == "budget" or (control == "either" and bool(options.thinking_budget))
-    return by_budget and bool(options.max_tokens) and (options.max_tokens or 0) <= LEAST_BUDGET
+    by_budget = control == "budget" or (control == "either" and options.thinking_budget)
+    return bool(by_budget and options.max_tokens and options.max_tokens <= LEAST_BUDGET and not _unasked(context))
+
+
+def _unasked(context: EncodeContext) -> bool:
+    """Whether the model thinks by itself, and nobody said how much."""
+    options = context.options
+    asked = options.thinking is not None or options.effort or options.thinking_budget
+    return context.dialect.reasoning.default_on and not asked
 
 
 def _none(context: EncodeContext, plan: ThinkingPlan) -> None:
@@ -56,9 +63,13 @@ def _budget(context: EncodeContext, plan: ThinkingPlan) -> None:
     if not context.thinking:
         _off(context, plan)
         return
-    unasked = options.thinking is None and not options.effort and not options.thinking_budget
-    if (unasked and context.dialect.reasoning.default_on) or leaves_no_room(context):
-        return  # a host that cannot stop thinking sets its own budget
+    if _unasked(context):
+        return
+    if leaves_no_room(context):  # and thinking could not be turned off
+        context.note(
+            "adapted", "option", "thinking_changed", "max_tokens is too small for a budget; the model sets its own"
+        )
+        return
     budget = options.thinking_budget or _BUDGETS.get(options.effort or "medium", _BUDGETS["high"])
     if budget < LEAST_BUDGET:
         why = f"a thinking budget of {budget} tokens is too small; sent the least allowed, {LEAST_BUDGET}"

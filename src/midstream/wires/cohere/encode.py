@@ -40,9 +40,9 @@ class _CohereRequest:
     def build(self) -> Request:
         body: dict[str, Any] = {"model": self.draft.model, "stream": self.options.stream}
         body |= self._tools()
-        limit = self.context.token_limit()
-        body |= CONTROLS[self.dialect.reasoning.control](self.context, limit)
+        body |= CONTROLS[self.dialect.reasoning.control](self.context)
         body |= self._answer_format("tools" in body)
+        limit = self.context.token_limit()
         if limit is not None:
             body[self.dialect.max_tokens_field] = limit
         body |= self._sampling()
@@ -116,13 +116,13 @@ class _CohereRequest:
         return fields
 
 
-def _none(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+def _none(context: EncodeContext) -> dict[str, Any]:
     if context.options.thinking == "on" or context.options.effort not in (None, "none"):
         context.option_dropped("this model does not think")
     return {}
 
 
-def _thinking(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+def _thinking(context: EncodeContext) -> dict[str, Any]:
     """Said only where it differs from what the model does by itself."""
     options, rules = context.options, context.dialect.reasoning
     if not thinks(context):
@@ -130,14 +130,11 @@ def _thinking(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     if options.effort is not None:
         context.option_dropped("effort: this model takes a number of tokens; set thinking_budget instead")
     if options.thinking_budget:
-        budget = context.budget_within(options.thinking_budget, limit, 1)
-        if not budget and context.disable_thinking(f"max_tokens {limit} leaves no room for it"):
-            return {"thinking": {"type": "disabled"}}
-        return {"thinking": {"type": "enabled", "token_budget": budget or 1}}
+        return {"thinking": {"type": "enabled", "token_budget": options.thinking_budget}}
     return {"thinking": {"type": "enabled"}} if options.thinking == "on" or not rules.default_on else {}
 
 
-CONTROLS: dict[str, Callable[[EncodeContext, int | None], dict[str, Any]]] = {"none": _none, "token_budget": _thinking}
+CONTROLS: dict[str, Callable[[EncodeContext], dict[str, Any]]] = {"none": _none, "token_budget": _thinking}
 
 
 def thinks(context: EncodeContext) -> bool:

@@ -105,7 +105,8 @@ class _CompletionRequest:
         return ""
 
     def _effort(self) -> None:
-        """Efforts are for the templates that have a place for one."""
+        """Efforts are for the templates that have a place for one; none has one for a budget."""
+        self.context.no_budget()
         asked = self.options.effort
         if asked_off(self.options):
             if self.context.thinking:
@@ -124,6 +125,8 @@ class _CompletionRequest:
     def _offered(self, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         """The tools to declare: a choice cannot be forced on a prompt, but tools can be left out of it."""
         choice = self.options.tool_choice
+        if tools:
+            self.context.parallel_calls()  # no word for it here: noted
         if not tools or choice in (None, "auto"):
             return tools
         if choice == "none":

@@ -47,20 +47,23 @@ def _budget(context: EncodeContext, limit: int | None) -> dict[str, Any]:
         return {}
     config: dict[str, Any] = {"includeThoughts": True}
     if options.thinking_budget is not None:
-        budget = options.thinking_budget
+        config["thinkingBudget"] = options.thinking_budget  # the caller's own: the host takes any
     elif options.effort is not None:
-        budget = _BUDGETS.get(options.effort, DYNAMIC)
+        return _of_effort(context, options.effort, limit)
     elif not rules.default_on:
-        budget = DYNAMIC
-    else:
-        return config
-    within = context.budget_within(budget, limit, LEAST_BUDGET)
-    if not within and budget:
+        config["thinkingBudget"] = DYNAMIC
+    return config
+
+
+def _of_effort(context: EncodeContext, effort: str, limit: int | None) -> dict[str, Any]:
+    """The budget we give an effort must leave the answer some of the caller's limit: thinking comes out of it too."""
+    budget = context.budget_within(_BUDGETS[effort], limit, LEAST_BUDGET)
+    if not budget:
         if context.disable_thinking(f"max_tokens {limit} leaves no room for it"):
             return {"thinkingBudget": 0}
         context.always_thinks(f"a budget of {LEAST_BUDGET} tokens")
-        within = LEAST_BUDGET
-    return {**config, "thinkingBudget": within}
+        budget = LEAST_BUDGET
+    return {"includeThoughts": True, "thinkingBudget": budget}
 
 
 def _level(context: EncodeContext, limit: int | None) -> dict[str, Any]:
@@ -75,7 +78,7 @@ def _level(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     if options.effort is not None:
         config["thinkingLevel"] = context.effort(options.effort)
     elif options.thinking_budget is not None:
-        config["thinkingBudget"] = context.budget_within(options.thinking_budget, limit, LEAST_BUDGET) or LEAST_BUDGET
+        config["thinkingBudget"] = options.thinking_budget
     return config
 
 

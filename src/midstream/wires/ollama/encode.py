@@ -92,6 +92,7 @@ def _none(context: EncodeContext) -> dict[str, Any]:
 def _think(context: EncodeContext) -> dict[str, Any]:
     """Said only when asked for: a model that cannot think refuses the word. Levels go only to models that know them."""
     options, rules = context.options, context.dialect.reasoning
+    context.no_budget()
     if asked_off(options):
         if not rules.can_disable:
             context.always_thinks()

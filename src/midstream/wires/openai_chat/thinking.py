@@ -21,8 +21,8 @@ Control = Callable[[EncodeContext, int | None], dict[str, Any]]
 def thinking_fields(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     """What asks for thinking, within the limit of tokens, and for keeping it."""
     rules = context.dialect.reasoning
-    if asked_off(context.options) and context.thinking:
-        context.always_thinks()
+    if rules.control not in BUDGETS:
+        context.no_budget()
     fields = CONTROLS[rules.control](context, limit)
     if context.thinking and rules.keep in KEEPS:
         keep, forget = KEEPS[rules.keep]
@@ -33,8 +33,14 @@ def thinking_fields(context: EncodeContext, limit: int | None) -> dict[str, Any]
     return fields
 
 
+def _cannot_stop(context: EncodeContext) -> None:
+    if asked_off(context.options) and context.thinking:
+        context.always_thinks()
+
+
 def _none(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     options = context.options
+    _cannot_stop(context)
     if (options.thinking == "on" or options.effort not in (None, "none")) and not context.dialect.reasoning.default_on:
         context.option_dropped("this model cannot be asked to think here")
     else:
@@ -45,8 +51,9 @@ def _none(context: EncodeContext, limit: int | None) -> dict[str, Any]:
 def _reasoning_effort(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     options, rules = context.options, context.dialect.reasoning
     if asked_off(options):
-        if context.thinking or not rules.efforts:
-            return {"reasoning_effort": options.effort} if options.effort and not rules.efforts else {}
+        if not rules.efforts:
+            _cannot_stop(context)
+            return {"reasoning_effort": options.effort} if options.effort else {}
         least = effort_for("none", rules)
         if least != "none":
             context.always_thinks(least)
@@ -61,6 +68,7 @@ def _reasoning_effort(context: EncodeContext, limit: int | None) -> dict[str, An
 def _switch(context: EncodeContext) -> dict[str, Any]:
     """`thinking` is an object at Moonshot; a bool is refused (facts/kimi.md §4). Said only where it differs from the default."""
     on, rules = context.thinking, context.dialect.reasoning
+    _cannot_stop(context)
     if on == rules.default_on and context.options.thinking is None:
         return {}
     if not on and not rules.can_disable:
@@ -84,6 +92,7 @@ def _thinking_type_effort(context: EncodeContext, limit: int | None) -> dict[str
 def _enable_thinking(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     """The budget is apart from the limit of tokens here, which counts the answer alone."""
     options = context.options
+    _cannot_stop(context)
     context.no_effort()
     if options.thinking is None and not options.thinking_budget and not asked_off(options):
         return {}
@@ -94,6 +103,7 @@ def _enable_thinking(context: EncodeContext, limit: int | None) -> dict[str, Any
 
 
 def _template_kwargs(context: EncodeContext, limit: int | None) -> dict[str, Any]:
+    _cannot_stop(context)
     context.no_effort()
     if context.options.thinking is None and not asked_off(context.options):
         return {}
@@ -122,6 +132,8 @@ CONTROLS: dict[str, Control] = {
     "chat_template_kwargs": _template_kwargs,
     "reasoning": _reasoning_object,
 }
+BUDGETS = ("enable_thinking", "reasoning")
+"""The controls that take a number of tokens."""
 KEEPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "thinking.keep": ({"thinking": {"type": "enabled", "keep": "all"}}, {}),
     "thinking.clear_thinking": (

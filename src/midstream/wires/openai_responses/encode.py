@@ -118,6 +118,7 @@ class _ResponsesRequest:
         if rules.control == "none":
             self.context.option_dropped("this model does not let thinking be set")
             return {}
+        self.context.no_budget()
         fields: dict[str, Any] = {}
         if options.thinking == "off":
             fields["effort"] = effort_for("none", rules)

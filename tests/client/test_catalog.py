@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from midstream.client.catalog import Catalog
@@ -192,6 +194,35 @@ def test_a_host_that_differs_from_the_one_it_is_like_says_how() -> None:
     known = Catalog(Config(providers={"groq": ProviderConfig(dialect={"stream_usage": False})}), environ={})
     assert not known.resolve("groq/x").dialect.stream_usage
     assert known.resolve("groq/x").dialect.provider == "groq"
+
+
+MEDIA: list[tuple[tuple[str, ...] | None, tuple[str, ...] | None, tuple[str, ...]]] = [
+    # what is said of the provider, of the model, and what the model reads then
+    (None, None, ("image",)),
+    ((), None, ()),
+    (("image", "audio"), None, ("image", "audio")),
+    (None, (), ()),
+    ((), ("image",), ("image",)),
+    (("image",), (), ()),
+]
+
+
+@pytest.mark.parametrize("provider, model, reads", MEDIA)
+def test_which_media_a_model_reads_can_be_said_of_it_or_of_its_provider(
+    provider: Any, model: Any, reads: tuple[str, ...]
+) -> None:
+    catalog = Catalog(
+        Config(
+            providers={"mine": ProviderConfig(base_url="http://127.0.0.1:1/v1", media=provider)},
+            models={"eyes": ModelConfig(media=model)},
+            aliases={"eyes": "mine/some-model"},
+        ),
+        environ={},
+    )
+    dialect = catalog.resolve("mine/some-model").dialect
+    assert dialect.media == reads
+    assert catalog.resolve("eyes").dialect is dialect, "the same value each time, for encoded histories are kept by it"
+    assert catalog.resolve("mine/another").dialect.media == (("image",) if provider is None else provider)
 
 
 @pytest.mark.parametrize(

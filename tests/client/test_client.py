@@ -10,12 +10,15 @@ import msgspec
 import pytest
 
 from midstream.client.breaker import Breaker
+from midstream.client.catalog import Catalog
 from midstream.client.client import Client, complete, explain, stream
-from midstream.core.blocks import Conversation, Turn, human
+from midstream.client.config import Config, ModelConfig, ProviderConfig
+from midstream.core.blocks import Conversation, Media, Text, Turn, human
 from midstream.core.dialect import Options, TextCalls
 from midstream.core.errors import (
     BadRequest,
     LocalError,
+    MediaRefused,
     MidstreamError,
     MissingKey,
     Overloaded,
@@ -166,6 +169,32 @@ def test_a_chain_that_fails_tells_of_every_model() -> None:
 def test_the_error_that_ends_a_chain_for_good_is_raised_as_it_is() -> None:
     error, _ = _chain([[Refusal(500)], [Refusal(400)]])
     assert isinstance(error, BadRequest)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_permanent_500_is_told_at_once_with_what_to_configure(whole: bool) -> None:
+    said = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
+    asked = Conversation((Turn("human", (Text("look"), Media("image/png", data="AAAA")), key="h"),))
+
+    async def main() -> tuple[MediaRefused, int, str]:
+        async with Host([Refusal(500, said), Answer("x")]) as host:
+            told = Catalog(Config(providers={"a": ProviderConfig(base_url=host.base)}), environ={})
+            deaf = Catalog(
+                Config(providers={"a": ProviderConfig(base_url=host.base)}, models={"a/m": ModelConfig(media=())}),
+                environ={},
+            )
+            async with Client(told) as client:  # with the retries that are usual
+                with pytest.raises(MediaRefused) as caught:
+                    await (client.complete("a/m", asked) if whole else client.stream("a/m", asked).result())
+            count = len(host.bodies)
+            async with Client(deaf) as client:
+                await client.complete("a/m", asked)
+            return caught.value, count, str(host.bodies[-1])
+
+    error, count, healed = asyncio.run(main())
+    assert count == 1
+    assert 'media = [] under [models."a/m"]' in str(error)
+    assert "image_url" not in healed and "[image omitted]" in healed
 
 
 def test_one_model_alone_raises_its_own_error() -> None:

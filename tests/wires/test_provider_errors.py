@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from midstream.core.errors import (
     BadRequest,
     ContentFiltered,
     ContextTooLong,
+    MediaRefused,
     NotFound,
     Overloaded,
     ProviderError,
@@ -18,6 +20,7 @@ from midstream.core.errors import (
     RateLimited,
     Unauthorized,
 )
+from midstream.transport.retry import worth_retrying
 from midstream.wires.provider_errors import provider_error, read_error
 
 
@@ -63,6 +66,9 @@ def test_where_the_words_are(body: Any, message: str, type: str | None, code: st
         (422, "x", BadRequest),
         (400, "server_error", BadRequest),
         (500, "x", Overloaded),
+        (500, "this model does not support tools", BadRequest),
+        (500, "invalid_request_error", BadRequest),
+        (503, "this model does not support tools", Overloaded),
         (529, "x", Overloaded),
         (599, "x", Overloaded),
         (418, "x", BadRequest),
@@ -78,6 +84,19 @@ def test_kinds(status: int | None, said: str, kind: type[ProviderError]) -> None
         error = provider_error(status, body)
         assert type(error) is kind
         assert error.status == status
+
+
+REFUSALS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data/media_refusals.json").read_text())
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=[case["host"] for case in REFUSALS])
+def test_a_host_that_reads_no_media_says_so_in_its_own_words(case: dict[str, Any]) -> None:
+    """And is not asked again, whatever its status says."""
+    error = provider_error(case["status"], json.dumps(case["body"]).encode())
+    assert isinstance(error, MediaRefused) is case["refused"]
+    assert worth_retrying(error, {}) is (not case["refused"] and case["status"] >= 500)
+    if case["refused"]:
+        assert not error.retryable and not worth_retrying(error, {"x-should-retry": "true"})
 
 
 def test_a_status_inside_a_body_that_came_with_200() -> None:

@@ -61,7 +61,7 @@ _RULES: tuple[tuple[tuple[int, ...] | None, re.Pattern[str], type[ProviderError]
         (
             None,
             rf"{_MEDIA}[\w ]{{0,30}}(?:(?:is|are) )?(?:not|n't|un)\s?(?:yet )?(?:be )?(?:supported|allowed|accepted|enabled)"
-            rf"|(?:not|n't|cannot) (?:support|accept|process|handle|take|read)[\w ]{{0,20}} ?{_MEDIA}"
+            rf"|(?:not|n't) (?:support|accept)[\w ]{{0,20}} ?{_MEDIA}"
             rf"|no endpoints? found that support {_MEDIA}|is not (?:a )?(?:multi-?modal|vision)|provide the mmproj"
             rf"|unsupported content(?: part)? type\W+(?:image|input_audio|video)|missing data required for image input"
             rf"|at most 0 (?:image|audio|video)",

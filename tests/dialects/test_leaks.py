@@ -24,7 +24,7 @@ TOOLS = [ToolSpec("look", "", {"type": "object", "properties": {"path": {"type":
 HOSTS = (
     "moonshot", "moonshot-cn", "kimi-coding", "vllm", "sglang", "openrouter", "together", "fireworks", "novita", "groq",
     "baseten", "huggingface", "cerebras", "azure", "bedrock", "deepinfra", "llamacpp", "openai-compatible", "qwen", "deepseek",
-    "zai", "minimax", "ollama", "ollama-cloud",
+    "zai", "minimax", "ollama", "ollama-cloud", "azure-deployment", "bedrock-mantle",
 )  # fmt: skip
 
 QUOTES = {
@@ -62,13 +62,7 @@ def test_every_family_has_its_cases_and_every_host_is_asked() -> None:
         for name, row in REGISTRY.providers.items()
         if any(d.wire in ("openai-chat", "ollama") for _, d in row.dialects)
     }
-    others = {
-        "openai",
-        "mistral",
-        "xai",
-        "azure-deployment",
-        "bedrock-mantle",
-    }  # their own models, or another's address
+    others = {"openai", "mistral", "xai"}  # they serve their own models alone
     assert told == {*HOSTS, *others}
 
 
@@ -111,6 +105,27 @@ def test_a_leaked_call_is_a_call(host: str, reasoning: bool) -> None:
             said = turn.thinking if reasoning else turn.text
             assert said.strip() == "Let me see.", where
             assert turn.stop_reason == "tool_use", where
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("reasoning", [False, True], ids=["content", "reasoning"])
+def test_so_it_is_in_a_whole_body(host: str, reasoning: bool) -> None:
+    for name, model, family, dialect in rows():
+        if name != host:
+            continue
+        text = "Let me see.\n\n" + family["leak"]
+        field = ("thinking" if dialect.wire == "ollama" else dialect.reasoning.field) if reasoning else "content"
+        message = {"role": "assistant", "content": "end" if reasoning else "", field: text}
+        body = (
+            {"message": message, "done": True, "done_reason": "stop"}
+            if dialect.wire == "ollama"
+            else {"choices": [{"message": message, "finish_reason": "stop"}]}
+        )
+        decoder = make_decoder(dialect=dialect, turn_key="turn", tools=TOOLS)
+        end = decoder.read_body(json.dumps(body).encode())[-1]
+        assert isinstance(end, Done), (host, model, end)
+        assert [(call.name, parse_arguments(call)) for call in end.turn.tool_calls] == [("look", {"path": "a"})], model
+        assert (end.turn.thinking if reasoning else end.turn.text).strip() == "Let me see.", (host, model)
 
 
 @pytest.mark.parametrize("policy", ["reask", "show"])

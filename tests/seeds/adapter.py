@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -13,11 +14,16 @@ import pytest
 from midstream.adapters import (
     BASE_DELAY_MS,
     DEFAULT_BASE_URL,
+    DEFAULT_MAX_TOKENS,
     DEFAULT_MODEL,
     KIMI_RETRIES_EXHAUSTED,
     MAX_RETRIES,
+    AnthropicTool,
+    CompletionResult,
     KimiApiError,
     KimiConfigError,
+    create_kimi_completion,
+    create_kimi_completion_with_tools,
     map_finish_reason,
     map_kimi_tool_calls_to_anthropic,
     map_tools_to_kimi,
@@ -200,6 +206,27 @@ def _() -> None:
 def _() -> None:
     assert body()["model"] == DEFAULT_MODEL and "preview" not in DEFAULT_MODEL
     assert REGISTRY.providers["moonshot"].dialect_for(DEFAULT_MODEL).ids == "kimi"
+
+
+@checked("DEFAULT_MAX_TOKENS", "MAX_RETRIES", "BASE_DELAY_MS")
+def _() -> None:
+    assert body()["max_completion_tokens"] == DEFAULT_MAX_TOKENS
+    assert (MAX_RETRIES, BASE_DELAY_MS) == (3, 100)
+
+
+@checked("Re-export AnthropicTool and CompletionResult as type")
+def _() -> None:
+    declared = AnthropicTool(WEATHER["name"], WEATHER["input_schema"], WEATHER["description"])
+    assert isinstance(complete(Sender(reply())), CompletionResult)
+    assert body(tools=[declared])["tools"] == body(tools=[WEATHER])["tools"]
+
+
+@checked("Public API: createKimiCompletion, createKimiCompletionWithTools")
+def _() -> None:
+    plain = asyncio.run(create_kimi_completion("hi", api_key=KEY, send=Sender(reply())))
+    sender = calling()
+    tools = asyncio.run(create_kimi_completion_with_tools("hi", [WEATHER], api_key=KEY, send=sender))
+    assert plain.content == "Hello!" and tools.stop_reason == "tool_use" and sender.sent[0][3]["tools"]
 
 
 @checked("DEFAULT_BASE_URL")

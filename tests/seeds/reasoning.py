@@ -127,7 +127,12 @@ def _() -> None:
     assert assistant["tool_calls"][0]["id"] == tool["tool_call_id"] and tool["content"] == "drwxr-xr-x"
 
 
-@checked("SECOND API CALL: system, user, assistant, tool")
+@checked(
+    "SECOND API CALL: system, user, assistant, tool",
+    'EXECUTE TOOL: Tool "bash" runs',
+    "ADD TOOL RESULT: role tool, content, tool_call_id",
+    "FINAL RESPONSE",
+)
 def _() -> None:
     def bash(command: str) -> str:
         """Run a command"""
@@ -143,6 +148,7 @@ def _() -> None:
         messages = sim.seen[1].body["messages"]
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool"]
     assert messages[2]["reasoning_content"] == THOUGHT and messages[3]["content"] == "ran ls -la"
+    assert messages[3]["tool_call_id"] == messages[2]["tool_calls"][0]["id"]
 
 
 @checked("reasoning_content is passed through in assistant messages with tool calls")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from midstream import Conversation, ToolCall, ToolSpec, Turn, encode_request, human, tool_result
+from midstream import Conversation, ToolCall, ToolSpec, Turn, encode_request, human, reduce, tool_result
 from midstream.client.client import Client
 from midstream.core.lifecycle import check
 from midstream.events import (
@@ -112,10 +112,46 @@ def _() -> None:
     assert sent.path == CHAT and body(sent)["messages"] and "input" not in body(sent)
 
 
-@checked("Converts tool definitions to OpenAI function calling format", "Pass tools in request body")
+@checked(
+    "Converts tool definitions to OpenAI function calling format",
+    "Pass tools in request body",
+    "Extract tools from context.tools",
+)
 def _() -> None:
     function = {"name": "bash", "description": "Run a command", "parameters": BASH.parameters}
     assert body(request(tools=True))["tools"] == [{"type": "function", "function": function}]
+
+
+@checked('All other DeepInfra models using api: "openai-completions" are unaffected')
+def _() -> None:
+    for tools in ((), (BASH,)):
+        sent = encode_request("deepinfra/Qwen/Qwen3-32B", "List files", tools=tools)
+        assert sent.path == CHAT and body(sent)["messages"]
+
+
+@checked("Builds a ThinkingContent block and a TextContent block on the AssistantMessage.content array incrementally")
+def _() -> None:
+    told: list[Event] = []
+    lengths: list[list[int]] = []
+    for batch in arriving(tools=False):
+        told += batch
+        if told:
+            lengths.append([len(block.text) for block in reduce(told).blocks])
+    assert [len(found) for found in lengths] == sorted(len(found) for found in lengths) and len(lengths[-1]) == 2
+    for at in (0, 1):  # each block grows piece by piece
+        sizes = [found[at] for found in lengths if len(found) > at]
+        assert sizes == sorted(sizes) and len(set(sizes)) > 2
+    assert [type(block).__name__ for block in reduce(told).blocks] == ["Thinking", "Text"]
+
+
+@checked("Creates ToolCall content items with proper id, name, arguments")
+def _() -> None:
+    calls = reduce(all_events(tools=True)).tool_calls
+    assert [(call.name, call.arguments) for call in calls] == [
+        ("bash", '{"command":"ls -la /tmp"}'),
+        ("bash", '{"command":"pwd"}'),
+    ]
+    assert all(call.id.startswith("hist_tool_") for call in calls) and len({call.id for call in calls}) == 2
 
 
 @checked("Converts messages to OpenAI chat format with proper tool/assistant role handling", "Convert tool messages")

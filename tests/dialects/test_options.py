@@ -20,6 +20,7 @@ from midstream.core.tools import ToolSpec
 from midstream.dialects.efforts import EFFORTS as TABLE
 from midstream.dialects.families import search
 from midstream.dialects.registry import REGISTRY, resolve
+from midstream.wires.history_cache import HistoryCache
 from midstream.wires.openai_chat.thinking import KEEPS as CHAT_KEEPS
 from midstream.wires.request import Request
 
@@ -140,3 +141,11 @@ def test_max_tokens_is_the_callers_limit_with_a_thinking_budget_too(row: dict[st
     body = body_of(request)
     assert {place: find(body, place) for place in row["wanted"]} == row["wanted"]
     assert codes(request) == row["notes"]
+
+
+def test_a_history_that_was_kept_encoded_is_not_sent_to_who_wants_less_of_it() -> None:
+    name, conversation, cache = "qwen/qwen3.6-plus", thought_of("qwen/qwen3.6-plus"), HistoryCache()
+    for keep in (True, False, True):
+        options = Options(thinking="on", keep_thinking=keep)
+        request = encode_request(name, conversation, options=options, cache=cache)
+        assert (b"thought two" in request.body) is keep

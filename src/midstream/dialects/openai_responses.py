@@ -35,7 +35,13 @@ def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect
     plain = _dialect(name, provider, schema="openai", limits=Limits(max_tools=128), **fields)
     rules = Reasoning(signed=True, default_on=True, control="reasoning")
     reasoning = _replace(plain, name=f"{name}-reasoning", reasoning=rules, sampling=("response_format",))
-    return ((REASONING_MODELS, reasoning), ("", plain))
+    # Three generations, which differ in the efforts they take (dialects/efforts.py).
+    return (
+        (r"(?:^|/)o\d|codex|gpt-oss", _replace(reasoning, name=f"{name}-o")),
+        (r"gpt-5(?![.\d])(?!.*chat)", _replace(reasoning, name=f"{name}-5")),
+        (REASONING_MODELS, reasoning),
+        ("", plain),
+    )
 
 
 XAI = _dialect("xai-responses", "xai", reasoning=Reasoning(signed=True, default_on=True))

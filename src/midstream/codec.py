@@ -12,7 +12,7 @@ from .core.blocks import Conversation, Turn, human
 from .core.dialect import Dialect, Options, TextCalls
 from .core.errors import LocalError
 from .core.events import Event
-from .core.tools import ToolSpec
+from .core.tools import ToolSpec, declared_tools, join_tools
 from .dialects.registry import REGISTRY, Resolved, resolve
 from .wires.decode_context import DecodeContext
 from .wires.history_cache import HistoryCache
@@ -53,8 +53,9 @@ def encode_request(
         conversation = Conversation((human(conversation),))
     target = resolve(model) if isinstance(model, str) else model
     options = options or Options()
-    _check_choice(options.tool_choice, tools)
-    dialect = choose_dialect(target.dialect, conversation, tools, options)
+    known = join_tools(tools, [tool for _, tool in declared_tools(conversation.turns)])
+    _check_choice(options.tool_choice, known)
+    dialect = choose_dialect(target.dialect, conversation, known, options)
     with _ENCODING if cache is not None else nullcontext():
         return RequestDraft(conversation, dialect, target.model, tools, options, cache).encode()
 
@@ -70,9 +71,9 @@ def check_model_first(model: object) -> None:
 
 def _check_choice(choice: str | None, tools: Sequence[ToolSpec]) -> None:
     """Hosts refuse a tool that was not declared, or call it anyway; only the caller knows which one was meant."""
-    if choice is None or choice in _CHOICES or any(tool.name == choice for tool in tools):
+    if choice is None or choice in _CHOICES or any(choice in (tool.name, tool.qualified_name) for tool in tools):
         return
-    names = ", ".join(tool.name for tool in tools) or "(none)"
+    names = ", ".join(tool.qualified_name for tool in tools) or "(none)"
     raise LocalError(
         f"tool_choice={choice!r}: expected {', '.join(_CHOICES)} or the name of a tool; the tools are: {names}"
     )

@@ -13,7 +13,19 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from ..core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from ..core.blocks import (
+    Block,
+    Conversation,
+    Media,
+    Opaque,
+    Origin,
+    Speaker,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResponse,
+    Turn,
+)
 from ..core.errors import InvalidHistory
 from ..core.history import canonicalize
 from ..core.ids import ToolIdMapper, ToolIdStrategy, standard_strategy
@@ -23,7 +35,7 @@ Json: TypeAlias = dict[str, Any]
 
 NAMESPACE = "midstream"
 _ORIGIN = Origin(wire="ai-sdk")
-_SPEAKERS = {"user": "human", "system": "human", "assistant": "ai", "tool": "tool"}
+_SPEAKERS: dict[str, Speaker] = {"user": "human", "system": "system", "assistant": "ai", "tool": "tool"}
 _FILE = "application/octet-stream"
 _MEDIA_FIELDS = ("mime", "data", "url", "name")
 
@@ -71,7 +83,7 @@ class _Writer:
         self._private = private
 
     def message(self, turn: Turn) -> Json:
-        role = {"human": "user", "ai": "assistant", "tool": "tool"}[turn.speaker]
+        role = {"human": "user", "ai": "assistant", "tool": "tool", "system": "user"}[turn.speaker]
         held: list[list[Any]] = []
         parts: list[Json] = []
         for place, block in enumerate(turn.blocks):
@@ -83,11 +95,17 @@ class _Writer:
         message: Json = {"role": role, "content": parts}
         only = turn.blocks[0] if len(turn.blocks) == 1 else None
         mine: Json = {"turn": _rest(turn, "speaker", "blocks")}
-        if isinstance(only, Text) and turn.role:
+        if isinstance(only, Text) and (turn.role or turn.is_instruction):
             message, held = {"role": "system", "content": only.text}, []
             mine["text"] = only.extra
+        elif turn.is_instruction and all(isinstance(block, Text) for block in turn.blocks):
+            # The format has only one text for a system message.
+            message, held = {"role": "system", "content": "\n\n".join([part["text"] for part in parts])}, []
+            mine["texts"] = msgspec.to_builtins(turn.blocks)
         elif isinstance(only, Text) and only.extra is None and parts:
             message["content"] = only.text
+        if _SPEAKERS[message["role"]] != turn.speaker:
+            mine["turn"]["speaker"] = turn.speaker
         if held:
             mine["held"] = held
         return _with_options(message, mine, turn.extra, self._private)
@@ -147,6 +165,11 @@ class _Reader:
         blocks = [self._block(part) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
         if message["role"] == "system" and isinstance(content, str):
             blocks = [Text(content, mine["text"] if isinstance(mine.get("text"), dict) else None)]
+            texts = mine.get("texts")
+            kept: list[Text | None] = [_converted(each, Text) for each in texts] if isinstance(texts, list) else []
+            whole = [text for text in kept if text is not None]
+            if whole and "\n\n".join([text.text for text in whole]) == content:
+                blocks = list(whole)
         for place, value in _held(mine):
             block: Block | None = _converted(value, Block)
             if block is not None:
@@ -154,9 +177,8 @@ class _Reader:
         fields = mine.get("turn") if isinstance(mine.get("turn"), dict) else {}
         assert isinstance(fields, dict)
         speaker = _SPEAKERS[message["role"]]
-        role = {"role": "system"} if message["role"] == "system" else {}
-        given = {"key": f"m{number}", **role, **fields, "speaker": speaker, "extra": _extra(fields, others)}
-        turn = _converted(given, Turn) or Turn(speaker, key=f"m{number}", **role)  # type: ignore[arg-type]
+        given = {"key": f"m{number}", "speaker": speaker, **fields, "extra": _extra(fields, others)}
+        turn = _converted(given, Turn) or Turn(speaker, key=f"m{number}")
         return msgspec.structs.replace(turn, blocks=tuple(blocks))
 
     def _block(self, part: Json) -> Block:

@@ -55,7 +55,8 @@ class Agent:
     async def _run(self, content: Sequence[str | Text | Media]) -> AsyncGenerator[AgentEvent, None]:
         await self._pair_open_calls()  # left by a program that was killed
         ours = self.toolbox.specs()
-        self.session.tools = (*[spec for spec in self.session.tools if spec.name not in self.toolbox], *ours)
+        others = [spec for spec in self.session.tools if spec.qualified_name not in self.toolbox]
+        self.session.tools = (*others, *ours)
         spent = Spent(self.limits, self.session)
         try:
             async with aclosing(self._rounds(content, spent)) as events:

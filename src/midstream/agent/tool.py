@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
 import msgspec
+from msgspec.structs import replace
 
 from ..client.cancellation import in_daemon_thread
 from ..core.blocks import Media, Text, Value
 from ..core.errors import BadArguments, ConfigError
-from ..core.tools import ToolSpec
+from ..core.tools import INPUT, Grammar, ToolSpec
 from .approval_request import Change
 
 Checked: TypeAlias = dict[str, Any]
@@ -58,6 +59,8 @@ class ToolOptions(TypedDict, total=False):
     """Neighbouring calls may run at the same time; by default those of tools that neither write nor run."""
     timeout: float | None
     """Seconds (default 120); None for a tool that limits its own time."""
+    namespace: str
+    """The namespace that the tool is declared in."""
     preview: Callable[..., Preview] | None
     """Called with the checked arguments before anybody is asked for approval; where it raises ToolFailed, nobody is asked."""
 
@@ -77,9 +80,14 @@ class Tool:
         check: Callable[[dict[str, Any]], Checked] = dict,
         **options: Unpack[ToolOptions],
     ) -> None:
-        if not _NAME.match(spec.name):
+        namespace = options.get("namespace", "")
+        if namespace:
+            spec = replace(spec, namespace=namespace)
+        for name in (spec.name, spec.namespace or "none"):
+            if _NAME.match(name):
+                continue
             raise ConfigError(
-                f"invalid tool name {spec.name!r}; every provider accepts only 1 to 64 characters of A-Z a-z 0-9 _ -"
+                f"invalid tool name {name!r}; every provider accepts only 1 to 64 characters of A-Z a-z 0-9 _ -"
             )
         self.spec = spec
         self.call = call
@@ -100,9 +108,28 @@ class Tool:
         spec = ToolSpec(name or func.__name__, description or signature.description, signature.schema)
         return cls(spec, func, check=signature.check, **options)
 
+    @classmethod
+    def freeform(
+        cls,
+        func: Callable[..., Any],
+        *,
+        name: str = "",
+        description: str = "",
+        grammar: Grammar | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> Tool:
+        """A tool that takes plain text, from a sync or async function of one string; the model keeps to `grammar` if given."""
+        signature = Signature(func)
+        if len(signature.types) != 1 or next(iter(signature.types.values())) not in (str, Any):
+            raise ConfigError(f"tool {signature.name}: a freeform tool takes one parameter, a string")
+        parameter = next(iter(signature.types))
+        spec = ToolSpec(name or func.__name__, description or signature.description, kind="freeform", grammar=grammar)
+        return cls(spec, func, check=lambda arguments: {parameter: arguments[INPUT]}, **options)
+
     @property
     def name(self) -> str:
-        return self.spec.name
+        """Its name, with the namespace before it if it has one: `namespace/name`."""
+        return self.spec.qualified_name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, so that a decorated one can still be used directly."""

@@ -148,7 +148,7 @@ class Toolbox:
         groups: list[list[int]] = []
         last_safe = False
         for index, call in enumerate(calls):
-            tool = self._tools.get(call.name)
+            tool = self._tools.get(call.qualified_name)
             safe = tool is None or tool.parallel_safe
             if safe and last_safe:
                 groups[-1].append(index)
@@ -158,9 +158,9 @@ class Toolbox:
         return groups
 
     async def _run(self, call: ToolCall) -> Content:
-        tool = self._tools.get(call.name)
+        tool = self._tools.get(call.qualified_name)
         if tool is None:
-            raise ToolFailed(self._unknown(call.name))
+            raise ToolFailed(self._unknown(call.qualified_name))
         arguments = parse_arguments(call)
         if "_parse_error" in arguments:
             raise ToolFailed(msgspec.json.encode(_shortened(arguments)).decode())

@@ -22,7 +22,7 @@ from ..core import events
 from ..core.blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
-from .view import Status, call_line, partial_call_line, result_lines
+from .view import Status, call_line, partial_call_line, result_lines, system_line
 
 _TICK = 1 / 12
 _THINKING_LINES = 6
@@ -171,6 +171,9 @@ class LiveView:
         for turn in turns:
             if turn.speaker == "human":
                 self._print(Line.assemble(("› ", "bold cyan"), terminal_safe(turn.text)))
+                continue
+            if turn.speaker == "system":
+                self._print(Line.assemble(("system ", "bold magenta"), terminal_safe(system_line(turn))))
                 continue
             for block in turn.blocks:
                 match block:

@@ -15,7 +15,7 @@ from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
 from .terminal import Paint, has_cursor, is_terminal, write
-from .view import Status, call_line, result_lines
+from .view import Status, call_line, result_lines, system_line
 
 _TICK = 0.1
 _CLEAR = "\r\x1b[K"
@@ -101,7 +101,11 @@ class PlainView:
         for turn in turns:
             if turn.speaker == "human":
                 self._line(self._paint("› ", "cyan") + terminal_safe(turn.text))
-            for block in turn.blocks if turn.speaker != "human" else ():
+                continue
+            if turn.speaker == "system":
+                self._line(self._paint("system ", "magenta") + terminal_safe(system_line(turn)))
+                continue
+            for block in turn.blocks:
                 if isinstance(block, Text):
                     self._say(block.text)
                     self._end_line()

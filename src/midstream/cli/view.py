@@ -141,13 +141,19 @@ def shown_on(stream: IO[str], request: ApprovalRequest) -> str:
     return request.shown(columns(stream), encoding(stream))
 
 
+def system_line(turn: Turn) -> str:
+    """What a system turn says, and the tools that it declares."""
+    tools = f"[tools from here on: {', '.join([tool.qualified_name for tool in turn.tools])}]" if turn.tools else ""
+    return "\n".join([part for part in (turn.text, tools) if part])
+
+
 def call_line(call: ToolCall) -> str:
     """A call in one line: its name and arguments."""
     try:
         values = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.DecodeError, RecursionError, ValueError):
         values = None
-    return f"{visible(call.name)}({shortened(_arguments(values, call.arguments), ARGUMENT_LENGTH)})"
+    return f"{visible(call.qualified_name)}({shortened(_arguments(values, call.arguments), ARGUMENT_LENGTH)})"
 
 
 def partial_call_line(name: str, raw: str) -> str:

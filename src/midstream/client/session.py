@@ -25,7 +25,7 @@ from ..wires.request import Request
 from .cancellation import Turnstile, shield
 from .client import Client, model_names
 from .reply import Reply, aborted
-from .tokens import Price, estimate_conversation, estimate_text
+from .tokens import Price, estimate_conversation, estimate_tool
 
 
 class TurnCost(Value, frozen=True):
@@ -144,9 +144,7 @@ class Session:
         target = self._client.catalog.resolve(model or self.model)
         notes = self.request(model).notes if self.conversation.turns else ()
         report = switch_report(target.name, self.conversation.turns, notes)
-        tokens = estimate_conversation(self.conversation) + sum(
-            estimate_text(tool.name + tool.description + str(tool.parameters or "")) for tool in self.tools
-        )
+        tokens = estimate_conversation(self.conversation) + sum(estimate_tool(tool) for tool in self.tools)
         return replace(report, tokens=tokens, context=self._client.catalog.context_window(target))
 
     def request(self, model: str | None = None) -> Request:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Usage, Value
+from ..core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, ToolSpec, Usage, Value
 
 _MEDIA_TOKENS = 800
 _TURN_OVERHEAD = 4
@@ -19,13 +19,19 @@ def estimate_text(text: str) -> int:
     return (plain + 3) // 4 + (len(text) - plain) * 2 // 3 + 1
 
 
+def estimate_tool(tool: ToolSpec) -> int:
+    """About how many tokens the declaration of a tool takes."""
+    grammar = tool.grammar.definition if tool.grammar is not None else ""
+    return estimate_text(tool.qualified_name + tool.description + str(tool.parameters or "") + grammar)
+
+
 def estimate_conversation(conversation: Conversation) -> int:
     """Roughly how many tokens a model would read of this conversation. Thinking is not counted: other models' is not sent."""
     total = estimate_text(conversation.system_text)
     for turn in conversation.turns:
         if turn.failure:
             continue  # never replayed
-        total += _TURN_OVERHEAD
+        total += _TURN_OVERHEAD + sum(map(estimate_tool, turn.tools))
         for block in turn.blocks:
             if isinstance(block, Text):
                 total += estimate_text(block.text)

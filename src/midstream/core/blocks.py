@@ -16,8 +16,11 @@ from msgspec.structs import force_setattr
 
 from .errors import KINDS, LocalError, MidstreamError
 
-Speaker: TypeAlias = Literal["human", "ai", "tool"]
+Speaker: TypeAlias = Literal["human", "ai", "tool", "system"]
 _SPEAKERS = frozenset(get_args(Speaker))
+ToolKind: TypeAlias = Literal["function", "freeform"]
+INSTRUCTION_ROLES = ("system", "developer")
+"""The words that hosts have for the role of an instruction."""
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -56,7 +59,10 @@ class Thinking(Value, frozen=True, tag="thinking"):
 
 
 class ToolCall(Value, frozen=True, tag="tool_call"):
-    """A call. `id` is canonical; `arguments` is the raw JSON text exactly as it came."""
+    """A call. `id` is canonical; `arguments` is the raw JSON text exactly as it came.
+
+    A call of a freeform tool has its text as `{"input": …}` there (`midstream.core.tools: freeform_input` gives the text).
+    """
 
     id: str
     name: str
@@ -64,6 +70,13 @@ class ToolCall(Value, frozen=True, tag="tool_call"):
     raw_id: str | None = None
     provider: str = ""
     extra: dict[str, Any] | None = None
+    kind: ToolKind = "function"
+    namespace: str = ""
+
+    @property
+    def qualified_name(self) -> str:
+        """The name that tells it from tools of other namespaces: `namespace/name`, or the name alone."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class Media(Value, frozen=True, tag="media"):
@@ -167,11 +180,44 @@ StopReason: TypeAlias = str
 """`end_turn | tool_use | max_tokens | refusal | unknown`, or the host's own word when it is none of these."""
 
 
+class Grammar(Value, frozen=True):
+    """What the input of a freeform tool must look like: a grammar in `syntax` (`lark`, `regex`)."""
+
+    syntax: str
+    definition: str
+
+
+class ToolSpec(Value, frozen=True):
+    """A tool as the model sees it. `parameters` is a JSON schema. `builtin` names a tool the provider runs itself
+    (`$web_search` …).
+
+    A `freeform` tool takes plain text instead of arguments, within its `grammar` if it has one. Tools of different
+    namespaces may have the same name. For a host that has neither, both become plain functions.
+    """
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    builtin: str | None = None
+    extra: dict[str, Any] | None = None
+    kind: ToolKind = "function"
+    grammar: Grammar | None = None
+    namespace: str = ""
+
+    @property
+    def qualified_name(self) -> str:
+        """The name that tells it from tools of other namespaces: `namespace/name`, or the name alone."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """One speaker's contribution.
 
     `key` is minted when the turn opens and never changes: it is part of the seed of the turn's tool-call ids.
-    `role` is set only where an instruction stands inside the conversation (`system`, `developer`).
+    A `system` turn is an instruction inside the conversation, from where it stands on; `role` is its host's other word for
+    it (`developer`), and `tools` are declared by it, in addition to the request's. (Databases of older versions hold such a
+    turn as a human one with a `role`; `is_instruction` is true of both.)
     `failure` is the kind of error that ended an ai turn early (`truncated`, `empty`, `rate_limited` …: see
     `midstream.errors`), or "" if it ended well; a failed turn is never sent again. `blocks` may be given as a list, and a
     plain string in it becomes a Text.
@@ -191,14 +237,24 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     extra: dict[str, Any] | None = None
     response_model: str = ""
     """The model that answered by the host's own word, where that is not the one that was asked (`origin.model`)."""
+    tools: tuple[ToolSpec, ...] = ()
 
     def __post_init__(self) -> None:
         if self.speaker not in _SPEAKERS:
             raise LocalError(
-                f"no speaker {self.speaker!r}: expected human, ai or tool (instructions are the conversation's `system`)"
+                f"no speaker {self.speaker!r}: expected human, ai, tool or system (instructions for the whole conversation are its `system`)"
             )
+        if self.tools != ():
+            if self.speaker != "system":
+                raise LocalError(f"a {self.speaker} turn cannot declare tools; only a system turn can")
+            force_setattr(self, "tools", tuple(self.tools))
         if type(self.blocks) is not tuple or not _BLOCKS.issuperset(map(type, self.blocks)):
             force_setattr(self, "blocks", _as_blocks(self.blocks))
+
+    @property
+    def is_instruction(self) -> bool:
+        """Whether this is a system turn, also one that an older version stored as a human turn with a role."""
+        return self.speaker == "system" or (self.speaker == "human" and self.role in INSTRUCTION_ROLES)
 
     @property
     def text(self) -> str:
@@ -283,6 +339,12 @@ def human(*content: str | Text | Media, key: str = "") -> Turn:
     """A human turn from plain strings and media."""
     blocks = tuple([Text(part) if isinstance(part, str) else part for part in content])
     return Turn("human", blocks, key=key)
+
+
+def system(*content: str | Text | Media, tools: Iterable[ToolSpec] = (), key: str = "") -> Turn:
+    """A system turn: an instruction, and the tools that it declares, from here on."""
+    blocks = tuple([Text(part) if isinstance(part, str) else part for part in content])
+    return Turn("system", blocks, key=key, tools=tuple(tools))
 
 
 def tool_result(call: ToolCall, *content: str | Text | Media, is_error: bool = False) -> ToolResponse:

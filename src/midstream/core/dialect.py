@@ -239,8 +239,17 @@ class Dialect(Value, frozen=True):
     """`temperature` and `top_p` may not both be given."""
     merge_turns: bool = False
     """Consecutive messages of one role are refused and must be merged."""
-    mid_system: bool = True
-    """System messages may stand inside the conversation."""
+    mid_system: bool = False
+    """System messages may stand inside the conversation, and count from there on. Off unless it is known: strict chat
+    templates refuse them, others move them to the front."""
+    developer_role: bool = False
+    """A system message may be called `developer`."""
+    mid_tools: bool = False
+    """Such a message may declare tools."""
+    freeform: bool = False
+    """Freeform tools and their grammars are understood."""
+    namespaces: bool = False
+    """Namespaces of tools are understood."""
     first_speaker_user: bool = False
     """The first message must be the user's."""
     parallel_option: bool = True

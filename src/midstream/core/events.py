@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from .blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
+from .blocks import Media, Opaque, Text, Thinking, ToolCall, ToolKind, ToolResponse, Turn
 from .errors import KINDS, MidstreamError, ProviderError, RetriesExhausted
 
 
@@ -74,6 +74,8 @@ class ToolCallStart(_Event, frozen=True, tag="toolcall_start"):
     index: int
     id: str
     name: str
+    kind: ToolKind = "function"
+    namespace: str = ""
 
 
 class ToolCallDelta(_Event, frozen=True, tag="toolcall_delta"):

@@ -19,12 +19,12 @@ NoteCode: TypeAlias = Literal[
     "lone_reasoning", "missing_reasoning", "foreign_signature", "thinking_not_echoed",
     # Other blocks and turns.
     "broken_arguments", "misplaced_block", "foreign_block", "foreign_citations", "unsupported_media", "moved_media",
-    "blank_text", "blank_turn", "first_turn", "role_changed", "reordered_blocks",
+    "blank_text", "blank_turn", "first_turn", "role_changed", "reordered_blocks", "system_folded",
     # The options of the request.
     "thinking_disabled", "thinking_changed", "unsupported_option", "option_changed", "max_tokens_changed",
     "tool_choice_changed", "response_not_continued",
     # Tools.
-    "tool_renamed", "too_many_tools", "foreign_builtin",
+    "tool_renamed", "too_many_tools", "foreign_builtin", "freeform_as_function", "tool_declared",
 ]  # fmt: skip
 NOTE_CODES: tuple[NoteCode, ...] = get_args(NoteCode)
 """What a Note can be about, for code to match on; docs/notes.md says what each means."""

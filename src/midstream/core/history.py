@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from .blocks import Block, Conversation, Text, ToolCall, ToolResponse, Turn
+from .blocks import Block, Conversation, Speaker, Text, ToolCall, ToolResponse, Turn
 from .handoff import Action, Note, NoteCode
 from .ids import PREFIX, canonical_tool_call_id, from_own_id
 
@@ -69,7 +69,7 @@ def _lawful_call_ids(turns: Sequence[Turn]) -> list[str] | None:
     seen: list[str] = []
     due: list[str] = []
     for turn in turns:
-        if turn.failure or not turn.blocks:
+        if turn.failure or not (turn.blocks or turn.tools):
             return None
         speaker = turn.speaker
         if speaker == "tool":
@@ -170,7 +170,7 @@ class _Repair:
             if turn.failure and turn.speaker == "ai":
                 self.failed_ids.update(call.id for call in turn.tool_calls)
                 self._note("failed_turn", f"the answer failed ({turn.failure}) and is not sent again", index)
-            elif not turn.blocks:
+            elif not turn.blocks and not turn.tools:
                 self._note("empty_turn", f"the {turn.speaker} turn is empty", index)
             elif turn.speaker == "ai":
                 self._take_ai(turn, index)
@@ -221,7 +221,7 @@ class _Repair:
                 return fresh
 
     def _take_other(self, turn: Turn, index: int) -> None:
-        """Take the results out of a tool or human turn; what is left stays as a human turn where it stood."""
+        """Take the results out of a turn; what is left stays where it stood, as a human turn unless it is the system's."""
         rest: list[Block] = []
         answers_last = False
         for block in turn.blocks:
@@ -232,11 +232,12 @@ class _Repair:
                 self._note("misplaced_call", f"a {turn.speaker} turn cannot call {block.name}", index)
             else:
                 rest.append(block)
-        if rest:
-            whole = turn.speaker == "human" and len(rest) == len(turn.blocks)
+        if rest or turn.tools:
+            speaker: Speaker = "system" if turn.speaker == "system" else "human"
+            whole = turn.speaker == speaker and len(rest) == len(turn.blocks)
             if not whole:
-                self._note("text_among_results", "what came with tool results became a human turn", index)
-            self._append(turn if whole else replace(turn, speaker="human", blocks=tuple(rest)), [], index)
+                self._note("text_among_results", f"what came with tool results became a {speaker} turn", index)
+            self._append(turn if whole else replace(turn, speaker=speaker, blocks=tuple(rest)), [], index)
         elif answers_last:
             last, slots, tool_turn = self.out[-1]
             if tool_turn is None:

@@ -9,11 +9,12 @@ what begins streams; otherwise the two are interleaved, and it waits in a queue 
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from .blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, Turn, Usage
+from .blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolKind, Turn, Usage
 from .errors import LimitExceeded, MalformedStream
 from .events import (
     BlockEvent,
@@ -45,12 +46,23 @@ _DELTAS: dict[str, type[TextDelta | ThinkingDelta | ToolCallDelta]] = {
 }  # fmt: skip
 
 
+_OPENING, _CLOSING = '{"input":"', '"}'
+
+
+class Called(NamedTuple):
+    """The tool that a call is of."""
+
+    name: str
+    kind: ToolKind = "function"
+    namespace: str = ""
+
+
 class Piece:
     """A block on its way: what has come of it so far. Held by decoders as the handle of a tool call."""
 
     __slots__ = (
-        "_complete", "_progress", "_read", "block", "call_index", "closed", "encrypted", "extra", "field", "half", "id",
-        "index", "kind", "name", "parts", "raw_id", "redacted", "signature", "started",
+        "_complete", "_progress", "_read", "block", "call_index", "closed", "encrypted", "extra", "field", "freeform",
+        "half", "id", "index", "kind", "name", "namespace", "parts", "raw_id", "redacted", "signature", "started",
     )  # fmt: skip
 
     def __init__(self, kind: str) -> None:
@@ -67,6 +79,8 @@ class Piece:
         self.redacted = False
         self.raw_id: str | None = None
         self.name = ""
+        self.namespace = ""
+        self.freeform = False  # its arguments come as plain text, and are kept as the JSON of an object around it
         self.id = ""
         self.call_index = -1
         self.block: Media | Opaque | None = None
@@ -106,6 +120,7 @@ class TurnBuilder:
         "_queue",
         "_started",
         "blocks",
+        "called",
         "ended",
         "extra",
         "origin",
@@ -117,9 +132,17 @@ class TurnBuilder:
         "usage",
     )  # fmt: skip
 
-    def __init__(self, turn_key: str, origin: Origin, *, limit: int = MAX_TURN_CHARS) -> None:
+    def __init__(
+        self,
+        turn_key: str,
+        origin: Origin,
+        *,
+        limit: int = MAX_TURN_CHARS,
+        called: Mapping[str, Called] | None = None,
+    ) -> None:
         self.turn_key = turn_key
         self.origin = origin
+        self.called = called or {}
         self.out: list[Event] = []
         self.blocks: list[Block] = []
         self.usage: Usage | None = None
@@ -226,9 +249,18 @@ class TurnBuilder:
         piece.closed = True
         self._enqueue(piece)
 
-    def open_call(self, raw_id: str | None, name: str, extra: dict[str, Any] | None = None) -> Piece:
+    def open_call(
+        self,
+        raw_id: str | None,
+        name: str,
+        extra: dict[str, Any] | None = None,
+        *,
+        freeform: bool = False,
+        namespace: str = "",
+    ) -> Piece:
         """A tool call begins. Its start is emitted when it is at the head and has a name."""
         piece = Piece(_CALL)
+        piece.freeform, piece.namespace = freeform, namespace
         piece.raw_id = raw_id
         piece.name = name
         piece.extra = extra
@@ -254,6 +286,17 @@ class TurnBuilder:
             return
         if self.split_surrogates:
             delta, piece.half = join(piece.half, delta)
+        if piece.freeform:
+            delta = _escaped(delta) if piece.parts else _OPENING + _escaped(delta)
+        self._add_arguments(piece, delta)
+
+    def whole_input(self, piece: Piece, text: str) -> None:
+        """The whole text of a freeform call: what of it has not streamed."""
+        streamed, whole = "".join(piece.parts), _OPENING + _escaped(text)
+        if len(whole) > len(streamed) and whole.startswith(streamed):
+            self._add_arguments(piece, whole[len(streamed) :])
+
+    def _add_arguments(self, piece: Piece, delta: str) -> None:
         piece.parts.append(delta)
         if piece.started:
             self.out.append(ToolCallDelta(piece.index, delta))
@@ -382,7 +425,7 @@ class TurnBuilder:
             piece.started = True
             piece.index = len(self.blocks)
             piece.id = self._id_of(piece)  # fixed here: a raw id that comes later is metadata only
-            out.append(ToolCallStart(piece.index, piece.id, piece.name))
+            out.append(ToolCallStart(piece.index, piece.id, *self._called(piece)))
             out.extend([ToolCallDelta(piece.index, part) for part in piece.parts])
         else:
             piece.started = True
@@ -415,6 +458,10 @@ class TurnBuilder:
             piece.half = ""
             piece.parts.append(REPLACEMENT)
             self.out.append(_DELTAS[piece.kind](piece.index, REPLACEMENT))
+        if piece.freeform:
+            rest = _CLOSING if piece.parts else _OPENING + _CLOSING
+            piece.parts.append(rest)
+            self.out.append(ToolCallDelta(piece.index, rest))
         content = "".join(piece.parts)
         block: Block
         if piece.kind is _TEXT:
@@ -426,7 +473,8 @@ class TurnBuilder:
             )
             self.out.append(ThinkingEnd(piece.index, block))
         elif piece.kind is _CALL:
-            block = ToolCall(piece.id, piece.name, content, piece.raw_id, self.origin.provider, piece.extra)
+            name, kind, namespace = self._called(piece)
+            block = ToolCall(piece.id, name, content, piece.raw_id, self.origin.provider, piece.extra, kind, namespace)
             self.out.append(ToolCallEnd(piece.index, block))
         else:
             assert piece.block is not None
@@ -449,7 +497,17 @@ class TurnBuilder:
         return nameless
 
     def _id_of(self, piece: Piece) -> str:
-        return canonical_tool_call_id(self.origin.provider, piece.raw_id, piece.name, self.turn_key, piece.call_index)
+        name = self._called(piece).name
+        return canonical_tool_call_id(self.origin.provider, piece.raw_id, name, self.turn_key, piece.call_index)
+
+    def _called(self, piece: Piece) -> Called:
+        """What this is a call of: as the host said, or as the name stands for."""
+        found = self.called.get(piece.name) if not (piece.namespace or piece.freeform) else None
+        return found or Called(piece.name, "freeform" if piece.freeform else "function", piece.namespace)
+
+
+def _escaped(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _blank(text: str) -> bool:
@@ -484,5 +542,5 @@ def reduce(events: Iterable[Event]) -> Turn:
     elif kind is ThinkingStart:
         blocks.append(Thinking(content))
     elif kind is ToolCallStart and call is not None:
-        blocks.append(ToolCall(call.id, call.name, content))
+        blocks.append(ToolCall(call.id, call.name, content, kind=call.kind, namespace=call.namespace))
     return Turn("ai", tuple(blocks), key=key, failure="truncated")

@@ -55,7 +55,7 @@ CLAUDE_47 = _replace(
     sampling=("stop", "response_format"),  # temperature and top_p are refused from here on
 )
 CLAUDE_48 = _replace(CLAUDE_47, name="claude-4.8", mid_system=True)
-CLAUDE_5 = _replace(CLAUDE_47, name="claude-5", reasoning=_replace(_ADAPTIVE, default_on=True))
+CLAUDE_5 = _replace(CLAUDE_48, name="claude-5", reasoning=_replace(_ADAPTIVE, default_on=True))
 CLAUDE_5_ALWAYS = _replace(
     CLAUDE_5, name="claude-5-always", reasoning=_replace(_ADAPTIVE, default_on=True, can_disable=False)
 )

@@ -34,6 +34,9 @@ OPENAI = Dialect(
     schema="openai",
     max_tokens_field="max_completion_tokens",
     strict_tools=True,
+    mid_system=True,
+    developer_role=True,
+    freeform=True,
     media=("image", "audio", "file"),
     limits=Limits(max_tools=128),
     reasoning=Reasoning(control="reasoning_effort"),
@@ -148,6 +151,7 @@ XAI = Dialect(
     _WIRE,
     "xai",
     sampling=("temperature", "top_p", "seed", "response_format"),  # grok-4 refuses stop and the penalties
+    mid_system=True,  # "no role order limitation"
 )
 XAI_EFFORT_MODELS = r"grok-3-mini|grok-(?:4\.[3-9]|[5-9])(?!.*non-reasoning)"
 XAI_EFFORT = _replace(XAI, name="xai-effort", reasoning=Reasoning(control="reasoning_effort", default_on=True))

@@ -39,6 +39,9 @@ class Family(msgspec.Struct, frozen=True):
     ids: IdScheme = "standard"
     reasoning: Reasoning = _PLAIN
     starts_inside: bool = False
+    mid_system: bool = True
+    """Its template prints a system message where it stands; others know none there, or move it to the front."""
+    mid_tools: bool = False
 
 
 # Engines stop on [EOT] too, though the documented stop list has no word of it (facts/kimi.md §1.1, §5).
@@ -54,6 +57,7 @@ KIMI_FAMILIES = (
         "kimi-k3",
         _replace(_KEEPS, **efforts_of("kimi-k3")),
         True,
+        mid_tools=True,
     ),
     Family(K27_CODE, "kimi-k2.7-code", "kimi", "kimi", _KIMI_STOP, "kimi", _KEEPS, True),
     Family(K26, "kimi-k2.6", "kimi", "kimi", _KIMI_STOP, "kimi", _ASKED, True),
@@ -65,9 +69,9 @@ FAMILIES = (
     *KIMI_FAMILIES,
     Family(r"qwen|qwq", "qwen", "qwen", "qwen", _CHATML_STOP, reasoning=_ASKED),
     Family(r"llama-?[34]", "llama3", "llama", "llama", ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")),
-    Family(r"gemma", "gemma", "gemma", "gemma", ("<end_of_turn>", "<eos>")),
-    Family(r"stral|mixtral", "mistral", "mistral", "mistral", ("</s>",)),
-    Family(r"deepseek", "deepseek", "deepseek", "deepseek", ("<｜end▁of▁sentence｜>",)),
+    Family(r"gemma", "gemma", "gemma", "gemma", ("<end_of_turn>", "<eos>"), mid_system=False),
+    Family(r"stral|mixtral", "mistral", "mistral", "mistral", ("</s>",), mid_system=False),
+    Family(r"deepseek", "deepseek", "deepseek", "deepseek", ("<｜end▁of▁sentence｜>",), mid_system=False),
     Family("", "chatml", "hermes", "hermes", _CHATML_STOP),
 )
 
@@ -77,7 +81,7 @@ def raw(provider: str, family: Family, **host: Any) -> Dialect:
     return Dialect(
         f"{provider}-{family.template}", "completion", provider, ids=family.ids, tool_format=family.tool_format,
         leaks=family.text_format, template=family.template, media=(), parallel_option=False, forced_choice=(),
-        forced_choice_thinking=(), stop=family.stop,
+        forced_choice_thinking=(), stop=family.stop, mid_system=family.mid_system, mid_tools=family.mid_tools,
         reasoning=_replace(family.reasoning, starts_inside=family.starts_inside), **host,
     )  # fmt: skip
 

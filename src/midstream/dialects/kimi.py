@@ -36,6 +36,7 @@ _MOONSHOT = Dialect(
     max_tokens_field="max_completion_tokens",
     builtin_prefix="$",
     builtin_stops_thinking=True,
+    mid_system=True,
 )
 _THINKS = Reasoning(
     fields=("reasoning_content", "reasoning", "reasoning_details"),
@@ -76,6 +77,7 @@ MOONSHOT_K3 = _replace(
     name="moonshot-k3",
     ids="kimi-k3",
     leaks="kimi-k3",
+    mid_tools=True,
     reasoning=_replace(_THINKS, can_disable=False, control="reasoning_effort", keep="always", **efforts_of("kimi-k3")),
     forced_choice=("required",),
     forced_choice_thinking=("required",),
@@ -135,7 +137,9 @@ def kimi_on(provider: str, *, reasoning: dict[str, Any] | None = None, **host: A
     the model must see its own (`functions.name:n`); reasoning as the host carries it. What the host is asked with to keep
     all reasoning (`keep`) counts for K2.6, which can do both; the later models always do, the earlier never."""
     host = {
-        "blank_content": "omit", "schema": "openai", "limits": _LIMITS, "tool_format": "kimi", "leaks": "kimi", **host,
+        "blank_content": "omit", "schema": "openai", "limits": _LIMITS, "tool_format": "kimi", "leaks": "kimi",
+        "mid_system": True,  # Kimi's templates print every message in its place
+        **host,
     }  # fmt: skip
     shape = {"echo": "always", "control": "chat_template_kwargs", **(reasoning or {})}
     keep = shape.pop("keep", "chat_template_kwargs" if shape["control"] == "chat_template_kwargs" else "")

@@ -26,13 +26,15 @@ def _dialect(name: str, provider: str, **fields: Any) -> Dialect:
         "media": ("image", "file"),
         "sampling": ("temperature", "top_p", "response_format"),
         "strict_tools": True,
+        "developer_role": True,
     }
     return Dialect(name, "openai-responses", provider, **{**shape, **fields})
 
 
 def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect], ...]:
     """OpenAI's models, where they reason and where they do not."""
-    plain = _dialect(name, provider, schema="openai", limits=Limits(max_tools=128), **fields)
+    newest = {"mid_system": True, "freeform": True, "namespaces": True}
+    plain = _dialect(name, provider, schema="openai", limits=Limits(max_tools=128), **newest, **fields)
     rules = Reasoning(signed=True, default_on=True, control="reasoning")
     reasoning = _replace(plain, name=f"{name}-reasoning", reasoning=rules, sampling=("response_format",))
     # Three generations, which differ in the efforts they take (dialects/efforts.py).
@@ -44,8 +46,8 @@ def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect
     )
 
 
-XAI = _dialect("xai-responses", "xai", reasoning=Reasoning(signed=True, default_on=True))
-XAI_PLAIN = _dialect("xai-responses-plain", "xai")
+XAI = _dialect("xai-responses", "xai", mid_system=True, reasoning=Reasoning(signed=True, default_on=True))
+XAI_PLAIN = _dialect("xai-responses-plain", "xai", mid_system=True)
 XAI_EFFORT = _replace(XAI, name="xai-responses-effort", reasoning=_replace(XAI.reasoning, control="reasoning"))
 OPENROUTER = _dialect(
     "openrouter-responses",

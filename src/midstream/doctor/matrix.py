@@ -12,7 +12,7 @@ import msgspec
 from ..codec import encode_request
 from ..core.blocks import Conversation, Media, Text, ToolCall, ToolResponse, Turn, human
 from ..core.dialect import Options
-from ..core.tools import ToolSpec
+from ..core.tools import Grammar, ToolSpec
 from ..sim.answer import Answer, Call
 from ..sim.players import Player
 from ..sim.rules.hosts import judge
@@ -40,10 +40,29 @@ TOOLS = (
     ),
     ToolSpec("take.screenshot", "A name some hosts refuse"),
 )
+MORE_TOOLS = (
+    ToolSpec(
+        "apply_patch",
+        "Change files by a patch",
+        kind="freeform",
+        grammar=Grammar("lark", 'start: "*** Begin Patch" LF line+ "*** End Patch"\nline: /.+/ LF\n%import common.LF'),
+    ),
+    ToolSpec(
+        "close", "Close an agent", {"type": "object", "properties": {"id": {"type": "string"}}}, namespace="agents"
+    ),
+    ToolSpec(
+        "close", "Close a file", {"type": "object", "properties": {"path": {"type": "string"}}}, namespace="files"
+    ),
+    ToolSpec("note", "Note something down", kind="freeform", namespace="files"),
+)
 
 _LIST = Call("list_files", {"path": "."})
 _READ = Call("read_file", {"path": "notes.txt"})
 _SHOT = Call("take.screenshot", {})
+_PATCH = Call("apply_patch", {"input": '*** Begin Patch\n+say "hi"\n*** End Patch'}, kind="freeform")
+_CLOSE = Call("close", {"id": "a1"}, namespace="agents")
+_CLOSE_FILE = Call("close", {"path": "notes.txt"}, namespace="files")
+_NOTE = Call("note", {"input": "buy milk\n\té"}, kind="freeform", namespace="files")
 
 
 class Scene:
@@ -56,7 +75,7 @@ class Scene:
 
     def answer(self, player: Player, answer: Answer, ids: str | None = None) -> Scene:
         number = len(self.turns)
-        turn = player.answer(answer, key=f"a{number}", number=number, first_call=self._calls, ids=ids)
+        turn = player.answer(answer, key=f"a{number}", number=number, first_call=self._calls, ids=ids, tools=MORE_TOOLS)
         self._calls += len(turn.tool_calls)
         self._open = turn.tool_calls
         self.turns.append(turn)
@@ -70,6 +89,12 @@ class Scene:
             ]
         )
         self.turns.append(Turn("tool", responses, key=f"t{len(self.turns)}"))
+        return self
+
+    def told(self, text: str = "Keep to the facts.", *tools: ToolSpec, role: str = "") -> Scene:
+        """The system speaks."""
+        blocks = (Text(text),) if text else ()
+        self.turns.append(Turn("system", blocks, key=f"s{len(self.turns)}", role=role, tools=tools))
         return self
 
     def asks(self, text: str) -> Scene:
@@ -130,6 +155,45 @@ def _there_and_back(a: Player, b: Player) -> Scene:
     return scene.answer(a, Answer("", "Third.", (_READ, _LIST))).results("buy milk", "notes.txt")
 
 
+def _told_first(a: Player, b: Player) -> Scene:
+    scene = Scene()
+    scene.turns = [
+        Turn("system", (Text("You are a coding agent."),), key="s0", role="developer"),
+        Turn("system", (Text("The folder is /tmp."),), key="s1", role="developer"),
+        *scene.turns,
+    ]
+    return scene.answer(a, Answer("", "List it.", (_LIST,))).results("notes.txt")
+
+
+def _told_last(a: Player, b: Player) -> Scene:
+    return Scene().told().answer(a, Answer("", "List it.", (_LIST,))).results("notes.txt").told("1000 tokens left.")
+
+
+def _told_between(a: Player, b: Player) -> Scene:
+    scene = Scene().answer(a, Answer("", "Both.", (_LIST, _READ))).told(role="developer").results("notes.txt", "milk")
+    scene.answer(a, Answer("Done.", "Enough.")).told("Be brief.").asks("And now?").told("One.").told("Two.").asks(
+        "Well?"
+    )
+    return scene
+
+
+def _told_of_tools(a: Player, b: Player) -> Scene:
+    scene = Scene().answer(a, Answer("None yet.")).told("There is a new tool.", MORE_TOOLS[0], MORE_TOOLS[1])
+    scene.asks("Use it.").answer(a, Answer("", "New.", (_PATCH, _CLOSE))).results("patched", "closed")
+    return scene.told("", MORE_TOOLS[2])
+
+
+def _freeform(a: Player, b: Player) -> Scene:
+    scene = Scene().answer(a, Answer("", "Patch.", (_PATCH,))).results("patched")
+    scene.answer(b, Answer("", "Again.", (_PATCH, _READ))).results("no such file", "buy milk", error=True)
+    return scene.answer(a, Answer("Done.", "Patched."))
+
+
+def _namespaces(a: Player, b: Player) -> Scene:
+    scene = Scene().answer(a, Answer("", "Two names.", (_CLOSE, _CLOSE_FILE))).results("closed", "closed")
+    return scene.answer(b, Answer("", "Note it.", (_NOTE, _CLOSE))).results("noted", "closed")
+
+
 SCENES: Mapping[str, Callable[[Player, Player], Scene]] = {
     "plain": _plain,
     "thinking + text": _thinking,
@@ -141,7 +205,18 @@ SCENES: Mapping[str, Callable[[Player, Player], Scene]] = {
     "images in results": _images,
     "repeated raw ids": _repeated_ids,
     "there and back": _there_and_back,
+    "system turns first": _told_first,
+    "system turn last": _told_last,
+    "system turns between": _told_between,
+    "tools in a system turn": _told_of_tools,
+    "freeform calls": _freeform,
+    "namespaces": _namespaces,
 }
+_OF_TWO = (_there_and_back, _freeform, _namespaces)
+"""Scenes in which both players speak."""
+
+
+_WITH_MORE_TOOLS = ("freeform calls", "namespaces")
 
 
 class HandOff(msgspec.Struct, frozen=True):
@@ -156,11 +231,12 @@ class HandOff(msgspec.Struct, frozen=True):
 def hand_offs(players: Mapping[str, Player], options: Options | None = None) -> Iterator[HandOff]:
     """Every scene for every ordered pair of players."""
     for maker in players.values():
-        alone = {name: scene(maker, maker).done() for name, scene in SCENES.items() if scene is not _there_and_back}
+        alone = {name: scene(maker, maker).done() for name, scene in SCENES.items() if scene not in _OF_TWO}
         for reader in players.values():
             for name, scene in SCENES.items():
                 conversation = alone[name] if name in alone else scene(maker, reader).done()
-                request = encode_request(reader.target, conversation, tools=TOOLS, options=options, cache=None)
+                tools = TOOLS + MORE_TOOLS if name in _WITH_MORE_TOOLS else TOOLS
+                request = encode_request(reader.target, conversation, tools=tools, options=options, cache=None)
                 yield HandOff(maker.name, reader.name, name, tuple(judge(request.body, reader.host)))
 
 

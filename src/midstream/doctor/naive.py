@@ -123,7 +123,7 @@ def _responses(turn: Turn) -> list[Json]:
 
 
 def _role(turn: Turn) -> str:
-    return turn.role or {"human": "user", "ai": "assistant", "tool": "user"}[turn.speaker]
+    return turn.role or {"human": "user", "ai": "assistant", "tool": "user", "system": "system"}[turn.speaker]
 
 
 def _arguments(call: ToolCall) -> Any:

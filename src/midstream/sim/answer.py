@@ -7,12 +7,18 @@ from typing import Any
 
 import msgspec
 
+from ..core.tools import ToolKind
+
 _TOKENS = re.compile(r"\s*\S+\s*?(?=\s|\Z)|\s+")
 
 
 class Call(msgspec.Struct, frozen=True):
+    """A call; a `freeform` one has its text as `input` among the arguments."""
+
     name: str
     arguments: dict[str, Any] = {}
+    kind: ToolKind = "function"
+    namespace: str = ""
 
     @property
     def json(self) -> str:

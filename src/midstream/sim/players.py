@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 
@@ -9,10 +11,12 @@ from ..codec import make_decoder
 from ..core.blocks import Turn
 from ..core.dialect import Dialect
 from ..core.events import Done
+from ..core.tools import ToolSpec
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
+from ..wires.plain_tools import plain_name
 from ..wires.stream_decoder import decode_chunks
-from .answer import Answer, Style
+from .answer import Answer, Call, Style
 from .rules.hosts import Host, host_for
 from .speech import speak
 
@@ -60,14 +64,32 @@ class Player(msgspec.Struct, frozen=True):
             starts_inside=dialect.reasoning.starts_inside,
         )
 
-    def answer(self, answer: Answer, *, key: str, number: int = 0, first_call: int = 0, ids: str | None = None) -> Turn:
-        """The answer as a turn: streamed by the double, read by this dialect's decoder."""
+    def answer(
+        self,
+        answer: Answer,
+        *,
+        key: str,
+        number: int = 0,
+        first_call: int = 0,
+        ids: str | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> Turn:
+        """The answer as a turn: streamed by the double, read by this dialect's decoder. Only `tools` say that a name stands for
+        a freeform tool, or for one of a namespace."""
         style = self.style(number=number, first_call=first_call, ids=ids)
-        decoder = make_decoder(dialect=self.target.dialect, turn_key=key, model=self.target.model)
+        decoder = make_decoder(dialect=self.target.dialect, turn_key=key, model=self.target.model, tools=tools)
+        answer = replace(answer, calls=tuple([self._spelled(call) for call in answer.calls]))
         last = list(decode_chunks(decoder, speak(self.target.dialect.wire, answer, style)))[-1]
         if not isinstance(last, Done):
             raise AssertionError(f"the decoder of {self.name} could not read its own double: {last}")
         return last.turn
+
+    def _spelled(self, call: Call) -> Call:
+        """The call as this host's model makes it."""
+        dialect = self.target.dialect
+        name = plain_name(call.namespace, call.name, dialect)
+        namespace = call.namespace if dialect.namespaces else ""
+        return Call(name, call.arguments, call.kind if dialect.freeform else "function", namespace)
 
 
 def make_players(registry: Registry = REGISTRY) -> dict[str, Player]:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
-from ..core.tools import ToolSpec
+from ..core.tools import INPUT, ToolSpec
+from ..wires.encode_context import INSTRUCTION_TAG
 from ..wires.request import ParsedRequest
 from .answer import Answer, Call, tokens
 
@@ -27,6 +28,7 @@ _CALL = re.compile(
 _RESULT = re.compile(r"## Return of functions\.(.+?):(\d+)\n(.*)", re.S)
 _TYPESCRIPT_TOOL = re.compile(r"^type (\S+) = \(_: \{(.*?)\}\) => any;", re.S | re.M)
 _TYPESCRIPT_FIELD = re.compile(r"^\s*(\w+)(\?)?: ", re.M)
+_INSTRUCTION = re.compile(f"<{INSTRUCTION_TAG}>.*?</{INSTRUCTION_TAG}>", re.S)
 _SHOWN = 300
 _SYNONYMS = {
     "ls": "list", "show": "list", "directory": "files", "folder": "files", "cat": "read", "open": "read", "contents": "read",
@@ -43,7 +45,9 @@ def next_answer(conversation: Conversation, tools: Sequence[ToolSpec], *, model:
     results = [block for turn in since for block in turn.blocks if isinstance(block, ToolResponse)]
     read = sum(len(tokens(_words_of(turn))) for turn in conversation.turns) + len(tokens(conversation.system_text)) + 1
     if done < len(rounds):
-        calls = tuple([Call(tool.name, _arguments(tool, part, results)) for tool, part in rounds[done]])
+        calls = tuple(
+            [Call(tool.name, _arguments(tool, part, results), tool.kind, tool.namespace) for tool, part in rounds[done]]
+        )
         names = " and ".join(call.name for call in calls)
         why = f"Step {done + 1} of {len(rounds)}: I will call {names}."
         return Answer("" if done else "Let me look.", why if thinks else "", calls, input_tokens=read)
@@ -67,8 +71,9 @@ def _question(conversation: Conversation) -> tuple[str, list[Turn]]:
     """The last human message, and the turns after it."""
     for index in range(len(conversation.turns) - 1, -1, -1):
         turn = conversation.turns[index]
-        if turn.speaker == "human" and not turn.role and turn.text.strip():
-            return turn.text, list(conversation.turns[index + 1 :])
+        said = _INSTRUCTION.sub("", turn.text)  # the system's words in the user's name are no question
+        if turn.speaker == "human" and not turn.role and said.strip():
+            return said, list(conversation.turns[index + 1 :])
     return "", list(conversation.turns)
 
 
@@ -89,6 +94,8 @@ def _meanings(text: str) -> set[str]:
 
 
 def _arguments(tool: ToolSpec, part: str, results: Sequence[ToolResponse]) -> dict[str, Any]:
+    if tool.kind == "freeform":
+        return {INPUT: part.strip()}
     schema = tool.parameters or {}
     required = schema.get("required") or []
     properties = schema.get("properties")

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.errors import StoreError
+from ..core.tools import freeform_input
 from .protocol import Entry
 from .records import checked_entry, encode_head, encode_turn, title_of
 
@@ -89,6 +90,9 @@ def to_markdown(entry: Entry, *, thinking: bool = False) -> str:
         shown = [text for block in turn.blocks if (text := _block(block, thinking))]
         if turn.failure:
             shown.append(f"*This answer failed: {turn.failure}.*")
+        if turn.tools:
+            names = ", ".join([f"`{tool.qualified_name}`" for tool in turn.tools])
+            shown.append(f"*Tools from here on: {names}.*")
         parts.append("\n\n".join([f"## {_speaker(turn)}", *shown]))
     return "\n\n".join(parts) + "\n"
 
@@ -98,7 +102,7 @@ def _speaker(turn: Turn) -> str:
         return turn.role.capitalize()
     if turn.speaker == "ai":
         return _model(turn.origin) or "Assistant"
-    return {"human": "You", "tool": "Tools"}[turn.speaker]
+    return {"human": "You", "tool": "Tools", "system": "System"}[turn.speaker]
 
 
 def _model(origin: Origin | None) -> str:
@@ -114,7 +118,12 @@ def _block(block: Block, thinking: bool) -> str:
         case Thinking():
             return "\n".join([f"> {line}".rstrip() for line in block.text.splitlines()]) if thinking else ""
         case ToolCall():
-            return f"**{block.name}**\n\n{_fenced(_pretty(block.arguments), 'json')}"
+            said = (
+                _fenced(freeform_input(block))
+                if block.kind == "freeform"
+                else _fenced(_pretty(block.arguments), "json")
+            )
+            return f"**{block.qualified_name}**\n\n{said}"
         case ToolResponse():
             inner = [_fenced(part.text) if type(part) is Text else _block(part, thinking) for part in block.content]
             return "\n\n".join([f"**{block.name or 'result'}**" + (" failed" if block.is_error else ""), *inner])

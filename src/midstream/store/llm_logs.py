@@ -241,7 +241,7 @@ def _message_turn(role: str, blocks: tuple[Block, ...], origin: Origin) -> Turn:
         case "user":
             return Turn("human", blocks)
         case _:
-            return Turn("human", blocks, role=role)
+            return Turn("system", blocks, role="" if role == "system" else role)
 
 
 def _seconds(text: str | None) -> float | None:

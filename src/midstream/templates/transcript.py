@@ -2,8 +2,8 @@
 
 The conversation is repaired first, so that any conversation can be rendered. A message is one speaker's text, media, thinking
 and calls, or one tool result. Media the template cannot show are named in the text; what a prompt cannot contain (opaque
-blocks, thinking in a human turn) is left out; both are noted. An Opaque block of kind `tools` in a system message is kept: it
-declares tools in mid-conversation, which K3 can read.
+blocks, thinking in a human turn) is left out; both are noted. The tools of a system turn, and an Opaque block of kind `tools`
+in one, are kept: they are declared in mid-conversation, which K3 can read.
 """
 
 from __future__ import annotations
@@ -158,11 +158,11 @@ class _Place(msgspec.Struct, frozen=True):
 
 def _said(place: _Place) -> Message:
     turn = place.turn
-    role: Role = "assistant" if turn.speaker == "ai" else "system" if turn.role in ("system", "developer") else "user"
+    role: Role = "assistant" if turn.speaker == "ai" else "system" if turn.is_instruction else "user"
     content: list[str | Media] = []
     thinking: list[str] = []
     calls: list[ToolCall] = []
-    declared: list[Opaque] = []
+    declared = [Opaque(TOOLS, [tool_object(tool) for tool in turn.tools if tool.builtin is None])] if turn.tools else []
     for block in turn.blocks:
         match block:
             case Text():

@@ -6,11 +6,10 @@ a host does not take. Everything that is changed or left out leaves a Note.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from hashlib import sha256
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.dialect import Dialect, Limits, Options
@@ -18,34 +17,31 @@ from ..core.errors import MissingReasoning
 from ..core.handoff import Action, Note, NoteCode
 from ..core.ids import ToolIdMapper, scheme_for
 from ..core.schemas import PASSES
-from ..core.tools import ToolSpec
+from ..core.tools import ToolSpec, modern_call
 from .lenient_json import arguments_text, json_value
 from .media import SEE_MEDIA, omitted
+from .plain_tools import compiled, plain_call, plain_tool, rewritten
 from .reasoning import effort_for, keeps_thinking, maker, same_origin, thinking_on
 
-_DIGEST = 8
-
-
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+INSTRUCTION_TAG = "system-instruction"
+"""What a system turn stands in where it has to be sent in the user's name."""
 
 
 class ToolNames:
     """Names of one request: `wire(name)` on the way out, `changed` for the way back."""
 
-    __slots__ = ("_back", "_forth", "_limit", "_pattern")
+    __slots__ = ("_back", "_forth", "_limits", "_pattern")
 
     def __init__(self, limits: Limits) -> None:
-        self._pattern = _compiled(limits.tool_name_pattern)
-        self._limit = limits.tool_name_max
+        self._pattern = compiled(limits.tool_name_pattern)
+        self._limits = limits
         self._forth: dict[str, str] = {}
         self._back: dict[str, str] = {}
 
     def wire(self, name: str) -> str:
         known = self._forth.get(name)
         if known is None:
-            known = self._forth[name] = name if self._pattern.fullmatch(name) else self._rewrite(name)
+            known = self._forth[name] = name if self._pattern.fullmatch(name) else rewritten(name, name, self._limits)
             if known != name:
                 self._back[known] = name
         return known
@@ -57,17 +53,9 @@ class ToolNames:
 
     def clone(self) -> ToolNames:
         twin = ToolNames.__new__(ToolNames)
-        twin._pattern, twin._limit = self._pattern, self._limit
+        twin._pattern, twin._limits = self._pattern, self._limits
         twin._forth, twin._back = self._forth.copy(), self._back.copy()
         return twin
-
-    def _rewrite(self, name: str) -> str:
-        plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-        if not plain[:1].isalpha():
-            plain = "t_" + plain
-        digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
-        rewritten = f"{plain[: self._limit - _DIGEST - 1]}_{digest}"
-        return rewritten if self._pattern.fullmatch(rewritten) else rewritten.replace("-", "_")
 
 
 T = TypeVar("T")
@@ -79,11 +67,14 @@ class EncodeContext:
     """The state of encoding one request. The history has one context, kept with it in the cache; `around` makes the one for the
     rest of the body, with the same ids and names. `turn` is the turn being written, `thinking` whether the reader will think,
     `echo` on which messages its own reasoning goes back to it, `lacks_reasoning` that a placeholder for reasoning had to be
-    used."""
+    used, `lead` how many turns at the beginning go with the system prompt."""
 
-    __slots__ = ("dialect", "echo", "ids", "lacks_reasoning", "model", "names", "notes", "options", "thinking", "turn")
+    __slots__ = (
+        "_plain_names", "dialect", "echo", "ids", "lacks_reasoning", "lead", "model", "names", "notes", "options", "thinking",
+        "turn",
+    )  # fmt: skip
 
-    def __init__(self, dialect: Dialect, options: Options, model: str) -> None:
+    def __init__(self, dialect: Dialect, options: Options, model: str, lead: int = 0) -> None:
         self.dialect = dialect
         self.options = options
         self.model = model
@@ -94,6 +85,8 @@ class EncodeContext:
         self.thinking = thinking_on(dialect, options)
         self.echo = "always" if keeps_thinking(dialect, options) else dialect.reasoning.echo
         self.lacks_reasoning = False
+        self.lead = lead
+        self._plain_names: dict[str, str] = {}  # of calls whose name is another here, for their results
 
     def clone(self) -> EncodeContext:
         """An independent copy."""
@@ -102,6 +95,7 @@ class EncodeContext:
         twin.names = self.names.clone()
         twin.notes = self.notes.copy()
         twin.turn = self.turn
+        twin._plain_names = self._plain_names.copy()
         return twin
 
     def around(self, options: Options) -> EncodeContext:
@@ -114,12 +108,95 @@ class EncodeContext:
         outer.thinking = thinking_on(self.dialect, options)
         outer.echo = self.echo
         outer.lacks_reasoning = self.lacks_reasoning
+        outer.lead = self.lead
+        outer._plain_names = self._plain_names
         return outer
 
     def note(self, action: Action, what: str, code: NoteCode, why: str) -> None:
         self.notes.append(Note(action, what, code, why, self.turn))
 
     # The history.
+
+    def plain_turns(
+        self, turns: Sequence[Turn], start: int, places: Sequence[int] | None = None
+    ) -> tuple[list[Turn], list[int]]:
+        """Lawful turns in the terms of the reader, and the place of each in the conversation.
+
+        System turns that it takes nowhere but at the front become the user's, marked; freeform calls and those of a
+        namespace become what it has instead. What goes with the system prompt is left out.
+        """
+        out: list[Turn] = []
+        kept: list[int] = []
+        for at, turn in enumerate(turns):
+            place = start + at if places is None else places[at]
+            if place < self.lead and turn.is_instruction:
+                continue
+            if not turn.blocks and not self.dialect.mid_tools:
+                continue  # it only declares tools, and those are sent with the request's
+            self.turn = start + len(out)
+            out.append(self._plain(turn))
+            kept.append(place)
+        return out, kept
+
+    def _plain(self, turn: Turn) -> Turn:
+        if turn.speaker == "ai":
+            return self._plain_answer(turn)
+        if turn.speaker == "tool":
+            known = self._plain_names
+            if not known or not any(response.call_id in known for response in turn.tool_responses):
+                return turn
+            renamed = [
+                replace(block, name=known.get(block.call_id, block.name)) if type(block) is ToolResponse else block
+                for block in turn.blocks
+            ]
+            return replace(turn, blocks=tuple(renamed))
+        return self._instruction(turn) if turn.is_instruction else turn
+
+    def _plain_answer(self, turn: Turn) -> Turn:
+        blocks: list[Block] | None = None
+        for at, block in enumerate(turn.blocks):
+            if type(block) is not ToolCall or not (block.extra or block.namespace or block.kind != "function"):
+                continue
+            call = modern_call(block)
+            plain = plain_call(call, self.dialect)
+            if plain.name != call.name:
+                self._plain_names[call.id] = plain.name
+            if plain.kind != call.kind:
+                why = f"{call.name} takes plain text, which is sent as a call of a function here"
+                self.note("adapted", "tool_call", "freeform_as_function", why)
+            if plain is not block:
+                blocks = list(turn.blocks) if blocks is None else blocks
+                blocks[at] = plain
+        return turn if blocks is None else replace(turn, blocks=tuple(blocks))
+
+    def _instruction(self, turn: Turn) -> Turn:
+        """A system turn as this reader takes one."""
+        dialect = self.dialect
+        if not dialect.mid_system:
+            return self.folded(turn)
+        if turn.role == "developer" and not dialect.developer_role:
+            self.note("adapted", "turn", "role_changed", "a developer message is sent as a system message here")
+            turn = replace(turn, role="")
+        return turn if turn.speaker == "system" else replace(turn, speaker="system")
+
+    def folded(self, turn: Turn) -> Turn:
+        """A system turn in the user's name, where it stands; the words around it say whose it is."""
+        said = [block for block in turn.blocks if type(block) is not Text or block.text.strip()]
+        if said:
+            why = "a system message inside the conversation is sent as the user's, marked as the system's"
+            self.note("adapted", "turn", "system_folded", why)
+            opening, closing = f"<{INSTRUCTION_TAG}>\n", f"\n</{INSTRUCTION_TAG}>"
+            first, last = said[0], said[-1]
+            if type(first) is Text:
+                said[0] = first = replace(first, text=opening + first.text)
+            else:
+                said.insert(0, Text(opening.rstrip()))
+            last = said[-1]
+            if type(last) is Text:
+                said[-1] = replace(last, text=last.text + closing)
+            else:
+                said.append(Text(closing.lstrip()))
+        return Turn("human", tuple(said), key=turn.key, extra=turn.extra)
 
     def made_here(self, origin: Origin | None, *, same_model: bool = False) -> bool:
         """Whether the reader's host (or the very model) made it, so that ids and signatures in it mean something there."""
@@ -193,10 +270,6 @@ class EncodeContext:
         self.note(
             "adapted", "turn", "first_turn", "the first message must come from the user; sent a placeholder first"
         )
-
-    def system_as_user(self, role: str | None) -> None:
-        why = f"a {role} message inside the conversation is sent as the user's"
-        self.note("adapted", "turn", "role_changed", why)
 
     def result_parts(self, response: ToolResponse) -> Sequence[Text | Media | Opaque]:
         """The parts of a tool result, media as text where a result may carry none and nothing may follow it."""
@@ -298,12 +371,35 @@ class EncodeContext:
         self.option_dropped("parallel_tool_calls is not supported here")
         return {}
 
-    def declare(self, tool: ToolSpec, *, schema_field: str = "parameters") -> dict[str, Any]:
-        """Name, description and schema of a function."""
+    def plain_tool(self, tool: ToolSpec) -> ToolSpec:
+        """The tool as the reader can be told of it; what differs is noted."""
+        plain = plain_tool(tool, self.dialect)
+        if plain.name != tool.name:
+            self.note("adapted", "tool", "tool_renamed", f"{tool.qualified_name} is called {plain.name} here")
+        if plain.kind != tool.kind:
+            why = f"{tool.name} takes plain text; sent as a function with one string parameter"
+            self.note("adapted", "tool", "freeform_as_function", why)
+        return plain
+
+    def host_tool(self, tool: ToolSpec) -> dict[str, Any] | None:
+        """A kind of tool that only its own wire knows, if this is it; for any other reader it is left out, with a note."""
+        given = tool.extra.get("tool") if tool.extra else None
+        if not isinstance(given, dict):
+            return None
+        if tool.extra is not None and tool.extra.get("wire", self.dialect.wire) == self.dialect.wire:
+            return given
+        self.foreign_builtin(tool)
+        return {}
+
+    def declared_name(self, tool: ToolSpec) -> str:
         name = self.names.wire(tool.name)
         if name != tool.name:
             self.note("adapted", "tool", "tool_renamed", f"{tool.name} is called {name} here")
-        described: dict[str, Any] = {"name": name}
+        return name
+
+    def declare(self, tool: ToolSpec, *, schema_field: str = "parameters") -> dict[str, Any]:
+        """Name, description and schema of a function."""
+        described: dict[str, Any] = {"name": self.declared_name(tool)}
         if tool.description:
             described["description"] = tool.description
         described[schema_field] = PASSES[self.dialect.schema](tool.parameters or {})
@@ -318,7 +414,8 @@ class EncodeContext:
         return tools[:limit]
 
     def foreign_builtin(self, tool: ToolSpec) -> None:
-        self.note("dropped", "tool", "foreign_builtin", f"{tool.builtin} is a built-in tool of another host")
+        what = tool.builtin or tool.name
+        self.note("dropped", "tool", "foreign_builtin", f"{what} is a built-in tool of another host")
 
     def token_limit(self) -> int | None:
         """How long the answer may be, as far as the model can go; None leaves it to the host."""
@@ -372,6 +469,8 @@ class TurnWriter(Protocol):
 
     def human(self, turn: Turn) -> None: ...
 
+    def system(self, turn: Turn) -> None: ...
+
     def answer(self, turn: Turn) -> None: ...
 
     def results(self, blocks: Sequence[Block]) -> None: ...
@@ -385,8 +484,10 @@ def write_turns(writer: TurnWriter, turns: Sequence[Turn], offset: int) -> None:
             writer.human(turn)
         elif turn.speaker == "ai":
             writer.answer(turn)
-        else:
+        elif turn.speaker == "tool":
             writer.results(turn.blocks)
+        else:
+            writer.system(turn)
 
 
 def result_text(response: ToolResponse, texts: Sequence[str], has_media: bool = False) -> str:

@@ -130,10 +130,10 @@ def _write(writer: Writer, repaired: Repaired, start: int) -> None:
     """Write, and let the notes say where their turns stand in the conversation, not where repair put them."""
     notes = writer.context.notes
     before = len(notes)
-    writer.write(repaired.turns, start)
+    turns, places = writer.context.plain_turns(repaired.turns, start, repaired.places)
+    writer.write(turns, start)
     written = notes[before:]
-    if repaired.places is not None:
-        places = repaired.places
+    if written and places != list(range(start, start + len(places))):
         written = [note if note.turn is None else replace(note, turn=places[note.turn - start]) for note in written]
     if repaired.notes or written:
         notes[before:] = sorted([*repaired.notes, *written], key=_place)

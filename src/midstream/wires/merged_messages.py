@@ -22,6 +22,12 @@ class MergedMessages:
         self.closed: list[bytes] = []
         self.role = ""
         self.parts: list[bytes] = []
+        self.tail = b""  # more fields of the open message
+        self._before: tuple[str, list[bytes], bytes] = (
+            "",
+            [],
+            b"",
+        )  # role, parts and tail of the message before the open one
         self._size = 0
         self._context = context
         self._merges = context.dialect.merge_turns
@@ -39,25 +45,36 @@ class MergedMessages:
         twin.closed, twin.parts = self.closed.copy(), self.parts.copy()
         return twin
 
+    def reopen(self) -> None:
+        """Take the open message away, and go on with the one before it."""
+        self._size -= len(self.closed.pop())
+        self.role, self.parts, self.tail = self._before
+        self.parts = self.parts.copy()
+
     def say(self, role: str, parts: Sequence[bytes]) -> None:
         """Add parts to the open message, or begin the next one."""
         if role != self.role or not self._merges:
             if self.role:
-                message = self._encode(self.role, self.parts)
+                message = self._message(self.parts)
                 self.closed.append(message)
                 self._size += len(message)
             elif role == self._model_role and self._context.dialect.first_speaker_user:
                 self._context.first_turn()
                 self.closed.append(self._encode("user", [self._first_words]))
+            self._before = self.role, self.parts, self.tail
             self.role = role
-            self.parts = []
+            self.parts, self.tail = [], b""
         self.parts += parts
+
+    def _message(self, parts: Sequence[bytes]) -> bytes:
+        message = self._encode(self.role, parts)
+        return message[:-1] + self.tail + b"}" if self.tail else message
 
     def all(self, last: Sequence[bytes], prefill: bytes | None = None) -> list[bytes]:
         """Every message: the open one with the parts in `last`, and `prefill` at the end of the model's."""
         if prefill is not None and self.role == self._model_role:
             last, prefill = [*last, prefill], None
-        messages = [*self.closed, self._encode(self.role, last)] if self.role else self.closed.copy()
+        messages = [*self.closed, self._message(last)] if self.role else self.closed.copy()
         if not messages:
             raise empty_conversation()
         return messages if prefill is None else [*messages, self._encode(self._model_role, [prefill])]

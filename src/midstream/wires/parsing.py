@@ -12,7 +12,7 @@ from typing import Any
 from ..core.blocks import Block, Media, Opaque, Origin, Text, ToolCall, ToolResponse, Turn
 from ..core.dialect import Options
 from ..core.errors import InvalidHistory
-from ..core.tools import ToolSpec
+from ..core.tools import Grammar, ToolKind, ToolSpec, freeform_arguments
 from .lenient_json import decode_leniently
 
 
@@ -46,9 +46,20 @@ def rest(value: dict[str, Any], *known: str) -> dict[str, Any] | None:
     return {key: inner for key, inner in value.items() if key not in known and inner is not None} or None
 
 
-def make_call(raw_id: str, name: str, arguments: str, origin: Origin, extra: dict[str, Any] | None = None) -> ToolCall:
-    """A call under the id it came with; `canonicalize` gives it its own later."""
-    return ToolCall(raw_id, name, arguments, raw_id or None, origin.provider, extra or None)
+def make_call(
+    raw_id: str,
+    name: str,
+    arguments: str,
+    origin: Origin,
+    extra: dict[str, Any] | None = None,
+    *,
+    freeform: bool = False,
+    namespace: str = "",
+) -> ToolCall:
+    """A call under the id it came with; `canonicalize` gives it its own later. The text of a freeform one is `arguments`."""
+    kind: ToolKind = "freeform" if freeform else "function"
+    said = freeform_arguments(arguments) if freeform else arguments
+    return ToolCall(raw_id, name, said, raw_id or None, origin.provider, extra or None, kind, namespace)
 
 
 def result_parts(blocks: Iterable[Block]) -> tuple[Text | Media | Opaque, ...]:
@@ -87,6 +98,32 @@ def make_tool(declared: dict[str, Any], schema: Any, extra: dict[str, Any] | Non
         strict if isinstance(strict, bool) else None,
         extra=extra or None,
     )
+
+
+def freeform_tool(declared: dict[str, Any]) -> ToolSpec | None:
+    """A freeform tool of either of OpenAI's wires: its fields stand in the tool, or inside of `custom`; the same goes for the
+    grammar. None for what is none."""
+    if declared.get("type") != "custom":
+        return None
+    inner = declared.get("custom")
+    tool = inner if isinstance(inner, dict) else declared
+    form = tool.get("format")
+    form = form if isinstance(form, dict) else {}
+    found = form.get("grammar")
+    grammar = found if isinstance(found, dict) else form
+    spec = Grammar(text_field(grammar, "syntax"), text_field(grammar, "definition"))
+    return ToolSpec(
+        text_field(tool, "name"),
+        text_field(tool, "description"),
+        kind="freeform",
+        grammar=spec if form.get("type") == "grammar" else None,
+        extra=rest(tool, "type", "name", "description", "format"),
+    )
+
+
+def host_tool(tool: dict[str, Any], wire: str) -> ToolSpec:
+    """A kind of tool that the core has no word for: it goes back to this wire, and to no other."""
+    return ToolSpec(text_field(tool, "name") or text_field(tool, "type"), extra={"tool": tool, "wire": wire})
 
 
 class OptionFields:

@@ -7,15 +7,18 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from ..core.blocks import Conversation, Value
+from ..core.blocks import Conversation, Opaque, Text, Turn, Value
 from ..core.dialect import Dialect, Options, TextCalls
 from ..core.errors import InvalidHistory, LocalError, MidstreamError
 from ..core.handoff import Note
-from ..core.tools import ToolSpec
+from ..core.tools import ToolSpec, declared_tools, join_tools
 from .decode_context import DecodeContext
 from .encode_context import EncodeContext
 from .history_cache import HistoryCache, W, write_history
+from .parsing import system_prompt
+from .plain_tools import spelled_choice
 from .registry import get_wire
 from .stream_decoder import StreamDecoder
 
@@ -58,9 +61,24 @@ class RequestDraft(msgspec.Struct, frozen=True):
     tools: Sequence[ToolSpec] = ()
     options: Options = Options()
     cache: HistoryCache | None = None
+    known: Sequence[ToolSpec] = ()
+    """All tools that the model can call, as they are to us: those of the request and those of the conversation."""
+    notes: Sequence[Note] = ()
 
     def context(self) -> EncodeContext:
-        return EncodeContext(self.dialect, self.options, self.model)
+        return EncodeContext(self.dialect, self.options, self.model, self.lead)
+
+    @property
+    def lead(self) -> int:
+        """How many turns at the beginning go with the system prompt: system turns, where the reader takes none inside the
+        conversation or none before the user's first."""
+        dialect = self.dialect
+        if dialect.mid_system and not dialect.first_speaker_user:
+            return 0
+        for number, turn in enumerate(self.conversation.turns):
+            if not turn.is_instruction or not all(type(block) is Text for block in turn.blocks):
+                return number
+        return len(self.conversation.turns)
 
     def history(self, make_writer: Callable[[EncodeContext], W], *key: Hashable) -> W:
         """The turns through a writer; `key` is what of the options changes how they are written.
@@ -68,7 +86,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
         The dialect goes in by identity (two may share a name, and reasoning that belongs to one host must not reach the
         other); its writer keeps it alive, so no other can have its id.
         """
-        place = (self.dialect.wire, id(self.dialect), self.model, *key)
+        place = (self.dialect.wire, id(self.dialect), self.model, self.lead, *key)
         return write_history(self.conversation.turns, lambda: make_writer(self.context()), place, self.cache)
 
     def request(
@@ -89,20 +107,63 @@ class RequestDraft(msgspec.Struct, frozen=True):
             name_model(path, self.model),
             {"content-type": "application/json", **(headers or {}), **(dialect.headers or {})},
             body,
-            notes=(*history.notes, *around.notes),
+            notes=(*history.notes, *around.notes, *self.notes),
             tool_names=around.names.changed,
             stream=options.stream,
             wire=dialect.wire,
             model=self.model,
             dialect=reader or dialect,
-            tools=tuple(self.tools),
+            tools=tuple(self.known or self.tools),
             text_calls=options.text_calls,
         )
 
     def encode(self) -> Request:
         """The request, by the dialect's wire."""
         encode: Callable[[RequestDraft], Request] = get_wire(self.dialect.wire).room("encode").encode_request
-        return encode(self)
+        return encode(self._in_own_terms())
+
+    def _in_own_terms(self) -> RequestDraft:
+        """The draft as its reader can be told of it: with the tools that the conversation declares, all of them plain where
+        it has nothing else, and with the system turns at the beginning in the system prompt where they can be nowhere else."""
+        changed: dict[str, Any] = {}
+        declared = declared_tools(self.conversation.turns)
+        if declared or any(tool.namespace or tool.kind != "function" for tool in self.tools):
+            changed = self._tools_in_own_terms(declared)
+        lead = self.lead
+        if lead:
+            parts = self.conversation.system
+            texts = (
+                [Text(parts)] if isinstance(parts, str) and parts else list(parts) if not isinstance(parts, str) else []
+            )
+            for turn in self.conversation.turns[:lead]:
+                texts += [block for block in turn.blocks if type(block) is Text and block.text.strip()]
+            changed["conversation"] = replace(self.conversation, system=system_prompt(texts))
+        return replace(self, **changed) if changed else self
+
+    def _tools_in_own_terms(self, declared: Sequence[tuple[int, ToolSpec]]) -> dict[str, Any]:
+        context = EncodeContext(self.dialect, self.options, self.model)
+        known = join_tools(self.tools, [tool for _, tool in declared])
+        offered: Sequence[ToolSpec] = self.tools
+        if not self.dialect.mid_tools:
+            turns = self.conversation.turns
+            unsaid = [(number, tool) for number, tool in declared if not _goes_back(turns[number], context)]
+            offered = join_tools(offered, [tool for _, tool in unsaid]) if unsaid else offered
+            before = {tool.qualified_name for tool in self.tools}
+            for context.turn, tool in unsaid:
+                why = f"{tool.qualified_name} is declared in the conversation; sent with the tools of the request"
+                why += ", in place of the one before" if tool.qualified_name in before else ""
+                before.add(tool.qualified_name)
+                context.note("adapted", "tool", "tool_declared", why)
+            context.turn = None
+        choice = spelled_choice(self.options.tool_choice, known, self.dialect)
+        options = self.options if choice == self.options.tool_choice else replace(self.options, tool_choice=choice)
+        plain = tuple([context.plain_tool(tool) for tool in offered])
+        return {"tools": plain, "known": known, "notes": context.notes, "options": options}
+
+
+def _goes_back(turn: Turn, context: EncodeContext) -> bool:
+    """Whether the tools of a turn came in an item that only its own host reads, and this is it."""
+    return any(type(block) is Opaque and context.made_here(block.origin) for block in turn.blocks)
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):

@@ -53,6 +53,9 @@ class ToolDelta(msgspec.Struct, gc=False):
     arguments: str = ""
     extra: dict[str, Any] | None = None
     raw_id: str | None = None
+    freeform: bool = False
+    """Its arguments are plain text."""
+    namespace: str = ""
 
 
 class _Call:
@@ -268,7 +271,9 @@ class ToolDeltaRouter:
         held = self._held.pop(index, None) if index is not None else None
         said = self._own.get(name, name)
         waits = grows and bool(name) and not held and not delta.arguments and self._may_grow(name)
-        piece = self._builder.open_call(_raw_id(delta), "" if waits else said, delta.extra)
+        piece = self._builder.open_call(
+            _raw_id(delta), "" if waits else said, delta.extra, freeform=delta.freeform, namespace=delta.namespace
+        )
         call = _Call(len(self._calls), index, delta.id, name, piece)
         self._calls.append(call)
         self._lost |= None in self._held and len(self._calls) > 1
@@ -314,6 +319,8 @@ class ToolDeltaRouter:
             self._own_labels(call)
         if delta.extra and not piece.extra:
             piece.extra = delta.extra
+        if delta.freeform and not piece.parts:
+            piece.freeform = True
         if delta.name and not call.name:
             call.name = delta.name
             self._builder.name_call(piece, self._own.get(delta.name, delta.name))

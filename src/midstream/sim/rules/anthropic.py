@@ -59,6 +59,17 @@ def _alternates(body: Body, traits: Traits) -> Iterator[str]:
         before = role
 
 
+def _system_stands_between(body: Body, traits: Traits) -> Iterator[str]:
+    messages = _messages(body)
+    for index, message in enumerate(messages):
+        if message.get("role") != "system" or not index:
+            continue
+        if messages[index - 1].get("role") != "user":
+            yield f"messages.{index}: role 'system' must follow a 'user' message"
+        if index + 1 < len(messages) and messages[index + 1].get("role") != "assistant":
+            yield f"messages.{index}: role 'system' must precede an 'assistant' message or end the array"
+
+
 def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
     seen: set[str] = set()
     for index, message in enumerate(_messages(body)):
@@ -205,6 +216,11 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
 RULES = (
     Rule("shape", "Anthropic API reference: required fields", _shape),
     Rule("alternates", "Anthropic error text `roles must alternate`; facts/streaming-and-handoff.md §b", _alternates),
+    Rule(
+        "system stands between",
+        "Anthropic error text `role 'system' must precede an 'assistant' message`",
+        _system_stands_between,
+    ),
     Rule("ids fit", "facts/tool-ids-and-formats.md §3 (cc-switch 1181)", _ids_fit),
     Rule("paired", "Anthropic error texts for tool_use and tool_result pairing", _paired),
     Rule("results come first", "Anthropic tool use guide: tool_result blocks come first", _results_come_first),

@@ -125,6 +125,11 @@ def _calls_are_whole(body: Body, traits: Traits) -> Iterator[str]:
     for index, message in enumerate(messages_of(body)):
         for call in objects(message.get("tool_calls")):
             function = call.get("function")
+            if call.get("type") == "custom" and traits.freeform:
+                custom = call.get("custom")
+                if not isinstance(custom, dict) or not custom.get("name") or not isinstance(custom.get("input"), str):
+                    yield f"Invalid type for 'messages[{index}].tool_calls[0].custom': expected a name and an input."
+                continue
             if not isinstance(function, dict) or not function.get("name"):
                 yield f"messages[{index}].tool_calls: a call has no function name"
             elif not re.fullmatch(traits.name_pattern, function["name"]):
@@ -148,7 +153,8 @@ def _content_is_said(body: Body, traits: Traits) -> Iterator[str]:
         content = message.get("content")
         calls = bool(message.get("tool_calls"))
         blank = content is None or content == "" or content == [] or (isinstance(content, str) and content.isspace())
-        if message.get("role") in ("user", "system") and blank:
+        declares = traits.mid_tools and message.get("role") == "system" and bool(objects(message.get("tools")))
+        if message.get("role") in ("user", "system", "developer") and blank and not declares:
             yield f"Invalid request: the message at position {index} with role '{message['role']}' must not be empty"
         if message.get("role") == "assistant" and blank and not calls:
             yield f"Invalid request: the message at position {index} with role 'assistant' must not be empty"
@@ -159,6 +165,18 @@ def _content_is_said(body: Body, traits: Traits) -> Iterator[str]:
                 yield "Invalid request: text content is empty"
             if part.get("type") in ("image_url", "video_url") and not traits.images:
                 yield f"messages[{index}]: unknown variant `{part['type']}`, expected `text`"
+
+
+def _system_stands_first(body: Body, traits: Traits) -> Iterator[str]:
+    """A system message is the first, or there is none; where it may follow, it may not declare tools unless that is known."""
+    for index, message in enumerate(messages_of(body)):
+        role = message.get("role")
+        if role == "developer" and not traits.developer_role:
+            yield f"Invalid value: 'developer'. (messages[{index}].role)"
+        if role in ("system", "developer") and index and not traits.mid_system:
+            yield "System message must be at the beginning."
+        if "tools" in message and not traits.mid_tools:
+            yield f"Unknown parameter: 'messages[{index}].tools'."
 
 
 def _reasoning_is_there(body: Body, traits: Traits) -> Iterator[str]:
@@ -180,6 +198,11 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
         yield f"Invalid 'tools': array too long. Expected an array with maximum length {traits.max_tools}."
     names: set[str] = set()
     for tool in objects(tools):
+        if tool.get("type") == "custom" and traits.freeform:
+            custom = tool.get("custom")
+            if not isinstance(custom, dict) or not re.fullmatch(traits.name_pattern, str(custom.get("name"))):
+                yield "Invalid 'tools[0].custom.name': string does not match pattern."
+            continue
         function = tool.get("function") or {}
         name = str(function.get("name"))
         if tool.get("type") == "builtin_function":
@@ -271,6 +294,7 @@ RULES = (
     Rule("ids fit", "facts/tool-ids-and-formats.md §3 (OpenAI 40 characters; Mistral code 3280)", _ids_fit),
     Rule("paired", "OpenAI error texts for tool messages; facts/streaming-and-handoff.md §b", _paired),
     Rule("calls are whole", "facts/tool-ids-and-formats.md §3 (MiniMax 2013: arguments must be a JSON object)", _calls_are_whole),
+    Rule("system stands first", "Qwen's, Llama's and Gemma's templates; MiniMax 2013; Mistral `Unexpected role 'system'`", _system_stands_first),
     Rule("content is said", "facts/kimi.md §4: `text content is empty`", _content_is_said),
     Rule("tools fit", "facts/kimi.md §4: at most 128 tools, names, moonshot flavored json schema", _tools_fit),
     Rule("choice fits", "facts/kimi.md §4: forced tool_choice and thinking", _choice_fits),

@@ -47,7 +47,7 @@ def _chat(name: str, *more: Rule, **traits: Any) -> Host:
 def _moonshot(name: str, *more: Rule, **traits: Any) -> Host:
     fields: dict[str, Any] = {
         "id_max": None, "blank_content": False, "moonshot_schema": True, "max_tools": 128, "name_pattern": _KIMI_NAME,
-        "error_shape": "brief", "rate_limit_type": "rate_limit_reached_error", **traits,
+        "error_shape": "brief", "rate_limit_type": "rate_limit_reached_error", "mid_system": True, **traits,
     }  # fmt: skip
     return _chat(name, chat.UNIQUE_IDS, chat.REASONING, chat.THINKING, *more, **fields)
 
@@ -63,14 +63,15 @@ _GEMINI: dict[str, Any] = {
 }
 
 _ALL = (
-    _chat("openai", max_tools=128),
+    _chat("openai", max_tools=128, mid_system=True, developer_role=True, freeform=True),
+    _chat("xai", mid_system=True),
     _moonshot("moonshot-k2", images=False),
     _moonshot("moonshot-k2-thinking", images=False, forced_choice_thinking=(), **_THINKS),
     _moonshot("moonshot-k2.5", forced_choice_thinking=(), fixed_sampling=True, **_THINKS),
     _moonshot("moonshot-k2.7-code", forced_choice_thinking=(), fixed_sampling=True, **_THINKS),
-    _moonshot("moonshot-k3", forced_choice_thinking=("required",), fixed_sampling=True, **_THINKS),
-    _chat("kimi-weights", chat.UNIQUE_IDS, chat.OWN_IDS, id_max=None, name_pattern=_KIMI_NAME),
-    _chat("kimi-k3-weights", chat.UNIQUE_IDS, id_max=None, name_pattern=_KIMI_NAME),
+    _moonshot("moonshot-k3", forced_choice_thinking=("required",), fixed_sampling=True, mid_tools=True, **_THINKS),
+    _chat("kimi-weights", chat.UNIQUE_IDS, chat.OWN_IDS, id_max=None, name_pattern=_KIMI_NAME, mid_system=True),
+    _chat("kimi-k3-weights", chat.UNIQUE_IDS, id_max=None, name_pattern=_KIMI_NAME, mid_system=True),
     _chat(
         "mistral", chat.UNIQUE_IDS, chat.LAST_ROLE, chat.KNOWN_FIELDS,
         id_pattern=r"[a-zA-Z0-9]{9}", id_code="3280",
@@ -90,7 +91,12 @@ _ALL = (
         reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME,
     ),
     _host("compatible-anthropic", anthropic),
-    _host("openai-responses", responses, signature_prefix=signature_prefix("openai-responses")),
+    _host(
+        "openai-responses", responses, signature_prefix=signature_prefix("openai-responses"),
+        mid_system=True, freeform=True, namespaces=True,
+    ),
+    _host("xai-responses", responses, signature_prefix=signature_prefix("xai-responses"), mid_system=True),
+    _host("compatible-responses", responses, signature_prefix=signature_prefix("compatible-responses")),
     _host("gemini", gemini, needs_call_signature=True, **_GEMINI),
     _host("gemini-2", gemini, **_GEMINI),
     _host("ollama", ollama),
@@ -123,6 +129,10 @@ _BY_DIALECT = (
     ("gemini-2", "gemini-2"),
     ("vertex-2", "gemini-2"),
     ("openai-responses", "openai-responses"),
+    ("azure-responses", "openai-responses"),
+    ("xai-responses", "xai-responses"),
+    ("claude-4.8", "claude-4.8"),
+    ("claude-5", "claude-4.8"),
     ("azure-openai", "openai"),
     ("azure-deployment-openai", "openai"),
 )
@@ -148,7 +158,10 @@ def _double(dialect: Dialect) -> Host:
     for name in (dialect.name, dialect.provider):
         if name in HOSTS and HOSTS[name].traits.wire == wire:
             return HOSTS[name]
-    other = {"anthropic": "compatible-anthropic", "openai-chat": "compatible", "completion": "deepinfra-native"}
+    other = {
+        "anthropic": "compatible-anthropic", "openai-chat": "compatible", "openai-responses": "compatible-responses",
+        "completion": "deepinfra-native",
+    }  # fmt: skip
     return HOSTS[other.get(wire, wire)]
 
 

@@ -33,6 +33,8 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
     for index, item in enumerate(_items(body)):
         if not _kind(item):
             yield f"Missing required parameter: 'input[{index}].type'."
+        if _kind(item) == "message" and item.get("role") in ("system", "developer") and index and not traits.mid_system:
+            yield "System message must be at the beginning."
         if _kind(item) == "message" and item.get("role") not in ("user", "assistant", "system", "developer"):
             yield f"Invalid value: '{item.get('role')}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
 
@@ -82,6 +84,10 @@ def _outputs_are_text(body: Body, traits: Traits) -> Iterator[str]:
             for part in objects(output):
                 if part.get("type") not in ("input_text", "input_image", "input_file"):
                     yield f"Invalid value: '{part.get('type')}'. (input[{index}].output)"
+        if _kind(item) == "custom_tool_call" and not (traits.freeform and isinstance(item.get("input"), str)):
+            yield f"Invalid 'input[{index}]': expected a custom tool call with a string as its input."
+        if "namespace" in item and not traits.namespaces:
+            yield f"Unknown parameter: 'input[{index}].namespace'."
         if _kind(item) == "function_call" and not is_object_text(item.get("arguments")):
             yield f"Invalid 'input[{index}].arguments': expected a JSON object as a string."
 
@@ -124,8 +130,16 @@ def _content_fits(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
-    for index, tool in enumerate(objects(body.get("tools"))):
-        if tool.get("type") != "function":
+    tools = objects(body.get("tools"))
+    for index, tool in enumerate(tools):
+        kind = tool.get("type")
+        if kind == "namespace" and traits.namespaces:
+            if not objects(tool.get("tools")):
+                yield f"Invalid 'tools[{index}].tools': empty array."
+            tools += objects(tool.get("tools"))  # judged like any other
+        elif (kind == "namespace" and not traits.namespaces) or (kind == "custom" and not traits.freeform):
+            yield f"Invalid value: '{kind}'. (tools[{index}].type)"
+        if kind not in ("function", "custom"):
             continue
         if "function" in tool:
             yield f"Missing required parameter: 'tools[{index}].name'."

@@ -49,6 +49,12 @@ class Traits(msgspec.Struct, frozen=True):
     needs_call_signature: bool = False
     mid_system: bool = False
     """Whether a system message may follow the first message."""
+    mid_tools: bool = False
+    """Whether a system message may declare tools."""
+    developer_role: bool = False
+    freeform: bool = False
+    """Whether it has freeform tools."""
+    namespaces: bool = False
     error_shape: Literal["full", "brief", "flat"] = "full"
     """On the chat wire: OpenAI's error object, the same without param and code, or its fields at the top level."""
     rate_limit_type: str = "rate_limit_error"

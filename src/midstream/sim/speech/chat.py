@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ...core.tools import INPUT
 from ..answer import Answer, Call, Style, pieces, tokens
 
 _FINISH = {"end": "stop", "calls": "tool_calls", "length": "length"}
@@ -19,10 +20,12 @@ def stream(answer: Answer, style: Style) -> Iterator[bytes]:
     for token in tokens(answer.text):
         yield _chunk(style, {"content": token})
     for number, call in enumerate(answer.calls):
-        parts = [call.json] if style.whole_calls else ["", *pieces(call.json)]
+        said = _said(call)
+        parts = [said] if style.whole_calls else ["", *pieces(said)]
         yield _chunk(style, {"tool_calls": [{"index": number, **_head(call, number, style, parts[0])}]})
         for part in parts[1:]:
-            yield _chunk(style, {"tool_calls": [{"index": number, "function": {"arguments": part}}]})
+            more = {"custom": {"input": part}} if call.kind == "freeform" else {"function": {"arguments": part}}
+            yield _chunk(style, {"tool_calls": [{"index": number, **more}]})
     yield _chunk(style, {}, _FINISH[answer.stop])
     yield _data({**_frame(style, "chat.completion.chunk"), "choices": [], "usage": _usage(answer)})
     yield b"data: [DONE]\n\n"
@@ -33,12 +36,19 @@ def body(answer: Answer, style: Style) -> bytes:
     if answer.thinking:
         message[style.reasoning_field] = answer.thinking
     if answer.calls:
-        message["tool_calls"] = [_head(call, number, style, call.json) for number, call in enumerate(answer.calls)]
+        message["tool_calls"] = [_head(call, number, style, _said(call)) for number, call in enumerate(answer.calls)]
     choice = {"index": 0, "message": message, "finish_reason": _FINISH[answer.stop]}
     return msgspec.json.encode({**_frame(style, "chat.completion"), "choices": [choice], "usage": _usage(answer)})
 
 
+def _said(call: Call) -> str:
+    return str(call.arguments.get(INPUT, "")) if call.kind == "freeform" else call.json
+
+
 def _head(call: Call, number: int, style: Style, arguments: str) -> dict[str, Any]:
+    if call.kind == "freeform":
+        custom = {"name": call.name, "input": arguments}
+        return {"id": style.call_id(call.name, number), "type": "custom", "custom": custom}
     function = {"name": call.name, "arguments": arguments}
     return {"id": style.call_id(call.name, number), "type": "function", "function": function}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ...core.tools import INPUT
 from ..answer import Answer, Style, pieces, tokens
 
 
@@ -35,6 +36,12 @@ def stream(answer: Answer, style: Style) -> Iterator[bytes]:
                 yield say("response.output_text.delta", **where, content_index=0, delta=token)
             yield say("response.output_text.done", **where, content_index=0, text=answer.text)
             yield say("response.content_part.done", **where, content_index=0, part=item["content"][0])
+        elif item["type"] == "custom_tool_call":
+            opened = {**item, "input": "", "status": "in_progress"}
+            yield say("response.output_item.added", output_index=index, item=opened)
+            for part_text in pieces(item["input"]):
+                yield say("response.custom_tool_call_input.delta", **where, delta=part_text)
+            yield say("response.custom_tool_call_input.done", **where, input=item["input"])
         else:
             yield say(
                 "response.output_item.added",
@@ -79,14 +86,16 @@ def _items(answer: Answer, style: Style) -> list[dict[str, Any]]:
             {"id": f"msg_{stem}", "type": "message", "role": "assistant", "status": "completed", "content": content}
         )
     for number, call in enumerate(answer.calls):
+        freeform = call.kind == "freeform"
         items.append(
             {
-                "id": f"fc_{stem}{number}",
-                "type": "function_call",
+                "id": f"{'ctc' if freeform else 'fc'}_{stem}{number}",
+                "type": "custom_tool_call" if freeform else "function_call",
                 "status": "completed",
                 "call_id": style.call_id(call.name, number),
                 "name": call.name,
-                "arguments": call.json,
+                **({"namespace": call.namespace} if call.namespace else {}),
+                **({"input": call.arguments.get(INPUT, "")} if freeform else {"arguments": call.json}),
             }
         )
     return items

@@ -87,7 +87,7 @@ class _MessagesRequest:
             rules.required
             and rules.unsigned == "drop"
             and writer.loop_lacks_thinking
-            and writer.messages.role == "user"
+            and writer.messages.role in ("user", "system")
         ):
             # "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
             if self.options.missing_reasoning == "fail":
@@ -109,7 +109,7 @@ class _MessagesRequest:
         prefill = (self.options.prefill or "").rstrip()
         if messages.role == "assistant" and not prefill:
             last[-1] = _trimmed(last[-1])
-        elif messages.role == "user" and marked:
+        elif messages.role in ("user", "system") and marked:
             last[-1] = mark(last[-1])
         return messages.all(last, encode_text(prefill) if prefill else None)
 
@@ -129,6 +129,8 @@ class _MessagesRequest:
     def _tools(self) -> list[dict[str, Any]]:
         described: list[dict[str, Any]] = []
         for tool in self.draft.tools:
+            if self.context.host_tool(tool) is not None:
+                continue
             if tool.builtin is None:
                 described.append(self._tool(tool))
             elif _BUILTIN.match(tool.builtin):
@@ -254,6 +256,7 @@ class MessagesWriter:
         self.marks = 0
         self.loop_lacks_thinking = False  # the last message with calls does not open with thinking
         self._opens_with_thinking = False
+        self._systems: list[tuple[int, Turn]] = []  # the turns of an open system message
         rules = context.dialect.reasoning
         self._requires_thinking = rules.required and rules.unsigned == "blank" and context.thinking
 
@@ -271,21 +274,45 @@ class MessagesWriter:
         write_turns(self, turns, offset)
 
     def human(self, turn: Turn) -> None:
-        role = "user"
-        if turn.role in ("system", "developer"):
-            if self.context.dialect.mid_system and self.messages.role:  # the first message is always the user's
-                role = "system"
-            else:
-                self.context.system_as_user(turn.role)
-        said = turn.blocks
-        if len(said) == 1 and type(said[0]) is Text and said[0].extra is None and not said[0].text.isspace():
-            blocks = [encode_text(said[0].text)] if said[0].text else []
-        else:
-            blocks = self._content(said)
+        self._withdraw_system()
+        blocks = self._said(turn)
         if blocks:
-            self.messages.say(role, blocks)
+            self.messages.say("user", blocks)
         else:
             self.context.blank_turn()
+
+    def system(self, turn: Turn) -> None:
+        """A system message stands between the user's and the assistant's, or last; anywhere else it goes in the user's name
+        ("role 'system' must precede an 'assistant' message or end the array")."""
+        if self.messages.role not in ("user", "system"):
+            self.human(self.context.folded(turn))
+            return
+        blocks = self._said(turn)
+        if blocks:
+            effort = (turn.extra or {}).get("output_config")
+            assert self.context.turn is not None
+            self._systems = [*(self._systems if self.messages.role == "system" else ()), (self.context.turn, turn)]
+            self.messages.say("system", blocks)
+            self.messages.tail = b',"output_config":' + json_value(effort) if effort else b""
+        else:
+            self.context.blank_turn()
+
+    def _withdraw_system(self) -> None:
+        """The user speaks again after a system message: it becomes part of what the user says."""
+        if self.messages.role != "system":
+            return
+        self.messages.reopen()
+        context, marks = self.context, self.marks
+        now = context.turn
+        for context.turn, turn in self._systems:
+            self.messages.say("user", self._said(context.folded(turn)))
+        context.turn, self.marks = now, marks
+
+    def _said(self, turn: Turn) -> list[bytes]:
+        said = turn.blocks
+        if len(said) == 1 and type(said[0]) is Text and said[0].extra is None and not said[0].text.isspace():
+            return [encode_text(said[0].text)] if said[0].text else []
+        return self._content(said)
 
     def _content(self, blocks: Sequence[Block]) -> list[bytes]:
         """The blocks of a user message or of a tool result."""
@@ -424,6 +451,7 @@ class MessagesWriter:
         for response in blocks:
             assert isinstance(response, ToolResponse)
             results.append(self._result(response, moved))
+        self._withdraw_system()
         self.messages.say("user", results + moved)
 
     def _result(self, response: ToolResponse, moved: list[bytes]) -> bytes:

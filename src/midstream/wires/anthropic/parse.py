@@ -55,7 +55,9 @@ def _turns(number: int, message: dict[str, Any], origin: Origin) -> list[Turn]:
     if role == "assistant":
         return [Turn("ai", tuple(read), key=key, origin=origin)]
     if role in ("system", "developer"):
-        return [Turn("human", tuple(read), key=key, role=str(role))]
+        word = "" if role == "system" else str(role)
+        extra = {"output_config": message["output_config"]} if message.get("output_config") else None
+        return [Turn("system", tuple(read), key=key, role=word, extra=extra)]
     return split_results(read, key)
 
 

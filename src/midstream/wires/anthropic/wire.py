@@ -27,7 +27,6 @@ DEFAULT = Dialect(
     forced_choice_thinking=(),
     sampling=("temperature", "top_p", "stop", "response_format"),
     merge_turns=True,
-    mid_system=False,
     first_speaker_user=True,
     strict_tools=True,
     arguments_object=True,

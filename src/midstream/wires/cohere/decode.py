@@ -81,7 +81,7 @@ class CohereStreamReader:
         self._dialect = context.dialect
         self.builder = context.builder()
         self._calls = ToolDeltaRouter(self.builder, context.wire_names, context.tool_names)
-        leaked = text_filter(context.dialect, context.tools, context.text_calls)
+        leaked = text_filter(context.dialect, context.declared, context.text_calls)
         self._filter = FilteredText(self.builder, leaked) if leaked is not None else None
         self._field = ""  # of the thinking that came last
         self._citations: list[Any] = []

@@ -86,6 +86,8 @@ class _CohereRequest:
         context.parallel_calls()  # no word for it here: noted
         described: list[dict[str, Any]] = []
         for tool in context.within_limit(tools):
+            if context.host_tool(tool) is not None:
+                continue
             if tool.builtin is not None:
                 context.foreign_builtin(tool)
             else:
@@ -170,8 +172,13 @@ class CohereWriter:
         self._size += len(message)
 
     def human(self, turn: Turn) -> None:
-        role = b"system" if turn.role in ("system", "developer") else b"user"
-        parts = self._parts(turn.blocks)
+        self._said(b"user", turn.blocks)
+
+    def system(self, turn: Turn) -> None:
+        self._said(b"system", turn.blocks)
+
+    def _said(self, role: bytes, blocks: Sequence[Block]) -> None:
+        parts = self._parts(blocks)
         if any(part.get("type") != "text" or part["text"].strip() for part in parts):
             self._add(role, _compact(parts))
         else:

@@ -45,7 +45,7 @@ def parse_request(body: bytes, *, provider: str = "cohere") -> ParsedRequest:
         if role in ("system", "developer") and not turns:
             system += [block for block in content if isinstance(block, Text)]
         elif role in ("system", "developer"):
-            turns.append(Turn("human", tuple(content), key=key, role="system"))
+            turns.append(Turn("system", tuple(content), key=key, role="" if role == "system" else str(role)))
         elif role == "assistant":
             blocks = (*_thought(message, origin), *content, *_calls(message, origin), *_citations(message, origin))
             turns.append(Turn("ai", blocks, key=key, origin=origin))

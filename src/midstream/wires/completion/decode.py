@@ -41,7 +41,7 @@ def make_decoder(context: DecodeContext) -> StreamDecoder:
     text_filter = (
         think_filter(rules.tags, rules.starts_inside)
         if dialect.leaks is None
-        else get_filter(dialect.leaks, context.tools, tags=rules.tags, starts_inside=rules.starts_inside)
+        else get_filter(dialect.leaks, context.declared, tags=rules.tags, starts_inside=rules.starts_inside)
     )
     reader = CompletionStreamReader(context, text_filter)
     return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit)

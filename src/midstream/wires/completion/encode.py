@@ -46,7 +46,7 @@ class _CompletionRequest:
         conversation, model = self.draft.conversation, self.draft.model
         if not conversation.turns and not conversation.system_text and not self.options.prefill:
             raise empty_conversation()
-        shown = readable(conversation, self.history)
+        shown, places = readable(conversation, self.history)
         prompt = self._prompt(shown, self._offered(self.draft.tools))
         flavour = self.flavour
         fields = [b'"%b":%b' % (flavour.prompt_field.encode(), json_text(prompt.text))]
@@ -61,7 +61,7 @@ class _CompletionRequest:
         body |= self.options.extra_body or {}
         if body:
             fields.append(json_value(body)[1:-1])
-        self.history.notes = sorted([*self.history.notes, *prompt.notes], key=_place)
+        self.history.notes = sorted([_moved(note, places) for note in (*self.history.notes, *prompt.notes)], key=_place)
         return self.draft.request(
             self.dialect.path or flavour.path,
             b"{" + b",".join(fields) + b"}",
@@ -125,6 +125,7 @@ class _CompletionRequest:
     def _offered(self, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         """The tools to declare: a choice cannot be forced on a prompt, but tools can be left out of it."""
         choice = self.options.tool_choice
+        tools = [tool for tool in tools if self.context.host_tool(tool) is None]
         if tools:
             self.context.parallel_calls()  # no word for it here: noted
         if not tools or choice in (None, "auto"):
@@ -165,15 +166,24 @@ def _place(note: Note) -> int:
     return -1 if note.turn is None else note.turn
 
 
-def readable(conversation: Conversation, context: EncodeContext) -> Conversation:
-    """The conversation as this reader may see it; what was changed for it is noted."""
+def _moved(note: Note, places: Sequence[int]) -> Note:
+    """A note on a turn that was read, about its place in the conversation."""
+    known = note.turn is not None and note.turn < len(places)
+    return replace(note, turn=places[note.turn]) if known and note.turn is not None else note
+
+
+def readable(conversation: Conversation, context: EncodeContext) -> tuple[Conversation, Sequence[int]]:
+    """The conversation as this reader may see it, and the place of each turn; what was changed for it is noted."""
+    given, places = context.plain_turns(conversation.turns, 0)
     turns: list[Turn] = []
-    for context.turn, turn in enumerate(conversation.turns):
+    for context.turn, turn in enumerate(given):
         turns.append(_readable_turn(turn, context))
-    return replace(conversation, turns=tuple(turns))
+    return replace(conversation, turns=tuple(turns)), places
 
 
 def _readable_turn(turn: Turn, context: EncodeContext) -> Turn:
+    if turn.tools:
+        turn = replace(turn, tools=tuple([context.plain_tool(tool) for tool in turn.tools]))
     if all(type(block) is Text for block in turn.blocks):
         return turn
     blocks: list[Block] = []

@@ -87,6 +87,8 @@ class _GeminiRequest:
         functions: list[dict[str, Any]] = []
         described: list[dict[str, Any]] = []
         for tool in self.draft.tools:
+            if self.context.host_tool(tool) is not None:
+                continue
             if tool.builtin is None:
                 functions.append(self._function(tool))
             elif tool.builtin in BUILTINS:
@@ -171,8 +173,6 @@ class ContentsWriter:
         write_turns(self, turns, offset)
 
     def human(self, turn: Turn) -> None:
-        if turn.role in ("system", "developer"):
-            self.context.system_as_user(turn.role)
         said = turn.blocks
         if len(said) == 1 and type(said[0]) is Text and said[0].extra is None:
             parts = [encode_text(said[0].text)] if said[0].text else []
@@ -182,6 +182,10 @@ class ContentsWriter:
             self.contents.say("user", parts)
         else:
             self.context.blank_turn()
+
+    def system(self, turn: Turn) -> None:
+        """This wire has no role for it: a dialect that claims one is answered as any other."""
+        self.human(self.context.folded(turn))
 
     def _content(self, blocks: Sequence[Block]) -> list[bytes]:
         """The parts of a user content."""

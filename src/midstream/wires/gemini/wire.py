@@ -30,7 +30,6 @@ DEFAULT = Dialect(
     tool_result_media="inline",
     media=("image", "audio", "video", "file"),
     merge_turns=True,
-    mid_system=False,
     first_speaker_user=True,
     parallel_option=False,
     arguments_object=True,

@@ -33,7 +33,7 @@ def stop_reason(raw: str | None, calls: int) -> str:
 
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
-    dialect, tools, safety = context.dialect, context.tools, context.text_calls
+    dialect, tools, safety = context.dialect, context.declared, context.text_calls
     reader = OllamaStreamReader(context, text_filter(dialect, tools, safety), reasoning_filter(dialect, tools, safety))
     return StreamDecoder(reader, LineFraming(limit=context.limit), limit=context.limit, instead={b"<": None})
 

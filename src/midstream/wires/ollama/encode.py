@@ -78,6 +78,8 @@ class _OllamaRequest:
         context.parallel_calls()  # no word for it here: noted
         described: list[dict[str, Any]] = []
         for tool in tools:
+            if context.host_tool(tool) is not None:
+                continue
             if tool.builtin is not None:
                 context.foreign_builtin(tool)
             else:
@@ -142,9 +144,12 @@ class OllamaWriter:
         self._size += len(message)
 
     def human(self, turn: Turn) -> None:
-        # Ollama knows no `developer`: "invalid role".
-        role = "system" if turn.role in ("system", "developer") else "user"
-        blocks = turn.blocks
+        self._said("user", turn.blocks)
+
+    def system(self, turn: Turn) -> None:
+        self._said("system", turn.blocks)
+
+    def _said(self, role: str, blocks: Sequence[Block]) -> None:
         if len(blocks) == 1 and type(blocks[0]) is Text:
             self._add(role, blocks[0].text)
             return

@@ -50,7 +50,7 @@ def parse_request(body: bytes, *, provider: str = "ollama") -> ParsedRequest:
         elif role == "tool":
             add_result(turns, _response(message), key)
         else:
-            turns.append(Turn("human", tuple(_content(message)), key=key, role="system" if role == "system" else ""))
+            turns.append(Turn("system" if role == "system" else "human", tuple(_content(message)), key=key))
     conversation = canonicalize(Conversation(tuple(turns), system_prompt(system)), provider)
     tools = [tool.get("function") for tool in objects(value.get("tools"))]
     specs = tuple([make_tool(tool, tool.get("parameters")) for tool in objects(tools)])

@@ -63,7 +63,7 @@ def read_chunk(data: bytes) -> Chunk:
 
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
-    dialect, tools, safety = context.dialect, context.tools, context.text_calls
+    dialect, tools, safety = context.dialect, context.declared, context.text_calls
     reader = ChatStreamReader(context, text_filter(dialect, tools, safety), reasoning_filter(dialect, tools, safety))
     return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit)
 
@@ -374,7 +374,7 @@ def _delta(call: Call) -> ToolDelta:
     function = call.function
     if call.custom and any(call.custom.values()):  # free-form input instead of JSON arguments
         name, text = text_of(call.custom.get("name")), text_of(call.custom.get("input"))
-        return ToolDelta(call.index, call.id, name.strip(), text, {"type": "custom"})
+        return ToolDelta(call.index, call.id, name.strip(), text, freeform=True)
     if function is None:
         return ToolDelta(call.index, call.id, extra=call.extra_content)
     arguments = function.arguments

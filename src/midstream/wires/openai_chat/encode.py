@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any, assert_never
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import Dialect
-from ...core.tools import ToolSpec
+from ...core.tools import ToolSpec, freeform_input
 from ..encode_context import SAMPLING, EncodeContext, result_text
 from ..lenient_json import json_text, json_value
 from ..media import MEDIA_FOLLOWS, is_address
@@ -45,8 +46,9 @@ class _ChatRequest:
             self._disable_thinking("a turn of the history lacks the reasoning that is required")
         choice, tools = self._choice(self.draft.tools)
         tail = [b"]"]
-        if tools:
-            tail.append(b'"tools":' + encode_tools(tools, self.context))
+        declared = encode_tools(tools, self.context) if tools else b"[]"
+        if declared != b"[]":
+            tail.append(b'"tools":' + declared)
         sampling = self._sampling()
         body = {**choice, **sampling, **thinking_fields(self.context, sampling.get(self.dialect.max_tokens_field))}
         if self.options.stream:
@@ -119,7 +121,8 @@ class _ChatRequest:
             tools, choice = only, "required"
         kind = context.forced_choice(choice)
         if kind == "named":
-            fields["tool_choice"] = {"type": "function", "function": {"name": context.names.wire(choice)}}
+            word = "custom" if any(tool.kind == "freeform" for tool in only) else "function"
+            fields["tool_choice"] = {"type": word, word: {"name": context.names.wire(choice)}}
         else:
             fields["tool_choice"] = dialect.required_word if kind == "required" else kind
         return tools
@@ -152,14 +155,29 @@ def encode_tools(tools: Sequence[ToolSpec], context: EncodeContext) -> bytes:
         if is_builtin(tool, dialect):
             encoded.append({"type": "builtin_function", "function": {"name": tool.builtin or tool.name}})
             continue
-        if tool.extra and "tool" in tool.extra:  # a kind of tool only its host knows
-            encoded.append(tool.extra["tool"])
+        given = context.host_tool(tool)
+        if given is not None:
+            encoded += [given] if given else []
+            continue
+        if tool.kind == "freeform":
+            encoded.append({"type": "custom", "custom": _freeform(tool, context)})
             continue
         function = context.declare(tool)
         if tool.strict is not None and dialect.strict_tools:
             function["strict"] = tool.strict
         encoded.append({"type": "function", "function": function})
     return json_value(encoded)
+
+
+def _freeform(tool: ToolSpec, context: EncodeContext) -> dict[str, Any]:
+    """A freeform tool; its grammar is an object inside the format's, which it is not on the Responses wire."""
+    described: dict[str, Any] = {"name": context.declared_name(tool)}
+    if tool.description:
+        described["description"] = tool.description
+    if tool.grammar is not None:
+        grammar = {"syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
+        described["format"] = {"type": "grammar", "grammar": grammar}
+    return described
 
 
 _LOOSE = 1024
@@ -200,28 +218,38 @@ class ChatWriter:
                     role = json_text(turn.role) if turn.role else b'"user"'
                     messages.append(b'{"role":%b,"content":%b}' % (role, json_text(only.text)))
                 else:
-                    self._human(turn.role or "user", blocks)
+                    self._said(turn.role or "user", blocks)
             elif turn.speaker == "ai":
                 # The everyday answer: with one text and nothing of its host's, it is the same for every reader.
                 if type(only) is Text and turn.extra is None and only.text and not only.text.isspace():
                     messages.append(b'{"role":"assistant","content":%b}' % json_text(only.text))
                 else:
                     self._assistant(turn)
-            else:
+            elif turn.speaker == "tool":
                 self._results(blocks)
+            else:
+                self._said(turn.role or "system", blocks, turn.tools)
         self._size += sum(map(len, messages[before:]))
         if len(messages) - self._loose > _LOOSE:
             messages[self._loose : -1] = [b",".join(messages[self._loose : -1])]
             self._loose += 1
 
-    def _human(self, role: str, blocks: Sequence[Block]) -> None:
+    def _said(self, role: str, blocks: Sequence[Block], tools: Sequence[ToolSpec] = ()) -> None:
+        """A message of the user or the system; a system message may declare tools where the dialect says so."""
         parts = self._content_parts(blocks)
-        if not any(part.get("type") != "text" or part["text"].strip() for part in parts):
+        blank = not any(part.get("type") != "text" or part["text"].strip() for part in parts)
+        declared = tools if self.context.dialect.mid_tools else ()
+        if blank and not declared:
             self.context.blank_turn()
             return
         extra = blocks[0].extra if len(blocks) == 1 and type(blocks[0]) is Text else None
         name = extra.get("name") if extra else None
-        message: dict[str, Any] = {"role": role, "content": self._compact(parts)}
+        message: dict[str, Any] = {"role": role}
+        if declared:
+            plain = [self.context.plain_tool(tool) for tool in declared]
+            message["tools"] = Raw(encode_tools(plain, self.context))
+        if not blank:
+            message["content"] = self._compact(parts)
         if name:
             message["name"] = name
         self.messages.append(json_value(message))
@@ -356,10 +384,12 @@ class ChatWriter:
     def _call(self, call: ToolCall, same_wire: bool) -> bytes:
         context = self.context
         own = call.extra is not None and call.provider == context.dialect.provider
-        if own and call.extra is not None and call.extra.get("type") == "custom":
+        if call.kind == "freeform":
             return b'{"id":%b,"type":"custom","custom":{"name":%b,"input":%b}}' % (
-                json_text(context.ids.resolve_tool_call_id(call)), json_text(call.name), json_text(call.arguments),
-            )  # fmt: skip
+                json_text(context.ids.resolve_tool_call_id(call)),
+                json_text(context.names.wire(call.name)),
+                json_text(freeform_input(call)),
+            )
         arguments = context.arguments(call)
         encoded = arguments.encode() if context.dialect.arguments_object else json_text(arguments)
         extra = b',"extra_content":' + json_value(call.extra) if own and same_wire else b""

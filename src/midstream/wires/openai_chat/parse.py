@@ -18,6 +18,8 @@ from ..media import opened
 from ..parsing import (
     OptionFields,
     add_result,
+    freeform_tool,
+    host_tool,
     make_call,
     make_tool,
     numbered,
@@ -61,8 +63,10 @@ def read_messages(messages: list[Any], origin: Origin) -> Conversation:
     for number, message in numbered(messages, "message"):
         role = message.get("role")
         if role in ("system", "developer"):
-            if turns or (system and role != "system"):
-                turns.append(_turn(number, "human", _content(message, origin), role=str(role)))
+            tools = _tools(message.get("tools"))
+            if turns or tools or (system and role != "system"):
+                word = "" if role == "system" else str(role)
+                turns.append(_turn(number, "system", _content(message, origin), role=word, tools=tools))
             else:
                 system += [block for block in _content(message, origin) if isinstance(block, Text)]
         elif role == "assistant":
@@ -149,7 +153,7 @@ def _thought(thinking: Any) -> str:
 def _call(call: dict[str, Any], origin: Origin) -> ToolCall:
     raw_id, custom, function = text_field(call, "id"), call.get("custom"), call.get("function")
     if isinstance(custom, dict):
-        return make_call(raw_id, text_field(custom, "name"), text_field(custom, "input"), origin, {"type": "custom"})
+        return make_call(raw_id, text_field(custom, "name"), text_field(custom, "input"), origin, freeform=True)
     function = function if isinstance(function, dict) else {}
     extra = call.get("extra_content")
     kept = extra if isinstance(extra, dict) else None
@@ -176,7 +180,7 @@ def _tool(tool: dict[str, Any]) -> ToolSpec:
     if kind == "builtin_function" and isinstance(function, dict):
         name = text_field(function, "name")
         return ToolSpec(name, builtin=name)
-    return ToolSpec(text_field(tool, "name") or text_field(tool, "type"), extra={"tool": tool})
+    return freeform_tool(tool) or host_tool(tool, DEFAULT.wire)
 
 
 def _options(body: dict[str, Any]) -> Options:
@@ -200,5 +204,5 @@ def _options(body: dict[str, Any]) -> Options:
 def _choice(value: Any) -> str | None:
     if isinstance(value, str):
         return "required" if value == "any" else value
-    function = value.get("function") if isinstance(value, dict) else None
+    function = value.get("function") or value.get("custom") if isinstance(value, dict) else None
     return str(function.get("name")) if isinstance(function, dict) else None

@@ -5,6 +5,6 @@ from __future__ import annotations
 from ...core.dialect import Dialect
 from ..wire import Wire
 
-DEFAULT = Dialect("openai-chat", "openai-chat")
+DEFAULT = Dialect("openai-chat", "openai-chat", mid_system=True, developer_role=True, freeform=True)
 
 WIRE = Wire(__package__, DEFAULT)

@@ -23,7 +23,7 @@ from ..provider_errors import provider_error
 from ..sse import SSEParser
 from ..stream_decoder import StreamDecoder
 from ..tool_deltas import ToolDelta, ToolDeltaRouter
-from .items import item_fields, part_extra, part_texts, reasoning_extra
+from .items import item_fields, namespace_of, part_extra, part_texts, reasoning_extra
 from .shapes import ResponseEvent, decode_event, read_event, read_head, read_object, read_raw
 
 _FINAL = {"response.completed": "completed", "response.incomplete": "incomplete", "response.done": "completed"}
@@ -83,7 +83,7 @@ class ResponsesStreamReader:
                 self.builder.text(event.delta)
         elif kind == "response.function_call_arguments.delta" or kind == "response.custom_tool_call_input.delta":
             if event.delta:
-                self._call_of(event)
+                self._call_of(event, kind)
                 self._calls.array([ToolDelta(event.output_index, event.item_id, arguments=event.delta)])
         elif kind == "response.reasoning_summary_text.delta":
             self._thinking_delta("summary", event.output_index, event.summary_index, event.delta)
@@ -122,15 +122,23 @@ class ResponsesStreamReader:
         """Whether this item's reasoning is what streams now."""
         return self._at is not None and self._at[0] != "text" and self._at[1] == item
 
-    def _call_of(self, event: ResponseEvent) -> Piece:
+    def _call_of(self, event: ResponseEvent, kind: str) -> Piece:
         """The call an event is about; one that nobody announced is opened, and waits for its name."""
         piece = self._calls.find(event.output_index, event.item_id)
-        return piece if piece is not None else self._open_call(event.output_index, event.item_id, None, "")
+        if piece is None:
+            item = {"type": "custom_tool_call"} if "custom_tool_call" in kind else None
+            piece = self._open_call(event.output_index, event.item_id, None, "", item)
+        return piece
 
-    def _open_call(self, index: int | None, item_id: str | None, call_id: str | None, name: str) -> Piece:
+    def _open_call(
+        self, index: int | None, item_id: str | None, call_id: str | None, name: str, item: dict[str, Any] | None = None
+    ) -> Piece:
         self._at = None
         self._text_open = False
-        return self._calls.open(ToolDelta(index, item_id, name, raw_id=call_id or ""))
+        delta = ToolDelta(index, item_id, name, raw_id=call_id or "")
+        if item is not None:
+            delta.freeform, delta.namespace = item["type"] == "custom_tool_call", namespace_of(item)
+        return self._calls.open(delta)
 
     def _created(self, event: ResponseEvent, payload: bytes) -> None:
         if not self.builder.started:
@@ -162,7 +170,7 @@ class ResponsesStreamReader:
             self.builder.text("", extra)
 
     def _arguments_done(self, event: ResponseEvent, payload: bytes) -> None:
-        piece = self._call_of(event)
+        piece = self._call_of(event, event.type or "")
         self._complete_call(piece, None, event.name, event.arguments or event.input)
 
     def _complete_call(self, piece: Piece, call_id: str | None, name: str | None, arguments: Any) -> None:
@@ -173,7 +181,9 @@ class ResponsesStreamReader:
         if arguments is not None and not piece.closed:
             text = text_of(arguments)
             streamed = "".join(piece.parts)
-            if len(text) > len(streamed) and text.startswith(streamed):
+            if piece.freeform:
+                builder.whole_input(piece, text)
+            elif len(text) > len(streamed) and text.startswith(streamed):
                 builder.call_arguments(piece, text[len(streamed) :])
         if name and not piece.name:
             builder.name_call(piece, self._names.get(name, name))
@@ -183,7 +193,7 @@ class ResponsesStreamReader:
         self._keep(len(event.item))
         self._pending.add(event.output_index)
         if item.get("type") in ("function_call", "custom_tool_call"):
-            piece = self._open_call(event.output_index, *_call_head(item))
+            piece = self._open_call(event.output_index, *_call_head(item), item)
             self._keep_call_fields(piece, item)
 
     def _item_done(self, event: ResponseEvent, payload: bytes) -> None:
@@ -257,7 +267,7 @@ class ResponsesStreamReader:
         item_id, call_id, name = _call_head(item)
         piece = self._calls.find(index, item_id)
         if piece is None or piece in self._done or (piece.name and name and piece.name != self._names.get(name, name)):
-            piece = self._open_call(index, item_id, call_id, name)
+            piece = self._open_call(index, item_id, call_id, name, item)
         self._keep_call_fields(piece, item)
         arguments = item.get("input") if item.get("type") == "custom_tool_call" else item.get("arguments")
         self._complete_call(piece, call_id, name, arguments)
@@ -266,10 +276,8 @@ class ResponsesStreamReader:
 
     @staticmethod
     def _keep_call_fields(piece: Piece, item: dict[str, Any]) -> None:
-        extra: dict[str, Any] = {"type": "custom"} if item["type"] == "custom_tool_call" else {}
-        if fields := item_fields(item):
-            extra["item"] = fields
-        piece.extra = extra or None
+        fields = item_fields(item)
+        piece.extra = {"item": fields} if fields else None
 
     def _final(self, event: ResponseEvent, payload: bytes) -> None:
         self._finish(read_object(event.response), _FINAL[event.type or ""])

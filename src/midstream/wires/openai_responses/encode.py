@@ -15,12 +15,12 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from ...core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
-from ...core.tools import ToolSpec
+from ...core.tools import ToolSpec, freeform_input, modern_call
 from ..encode_context import SAMPLING, EncodeContext, result_text, write_turns
 from ..lenient_json import json_text, json_value
 from ..reasoning import effort_for
 from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
-from .items import format_from_chat, media_part, part_fields, reasoning_item, replayed
+from .items import NAMESPACE, format_from_chat, media_part, part_fields, reasoning_item, replayed
 from .stored_response import Continuation, find_continuation, is_stored
 
 _ENCRYPTED = "reasoning.encrypted_content"
@@ -58,8 +58,9 @@ class _ResponsesRequest:
         if self.dialect.system_role == "instructions" and conversation.system_text:
             fields.append(b'"instructions":' + json_text(conversation.system_text))
         tools = context.within_limit(self.draft.tools)
-        if tools:
-            fields.append(b'"tools":' + encode_tools(tools, context))
+        declared = encode_tools(tools, context) if tools else b"[]"
+        if declared != b"[]":
+            fields.append(b'"tools":' + declared)
         body = {**self._choice(tools), **self._sampling(), **self._reasoning(), **self._state()}
         if self.options.stream:
             body["stream"] = True
@@ -107,6 +108,8 @@ class _ResponsesRequest:
             if tool.name == choice and given:
                 kind = given.get("type")
                 return {"type": kind, "name": choice} if "name" in given else {"type": kind}
+            if tool.name == choice and tool.kind == "freeform":
+                return {"type": "custom", "name": self.context.names.wire(choice)}
         return {"type": "function", "name": self.context.names.wire(choice)}
 
     def _reasoning(self) -> dict[str, Any]:
@@ -148,19 +151,42 @@ class _ResponsesRequest:
 
 def encode_tools(tools: Sequence[ToolSpec], context: EncodeContext) -> bytes:
     encoded: list[dict[str, Any]] = []
+    spaces: dict[str, dict[str, Any]] = {}  # one tool that holds those of a namespace stands where its first one is
     for tool in tools:
-        if tool.extra and "tool" in tool.extra:  # a kind of tool only its host knows
-            encoded.append(tool.extra["tool"])
-            continue
-        if tool.builtin:
-            context.foreign_builtin(tool)
-            continue
-        function = {"type": "function", **context.declare(tool)}
-        if context.dialect.strict_tools:
-            # Left out, this wire makes a schema strict where it can, and optional parameters required with it.
-            function["strict"] = bool(tool.strict)
-        encoded.append({**function, **(tool.extra or {})})
+        described = _tool(tool, context)
+        if tool.namespace and described:
+            if tool.namespace not in spaces:
+                shared = (tool.extra or {}).get(NAMESPACE) or {}
+                spaces[tool.namespace] = {"type": "namespace", "name": tool.namespace, **shared, "tools": []}
+                encoded.append(spaces[tool.namespace])
+            spaces[tool.namespace]["tools"].append(described)
+        elif described:
+            encoded.append(described)
     return json_value(encoded)
+
+
+def _tool(tool: ToolSpec, context: EncodeContext) -> dict[str, Any]:
+    """One tool; nothing for one that this host does not have."""
+    given = context.host_tool(tool)
+    if given is not None:
+        return given
+    if tool.builtin:
+        context.foreign_builtin(tool)
+        return {}
+    extra = {key: value for key, value in (tool.extra or {}).items() if key != NAMESPACE}
+    if tool.kind == "freeform":
+        freeform: dict[str, Any] = {"type": "custom", "name": context.declared_name(tool)}
+        if tool.description:
+            freeform["description"] = tool.description
+        if tool.grammar is not None:
+            grammar = {"syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
+            freeform["format"] = {"type": "grammar", **grammar}
+        return {**freeform, **extra}
+    function = {"type": "function", **context.declare(tool)}
+    if context.dialect.strict_tools:
+        # Left out, this wire makes a schema strict where it can, and optional parameters required with it.
+        function["strict"] = bool(tool.strict)
+    return {**function, **extra}
 
 
 _ROLES = ("user", "system", "developer")
@@ -197,10 +223,11 @@ class ResponsesWriter:
 
     def go_on(self, continuation: Continuation) -> None:
         """Write what follows a stored response: the results of its calls, which themselves are not sent."""
-        self.custom.update(call.id for call in continuation.calls if _is_custom(call))
+        if self.context.dialect.freeform:
+            self.custom.update(call.id for call in continuation.calls if modern_call(call).kind == "freeform")
         self._raw_ids = {call.id: call.raw_id for call in continuation.calls if call.raw_id}
         self.context.notes += continuation.notes
-        self.write(continuation.turns, continuation.offset)
+        self.write(self.context.plain_turns(continuation.turns, continuation.offset)[0], continuation.offset)
 
     def add(self, item: bytes) -> None:
         self.items.append(item)
@@ -211,9 +238,13 @@ class ResponsesWriter:
         return self.context.made_here(origin, same_model=self.context.dialect.reasoning.signed)
 
     def human(self, turn: Turn) -> None:
+        self._said(turn.role if turn.role in _ROLES else "user", turn.blocks)
+
+    def system(self, turn: Turn) -> None:
+        self._said(turn.role or "system", turn.blocks)
+
+    def _said(self, role: str, blocks: Sequence[Block]) -> None:
         """One message for the parts, and an item of its own for each block that is one."""
-        blocks = turn.blocks
-        role = turn.role if turn.role in _ROLES else "user"
         if len(blocks) == 1 and type(blocks[0]) is Text and blocks[0].extra is None:
             self.add(b'{"type":"message","role":"%b","content":%b}' % (role.encode(), json_text(blocks[0].text)))
             return
@@ -365,21 +396,24 @@ class _AnswerItems:
         self._release()
         out, context = self._out, self._context
         call_id = json_text(context.ids.resolve_tool_call_id(call))
-        custom = _is_custom(call) and call.provider == context.dialect.provider
+        custom = call.kind == "freeform"
         kind = "custom_tool_call" if custom else "function_call"
         kept = replayed(kind, _fields(call.extra), with_id=self._with_ids) if self._own else {}
+        if call.namespace:
+            kept = {"namespace": call.namespace, **kept}
         fields = b"," + json_value(kept)[1:-1] if kept else b""
+        name = json_text(context.names.wire(call.name))
         if custom:
             out.custom.add(call.id)
             out.add(
                 b'{"type":"custom_tool_call","call_id":%b,"name":%b,"input":%b%b}'
-                % (call_id, json_text(call.name), json_text(call.arguments), fields)
+                % (call_id, name, json_text(freeform_input(call)), fields)
             )
             return
         arguments = context.arguments(call)
         out.add(
             b'{"type":"function_call","call_id":%b,"name":%b,"arguments":%b%b}'
-            % (call_id, json_text(context.names.wire(call.name)), json_text(arguments), fields)
+            % (call_id, name, json_text(arguments), fields)
         )
 
     def _opaque(self, block: Opaque) -> None:
@@ -433,7 +467,3 @@ class _AnswerItems:
 def _fields(extra: dict[str, Any] | None) -> dict[str, Any] | None:
     fields = extra.get("item") if extra else None
     return fields if isinstance(fields, dict) else None
-
-
-def _is_custom(call: ToolCall) -> bool:
-    return call.extra is not None and call.extra.get("type") == "custom"

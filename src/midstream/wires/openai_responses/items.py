@@ -1,6 +1,6 @@
 """Output items <-> blocks: what of an item is a block's own, and what is kept beside it for the way back.
 
-A block's `extra["item"]` holds the fields of its item that have no place in the core (id, status, phase, namespace …).
+A block's `extra["item"]` holds the fields of its item that have no place in the core (id, status, phase …).
 A reasoning item is one Thinking: its text is the summary parts, then the content parts; `extra` keeps how long each was,
 where that is not one part under the block's `field`. An item id goes back only under its kind's prefix (facts/
 tool-ids-and-formats.md §3), never longer than 64 characters.
@@ -17,8 +17,8 @@ from ..media import is_address
 
 _CORE_FIELDS: dict[str, frozenset[str]] = {
     "message": frozenset({"type", "role", "content"}),
-    "function_call": frozenset({"type", "call_id", "name", "arguments"}),
-    "custom_tool_call": frozenset({"type", "call_id", "name", "input"}),
+    "function_call": frozenset({"type", "call_id", "name", "arguments", "namespace"}),
+    "custom_tool_call": frozenset({"type", "call_id", "name", "input", "namespace"}),
     "function_call_output": frozenset({"type", "call_id", "output"}),
     "custom_tool_call_output": frozenset({"type", "call_id", "output"}),
     # `status` on a reasoning item is for reading only; hosts refuse it in a request.
@@ -32,6 +32,8 @@ _PREFIXES = {
     "custom_tool_call_output": "ctc",
     "reasoning": "rs",
 }
+NAMESPACE = "namespace"
+"""The key in a tool's `extra` for what its namespace says of itself."""
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -39,6 +41,12 @@ def item_fields(item: dict[str, Any]) -> dict[str, Any] | None:
     """What an item carries beside its block; None for nothing."""
     known = _CORE_FIELDS[item["type"]]
     return {key: value for key, value in item.items() if key not in known and value is not None} or None
+
+
+def namespace_of(item: dict[str, Any]) -> str:
+    """The namespace of the tool that an item calls."""
+    namespace = item.get("namespace")
+    return namespace if isinstance(namespace, str) else ""
 
 
 def replayed(kind: str, fields: dict[str, Any] | None, *, with_id: bool = True) -> dict[str, Any]:

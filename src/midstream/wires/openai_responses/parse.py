@@ -9,16 +9,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from msgspec.structs import replace
+
+from ...core.blocks import (
+    INSTRUCTION_ROLES,
+    Block,
+    Conversation,
+    Media,
+    Opaque,
+    Origin,
+    Speaker,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResponse,
+    Turn,
+)
 from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
 from ...core.history import canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import decode_leniently, text_of
 from ..media import opened
-from ..parsing import OptionFields, make_call, make_tool, numbered, objects, rest, text_field
+from ..parsing import (
+    OptionFields,
+    freeform_tool,
+    host_tool,
+    make_call,
+    make_tool,
+    numbered,
+    objects,
+    rest,
+    text_field,
+)
 from ..request import ParsedRequest
-from .items import format_to_chat, item_fields, part_extra, part_texts, reasoning_extra
+from .items import NAMESPACE, format_to_chat, item_fields, namespace_of, part_extra, part_texts, reasoning_extra
 from .stored_response import CONTINUES
 from .wire import DEFAULT
 
@@ -31,6 +56,8 @@ _OPTION_FIELDS = {
     "previous_response_id": "previous_response_id",
 }
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_DECLARING = ("additional_tools", "tool_search_output")
+"""Items that bring tools, which count from there on."""
 
 
 def parse_request(body: bytes, *, provider: str = "") -> ParsedRequest:
@@ -58,7 +85,7 @@ def read_items(items: str | list[Any], origin: Origin) -> Conversation:
     for number, item in numbered(items, "item"):
         turn = _turn(item, origin, f"i{number}")
         last = turns[-1] if turns else None
-        if last is not None and last.speaker == turn.speaker and turn.speaker != "human":
+        if last is not None and last.speaker == turn.speaker and turn.speaker in ("ai", "tool"):
             turns[-1] = Turn(last.speaker, last.blocks + turn.blocks, key=last.key, origin=last.origin)
         else:
             turns.append(turn)
@@ -71,7 +98,9 @@ def _turn(item: dict[str, Any], origin: Origin, key: str) -> Turn:
         role = str(item.get("role") or "user")
         if role == "assistant":
             return Turn("ai", tuple(_answer(item, origin)), key=key, origin=origin)
-        return Turn("human", tuple(_content(item.get("content"), origin)), key=key, role="" if role == "user" else role)
+        speaker: Speaker = "system" if role in INSTRUCTION_ROLES else "human"
+        word = "" if role in ("user", "system") else role
+        return Turn(speaker, tuple(_content(item.get("content"), origin)), key=key, role=word)
     if kind in _OUTPUTS:
         return Turn("tool", (_response(item, origin),), key=key)
     if kind in ("function_call", "custom_tool_call"):
@@ -79,6 +108,8 @@ def _turn(item: dict[str, Any], origin: Origin, key: str) -> Turn:
     if kind == "reasoning":
         return Turn("ai", (_thinking(item, origin),), key=key, origin=origin)
     block = Opaque(str(kind), item, origin)
+    if kind in _DECLARING:
+        return Turn("system", (block,), key=key, tools=_tools(item.get("tools")))
     if _is_from_client(str(kind)):
         return Turn("human", (block,), key=key)
     return Turn("ai", (block,), key=key, origin=origin)
@@ -86,7 +117,7 @@ def _turn(item: dict[str, Any], origin: Origin, key: str) -> Turn:
 
 def _is_from_client(kind: str) -> bool:
     """Whether an item the core has no word for is said to the model, not by it."""
-    return kind.endswith("_output") or kind in ("mcp_approval_response", "item_reference", "additional_tools")
+    return kind.endswith("_output") or kind in ("mcp_approval_response", "item_reference")
 
 
 def _answer(item: dict[str, Any], origin: Origin) -> list[Block]:
@@ -137,20 +168,24 @@ def _part(part: dict[str, Any], origin: Origin) -> Text | Media | Opaque:
 def _call(item: dict[str, Any], origin: Origin) -> ToolCall:
     custom = item["type"] == "custom_tool_call"
     arguments = text_of(item.get("input" if custom else "arguments"))
-    extra = _item_extra(item, custom)
-    return make_call(text_field(item, "call_id"), text_field(item, "name"), arguments, origin, extra)
-
-
-def _item_extra(item: dict[str, Any], custom: bool) -> dict[str, Any]:
     fields = item_fields(item)
-    return ({"type": "custom"} if custom else {}) | ({"item": fields} if fields else {})
+    return make_call(
+        text_field(item, "call_id"),
+        text_field(item, "name"),
+        arguments,
+        origin,
+        {"item": fields} if fields else None,
+        freeform=custom,
+        namespace=namespace_of(item),
+    )
 
 
 def _response(item: dict[str, Any], origin: Origin) -> ToolResponse:
     raw_id = text_field(item, "call_id")
     output = item.get("output")
     said = output if output is None or isinstance(output, list) else text_of(output)
-    extra = _item_extra(item, item["type"] == "custom_tool_call_output")
+    custom, fields = item["type"] == "custom_tool_call_output", item_fields(item)
+    extra = ({"type": "custom"} if custom else {}) | ({"item": fields} if fields else {})
     return ToolResponse(raw_id, "", tuple(_content(said, origin)), raw_id=raw_id or None, extra=extra or None)
 
 
@@ -167,12 +202,24 @@ def _thinking(item: dict[str, Any], origin: Origin) -> Thinking:
 
 
 def _tools(tools: Any) -> tuple[ToolSpec, ...]:
-    return tuple([_tool(tool) for tool in objects(tools)])
+    specs: list[ToolSpec] = []
+    for tool in objects(tools):
+        if tool.get("type") == "namespace" and isinstance(tool.get("tools"), list):
+            shared = rest(tool, "type", "name", "tools")
+            specs += [_in_namespace(_tool(inner), text_field(tool, "name"), shared) for inner in objects(tool["tools"])]
+        else:
+            specs.append(_tool(tool))
+    return tuple(specs)
+
+
+def _in_namespace(tool: ToolSpec, namespace: str, shared: dict[str, Any] | None) -> ToolSpec:
+    extra = {**(tool.extra or {}), **({NAMESPACE: shared} if shared else {})}
+    return replace(tool, namespace=namespace, extra=extra or None)
 
 
 def _tool(tool: dict[str, Any]) -> ToolSpec:
     if tool.get("type") != "function":
-        return ToolSpec(text_field(tool, "name") or text_field(tool, "type"), extra={"tool": tool})
+        return freeform_tool(tool) or host_tool(tool, DEFAULT.wire)
     function = {**tool, **tool["function"]} if isinstance(tool.get("function"), dict) else tool
     known = ("type", "name", "description", "parameters", "strict", "function")
     extra = {key: value for key, value in function.items() if key not in known}

@@ -5,6 +5,15 @@ from __future__ import annotations
 from ...core.dialect import Dialect
 from ..wire import Wire
 
-DEFAULT = Dialect("openai-responses", "openai-responses", system_role="instructions", tool_result_media="inline")
+DEFAULT = Dialect(
+    "openai-responses",
+    "openai-responses",
+    system_role="instructions",
+    tool_result_media="inline",
+    mid_system=True,
+    developer_role=True,
+    freeform=True,
+    namespaces=True,
+)
 
 WIRE = Wire(__package__, DEFAULT)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .core.handoff import Note as Note
     from .core.handoff import SwitchReport as SwitchReport
     from .core.reduce import reduce as reduce
+    from .core.tools import Grammar as Grammar
     from .core.tools import ToolSpec as ToolSpec
     from .dialects.registry import Resolved as Resolved
     from .dialects.registry import resolve as resolve
@@ -85,7 +86,7 @@ _HOMES = {
     "core.events": "Event",
     "core.handoff": "Note SwitchReport",
     "core.reduce": "reduce",
-    "core.tools": "ToolSpec",
+    "core.tools": "Grammar ToolSpec",
     "dialects.registry": "Resolved resolve",
     "wires.request": "Request",
 }

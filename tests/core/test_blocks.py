@@ -182,7 +182,7 @@ def test_a_turn_of_something_else_says_what_came(given: Any) -> None:
 
 
 def test_a_stranger_cannot_speak() -> None:
-    with pytest.raises(LocalError, match="no speaker 'user': expected human, ai or tool"):
+    with pytest.raises(LocalError, match="no speaker 'user': expected human, ai, tool or system"):
         Turn("user", (Text("hi"),))  # type: ignore[arg-type]
 
 

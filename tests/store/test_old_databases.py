@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from midstream import Conversation, Turn, encode_request, human
 from midstream.client.session import Session
 from midstream.core.dialect import Options
 from midstream.core.tools import ToolSpec
@@ -101,3 +102,43 @@ async def _resume(store: SqliteStore, sim: SimServer, conversation_id: str, mode
         session = Session(model, store=store, tools=TOOLS, conversation=conversation, client=client, options=options)
         turn = await session.send("Say heliotrope.")
         assert "heliotrope" in turn.text
+
+
+OLD_TURNS = {
+    # as older versions stored them, and what OpenAI and Anthropic get of them
+    "an instruction": (
+        b'{"speaker":"human","blocks":[{"type":"text","text":"be kind"}],"key":"s","role":"system"}',
+        b'{"role":"system","content":"be kind"}',
+        b"<system-instruction>",
+    ),
+    "a developer's": (
+        b'{"speaker":"human","blocks":[{"type":"text","text":"be kind"}],"key":"s","role":"developer"}',
+        b'{"role":"developer","content":"be kind"}',
+        b"<system-instruction>",
+    ),
+    "a freeform call": (
+        b'{"speaker":"ai","blocks":[{"type":"tool_call","id":"hist_tool_aaaaaaaaaaaaaaaaaaaaaaaa","name":"run",'
+        b'"arguments":"print(1)","provider":"openai","extra":{"type":"custom"}}],"key":"s"}',
+        b'"custom":{"name":"run","input":"print(1)"}',
+        b'"input":{"input":"print(1)"}',
+    ),
+    "a call in a namespace": (
+        b'{"speaker":"ai","blocks":[{"type":"tool_call","id":"hist_tool_aaaaaaaaaaaaaaaaaaaaaaaa","name":"close",'
+        b'"arguments":"{}","provider":"openai","extra":{"item":{"namespace":"agents"}}}],"key":"s"}',
+        b'"name":"agents__close_',
+        b'"name":"agents__close_',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OLD_TURNS)
+def test_a_turn_of_the_old_form_is_stored_and_sent_as_what_it_is(name: str, tmp_path: Path) -> None:
+    raw, openai, anthropic = OLD_TURNS[name]
+    turn = msgspec.json.decode(raw, type=Turn)
+    conversation = Conversation((human("q", key="q"), turn, human("well?", key="w")))
+    with closing(SqliteStore(tmp_path / "old.db")) as store:
+        kept = store.create(conversation)
+        assert store.load(kept).turns == conversation.turns
+    for model, wanted in (("openai/gpt-5.2", openai), ("anthropic/claude-sonnet-4-5", anthropic)):
+        assert wanted in encode_request(model, conversation, cache=None).body
+    assert conversation.turns[1] is turn and msgspec.json.encode(turn) == raw

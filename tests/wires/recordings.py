@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from midstream.core.blocks import Turn, Usage
+from midstream.core.blocks import ToolCall, Turn, Usage
+from midstream.core.tools import freeform_input
 from tests.shared_data import shared
 
 
@@ -34,6 +35,10 @@ def parsed(arguments: str) -> Any:
         return arguments
 
 
+def _said(call: ToolCall) -> str:
+    return freeform_input(call) if call.kind == "freeform" else call.arguments
+
+
 def _absent_is_empty(arguments: Any) -> Any:
     """No arguments, null and the text `null` are the same nothing."""
     return "" if arguments is None else arguments
@@ -55,7 +60,7 @@ def differences(turn: Turn, case: dict[str, Any], *, output_holds_reasoning: boo
     compare("reasoning", turn.thinking, expected["reasoning"])
     compare(
         "tool calls",
-        [(call.name, _absent_is_empty(parsed(call.arguments))) for call in turn.tool_calls],
+        [(call.name, _absent_is_empty(parsed(_said(call)))) for call in turn.tool_calls],
         [(call["name"], _absent_is_empty(call["arguments"])) for call in expected["tool_calls"]],
     )
     compare("finish", turn.raw_stop, expected["finish_reason"])

@@ -502,8 +502,10 @@ class TurnBuilder:
 
     def _called(self, piece: Piece) -> Called:
         """What this is a call of: as the host said, or as the name stands for."""
-        found = self.called.get(piece.name) if not (piece.namespace or piece.freeform) else None
-        return found or Called(piece.name, "freeform" if piece.freeform else "function", piece.namespace)
+        found = None if piece.namespace else self.called.get(piece.name)
+        if found is None:
+            return Called(piece.name, "freeform" if piece.freeform else "function", piece.namespace)
+        return found._replace(kind="freeform") if piece.freeform else found
 
 
 def _escaped(text: str) -> str:

@@ -27,13 +27,14 @@ def _dialect(name: str, provider: str, **fields: Any) -> Dialect:
         "sampling": ("temperature", "top_p", "response_format"),
         "strict_tools": True,
         "developer_role": True,
+        "mid_system": True,  # servers of this wire all meet Codex, which sends developer messages anywhere
     }
     return Dialect(name, "openai-responses", provider, **{**shape, **fields})
 
 
 def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect], ...]:
     """OpenAI's models, where they reason and where they do not."""
-    newest = {"mid_system": True, "freeform": True, "namespaces": True}
+    newest = {"freeform": True, "namespaces": True}
     plain = _dialect(name, provider, schema="openai", limits=Limits(max_tools=128), **newest, **fields)
     rules = Reasoning(signed=True, default_on=True, control="reasoning")
     reasoning = _replace(plain, name=f"{name}-reasoning", reasoning=rules, sampling=("response_format",))
@@ -46,8 +47,8 @@ def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect
     )
 
 
-XAI = _dialect("xai-responses", "xai", mid_system=True, reasoning=Reasoning(signed=True, default_on=True))
-XAI_PLAIN = _dialect("xai-responses-plain", "xai", mid_system=True)
+XAI = _dialect("xai-responses", "xai", freeform=True, reasoning=Reasoning(signed=True, default_on=True))
+XAI_PLAIN = _dialect("xai-responses-plain", "xai", freeform=True)
 XAI_EFFORT = _replace(XAI, name="xai-responses-effort", reasoning=_replace(XAI.reasoning, control="reasoning"))
 OPENROUTER = _dialect(
     "openrouter-responses",

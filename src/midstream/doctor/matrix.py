@@ -186,7 +186,7 @@ def _told_of_tools(a: Player, b: Player) -> Scene:
 def _freeform(a: Player, b: Player) -> Scene:
     scene = Scene().answer(a, Answer("", "Patch.", (_PATCH,))).results("patched")
     scene.answer(b, Answer("", "Again.", (_PATCH, _READ))).results("no such file", "buy milk", error=True)
-    return scene.answer(a, Answer("Done.", "Patched."))
+    return scene.answer(a, Answer("Done.", "Patched.")).asks("And now?")
 
 
 def _namespaces(a: Player, b: Player) -> Scene:

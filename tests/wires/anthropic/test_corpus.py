@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midstream import MidstreamError, decode_response, make_decoder
+from midstream.core.blocks import Opaque
 from midstream.core.events import Done, ErrorEvent
 from tests.wires.anthropic.exceptions import CORPUS, EMPTY
 from tests.wires.feeding import at_random, by_byte, by_lengths, events_of
@@ -65,7 +66,7 @@ def test_every_block_of_a_recording_is_kept() -> None:
         turn = decode_response(body_bytes(case), wire="anthropic", turn_key="t")
         wanted = [block["type"] for block in body["content"] if block != {"type": "text", "text": ""}]
         tags = {"tool_call": "tool_use"}
-        got = [getattr(block, "kind", None) or str(block.__struct_config__.tag) for block in turn.blocks]
+        got = [block.kind if isinstance(block, Opaque) else str(block.__struct_config__.tag) for block in turn.blocks]
         wanted = ["thinking" if kind == "redacted_thinking" else kind for kind in wanted]
         assert [tags.get(kind, kind) for kind in got] == wanted, name
 

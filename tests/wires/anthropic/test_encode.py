@@ -361,10 +361,13 @@ def test_opaque_blocks_and_citations_go_back_in_order_to_their_host_only() -> No
     assert whys(made, "opaque") and whys(made, "citations")
 
 
+FOLDED = "<system-instruction>\nbe kind\n</system-instruction>"
+
+
 def test_an_instruction_inside_the_conversation() -> None:
     turns = (human("q"), Turn("human", (Text("be kind"),), key="s", role="system"), ai(Text("ok")), human("x"))
     made = request(*turns)
-    assert json.loads(made.body)["messages"][0]["content"] == [text("q"), text("be kind")]
+    assert json.loads(made.body)["messages"][0]["content"] == [text("q"), text(FOLDED)]
     assert whys(made, "turn")
     native = body(*turns, model="anthropic/claude-opus-4-8")["messages"]
     assert [message["role"] for message in native] == ["user", "system", "assistant", "user"]

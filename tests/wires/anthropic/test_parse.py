@@ -121,7 +121,7 @@ def test_turns_blocks_and_roles() -> None:
     )
     human, brief, ai, last = parsed.conversation.turns
     assert human.blocks == (Text("plain"),)
-    assert (brief.speaker, brief.role, brief.text) == ("human", "system", "brief")
+    assert (brief.speaker, brief.role, brief.text) == ("system", "", "brief")
     assert isinstance(ai.blocks[0], Thinking) and ai.blocks[0].redacted and ai.blocks[0].encrypted == "x"
     assert isinstance(ai.blocks[1], Opaque) and ai.blocks[1].data == {"type": "odd", "a": 1}
     assert isinstance(last.blocks[0], Opaque)

@@ -380,7 +380,7 @@ def test_the_old_form_of_a_call() -> None:
 def test_a_call_with_free_form_input() -> None:
     custom = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "g", "input": "free text"}}
     (found,) = done(sse(delta(tool_calls=[custom]), delta("tool_calls"))).tool_calls
-    assert (found.name, found.arguments, found.extra) == ("g", "free text", {"type": "custom"})
+    assert (found.name, found.arguments, found.kind) == ("g", '{"input":"free text"}', "freeform")
 
 
 def test_structured_reasoning_comes_together_where_it_is_wanted_back() -> None:

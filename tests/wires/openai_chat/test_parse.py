@@ -30,7 +30,7 @@ def test_the_first_instructions_are_the_system_and_later_ones_turns() -> None:
     assert [part.text for part in told.system] == ["a", "b"]
     told = read({"role": "developer", "content": "a"}, HI, {"role": "system", "content": "late"}).conversation
     assert "".join(part if isinstance(part, str) else part.text for part in told.system) == "a"
-    assert [(turn.speaker, turn.role) for turn in told.turns] == [("human", ""), ("human", "system")]
+    assert [(turn.speaker, turn.role) for turn in told.turns] == [("human", ""), ("system", "")]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_calls_of_every_kind() -> None:
     ]
     results = [{"role": "tool", "tool_call_id": id, "content": id} for id in ("c2", "c1")]
     ai, tool = read({"role": "assistant", "content": None, "tool_calls": calls}, *results).conversation.turns
-    assert [(call.name, call.arguments, call.raw_id) for call in ai.tool_calls] == [
-        ("f", '{"a": 1}', "c1"),
-        ("g", "free text", "c2"),
+    assert [(call.name, call.arguments, call.raw_id, call.kind) for call in ai.tool_calls] == [
+        ("f", '{"a": 1}', "c1", "function"),
+        ("g", '{"input":"free text"}', "c2", "freeform"),
     ]
     assert {response.call_id: response.text for response in tool.tool_responses} == {
         ai.tool_calls[0].id: "c1",
@@ -117,7 +117,7 @@ def test_tools() -> None:
     first, second, third = read(HI, tools=tools).tools
     assert first == ToolSpec("f", "F.", schema, strict=True)
     assert second.builtin == "$web_search"
-    assert third.extra == {"tool": {"type": "odd", "a": 1}}
+    assert third.extra == {"tool": {"type": "odd", "a": 1}, "wire": "openai-chat"}
 
 
 @pytest.mark.parametrize(

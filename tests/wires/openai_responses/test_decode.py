@@ -254,7 +254,7 @@ def test_a_custom_call_is_a_call_with_text_for_input() -> None:
         completed(),
     )
     call = turn.tool_calls[0]
-    assert (call.arguments, call.extra) == ("print(1)", {"type": "custom", "item": {"id": "ctc_1"}})
+    assert (call.arguments, call.kind, call.extra) == ('{"input":"print(1)"}', "freeform", {"item": {"id": "ctc_1"}})
 
 
 def test_names_go_back_to_the_tools_own() -> None:

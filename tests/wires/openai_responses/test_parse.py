@@ -70,10 +70,10 @@ def test_reasoning_calls_and_their_results() -> None:
     (thought,) = [block for block in blocks if isinstance(block, Thinking)]
     assert (thought.text, thought.encrypted) == ("hm", "e")
     calls = {call.id: call for turn in told.turns for call in turn.tool_calls}
-    assert [(call.name, call.arguments) for call in calls.values()] == [
-        ("f", '{"a": 1}'),
-        ("g", '{"b":2}'),
-        ("h", "free"),
+    assert [(call.name, call.arguments, call.kind) for call in calls.values()] == [
+        ("f", '{"a": 1}', "function"),
+        ("g", '{"b":2}', "function"),
+        ("h", '{"input":"free"}', "freeform"),
     ]
     answers = {calls[r.call_id].name: r.text for turn in told.turns for r in turn.tool_responses}
     assert answers == {"f": "one", "g": '{"n":1}', "h": "three"}
@@ -91,7 +91,10 @@ def test_tools() -> None:
     first, second, third = read(HI, tools=tools).tools
     assert (first.name, first.description, first.parameters, first.strict) == ("f", "F.", schema, False)
     assert (second.name, second.parameters, second.strict, second.extra) == ("g", schema, None, {"strict": None})
-    assert (third.name, third.extra) == ("web_search", {"tool": {"type": "web_search"}})
+    assert (third.name, third.extra) == (
+        "web_search",
+        {"tool": {"type": "web_search"}, "wire": "openai-responses"},
+    )
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_a_strangers_messages_become_canonical() -> None:
     ]
     read = from_model_messages(messages, "web")
     first, second = read.turns[1].tool_calls[0], read.turns[3].tool_calls[0]
-    assert (read.system, first.raw_id, read.turns[5].role) == ("s", "functions.f:0", "system")
+    assert (read.system, first.raw_id, read.turns[5].speaker) == ("s", "functions.f:0", "system")
     assert first.id != second.id
     assert read.turns[2].tool_responses[0].call_id == first.id
     assert read.turns[4].tool_responses[0].call_id == second.id

@@ -17,12 +17,13 @@ from midstream.sim.rules import HOSTS, Problem, judge
 
 PLAYERS = make_players()
 JUDGED = {
-    "openai": "openai", "moonshot-k2": "moonshot-k2", "moonshot-k2-thinking": "moonshot-k2-thinking",
+    "openai": "openai", "xai": "xai", "moonshot-k2": "moonshot-k2", "moonshot-k2-thinking": "moonshot-k2-thinking",
     "moonshot-k2.5": "moonshot-k2.5", "moonshot-k2.7-code": "moonshot-k2.7-code", "moonshot-k3": "moonshot-k3",
     "kimi-weights": "vllm-kimi-k2.5", "kimi-k3-weights": "vllm-kimi-k3", "mistral": "mistral", "deepseek": "deepseek", "deepseek-reasoner": "deepseek-reasoner",
     "minimax": "minimax", "qwen": "qwen", "zai": "zai", "compatible": "openai-compatible", "anthropic": "claude", "claude-4.8": "claude-4.8",
     "moonshot-anthropic": "moonshot-anthropic-k2.5", "compatible-anthropic": "deepseek-anthropic",
-    "openai-responses": "openai-responses-5", "gemini": "gemini-3-pro", "gemini-2": "gemini-2.5-flash", "ollama": "ollama",
+    "openai-responses": "openai-responses-5", "xai-responses": "xai-responses", "compatible-responses": "responses-compatible",
+    "gemini": "gemini-3-pro", "gemini-2": "gemini-2.5-flash", "ollama": "ollama",
     "cohere": "cohere", "cohere-reasoning": "cohere-reasoning", "cohere-vision": "cohere-vision",
     "completions": "completions-kimi-k2.5", "llamacpp": "llamacpp-kimi-k2.5-native",
 }  # fmt: skip
@@ -95,6 +96,32 @@ CHAT: dict[str, list[Break]] = {
     "last role": [lambda b: b["messages"].append({"role": "assistant", "content": "so"})],
     "known fields": [lambda b: b.update(surprise=1)],
 }  # fmt: skip
+SYSTEM: dict[str, Break] = {
+    # what a host without this trait refuses
+    "mid_system": lambda b: b["messages"].append({"role": "system", "content": "x"}),
+    "developer_role": lambda b: b["messages"][0].update(role="developer"),
+    "mid_tools": lambda b: b["messages"][0].update(tools=b["tools"]),
+}
+FREEFORM = {"type": "custom_tool_call", "call_id": "c", "name": "p"}
+NEWEST: dict[str, dict[str, list[Break]]] = {
+    "freeform": {
+        "outputs are text": [lambda b: b["input"].append({**FREEFORM, "input": "x"})],
+        "tools fit": [lambda b: b["tools"].append({"type": "custom", "name": "p"})],
+    },
+    "namespaces": {
+        "outputs are text": [lambda b: item(b, "function_call").update(namespace="n")],
+        "tools fit": [lambda b: b["tools"].append({"type": "namespace", "name": "n", "tools": [b["tools"][0]]})],
+    },
+    "": {
+        "outputs are text": [lambda b: b["input"].append(FREEFORM)],
+        "tools fit": [
+            lambda b: b["tools"].append({"type": "namespace", "name": "n", "tools": []}),
+            lambda b: b["tools"].append(
+                {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "a b"}]}
+            ),
+        ],
+    },
+}
 THINKING_CHAT: dict[str, list[Break]] = {
     "reasoning is there": [
         lambda b: [b.update(thinking={"type": "enabled"}), b["messages"][2].pop("reasoning_content", None)]
@@ -125,6 +152,10 @@ LOOSE: dict[str, list[Break]] = {"thinking is well said": [lambda b: b.update(th
 ANTHROPIC: dict[str, list[Break]] = {
     "shape": [lambda b: b.pop("max_tokens"), lambda b: b["messages"][0].update(role="system")],
     "alternates": [lambda b: b["messages"].insert(1, b["messages"][0]), lambda b: b["messages"].pop(0)],
+    "system stands between": [
+        lambda b: b["messages"].insert(2, {"role": "system", "content": "x"}),
+        lambda b: [b["messages"].insert(1, dict(b["messages"][0])), b["messages"].insert(1, {"role": "system", "content": "x"})],
+    ],
     "ids fit": [
         lambda b: tool_use(b).update(id="functions.read_file:0"),
         lambda b: b["messages"][2]["content"][0].update(tool_use_id="a b"),
@@ -354,6 +385,15 @@ def breaks(host: str) -> dict[str, list[Break]]:
         more += [FIXED if HOSTS[host].traits.fixed_sampling else LOOSE]
     if host.startswith("deepseek"):
         more += [THINKING_CHAT]
+    if wire == "openai-chat":
+        more += [
+            {"system is well placed": [way for trait, way in SYSTEM.items() if not getattr(HOSTS[host].traits, trait)]}
+        ]
+    if wire == "openai-responses":
+        more += [
+            NEWEST[""],
+            *[NEWEST[trait] for trait in ("freeform", "namespaces") if not getattr(HOSTS[host].traits, trait)],
+        ]
     if wire == "cohere":
         more += [] if HOSTS[host].traits.thinks_by_default else [THINKLESS]
         more += [] if HOSTS[host].traits.images else [SIGHTLESS]

@@ -173,9 +173,10 @@ def test_a_failed_result_says_so() -> None:
     assert [m["content"] for m in body(story.done())["messages"][-2:]] == ["Error: bad", "Error: worse"]
 
 
-def test_instructions_inside_are_systems() -> None:
+def test_instructions_inside_are_sent_in_the_users_name() -> None:
     turn = replace(human("be brief", key="b"), role="developer")
-    assert body(Conversation((human("hi", key="a"), turn)))["messages"][1]["role"] == "system"
+    message = body(Conversation((human("hi", key="a"), turn)))["messages"][1]
+    assert message == {"role": "user", "content": "<system-instruction>\nbe brief\n</system-instruction>"}
 
 
 def test_what_has_no_form_leaves_a_note() -> None:

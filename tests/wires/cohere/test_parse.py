@@ -47,7 +47,7 @@ def test_turns_blocks_and_results() -> None:
     by_id = {call.raw_id: call.id for call in ai.tool_calls}
     assert [r.call_id for r in tool.tool_responses] == [by_id["y"], by_id["x"], by_id["z"]]
     assert tool.tool_responses[1].content == (Opaque("part", DOCUMENT, ORIGIN), Text("1"))
-    assert (inside.speaker, inside.role, inside.text) == ("human", "system", "brief")
+    assert (inside.speaker, inside.role, inside.text) == ("system", "", "brief")
     assert last.blocks == (Text("a"), Opaque("citations", [{"start": 0}], ORIGIN))
 
 

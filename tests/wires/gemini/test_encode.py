@@ -237,11 +237,14 @@ def test_a_models_own_media_go_back() -> None:
     assert said(image, Text("a"), origin=ORIGIN) == [{"text": "a"}]
 
 
+FOLDED = "<system-instruction>\nbe brief\n</system-instruction>"
+
+
 def test_system_and_instructions_inside() -> None:
     conversation = Conversation((human("hi", key="a"), replace(human("be brief", key="b"), role="system")), "You are.")
     written = body(conversation)
     assert written["systemInstruction"] == {"parts": [{"text": "You are."}]}
-    assert written["contents"] == [{"role": "user", "parts": [{"text": "hi"}, {"text": "be brief"}]}]
+    assert written["contents"] == [{"role": "user", "parts": [{"text": "hi"}, {"text": FOLDED}]}]
 
 
 def test_tools_are_declared_in_geminis_subset() -> None:

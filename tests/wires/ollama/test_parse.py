@@ -46,7 +46,7 @@ def test_turns_blocks_and_results_by_position() -> None:
         (call.id, text) for call, text in zip(ai.tool_calls, "123", strict=True)
     ]
     assert len({call.id for call in ai.tool_calls}) == 3
-    assert (last.speaker, last.role, last.text) == ("human", "system", "brief")
+    assert (last.speaker, last.role, last.text) == ("system", "", "brief")
 
 
 def test_results_by_id_where_there_is_one() -> None:

@@ -167,7 +167,7 @@ def _content_is_said(body: Body, traits: Traits) -> Iterator[str]:
                 yield f"messages[{index}]: unknown variant `{part['type']}`, expected `text`"
 
 
-def _system_stands_first(body: Body, traits: Traits) -> Iterator[str]:
+def _system_is_well_placed(body: Body, traits: Traits) -> Iterator[str]:
     """A system message is the first, or there is none; where it may follow, it may not declare tools unless that is known."""
     for index, message in enumerate(messages_of(body)):
         role = message.get("role")
@@ -294,7 +294,7 @@ RULES = (
     Rule("ids fit", "facts/tool-ids-and-formats.md §3 (OpenAI 40 characters; Mistral code 3280)", _ids_fit),
     Rule("paired", "OpenAI error texts for tool messages; facts/streaming-and-handoff.md §b", _paired),
     Rule("calls are whole", "facts/tool-ids-and-formats.md §3 (MiniMax 2013: arguments must be a JSON object)", _calls_are_whole),
-    Rule("system stands first", "Qwen's, Llama's and Gemma's templates; MiniMax 2013; Mistral `Unexpected role 'system'`", _system_stands_first),
+    Rule("system is well placed", "Qwen's, Llama's and Gemma's templates; MiniMax 2013; Mistral `Unexpected role 'system'`", _system_is_well_placed),
     Rule("content is said", "facts/kimi.md §4: `text content is empty`", _content_is_said),
     Rule("tools fit", "facts/kimi.md §4: at most 128 tools, names, moonshot flavored json schema", _tools_fit),
     Rule("choice fits", "facts/kimi.md §4: forced tool_choice and thinking", _choice_fits),

@@ -93,10 +93,10 @@ _ALL = (
     _host("compatible-anthropic", anthropic),
     _host(
         "openai-responses", responses, signature_prefix=signature_prefix("openai-responses"),
-        mid_system=True, freeform=True, namespaces=True,
+        freeform=True, namespaces=True,
     ),
-    _host("xai-responses", responses, signature_prefix=signature_prefix("xai-responses"), mid_system=True, freeform=True),
-    _host("compatible-responses", responses, signature_prefix=signature_prefix("compatible-responses"), mid_system=True),
+    _host("xai-responses", responses, signature_prefix=signature_prefix("xai-responses"), freeform=True),
+    _host("compatible-responses", responses, signature_prefix=signature_prefix("compatible-responses")),
     _host("gemini", gemini, needs_call_signature=True, **_GEMINI),
     _host("gemini-2", gemini, **_GEMINI),
     _host("ollama", ollama),

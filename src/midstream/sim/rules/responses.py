@@ -33,8 +33,6 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
     for index, item in enumerate(_items(body)):
         if not _kind(item):
             yield f"Missing required parameter: 'input[{index}].type'."
-        if _kind(item) == "message" and item.get("role") in ("system", "developer") and index and not traits.mid_system:
-            yield "System message must be at the beginning."
         if _kind(item) == "message" and item.get("role") not in ("user", "assistant", "system", "developer"):
             yield f"Invalid value: '{item.get('role')}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
 

@@ -48,7 +48,7 @@ class Traits(msgspec.Struct, frozen=True):
     """The beginning of the signatures it gives: reasoning with any other signature is refused. Empty: accepts any."""
     needs_call_signature: bool = False
     mid_system: bool = False
-    """Whether a system message may follow the first message."""
+    """On the chat and the Messages wire: whether a system message may follow the first message."""
     mid_tools: bool = False
     """Whether a system message may declare tools."""
     developer_role: bool = False

@@ -53,7 +53,9 @@ def encode_request(
         conversation = Conversation((human(conversation),))
     target = resolve(model) if isinstance(model, str) else model
     options = options or Options()
-    known = join_tools(tools, [tool for _, tool in declared_tools(conversation.turns)])
+    known = tools
+    if target.dialect.native is not None or options.tool_choice is not None:
+        known = join_tools(tools, [tool for _, tool in declared_tools(conversation.turns)])
     _check_choice(options.tool_choice, known)
     dialect = choose_dialect(target.dialect, conversation, known, options)
     with _ENCODING if cache is not None else nullcontext():

@@ -19,7 +19,7 @@ from midstream.agent.tool import Tool, tool
 from midstream.agent.toolbox import BUILTIN, Toolbox, interrupted
 from midstream.core.blocks import Media, Text, ToolCall, ToolResponse
 from midstream.core.errors import ConfigError, ToolFailed
-from midstream.core.tools import ToolSpec
+from midstream.core.tools import Grammar, ToolSpec, freeform_arguments
 
 YOLO = Approval(yolo=True)
 
@@ -397,3 +397,38 @@ def test_a_decorated_function_is_taken_as_it_is() -> None:
         return Text(x)
 
     assert run(Toolbox([original]), call("renamed", x="y")).text == "y"
+
+
+def test_a_freeform_tool_gets_the_text_and_a_namespace_keeps_names_apart() -> None:
+    def shout(text: str) -> str:
+        """Shouts."""
+        return text.upper()
+
+    grammar = Grammar("regex", ".+")
+    box = Toolbox(
+        [
+            Tool.freeform(shout, grammar=grammar),
+            Tool.from_function(lambda: "mine", name="shout", namespace="a"),
+            Tool.freeform(shout, name="shout", namespace="b"),
+        ]
+    )
+    first, second, third = box.specs()
+    assert (first.kind, first.grammar, first.description) == ("freeform", grammar, "Shouts.")
+    assert (second.namespace, third.namespace, third.kind) == ("a", "b", "freeform")
+    assert "shout" in box and "a/shout" in box and "c/shout" not in box
+    calls = [
+        ToolCall("1", "shout", freeform_arguments("hi {"), kind="freeform"),
+        ToolCall("2", "shout", "{}", namespace="a"),
+        ToolCall("3", "shout", freeform_arguments("ho"), kind="freeform", namespace="b"),
+        ToolCall("4", "shout", "{}", namespace="c"),
+    ]
+    results = asyncio.run(box.run_all(calls))
+    assert [result.text for result in results[:3]] == ["HI {", "mine", "HO"]
+    assert results[3].is_error and "c/shout" in results[3].text
+
+
+@pytest.mark.parametrize("wrong", [lambda: "", lambda a, b: "", lambda n: ""])
+def test_a_freeform_tool_takes_one_string(wrong: Callable[..., str]) -> None:
+    wrong.__annotations__.update({"n": int} if "n" in wrong.__code__.co_varnames else {})
+    with pytest.raises(ConfigError, match="one parameter, a string"):
+        Tool.freeform(wrong, name="x")

@@ -23,6 +23,7 @@ from midstream.core.blocks import (
     tool_result,
 )
 from midstream.core.errors import LocalError
+from midstream.core.tools import ToolSpec
 
 words = st.text(max_size=6)
 maybe = st.none() | words
@@ -212,3 +213,12 @@ def test_a_cost_that_one_host_does_not_state_makes_the_sum_unknown() -> None:
     assert (ANTHROPIC + Usage(1, 1)).cost is None and (Usage(1, 1) + ANTHROPIC).cost is None
     assert sum([Usage(1, 1), ANTHROPIC, OTHERS], Usage()).cost is None
     assert (Usage() + Usage()).cost is None
+
+
+def test_only_a_system_turn_declares_tools() -> None:
+    told = Turn("system", ["x"], tools=[ToolSpec("f")])
+    assert told.tools == (ToolSpec("f"),) and told.is_instruction
+    assert msgspec.json.decode(msgspec.json.encode(told), type=Turn) == told
+    assert Turn("human", ["x"], role="developer").is_instruction and not Turn("human", ["x"]).is_instruction
+    with pytest.raises(LocalError, match="only a system turn can"):
+        Turn("human", ["x"], tools=(ToolSpec("f"),))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from midstream.core.blocks import Block, Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn
 from midstream.core.history import INTERRUPTED, CallMatcher, canonicalize, repair
 from midstream.core.ids import canonical_tool_call_id, from_own_id, kimi_strategy
+from midstream.core.tools import ToolSpec
 from tests.core.histories import from_vector, lawful
 from tests.core.repair_exceptions import DIFFERENT, LATER
 from tests.shared_data import vector_params, vectors
@@ -479,3 +480,35 @@ def test_an_orphan_of_another_make_gets_a_canonical_id_of_its_own() -> None:
     first, second = done.turns[0].tool_responses
     assert first.call_id != second.call_id
     assert first.raw_id == second.raw_id == "call_1"
+
+
+SYSTEM = Turn("system", (Text("s"),), key="s")
+CALLED = ToolCall("hist_tool_" + "c" * 24, "ls", "{}")
+ASKED = Turn("ai", (CALLED,), key="a")
+ANSWERED = Turn("tool", (ToolResponse(CALLED.id, "ls", (Text("r"),)),), key="r")
+MOVED = Turn("tool", ANSWERED.blocks, key="a:results")
+TOLD = ToolSpec("late")
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "codes"),
+    [
+        ([ASKED, ANSWERED, SYSTEM], [ASKED, ANSWERED, SYSTEM], []),
+        ([ASKED, SYSTEM, ANSWERED], [ASKED, MOVED, SYSTEM], ["displaced_result"]),
+        ([SYSTEM, SYSTEM], [SYSTEM, SYSTEM], []),
+        ([Turn("system", (), key="e")], [], ["empty_turn"]),
+        ([Turn("system", (), key="e", tools=(TOLD,))], [Turn("system", (), key="e", tools=(TOLD,))], []),
+        (
+            [ASKED, Turn("system", (*SYSTEM.blocks, *ANSWERED.blocks), key="s")],
+            [ASKED, MOVED, SYSTEM],
+            ["text_among_results", "results_out_of_order"],
+        ),
+    ],
+)
+def test_a_system_turn_stays_one_and_does_not_part_a_call_from_its_result(
+    given: list[Turn], wanted: list[Turn], codes: list[str]
+) -> None:
+    repaired = repair(given)
+    assert list(repaired.turns) == wanted
+    assert [note.code for note in repaired.notes] == codes
+    assert list(repair(repaired.turns).turns) == wanted

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from midstream import encode_request
-from midstream.doctor.matrix import _LIST, _READ, SCENES, TOOLS, Scene, hand_offs, report
+from midstream import Conversation, Text, encode_request
+from midstream.doctor.matrix import (
+    _CLOSE,
+    _LIST,
+    _NOTE,
+    _PATCH,
+    _READ,
+    MORE_TOOLS,
+    SCENES,
+    TOOLS,
+    Scene,
+    hand_offs,
+    report,
+)
 from midstream.sim.answer import Answer
 from midstream.sim.players import Player, make_players
+from midstream.sim.rules import judge
+from midstream.store import SqliteStore
+from midstream.wires.history_cache import HistoryCache
 
 PLAYERS = make_players()
 CORE = (
@@ -45,11 +62,15 @@ def test_every_dialect_of_the_registry_reads_and_is_read() -> None:
     assert not wrong
 
 
-def back_again(maker: Player, middle: Player) -> Any:
-    scene = Scene().answer(maker, Answer("", "First.", (_LIST,))).results("notes.txt")
+def back_again(maker: Player, middle: Player, more: bool = False) -> Any:
+    """With `more`, freeform calls and namespaces, and the system speaks."""
+    told, also = (_NOTE, _CLOSE, _PATCH) if more else (), ("ok",) * (3 if more else 0)
+    scene = Scene().answer(maker, Answer("", "First.", (_LIST, *told))).results("notes.txt", *also)
+    scene = scene.told("Half way.") if more else scene
     scene.answer(middle, Answer("", "Second.", (_READ,))).results("buy milk")
-    scene.answer(maker, Answer("", "Third.", (_READ, _LIST))).results("buy milk", "notes.txt")
-    body = json.loads(encode_request(maker.target, scene.done(), tools=TOOLS, cache=None).body)
+    scene.answer(maker, Answer("", "Third.", (_READ, _LIST, *told))).results("buy milk", "notes.txt", *also)
+    tools = TOOLS + MORE_TOOLS if more else TOOLS
+    body = json.loads(encode_request(maker.target, scene.done(), tools=tools, cache=None).body)
     items = body.get("messages") or body.get("input") or body.get("contents")
     return told(items), body
 
@@ -68,12 +89,39 @@ def is_second(item: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("name", [name for name in CORE if name in PLAYERS])
 def test_there_and_back_again_is_the_form_it_would_have_had(name: str) -> None:
     maker = PLAYERS[name]
+    for more in (False, True):
+        stayed, _ = back_again(maker, maker, more)
+        assert all(back_again(maker, other, more)[0] == stayed for other in core().values())
     stayed, whole = back_again(maker, maker)
     for other in core().values():
         went, body = back_again(maker, other)
         assert went == stayed, other.name
         if "First." in json.dumps(whole):
             assert "First." in json.dumps(body) and "Third." in json.dumps(body), other.name
+
+
+NEW_SCENES = (
+    "system turns first", "system turn last", "system turns between", "tools in a system turn", "freeform calls", "namespaces",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("scene", NEW_SCENES)
+def test_what_was_stored_is_there_after_every_dialect_has_read_it(scene: str, tmp_path: Path) -> None:
+    conversation = SCENES[scene](PLAYERS["openai-responses-5"], PLAYERS["claude"]).done()
+    before = conversation.to_json()
+    with closing(SqliteStore(tmp_path / "kept.db")) as store:
+        stored = store.load(store.create(conversation))
+        assert stored.turns == conversation.turns
+        cache = HistoryCache()
+        for player in PLAYERS.values():
+            request = encode_request(player.target, stored, tools=TOOLS + MORE_TOOLS, cache=cache)
+            assert not judge(request.body, player.host), player.name
+            said = [block for turn in stored.turns if turn.speaker != "ai" for block in turn.blocks]
+            texts = [block.text for block in said if isinstance(block, Text)]
+            assert all(text in request.body.decode() for text in texts), player.name
+        assert store.load(stored.id).turns == conversation.turns
+    assert conversation.to_json() == before
+    assert stored.to_json() == Conversation(conversation.turns, conversation.system, stored.id).to_json()
 
 
 def told(items: list[dict[str, Any]]) -> Any:

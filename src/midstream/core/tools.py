@@ -7,6 +7,7 @@ they can be imported from here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ __all__ = [
     "modern_call", "parse_arguments",
 ]  # fmt: skip
 
+_TOOLS = attrgetter("tools")
 INPUT = "input"
 """The one key in the arguments of a freeform call."""
 
@@ -78,9 +80,11 @@ def modern_call(call: ToolCall) -> ToolCall:
     return replace(call, namespace=namespace) if isinstance(namespace, str) and not call.namespace else call
 
 
-def declared_tools(turns: Iterable[Turn]) -> list[tuple[int, ToolSpec]]:
+def declared_tools(turns: Sequence[Turn]) -> list[tuple[int, ToolSpec]]:
     """The tools that the turns of a conversation declare, each with its turn's number."""
-    return [(number, tool) for number, turn in enumerate(turns) if turn.tools for tool in turn.tools]
+    if not any(map(_TOOLS, turns)):  # the everyday case, over a whole history each time
+        return []
+    return [(number, tool) for number, turn in enumerate(turns) for tool in turn.tools]
 
 
 def join_tools(tools: Sequence[ToolSpec], more: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:

@@ -19,7 +19,7 @@ from ..core.blocks import Block, Conversation, Text, Thinking, ToolCall, ToolRes
 from ..core.dialect import Limits
 from ..core.handoff import NoteCode
 from ..core.history import CallMatcher, canonicalize, repair
-from ..core.tools import parse_arguments
+from ..core.tools import modern_call, parse_arguments
 from ..sim.players import Player, make_players
 from ..sim.rules.hosts import HOSTS, Host, host_for, judge
 from ..sim.rules.rule import Problem
@@ -156,6 +156,7 @@ def _named(turn: Turn, called: Mapping[str, str]) -> Turn:
 def _mended(block: Block, spare_id: str, matcher: CallMatcher, names: ToolNames) -> Block:
     """A call with a name, arguments and an id; a result with the id of its call."""
     if isinstance(block, ToolCall):
+        block = modern_call(block)
         arguments = block.arguments
         if _unparsed(block):
             arguments = msgspec.json.encode({"_raw": arguments} if arguments.strip() else {}).decode()
@@ -187,7 +188,7 @@ def _invalid(block: Block) -> Iterator[tuple[str, str]]:
     if _is_blank(block):
         yield "blank text", "several hosts refuse text that is empty or only white space"
     elif isinstance(block, ToolCall):
-        if _unparsed(block):
+        if _unparsed(modern_call(block)):
             why = parse_arguments(block).get("_parse_error", "they are empty")
             yield "broken arguments", f"the arguments of {block.name} are not a JSON object: {why}"
         if not _NAME.fullmatch(block.name):

@@ -98,6 +98,15 @@ def test_a_host_without_them_gets_a_function_with_the_grammar_in_its_description
     assert codes.count("freeform_as_function") == 2 and codes.count("tool_renamed") == 3
 
 
+@pytest.mark.parametrize("name", ["mistral", "ollama", "gemini-3-pro"])
+def test_a_result_is_named_like_its_call(name: str) -> None:
+    player = PLAYERS[name]
+    turn = player.answer(Answer("", "", CALLS[1:2]), key="a", tools=TOOLS)
+    results = Turn("tool", (tool_result(turn.tool_calls[0], "ok"),), key="r")
+    request = encode_request(player.target, Conversation((human("q", key="q"), turn, results)), tools=TOOLS, cache=None)
+    assert request.body.decode().count(f'"{plain_name("a", "close", player.target.dialect)}"') == 3
+
+
 CHOICES = {
     ("openai", "patch"): {"type": "custom", "custom": {"name": "patch"}},
     ("openai-responses-5", "patch"): {"type": "custom", "name": "patch"},

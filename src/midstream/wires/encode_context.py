@@ -131,7 +131,7 @@ class EncodeContext:
             place = start + at if places is None else places[at]
             if place < self.lead and turn.is_instruction:
                 continue
-            if not turn.blocks and not self.dialect.mid_tools:
+            if turn.tools and not turn.blocks and not self.dialect.mid_tools:
                 continue  # it only declares tools, and those are sent with the request's
             self.turn = start + len(out)
             out.append(self._plain(turn))

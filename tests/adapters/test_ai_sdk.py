@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream import Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn, human, tool_result
+from midstream import (
+    Conversation,
+    Media,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResponse,
+    ToolSpec,
+    Turn,
+    human,
+    tool_result,
+)
 from midstream.adapters.ai_sdk import from_model_messages, to_model_messages
 from midstream.core.blocks import Origin, Usage
 from midstream.core.errors import InvalidHistory
@@ -285,3 +297,22 @@ def test_messages_of_any_shape_read_or_are_refused(messages: list[dict[str, Any]
     except InvalidHistory:
         return
     to_model_messages(read)
+
+
+SYSTEM_TURNS = {
+    "one text": Turn("system", ["a"], key="s"),
+    "a developer's": Turn("system", ["a"], key="s", role="developer"),
+    "with tools": Turn("system", ["a"], key="s", tools=(ToolSpec("f", kind="freeform", namespace="n"),)),
+    "two texts": Turn("system", ["a", Text("b", {"cache_control": {"type": "ephemeral"}})], key="s"),
+    "of an older version": Turn("human", ["a"], key="s", role="system"),
+    "with a picture": Turn("system", ["a", Media("image/png", data="aaaa")], key="s"),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEM_TURNS)
+def test_a_system_turn_comes_back_as_it_was(name: str) -> None:
+    conversation = Conversation((human("q", key="q"), SYSTEM_TURNS[name]))
+    messages = to_model_messages(conversation)
+    assert from_model_messages(messages).turns == conversation.turns
+    bare = to_model_messages(conversation, private=False)[1]
+    assert bare["role"] == ("user" if name == "with a picture" else "system")

@@ -15,7 +15,7 @@ from midstream.cli.live_view import LiveView, MarkdownFeed
 from midstream.cli.plain_view import PlainView
 from midstream.cli.terminal import Paint
 from midstream.cli.view import Gate, partial_call_line
-from midstream.core.blocks import Text, Thinking, ToolCall, ToolResponse, Turn
+from midstream.core.blocks import Text, Thinking, ToolCall, ToolResponse, ToolSpec, Turn
 from midstream.core.events import (
     TextDelta,
     TextEnd,
@@ -129,6 +129,7 @@ def test_the_plain_view_writes_no_control_of_the_model_to_a_terminal(text: str) 
     view.notice(text)
     view.failure(text)
     view.replay([Turn("human", (Text(text),)), Turn("ai", (Text(text), ToolCall("a", text, text)))])
+    view.replay([Turn("system", (Text(text),), tools=(ToolSpec(text),))])
     assert not STEERING.search(out.getvalue() + err.getvalue())
 
 
@@ -183,3 +184,16 @@ def test_arguments_are_shown_while_they_arrive(raw: str, line: str) -> None:
 def test_of_long_arguments_the_end_is_shown() -> None:
     line = partial_call_line("write", '{"content": "' + "a" * 1000 + "the end")
     assert line.endswith('the end" …') and len(line) < 420
+
+
+SYSTEM_TURN = Turn("system", ["Be kind."], tools=(ToolSpec("close", namespace="agents"),))
+
+
+def test_a_system_turn_is_shown_as_the_systems() -> None:
+    wanted = "system Be kind.\n[tools from here on: agents/close]"
+    out, err = io.StringIO(), io.StringIO()
+    PlainView(out, err, Paint(False)).replay([SYSTEM_TURN])
+    assert wanted in out.getvalue() + err.getvalue()
+    console = Console(file=out, width=60, force_terminal=False, color_system=None, highlight=False, markup=False)
+    LiveView(console).replay([SYSTEM_TURN])
+    assert wanted in out.getvalue()

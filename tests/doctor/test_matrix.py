@@ -64,11 +64,11 @@ def test_every_dialect_of_the_registry_reads_and_is_read() -> None:
 
 def back_again(maker: Player, middle: Player, more: bool = False) -> Any:
     """With `more`, freeform calls and namespaces, and the system speaks."""
-    told, also = (_NOTE, _CLOSE, _PATCH) if more else (), ("ok",) * (3 if more else 0)
-    scene = Scene().answer(maker, Answer("", "First.", (_LIST, *told))).results("notes.txt", *also)
+    newer, also = (_NOTE, _CLOSE, _PATCH) if more else (), ("ok",) * (3 if more else 0)
+    scene = Scene().answer(maker, Answer("", "First.", (_LIST, *newer))).results("notes.txt", *also)
     scene = scene.told("Half way.") if more else scene
     scene.answer(middle, Answer("", "Second.", (_READ,))).results("buy milk")
-    scene.answer(maker, Answer("", "Third.", (_READ, _LIST, *told))).results("buy milk", "notes.txt", *also)
+    scene.answer(maker, Answer("", "Third.", (_READ, _LIST, *newer))).results("buy milk", "notes.txt", *also)
     tools = TOOLS + MORE_TOOLS if more else TOOLS
     body = json.loads(encode_request(maker.target, scene.done(), tools=tools, cache=None).body)
     items = body.get("messages") or body.get("input") or body.get("contents")
@@ -133,7 +133,7 @@ def told(items: list[dict[str, Any]]) -> Any:
             return [walk(item) for item in value]
         if not isinstance(value, dict):
             return value
-        labels_call = "function" in value or value.get("type") == "tool_use"
+        labels_call = "function" in value or "custom" in value or value.get("type") == "tool_use"
         kept = {key: item for key, item in value.items() if key != "id" or labels_call}
         for key in ("id", "tool_call_id", "tool_use_id", "call_id"):
             if isinstance(kept.get(key), str):

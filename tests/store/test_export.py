@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
 from midstream.core.errors import StoreError
+from midstream.core.tools import ToolSpec
 from midstream.store import (
     Entry,
     MemoryStore,
@@ -135,3 +136,12 @@ class TestMarkdown:
     @settings(max_examples=50, deadline=None)
     def test_never_fails(self, conversation: Conversation) -> None:
         assert to_markdown(Entry(conversation), thinking=True).endswith("\n")
+
+
+def test_system_turns_and_freeform_calls_in_markdown() -> None:
+    patch = ToolCall("hist_tool_a", "patch", '{"input":"+ a\\n"}', kind="freeform", namespace="files")
+    told = Turn("system", ["Be kind."], key="s", tools=(ToolSpec("late"),))
+    conversation = Conversation((human("q", key="q"), told, Turn("ai", (patch,), key="a")))
+    shown = to_markdown(Entry(conversation))
+    assert "## System\n\nBe kind.\n\n*Tools from here on: `late`.*" in shown
+    assert "**files/patch**\n\n```\n+ a\n" in shown

@@ -101,7 +101,7 @@ class _Writer:
         elif turn.is_instruction and all(isinstance(block, Text) for block in turn.blocks):
             # The format has only one text for a system message.
             message, held = {"role": "system", "content": "\n\n".join([part["text"] for part in parts])}, []
-            mine["texts"] = msgspec.to_builtins(turn.blocks)
+            mine["texts"] = list(msgspec.to_builtins(turn.blocks))
         elif isinstance(only, Text) and only.extra is None and parts:
             message["content"] = only.text
         if _SPEAKERS[message["role"]] != turn.speaker:

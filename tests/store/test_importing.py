@@ -91,7 +91,7 @@ class TestOpenAI:
     def test_reads_messages(self) -> None:
         talk = only({"model": "kimi-k2.5", "messages": OPENAI}, provider="moonshot").conversation
         assert talk.system == "Be brief."
-        assert speakers(talk) == ["human", "ai", "tool", "human", "ai", "tool", "ai"]
+        assert speakers(talk) == ["human", "ai", "tool", "system", "ai", "tool", "ai"]
         first, answer, results, rule, *_, last = talk.turns
         assert first.blocks == (Text("hi"), Media("image/png", "aGk="))
         assert answer.origin is not None

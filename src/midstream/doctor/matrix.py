@@ -228,11 +228,13 @@ class HandOff(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
 
 
-def hand_offs(players: Mapping[str, Player], options: Options | None = None) -> Iterator[HandOff]:
-    """Every scene for every ordered pair of players."""
+def hand_offs(
+    players: Mapping[str, Player], options: Options | None = None, readers: Mapping[str, Player] | None = None
+) -> Iterator[HandOff]:
+    """Every scene for every ordered pair of players, or of players and readers."""
     for maker in players.values():
         alone = {name: scene(maker, maker).done() for name, scene in SCENES.items() if scene not in _OF_TWO}
-        for reader in players.values():
+        for reader in (players if readers is None else readers).values():
             for name, scene in SCENES.items():
                 conversation = alone[name] if name in alone else scene(maker, reader).done()
                 tools = TOOLS + MORE_TOOLS if name in _WITH_MORE_TOOLS else TOOLS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from midstream import encode_request, make_decoder
@@ -134,6 +134,8 @@ _words = st.text("ab_-.é", min_size=1, max_size=70)
 @given(
     st.lists(st.tuples(st.one_of(st.just(""), _words), _words), unique=True, max_size=8), st.sampled_from(list(PLAYERS))
 )
+@example([("a", "b__c"), ("a__b", "c"), ("", "a__b__c")], "openai")
+@example([("n" * 60, "a" * 60), ("n" * 60, "b" * 60)], "openai")
 def test_names_are_within_the_limits_and_never_shared(tools: list[tuple[str, str]], name: str) -> None:
     dialect = PLAYERS[name].target.dialect
     if dialect.namespaces:

@@ -79,7 +79,7 @@ def test_a_conversation_across_models_with_tools_and_a_resume(opened: Open) -> N
     screen = again.wait_for("read_file says: buy milk")
     for line in ('› Run bash "ls -1"', '⚙ bash(command="ls -1")', "✓ notes.txt", "› Read notes.txt", "✓ buy milk"):
         assert line in screen
-    assert "sim/claude-sonnet-4-5 · tool format kimi" in screen
+    assert "sim/claude-sonnet-4-5 · tool format anthropic" in screen
     again.enter("Hello again")
     again.wait_for("You said: Hello again")
     again.wait_for("›", count=4)  # the prompt is back: between two prompts the terminal itself would take the key

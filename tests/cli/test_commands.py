@@ -200,7 +200,7 @@ def test_what_is_a_command(line: str, expected: bool) -> None:
 def test_completion_of_names_and_words() -> None:
     nobody: object = None
     assert ("/model", "change the model, and show what it will see") in complete(nobody, "/mo")  # type: ignore[arg-type]
-    assert [word for word, _ in complete(nobody, "/toolformat ki")] == ["kimi"]  # type: ignore[arg-type]
+    assert [word for word, _ in complete(nobody, "/toolformat kimi-t")] == ["kimi-text"]  # type: ignore[arg-type]
     assert [word for word, _ in complete(nobody, "/reasoning dis")] == ["disable-thinking"]  # type: ignore[arg-type]
     assert list(complete(nobody, "/nothing x")) == []  # type: ignore[arg-type]
 

@@ -350,6 +350,8 @@ def test_every_format_has_a_scheme() -> None:
     assert {name: get_tool_id_strategy(name).name for name in TOOL_FORMATS} == {
         "openai": "standard", "anthropic": "anthropic", "deepseek": "standard", "qwen": "standard", "kimi": "kimi",
         "mistral": "mistral", "hermes": "standard", "xml": "standard", "llama": "standard", "gemma": "standard",
+        "kimi-text": "standard", "kimi-k3-text": "standard", "mistral-text": "standard", "qwen3-coder": "standard",
+        "glm": "standard", "native": "standard",
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from midstream.core.errors import UnknownToolFormat
 from midstream.core.ids import TOOL_FORMATS
 from midstream.core.tools import ToolSpec, parse_arguments
 from midstream.toolformats.registry import FORMATS, get_filter, leak_filter, text_format
+from midstream.wires.tool_format import TEXT_FORMATS
 
 from .feeding import PLACES, cut, feed, outcome, splits, tool
 
@@ -77,7 +78,8 @@ def calls(draw: st.DrawFn) -> list[ToolCall]:
 
 
 def test_every_canonical_format_is_structured_or_a_text_format() -> None:
-    assert {name for name in TOOL_FORMATS if name not in FORMATS} == {"openai", "anthropic"}
+    assert set(TOOL_FORMATS) - set(TEXT_FORMATS) == {"openai", "anthropic", "mistral", "kimi", "native"}
+    assert sorted(TEXT_FORMATS.values()) == sorted(FORMATS)
     for name in ("openai", "anthropic", "nonsense"):
         with pytest.raises(UnknownToolFormat, match="kimi-k3"):
             text_format(name)

@@ -153,14 +153,21 @@ def _same_model(model: str, provider: Provider) -> str:
     return same or provider.models[0]
 
 
-@command("/toolformat [NAME|auto]", "show or set how tool calls are written", _of("auto", *TOOL_FORMATS))
+@command("/toolformat [NAME|auto]", "show or set how tools are spoken of, and why", _of("auto", *TOOL_FORMATS))
 async def _toolformat(chat: Chat, name: str) -> None:
+    session = chat.session
     if name:
-        chat.session.set_tool_format(name)
+        session.set_tool_format(name)
         chat.workspace.store_settings()
-    format, automatic = chat.session.tool_format
-    how = f"automatic, for {chat.session.model}" if automatic else "set by you; /toolformat auto undoes it"
-    chat.view.notice(f"tool format: {format} ({how})")
+    choice = session.tool_format_choice
+    if choice.automatic:
+        how = f"automatic, for {session.model}"
+    elif choice.note is not None:
+        how = f"you asked for {session.options.tool_format}; /toolformat auto undoes it"
+    else:
+        how = "set by you; /toolformat auto undoes it"
+    chat.view.notice(f"tool format: {choice.name} ({how})")
+    chat.view.notice(choice.why)
 
 
 @command(

@@ -14,6 +14,7 @@ from ..core.errors import MissingKey, UnknownModel
 from ..dialects.provider import Provider
 from ..dialects.registry import Resolved
 from ..sim.providers import sim_providers
+from ..wires.tool_format import resolve_tool_format
 from .options import SIM
 from .terminal import Paint, color_choice, color_option, wants_color
 
@@ -54,7 +55,7 @@ def _row(catalog: Catalog, name: str) -> dict[str, Any]:
         "name": name,
         "model": target.name,
         "wire": target.dialect.wire,
-        "tool_format": target.dialect.tool_format,
+        "tool_format": resolve_tool_format(target.dialect).name,
         "context": catalog.context_window(target),
         "input_price": price.input if price else None,
         "output_price": price.output if price else None,

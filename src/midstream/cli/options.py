@@ -20,6 +20,7 @@ from ..core.dialect import MissingReasoning, Options
 from ..core.errors import LocalError, MidstreamError
 from ..core.ids import valid_tool_format
 from ..sim.providers import MODELS
+from ..wires.tool_format import TEXT_FORMATS
 from .terminal import color_option
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,9 +64,14 @@ def stored_options(stored: Mapping[str, str]) -> Options:
     options = Options(
         thinking="on" if thinking == "on" else "off" if thinking == "off" else None,
         effort=stored.get("effort") or None,
-        tool_format=None if not format or format.strip().lower() == "auto" else valid_tool_format(format),
+        tool_format=checked_tool_format(format) if format else None,
     )
     return replace(options, missing_reasoning=cast(MissingReasoning, policy)) if policy in POLICIES else options
+
+
+def checked_tool_format(name: str) -> str | None:
+    """A tool format, or None for `auto`."""
+    return None if name.strip().lower() == "auto" else valid_tool_format(name)
 
 
 def parse_thinking(word: str) -> tuple[Literal["on", "off"], str | None]:
@@ -155,7 +161,13 @@ _CONVERSATION = (
         callback=_checked(parse_thinking),
         help=f"Turn thinking on or off, or set an effort: {', '.join(EFFORTS)}.",
     ),
-    click.option("--tool-format", metavar="NAME", help="How tool calls are written; auto uses the model's own format."),
+    click.option(
+        "--tool-format",
+        metavar="NAME",
+        callback=_checked(checked_tool_format),
+        help="How tools are spoken of. auto: the host's own way. openai, anthropic, mistral, kimi: the wire's calls with these "
+        f"ids. For a model without tool calls, as plain text: {', '.join(TEXT_FORMATS)}.",
+    ),
     click.option("--no-store", "store", flag_value=False, default=True, help="Do not save the conversation."),
     color_option,
 )

@@ -55,6 +55,8 @@ class Catalog:
         self._read: dict[str, tuple[Dialect, Dialect]] = {}
         rows = [*REGISTRY.providers.values(), *[self._configured(name) for name in self.config.providers], *providers]
         self.registry = Registry([_with_both_spellings(row) for row in rows])
+        self._settles_tools = any(model.tools is not None for model in self.config.models.values())
+        self._other_dialects: dict[int, tuple[Dialect, Dialect]] = {}
 
     def resolve(self, name: str) -> Resolved:
         """The model behind a name or alias, at the address the environment gives, with the media the user says it reads."""
@@ -74,7 +76,18 @@ class Catalog:
             }
             query = {**(endpoint.query or {}), **{name: value for name, value in told.items() if value}}
             endpoint = replace(endpoint, query=query)
-        return target if endpoint is target.endpoint else replace(target, endpoint=endpoint)
+        target = target if endpoint is target.endpoint else replace(target, endpoint=endpoint)
+        return self._with_tools_settled(target) if self._settles_tools else target
+
+    def _with_tools_settled(self, target: Resolved) -> Resolved:
+        own, dialect = self._settled(target), target.dialect
+        if own is None or own.tools is None or own.tools == dialect.native_tools:
+            return target
+        # The same value for the same dialect each time: encoded histories are kept by dialect.
+        found = self._other_dialects.get(id(dialect))
+        if found is None:
+            found = self._other_dialects[id(dialect)] = (dialect, replace(dialect, native_tools=own.tools))
+        return replace(target, dialect=found[1])
 
     def _reading(self, target: Resolved) -> Resolved:
         known = self._read.get(target.name)

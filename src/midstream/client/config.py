@@ -18,6 +18,7 @@
     input_price = 0.6                     # dollars a million tokens
     output_price = 3.0
     media = ["image"]                     # what it reads; [] for text only
+    tools = false                         # its host takes none: they go over plain text
 
 Every value remembers the file it came from. A file that cannot be read says what is wrong and where. A project's file counts
 only if it is the user's own: theirs, and nobody else may write it. Even so it may have come with somebody else's code: it may
@@ -74,6 +75,8 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_price: float | None = None
     cache_read_price: float | None = None
     cache_write_price: float | None = None
+    tools: bool | None = None
+    """Whether the host takes declared tools for this model; false sends them over plain text."""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

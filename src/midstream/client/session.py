@@ -21,7 +21,9 @@ from ..core.ids import ToolFormat, valid_tool_format
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..store.protocol import Store
+from ..wires.native_path import choose_dialect
 from ..wires.request import Request
+from ..wires.tool_format import ToolFormatChoice, resolve_tool_format
 from .cancellation import Turnstile, shield
 from .client import Client, model_names
 from .reply import Reply, aborted
@@ -153,14 +155,22 @@ class Session:
 
     @property
     def tool_format(self) -> tuple[ToolFormat, bool]:
-        """The tool format in force, and whether it was chosen automatically."""
-        manual = self.options.tool_format
-        if manual:
-            return valid_tool_format(manual), False
-        return self.target.dialect.tool_format, True
+        """The tool format in use, and whether it was chosen automatically."""
+        choice = self.tool_format_choice
+        return choice.name, choice.automatic
+
+    @property
+    def tool_format_choice(self) -> ToolFormatChoice:
+        """The tool format in use, and why: the model's own, or the one set by hand as far as the model's wire can speak it."""
+        dialect = choose_dialect(self.target.dialect, self.conversation, self.tools, self.options)
+        return resolve_tool_format(dialect, self.options.tool_format)
 
     def set_tool_format(self, name: str | None) -> ToolFormat:
-        """Choose a tool format by hand; `auto` or None chooses the model's own. UnknownToolFormat lists the valid names."""
+        """Choose a tool format by hand; `auto` or None chooses the model's own. UnknownToolFormat lists the valid names.
+
+        Returns the format in use: another than the one asked for where the model's wire cannot speak that
+        (`tool_format_choice.note` says why).
+        """
         chosen = None if name is None or name.strip().lower() == "auto" else valid_tool_format(name)
         self.options = replace(self.options, tool_format=chosen)
         return self.tool_format[0]

@@ -256,6 +256,8 @@ class Dialect(Value, frozen=True):
     """`parallel_tool_calls` is understood."""
     strict_tools: bool = False
     """`strict` on a tool is understood."""
+    native_tools: bool = True
+    """The host takes declared tools. Without it, tools go over plain text unless a native format is chosen by hand."""
     leaks: TextFormat | None = None
     """The text tool format this host is known to leak into text (on a completion wire: the one its model writes); a filter
     reads it back out."""

@@ -24,7 +24,8 @@ NoteCode: TypeAlias = Literal[
     "thinking_disabled", "thinking_changed", "unsupported_option", "option_changed", "max_tokens_changed",
     "tool_choice_changed", "response_not_continued",
     # Tools.
-    "tool_renamed", "too_many_tools", "foreign_builtin", "freeform_as_function", "tool_declared",
+    "tool_renamed", "too_many_tools", "foreign_builtin", "freeform_as_function", "tool_declared", "tool_format_changed",
+    "tools_as_text", "marker_escaped",
 ]  # fmt: skip
 NOTE_CODES: tuple[NoteCode, ...] = get_args(NoteCode)
 """What a Note can be about, for code to match on; docs/notes.md says what each means."""

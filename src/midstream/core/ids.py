@@ -21,8 +21,11 @@ from .errors import UnknownToolFormat
 PREFIX = "hist_tool_"
 
 ToolFormat: TypeAlias = Literal[
-    "openai", "anthropic", "deepseek", "qwen", "kimi", "mistral", "hermes", "xml", "llama", "gemma"
-]
+    "openai", "anthropic", "deepseek", "qwen", "kimi", "mistral", "hermes", "xml", "llama", "gemma", "kimi-text",
+    "kimi-k3-text", "mistral-text", "qwen3-coder", "glm", "native",
+]  # fmt: skip
+"""The ways to speak about tools that a user can name: a wire's own calls with one of the id schemes (`openai`, `anthropic`,
+`mistral`, `kimi`, or `native` for whatever the host has), or calls written as plain text (all others)."""
 TOOL_FORMATS: tuple[ToolFormat, ...] = get_args(ToolFormat)
 IdScheme: TypeAlias = Literal["standard", "anthropic", "kimi", "kimi-k3", "mistral"]
 """The names of the id schemes (`STRATEGIES`)."""
@@ -195,12 +198,12 @@ def get_tool_id_strategy(format: str) -> ToolIdStrategy:
 
 
 # Hosts that refuse ids of any other form: Anthropic by a pattern, Mistral by nine letters and digits.
-_PINNED = frozenset({"anthropic", "mistral"})
+PINNED_SCHEMES = frozenset({"anthropic", "mistral"})
 
 
 def scheme_for(ids: str, tool_format: str | None) -> ToolIdStrategy:
     """The id scheme of one request: a tool format chosen by hand brings its own, unless the host takes only `ids`."""
-    return get_tool_id_strategy(tool_format) if tool_format and ids not in _PINNED else STRATEGIES[ids]
+    return get_tool_id_strategy(tool_format) if tool_format and ids not in PINNED_SCHEMES else STRATEGIES[ids]
 
 
 _KIMI = re.compile(r"kimi|(?:^|[^a-z0-9])k[23](?:thinking|(?![a-z0-9]))")

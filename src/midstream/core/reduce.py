@@ -325,6 +325,9 @@ class TurnBuilder:
         if head is not None and head.kind is _CALL and head.started:
             self._close_head()
 
+    def settle(self) -> None:
+        """No more text comes: whoever reads calls out of it gives what it held back. Here nobody does."""
+
     def finish(self, stop_reason: str, raw_stop: str | None = None) -> None:
         """The end was said: done, unless nothing but thinking came of a normal stop."""
         if self.ended:

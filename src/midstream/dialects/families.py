@@ -41,8 +41,6 @@ LEAKS: tuple[tuple[str, TextFormat], ...] = (
 THINK_TAGS: tuple[tuple[str, tuple[str, str]], ...] = ((r"minimax.*m3", ("<mm:think>", "</mm:think>")),)
 """Tags of their own, between which models leave their thinking in the text where nobody reads it out."""
 
-_WIRES = ("openai-chat", "ollama")
-"""The wires whose decoders read text through a filter; on a completion wire the format is the dialect's own."""
 
 _replace = msgspec.structs.replace
 _Tags = tuple[str, str] | None
@@ -52,8 +50,8 @@ _made: dict[tuple[int, TextFormat | None, _Tags], tuple[Dialect, Dialect]] = {}
 def leaking(dialect: Dialect, model: str) -> Dialect:
     """The dialect with the format that this model (in lower case) is known to leak, unless it names one itself, and with the
     model's own think tags."""
-    if dialect.wire not in _WIRES:
-        return dialect
+    if dialect.wire == "completion":
+        return dialect  # its format is the dialect's own
     rules = dialect.reasoning
     format = dialect.leaks or next((format for pattern, format in LEAKS if search(pattern, model)), None)
     tags = next((tags for pattern, tags in THINK_TAGS if search(pattern, model)), rules.tags)

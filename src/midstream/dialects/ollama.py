@@ -23,10 +23,19 @@ OLLAMA_LEVELS = _replace(
     reasoning=_replace(DEFAULT.reasoning, default_on=True, can_disable=False, **efforts_of("gpt-oss")),
 )
 
+# "registry.ollama.ai/library/gemma3:4b does not support tools" (ollama#9680), nor does the first Llama 3 (ollama#5793): Ollama
+# has no template of theirs that writes tools.
+OLLAMA_PLAIN = _replace(DEFAULT, name="ollama-plain", native_tools=False)
+
 LOCAL = Provider(
     "ollama",
     Endpoint("http://127.0.0.1:11434", base_env=("OLLAMA_BASE_URL",), auth="none"),
-    (*kimi_on_ollama(OLLAMA), (r"gpt-oss", OLLAMA_LEVELS), ("", OLLAMA)),
+    (
+        *kimi_on_ollama(OLLAMA),
+        (r"gpt-oss", OLLAMA_LEVELS),
+        (r"gemma3(?!n)|(?:^|/)llama3(?![.\d])", OLLAMA_PLAIN),
+        ("", OLLAMA),
+    ),
     models=("qwen3:4b", "llama3.1", "gpt-oss:20b", "gemma3"),
 )
 

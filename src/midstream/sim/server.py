@@ -1,7 +1,7 @@
 """A loopback server that stands for every provider: `async with Sim() as sim`, then send requests to `sim.url`.
 
 A request that breaks its provider's rules is refused with that provider's error; any other is answered by the scripted model
-in the format of its wire. The first part of the path names the provider (`/moonshot/chat/completions`), the rest is its own
+in the format of its wire, or in the text format in which the system prompt declares tools. The first part of the path names the provider (`/moonshot/chat/completions`), the rest is its own
 path; `/sim/…` chooses the provider by the model's name. `seen` keeps the last requests, for tests.
 
 `faults` and `inject` make the next answers go wrong:
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -41,6 +41,7 @@ from .rules.hosts import HOSTS, Host, host_for, judge
 from .rules.rule import Problem
 from .scripted_model import next_answer, read_prompt
 from .speech import SPEAKERS, speak, speak_whole
+from .text_tools import read_text_tools
 
 FAULTS = ("429", "500", "cut", "stall", "leak", "repeat-ids", "restart-index")
 
@@ -62,7 +63,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Sim:
-    """The doubles on one port. `delay` is the pause before each streamed piece, in seconds; `strict=False` refuses nothing."""
+    """The doubles on one port. `delay` is the pause before each streamed piece, in seconds; `strict=False` refuses nothing.
+    `toolless` are the providers that take no tools."""
 
     def __init__(
         self,
@@ -73,10 +75,12 @@ class Sim:
         strict: bool = True,
         script: Script = next_answer,
         keep: int = 1000,
+        toolless: Collection[str] = (),
     ) -> None:
         self.port = port
         self.delay = delay
         self.strict = strict
+        self._toolless = frozenset(toolless)
         self.seen: deque[Seen] = deque(maxlen=keep)
         self._script = script
         self._faults: deque[str] = deque()
@@ -149,6 +153,8 @@ class Sim:
         wire, model, stream = _route(path, body)
         target = self._registry.resolve(f"{provider}/{model}")
         dialect = target.dialect
+        if provider in self._toolless:
+            dialect = msgspec.structs.replace(dialect, native_tools=False)
         if wire not in ("completion", dialect.wire):
             raise UnknownModel(f"{model} is not served at {path}")
         host = HOSTS["deepinfra-native"] if wire == "completion" else host_for(dialect)
@@ -210,10 +216,14 @@ class _Exchange(msgspec.Struct, frozen=True):
         thinks = opened
         if self.wire != "completion":
             thinks = (reasoning.default_on and not _thinking_off(self.body)) or _thinking_on(self.body)
+        spoken = read_text_tools(parsed) if not parsed.tools else None
+        if spoken is not None:
+            parsed = spoken.parsed
         said = script(parsed.conversation, parsed.tools, model=self.target.model, thinks=thinks)
         calls = sum(len(turn.tool_calls) for turn in parsed.conversation.turns)
         style = Player(self.target, self.host).style(number=number, first_call=calls)
-        return said, msgspec.structs.replace(style, starts_inside=opened)
+        style = msgspec.structs.replace(style, starts_inside=opened)
+        return said if spoken is None else spoken.answer(said, style), style
 
     @property
     def _prompt(self) -> str:

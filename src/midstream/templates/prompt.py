@@ -44,23 +44,29 @@ class Rendering(msgspec.Struct, frozen=True):
 class Specials:
     """What a tokenizer reads as one token: fixed spellings, and patterns for families of them."""
 
-    __slots__ = ("_pattern",)
+    __slots__ = ("_pattern", "_spared")
 
     def __init__(self, *tokens: str, patterns: tuple[str, ...] = ()) -> None:
         self._pattern = re.compile("|".join([*patterns, *[re.escape(token) for token in tokens]]))
+        self._spared: frozenset[str] = frozenset()
+
+    def sparing(self, *tokens: str) -> Specials:
+        """The same without these, for a caller who took them out of foreign text and then wrote some of its own."""
+        other = object.__new__(Specials)
+        other._pattern, other._spared = self._pattern, frozenset(tokens)
+        return other
 
     def neutralise(self, text: str) -> str:
         """`text` with every token in it broken."""
-        return self._pattern.sub(_broken, text)
+        return self._pattern.sub(self._broken, text)
+
+    def _broken(self, match: re.Match[str]) -> str:
+        token = match[0]
+        return token if token in self._spared else token[0] + JOINER + token[1:]
 
     def find(self, text: str) -> list[str]:
         """The tokens in `text`, in order."""
         return [match[0] for match in self._pattern.finditer(text)]
-
-
-def _broken(match: re.Match[str]) -> str:
-    token = match[0]
-    return token[0] + JOINER + token[1:]
 
 
 class PromptWriter:

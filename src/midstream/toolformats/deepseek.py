@@ -28,6 +28,8 @@ _CALL_BEGIN = _spellings("<｜tool▁call▁begin｜>")
 _CALL_END = _spellings("<｜tool▁call▁end｜>")
 _SEP = _spellings("<｜tool▁sep｜>")
 _NOISE = _spellings("<｜end▁of▁sentence｜>")
+_OUTPUT_BEGIN = _spellings("<｜tool▁output▁begin｜>")
+_OUTPUT_END = _spellings("<｜tool▁output▁end｜>")
 _OPENERS = (*_CALLS_BEGIN, *_CALL_BEGIN)
 _STRAY = (*_CALLS_END, *_CALL_END, *_SEP)
 _SECTION = Section(_CALLS_BEGIN, _CALLS_END, _CALL_BEGIN, _SEP, (*_CALL_END, *_NOISE))
@@ -107,7 +109,16 @@ def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
 
 
 def render_result(response: ToolResponse, call_id: str = "") -> str:
-    return f"<｜tool▁output▁begin｜>{response.text}<｜tool▁output▁end｜>"
+    return f"{_OUTPUT_BEGIN[0]}{response.text}{_OUTPUT_END[0]}"
 
 
-DEEPSEEK = TextFormat("deepseek", script, declare_lines(plain, _HOW), render_calls, render_result, special=True)
+DEEPSEEK = TextFormat(
+    "deepseek",
+    script,
+    declare_lines(plain, _HOW),
+    render_calls,
+    render_result,
+    special=True,
+    markers=(*_OPENERS, *_STRAY, *_NOISE, *_OUTPUT_BEGIN, *_OUTPUT_END),
+    between="",
+)

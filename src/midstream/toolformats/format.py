@@ -1,4 +1,4 @@
-"""A text tool format: how tools are declared in a prompt, how calls and results are written into one, and read back."""
+"""A text tool format: how tools are declared in a system prompt, how calls and results are written, and read back."""
 
 from __future__ import annotations
 
@@ -36,6 +36,23 @@ class TextFormat(msgspec.Struct, frozen=True):
     render_result: Callable[[ToolResponse, str], str]
     special: bool = False
     """The markers are special tokens of the model: nobody writes them as text, not even where no tool is declared."""
+    markers: tuple[str, ...] = ()
+    """What opens or closes a call, a result or a declaration: in anyone else's words it could pass for one."""
+    ids: str = ""
+    """The ids that `render_calls` and `render_result` print: an id scheme, `message` for a call's number in its message, or
+    none."""
+    between: str = "\n"
+    """What stands between the words of an answer and its calls."""
+    marks_errors: bool = False
+    """`render_result` itself tells a failed result from another."""
+
+    own_channels: bool = False
+    """Thinking has a channel of this format's own; think tags around it are not read."""
+
+    def answer(self, text: str, calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
+        """An answer as the model writes it: its words, then its calls."""
+        written = self.render_calls(calls, ids)
+        return f"{text}{self.between}{written}" if text.strip() and written else text + written
 
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode

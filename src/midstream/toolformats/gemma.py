@@ -137,4 +137,11 @@ def render_result(response: ToolResponse, call_id: str = "") -> str:
     return f"[TOOL_RESULT]\n{dump({'name': response.name, 'content': response.text})}\n[END_TOOL_RESULT]"
 
 
-GEMMA = TextFormat("gemma", script, declare_lines(wrapped, _HOW), render_each(_render), render_result)
+GEMMA = TextFormat(
+    "gemma",
+    script,
+    declare_lines(wrapped, _HOW),
+    render_each(_render),
+    render_result,
+    markers=(_BEGIN, *_ENDS, _CODE, "[TOOL_RESULT]", "[END_TOOL_RESULT]", "<end_of_turn>"),
+)

@@ -107,9 +107,15 @@ class _Calls:
         self._reader.out.append(ProblemFound(why, raw))
 
 
+_HOW = f"""To call tools, write exactly this, with one inner block for each call. An id is functions.NAME:NUMBER; go on
+counting through the whole conversation, from 0:
+{SECTION_BEGIN}{CALL_BEGIN}functions.tool_name:0{ARGUMENTS_BEGIN}{{"parameter": "value"}}{CALL_END}{SECTION_END}"""
+RESULT = "## Return of "
+
+
 def declare(tools: Sequence[ToolSpec]) -> str:
-    """The body of the `tool_declare` message."""
-    return dump([wrapped(tool) for tool in tools])
+    """The tools as in the `tool_declare` message of the model's template, and how to call them."""
+    return f"# Tools\n\n{dump([wrapped(tool) for tool in tools])}\n\n{_HOW}"
 
 
 def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
@@ -126,7 +132,7 @@ def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
 
 def render_result(response: ToolResponse, call_id: str = "") -> str:
     """The body of a tool message."""
-    return f"## Return of {call_id or response.name}\n{response.text}"
+    return f"{RESULT}{call_id or response.name}\n{response.text}"
 
 
 # Which declared tool a call means, from the id or name the model wrote. A name that is written is the name: declared, or a
@@ -204,4 +210,14 @@ def _sanitised(raw_id: str, declared: Sequence[str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-KIMI = TextFormat("kimi", script, declare, render_calls, render_result, special=True)
+KIMI = TextFormat(
+    "kimi",
+    script,
+    declare,
+    render_calls,
+    render_result,
+    special=True,
+    markers=(*_OPENERS, *_STRAY, *_NOISE, RESULT),
+    ids="kimi",
+    between="",
+)

@@ -251,9 +251,15 @@ def _attributes(tag: str) -> dict[str, str]:
     return {match[1]: unescape(match[2]) for match in _ATTRIBUTE.finditer(tag)}
 
 
+_HOW = f"""To call tools, write exactly this, with one call block for each call, numbered from 1:
+{OPEN}tools{SEP}{OPEN}call tool="tool_name" index="1"{SEP}{OPEN}argument key="parameter" type="string"{SEP}value\
+{CLOSE}argument{SEP}{CLOSE}call{SEP}{CLOSE}tools{SEP}"""
+
+
 def declare(tools: Sequence[ToolSpec]) -> str:
-    """The JSON of the `tool-declare` system message."""
-    return json.dumps([wrapped(tool) for tool in tools], ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    """The JSON of the `tool-declare` message of the model's template, and how to call a tool."""
+    declared = json.dumps([wrapped(tool) for tool in tools], ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return f"# Tools\n\n{declared}\n\n{_HOW}"
 
 
 def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
@@ -290,4 +296,15 @@ def render_result(response: ToolResponse, call_id: str = "") -> str:
     return f"{head}{response.text}{CLOSE}message{SEP}{END}"
 
 
-KIMI_K3 = TextFormat("kimi-k3", script, declare, render_calls, render_result, special=True)
+KIMI_K3 = TextFormat(
+    "kimi-k3",
+    script,
+    declare,
+    render_calls,
+    render_result,
+    special=True,
+    markers=(OPEN, CLOSE, SEP, END),
+    ids="message",
+    between="",
+    own_channels=True,
+)

@@ -26,7 +26,8 @@ _LIST = re.compile(r'\[\s*(?:\{\s*"|[A-Za-z_][\w.-]*\()')
 _SURE = 80
 """By then a bare object or list has shown whether it may be a call."""
 
-_HOW = """To call a tool, answer with nothing but one JSON object; several calls are separated by "; ":
+_HOW = """To call a tool, answer with nothing but one JSON object; several calls are separated by "; ". If you say something
+first, write <|python_tag|> between your words and the call:
 {"name": "the tool's name", "parameters": {"parameter": "value"}}"""
 
 
@@ -108,4 +109,12 @@ def render_result(response: ToolResponse, call_id: str = "") -> str:
     return dump({"output": response.text})
 
 
-LLAMA = TextFormat("llama", script, declare_lines(plain, _HOW), render_each(_render, "; "), render_result)
+LLAMA = TextFormat(
+    "llama",
+    script,
+    declare_lines(plain, _HOW),
+    render_each(_render, "; "),
+    render_result,
+    markers=(*_TAGS, *_NOISE),
+    between=_TAGS[0],
+)

@@ -85,8 +85,12 @@ class _Calls:
         return None
 
 
+_HOW = """To call tools, write this marker and a JSON list with one object for each call:
+[TOOL_CALLS][{"name": "the tool's name", "arguments": {"parameter": "value"}}]"""
+
+
 def declare(tools: Sequence[ToolSpec]) -> str:
-    return f"[AVAILABLE_TOOLS]{dump([wrapped(tool) for tool in tools])}[/AVAILABLE_TOOLS]"
+    return f"[AVAILABLE_TOOLS]{dump([wrapped(tool) for tool in tools])}[/AVAILABLE_TOOLS]\n\n{_HOW}"
 
 
 def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
@@ -100,4 +104,15 @@ def render_result(response: ToolResponse, call_id: str = "") -> str:
     return f"[TOOL_RESULTS]{dump({'content': response.text, 'call_id': call_id})}[/TOOL_RESULTS]"
 
 
-MISTRAL = TextFormat("mistral", script, declare, render_calls, render_result)
+_FRAMES = ("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]")
+
+MISTRAL = TextFormat(
+    "mistral",
+    script,
+    declare,
+    render_calls,
+    render_result,
+    markers=(_CALLS, _ARGS, _CALL_ID, *_FRAMES),
+    ids="mistral",
+    between="",
+)

@@ -261,7 +261,15 @@ _declare_qwen = declare_lines(wrapped, _JSON_HOW, tagged=True)
 _declare_coder = declare_lines(plain, _CODER_HOW, tagged=True)
 _declare_glm = declare_lines(wrapped, _GLM_HOW, tagged=True)
 
-HERMES = TextFormat("hermes", script, _declare_hermes, render_each(_render_json), _named_result)
-QWEN = TextFormat("qwen", script, _declare_qwen, render_each(_render_json), _bare_result)
-QWEN3_CODER = TextFormat("qwen3-coder", script, _declare_coder, render_each(_render_coder), _bare_result)
-GLM = TextFormat("glm", script, _declare_glm, render_each(_render_glm), _bare_result)
+_MARKERS = (BEGIN, END, "<tool_response>", "</tool_response>", "<tools>", "</tools>")
+_CODER_MARKERS = (*_MARKERS, FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END)
+_GLM_MARKERS = (*_MARKERS, KEY, KEY_END, VALUE, VALUE_END)
+
+HERMES = TextFormat(
+    "hermes", script, _declare_hermes, render_each(_render_json), _named_result, markers=(*_MARKERS, FUNCTION)
+)
+QWEN = TextFormat("qwen", script, _declare_qwen, render_each(_render_json), _bare_result, markers=(*_MARKERS, FUNCTION))
+QWEN3_CODER = TextFormat(
+    "qwen3-coder", script, _declare_coder, render_each(_render_coder), _bare_result, markers=_CODER_MARKERS
+)
+GLM = TextFormat("glm", script, _declare_glm, render_each(_render_glm), _bare_result, markers=_GLM_MARKERS)

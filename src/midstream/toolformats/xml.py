@@ -189,4 +189,14 @@ def render_result(response: ToolResponse, call_id: str = "") -> str:
     )
 
 
-XML = TextFormat("xml", script, declare_lines(plain, _HOW, tagged=True), render_calls, render_result)
+_RESULTS = ("<function_results>", "</function_results>", "<tools>", "</tools>")
+
+XML = TextFormat(
+    "xml",
+    script,
+    declare_lines(plain, _HOW, tagged=True),
+    render_calls,
+    render_result,
+    markers=(_INVOKE, _ENDS[_INVOKE], *_WRAPPERS, *_RESULTS),
+    marks_errors=True,
+)

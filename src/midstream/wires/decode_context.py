@@ -8,9 +8,12 @@ from types import MappingProxyType
 import msgspec
 
 from ..core.blocks import Origin
-from ..core.dialect import Dialect, TextCalls
+from ..core.dialect import Dialect, TextCalls, TextFormat
 from ..core.reduce import TurnBuilder
 from ..core.tools import ToolSpec
+from ..toolformats.findings import TextFilter
+from ..toolformats.registry import get_filter, leak_filter, reasoning_filter, text_filter, text_format
+from .filtered_builder import FilteredBuilder
 from .plain_tools import called, plain_tool
 from .registry import get_wire
 from .sse import DEFAULT_LIMIT
@@ -28,6 +31,8 @@ class DecodeContext(msgspec.Struct, frozen=True):
     tool_names: Mapping[str, str] = _NO_NAMES
     """The name of a tool by the one it was declared under, where the wire could not take its own."""
     text_calls: TextCalls = "execute"
+    text_format: TextFormat | None = None
+    """The format in which the tools were declared as text, and in which calls are therefore expected."""
     limit: int = DEFAULT_LIMIT
     """How many bytes of an event, a line or a body may be held."""
 
@@ -43,8 +48,35 @@ class DecodeContext(msgspec.Struct, frozen=True):
         return frozenset([*self.tool_names, *[tool.name for tool in self.declared if tool.name not in changed]])
 
     def builder(self) -> TurnBuilder:
-        origin = Origin(self.dialect.provider, self.dialect.wire, self.model)
-        return TurnBuilder(self.turn_key, origin, called=called(self.tools, self.dialect))
+        """For a reader that looks for calls in the text itself, or has no text."""
+        return TurnBuilder(self.turn_key, self._origin, called=called(self.tools, self.dialect))
+
+    def filtered_builder(self) -> TurnBuilder:
+        """For any other reader: it reads calls and thinking out of the text where this answer may hold them."""
+        text, reasoning = self.text_filter(), self.reasoning_filter()
+        if text is None and reasoning is None:
+            return self.builder()
+        return FilteredBuilder(self.turn_key, self._origin, text, reasoning, called=called(self.tools, self.dialect))
+
+    @property
+    def _origin(self) -> Origin:
+        return Origin(self.dialect.provider, self.dialect.wire, self.model)
+
+    def text_filter(self) -> TextFilter | None:
+        """The filter for the text of the answer: of the format that was agreed on, else of what this host may leak."""
+        if self.text_format is None:
+            return text_filter(self.dialect, self.declared, self.text_calls)
+        rules = self.dialect.reasoning
+        # A call is no leak here, and one of an unknown tool is a call all the same.
+        return get_filter(self.text_format, self.declared, tags=rules.tags, starts_inside=rules.starts_inside)
+
+    def reasoning_filter(self) -> Callable[[], TextFilter] | None:
+        """What makes a filter for each stretch of reasoning. Only a model's own tokens are a call there: anything else is a
+        thought about one."""
+        chosen = self.text_format
+        if chosen is None or self.dialect.leaks == chosen:
+            return reasoning_filter(self.dialect, self.declared, self.text_calls)
+        return (lambda: leak_filter(chosen, self.declared)) if text_format(chosen).special else None
 
     def decoder(self) -> StreamDecoder:
         """A decoder for one answer, by the dialect's wire."""

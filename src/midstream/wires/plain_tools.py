@@ -38,6 +38,27 @@ def rewritten(words: str, seed: str, limits: Limits) -> str:
     return name if compiled(limits.tool_name_pattern).fullmatch(name) else name.replace("-", "_")
 
 
+_plain_dialects: dict[int, tuple[Dialect, Dialect]] = {}
+
+
+def plain_dialect(dialect: Dialect) -> Dialect:
+    """The dialect without freeform tools, namespaces and tools declared in between, for tools that go over plain text.
+
+    The same value each time: encoded histories are kept by dialect.
+    """
+    if not (dialect.freeform or dialect.namespaces or dialect.mid_tools):
+        return dialect
+    known = _plain_dialects.get(id(dialect))
+    if known is None or known[0] is not dialect:
+        if len(_plain_dialects) >= 512:
+            _plain_dialects.clear()
+        known = _plain_dialects[id(dialect)] = (
+            dialect,
+            replace(dialect, freeform=False, namespaces=False, mid_tools=False),
+        )
+    return known[1]
+
+
 def plain_name(namespace: str, name: str, dialect: Dialect) -> str:
     """The one name of a tool on this host."""
     if not namespace or dialect.namespaces:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Opaque, Text, Turn, Value
-from ..core.dialect import Dialect, Options, TextCalls
+from ..core.dialect import Dialect, Options, TextCalls, TextFormat
 from ..core.errors import InvalidHistory, LocalError, MidstreamError
 from ..core.handoff import Note
 from ..core.tools import ToolSpec, declared_tools, join_tools
@@ -18,9 +18,11 @@ from .decode_context import DecodeContext
 from .encode_context import EncodeContext
 from .history_cache import HistoryCache, W, write_history
 from .parsing import system_prompt
-from .plain_tools import spelled_choice
+from .plain_tools import plain_dialect, spelled_choice
 from .registry import get_wire
 from .stream_decoder import StreamDecoder
+from .text_tools import TextTools, TextToolWriter
+from .tool_format import resolve_tool_format
 
 
 class Request(Value, frozen=True):
@@ -42,13 +44,15 @@ class Request(Value, frozen=True):
     dialect: Dialect | None = None
     tools: Sequence[ToolSpec] = ()
     text_calls: TextCalls = "execute"
+    text_format: TextFormat | None = None
+    """The format in which tools were declared as plain text, and in which calls come back; None for the wire's own way."""
 
     def decoder(self, turn_key: str) -> StreamDecoder:
         """A decoder for the answer to this request."""
         if self.dialect is None:
             raise LocalError("this request has no dialect; make requests with encode_request")
         return DecodeContext(
-            self.dialect, turn_key, self.model, self.tools, self.tool_names or {}, self.text_calls
+            self.dialect, turn_key, self.model, self.tools, self.tool_names or {}, self.text_calls, self.text_format
         ).decoder()
 
 
@@ -63,7 +67,10 @@ class RequestDraft(msgspec.Struct, frozen=True):
     cache: HistoryCache | None = None
     known: Sequence[ToolSpec] = ()
     """All tools that the model can call, as they are to us: those of the request and those of the conversation."""
+    text_tools: TextTools | None = None
+    """Set where tools go over plain text: the wire's encoder then sees none."""
     notes: Sequence[Note] = ()
+    """Of what had to change before the wire's encoder saw it."""
 
     def context(self) -> EncodeContext:
         return EncodeContext(self.dialect, self.options, self.model, self.lead)
@@ -87,7 +94,21 @@ class RequestDraft(msgspec.Struct, frozen=True):
         other); its writer keeps it alive, so no other can have its id.
         """
         place = (self.dialect.wire, id(self.dialect), self.model, self.lead, *key)
-        return write_history(self.conversation.turns, lambda: make_writer(self.context()), place, self.cache)
+        turns, text = self.conversation.turns, self.text_tools
+        if text is None:
+            return write_history(turns, lambda: make_writer(self.context()), place, self.cache)
+        place = (*place, text.name)
+        return write_history(
+            turns, lambda: TextToolWriter(make_writer(self.context()), text.format), place, self.cache
+        ).inner
+
+    def shown(self, context: EncodeContext) -> tuple[Conversation, Sequence[int]]:
+        """The conversation for an encoder that writes no history, in the reader's terms, with its calls and results as text
+        where they go so; and the place of each turn."""
+        if self.text_tools is not None:
+            return self.text_tools.rewrite(self.conversation, context)
+        turns, places = context.plain_turns(self.conversation.turns, 0)
+        return replace(self.conversation, turns=tuple(turns)), places
 
     def request(
         self,
@@ -113,14 +134,37 @@ class RequestDraft(msgspec.Struct, frozen=True):
             wire=dialect.wire,
             model=self.model,
             dialect=reader or dialect,
-            tools=tuple(self.known or self.tools),
+            tools=tuple(self.known or (self.tools if self.text_tools is None else self.text_tools.tools)),
             text_calls=options.text_calls,
+            text_format=None if self.text_tools is None else self.text_tools.name,
         )
 
     def encode(self) -> Request:
         """The request, by the dialect's wire."""
         encode: Callable[[RequestDraft], Request] = get_wire(self.dialect.wire).room("encode").encode_request
-        return encode(self._in_own_terms())
+        return encode(self._settled())
+
+    def _settled(self) -> RequestDraft:
+        """The draft in the tool format that this dialect and the caller agree on, and in terms that its reader knows."""
+        choice = resolve_tool_format(self.dialect, self.options.tool_format)
+        if choice.text is None:
+            draft = self._in_own_terms()
+            notes = (*draft.notes, choice.note) if choice.note is not None and draft.tools else draft.notes
+            if choice.ids == self.options.tool_format and notes is draft.notes:
+                return draft
+            return replace(draft, options=replace(draft.options, tool_format=choice.ids), notes=notes)
+        draft = replace(self, dialect=plain_dialect(self.dialect))._in_own_terms()
+        text = TextTools.of(choice.text, draft.tools)
+        options, words, changes = text.option_words(draft.options)
+        told = (choice.note,) if choice.note is not None and draft.tools else ()
+        return replace(
+            draft,
+            conversation=text.declared(draft.conversation, words),
+            tools=(),
+            options=options,
+            text_tools=text,
+            notes=(*draft.notes, *told, *text.notes, *changes),
+        )
 
     def _in_own_terms(self) -> RequestDraft:
         """The draft as its reader can be told of it: with the tools that the conversation declares, all of them plain where

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ...core.dialect import Dialect
 from . import anthropic, chat, cohere, completion, gemini, ollama, responses
+from .no_tools import NO_TOOLS
 from .rule import Body, Problem, Rule, Traits
 
 _KIMI_REASONING = "thinking is enabled but reasoning_content is missing in assistant tool call message at index {index}"
@@ -143,6 +144,8 @@ _WEIGHTS = {"kimi": "kimi-weights", "kimi-k3": "kimi-k3-weights"}  # scheme of i
 def host_for(dialect: Dialect) -> Host:
     """The double that judges a dialect's requests; it signs reasoning in the provider's name."""
     host = _double(dialect)
+    if not dialect.native_tools:
+        host = replace(host, rules=(*host.rules, NO_TOOLS))
     if not host.traits.signature_prefix:
         return host
     return replace(host, traits=replace(host.traits, signature_prefix=signature_prefix(dialect.provider or host.name)))

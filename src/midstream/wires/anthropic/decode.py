@@ -114,7 +114,7 @@ class MessagesStreamReader:
 
     def __init__(self, context: DecodeContext) -> None:
         self._dialect = context.dialect
-        self.builder = context.builder()
+        self.builder = context.filtered_builder()
         self._names = context.tool_names
         self._calls: dict[int, tuple[Piece, Any]] = {}  # open calls by block index, with the input of their start
         self._ended_calls: set[int] = set()

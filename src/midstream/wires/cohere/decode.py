@@ -14,8 +14,6 @@ import msgspec
 
 from ...core.blocks import Opaque, Usage
 from ...core.errors import MalformedStream, ProviderError, TruncatedStream
-from ...toolformats.apply import FilteredText
-from ...toolformats.registry import text_filter
 from ..decode_context import DecodeContext
 from ..lenient_json import decode_object, text_of, token_count
 from ..provider_errors import provider_error
@@ -73,16 +71,14 @@ def make_decoder(context: DecodeContext) -> StreamDecoder:
 class CohereStreamReader:
     """Reads the events of a message, or a whole one."""
 
-    __slots__ = ("_calls", "_citations", "_dialect", "_field", "_filter", "_seen", "_usage", "builder")
+    __slots__ = ("_calls", "_citations", "_dialect", "_field", "_seen", "_usage", "builder")
 
     end_was_said = False  # `message-end` ends the turn at once
 
     def __init__(self, context: DecodeContext) -> None:
         self._dialect = context.dialect
-        self.builder = context.builder()
+        self.builder = context.filtered_builder()
         self._calls = ToolDeltaRouter(self.builder, context.wire_names, context.tool_names)
-        leaked = text_filter(context.dialect, context.declared, context.text_calls)
-        self._filter = FilteredText(self.builder, leaked) if leaked is not None else None
         self._field = ""  # of the thinking that came last
         self._citations: list[Any] = []
         self._usage: dict[str, Any] | None = None
@@ -161,10 +157,7 @@ class CohereStreamReader:
         if words.thinking:
             self._think(words.thinking, THINKING)
         if words.text:
-            if self._filter is None:
-                self.builder.text(words.text)
-            else:
-                self._filter.feed(words.text)
+            self.builder.text(words.text)
 
     def _think(self, thought: str, field: str) -> None:
         if thought:
@@ -190,8 +183,7 @@ class CohereStreamReader:
         if raw in _FAILURES or (raw is None and end.get("error")):
             why = end.get("error") or f"the host ended the answer with {raw} and gave no reason"
             raise self._refusal({"error": why}, _FAILURES.get(raw or ""))
-        if self._filter is not None:
-            self._filter.close()
+        self.builder.settle()
         self.settle()
         self._calls.end()
         builder = self.builder

@@ -36,12 +36,12 @@ STOP_REASONS = {
 
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
-    dialect, rules = context.dialect, context.dialect.reasoning
+    rules, written = context.dialect.reasoning, context.text_format or context.dialect.leaks
     # Writing a call as text is how a raw model calls: it is no leak, and one of an unknown tool is a call all the same.
     text_filter = (
         think_filter(rules.tags, rules.starts_inside)
-        if dialect.leaks is None
-        else get_filter(dialect.leaks, context.declared, tags=rules.tags, starts_inside=rules.starts_inside)
+        if written is None
+        else get_filter(written, context.declared, tags=rules.tags, starts_inside=rules.starts_inside)
     )
     reader = CompletionStreamReader(context, text_filter)
     return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit)

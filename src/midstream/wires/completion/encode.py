@@ -1,6 +1,6 @@
 """Conversation -> one raw completion request: the model's template writes the prompt, the flavour says where it goes.
 
-Tools are declared, calls and results written by the template; what only a chat could be asked is left out, and noted.
+Tools are declared, calls and results written by the template, unless another text format was asked for; what only a chat could be asked is left out, and noted.
 Rendering is linear in the conversation and nothing is cached: a prompt is one text, made anew for every request.
 """
 
@@ -29,7 +29,10 @@ def encode_request(draft: RequestDraft) -> Request:
     dialect = draft.dialect
     if dialect.template is None:
         raise ConfigError(f"{dialect.name} names no chat template, and a raw completion needs one")
-    return _CompletionRequest(draft, get_template(dialect.template)).build()
+    template = get_template(dialect.template)
+    if draft.text_tools is not None:
+        template = replace(template, specials=template.specials.sparing(*draft.text_tools.format.markers))
+    return _CompletionRequest(draft, template).build()
 
 
 class _CompletionRequest:
@@ -46,7 +49,8 @@ class _CompletionRequest:
         conversation, model = self.draft.conversation, self.draft.model
         if not conversation.turns and not conversation.system_text and not self.options.prefill:
             raise empty_conversation()
-        shown, places = readable(conversation, self.history)
+        shown, places = self.draft.shown(self.history)
+        shown = readable(shown, self.history)
         prompt = self._prompt(shown, self._offered(self.draft.tools))
         flavour = self.flavour
         fields = [b'"%b":%b' % (flavour.prompt_field.encode(), json_text(prompt.text))]
@@ -172,13 +176,12 @@ def _moved(note: Note, places: Sequence[int]) -> Note:
     return replace(note, turn=places[note.turn]) if known and note.turn is not None else note
 
 
-def readable(conversation: Conversation, context: EncodeContext) -> tuple[Conversation, Sequence[int]]:
-    """The conversation as this reader may see it, and the place of each turn; what was changed for it is noted."""
-    given, places = context.plain_turns(conversation.turns, 0)
+def readable(conversation: Conversation, context: EncodeContext) -> Conversation:
+    """The conversation as this reader may see it; what was changed for it is noted."""
     turns: list[Turn] = []
-    for context.turn, turn in enumerate(given):
+    for context.turn, turn in enumerate(conversation.turns):
         turns.append(_readable_turn(turn, context))
-    return replace(conversation, turns=tuple(turns)), places
+    return replace(conversation, turns=tuple(turns))
 
 
 def _readable_turn(turn: Turn, context: EncodeContext) -> Turn:

@@ -79,7 +79,7 @@ class GeminiStreamReader:
 
     def __init__(self, context: DecodeContext) -> None:
         self._dialect = context.dialect
-        self.builder = context.builder()
+        self.builder = context.filtered_builder()
         self._names = context.tool_names
         self._seen = False  # a chunk has come
         self._is_whole = False

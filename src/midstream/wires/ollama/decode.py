@@ -15,7 +15,6 @@ from ...core.errors import LimitExceeded, TruncatedStream
 from ...core.reduce import MAX_TURN_CHARS
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
-from ...toolformats.registry import reasoning_filter, text_filter
 from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently, token_count
 from ..ndjson import LineFraming
@@ -33,8 +32,7 @@ def stop_reason(raw: str | None, calls: int) -> str:
 
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
-    dialect, tools, safety = context.dialect, context.declared, context.text_calls
-    reader = OllamaStreamReader(context, text_filter(dialect, tools, safety), reasoning_filter(dialect, tools, safety))
+    reader = OllamaStreamReader(context, context.text_filter(), context.reasoning_filter())
     return StreamDecoder(reader, LineFraming(limit=context.limit), limit=context.limit, instead={b"<": None})
 
 

@@ -16,7 +16,6 @@ from ...core.blocks import Media, Opaque, Usage
 from ...core.errors import ProviderError, TruncatedStream
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
-from ...toolformats.registry import reasoning_filter, text_filter
 from ..decode_context import DecodeContext
 from ..lenient_json import convert_leniently, decode_object, text_of, token_count
 from ..provider_errors import is_error, provider_error, told_error
@@ -63,8 +62,7 @@ def read_chunk(data: bytes) -> Chunk:
 
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
-    dialect, tools, safety = context.dialect, context.declared, context.text_calls
-    reader = ChatStreamReader(context, text_filter(dialect, tools, safety), reasoning_filter(dialect, tools, safety))
+    reader = ChatStreamReader(context, context.text_filter(), context.reasoning_filter())
     return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit)
 
 

@@ -56,7 +56,7 @@ class ResponsesStreamReader:
 
     def __init__(self, context: DecodeContext) -> None:
         self._dialect = context.dialect
-        self.builder = context.builder()
+        self.builder = context.filtered_builder()
         self._names = context.tool_names
         self._calls = ToolDeltaRouter(self.builder, context.wire_names, context.tool_names)
         self._done: set[Piece] = set()  # calls whose whole item has come

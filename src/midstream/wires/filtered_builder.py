@@ -1,0 +1,129 @@
+"""A builder for readers that know nothing of text filters: calls and thinking that stand in the text are read out of it.
+
+A reader tells it what came, as it would tell a TurnBuilder. Text goes through one filter for the whole answer, each stretch
+of reasoning through one of its own; what the filters find is built as if the wire had said it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..core.blocks import Media, Opaque, Origin
+from ..core.errors import LimitExceeded
+from ..core.events import ErrorInfo
+from ..core.reduce import Called, Piece, TurnBuilder
+from ..toolformats.apply import FilteredText
+from ..toolformats.findings import TextFilter
+from .stop_reasons import settled_stop
+
+
+class FilteredBuilder(TurnBuilder):
+    __slots__ = ("_filtering", "_make_reasoning", "_reasoning", "_text", "_thought", "_told")
+
+    def __init__(
+        self,
+        turn_key: str,
+        origin: Origin,
+        text: TextFilter | None,
+        reasoning: Callable[[], TextFilter] | None,
+        *,
+        called: Mapping[str, Called] | None = None,
+    ) -> None:
+        super().__init__(turn_key, origin, called=called)
+        self._text = FilteredText(self, text) if text is not None else None
+        self._make_reasoning = reasoning
+        self._reasoning: FilteredText | None = None
+        self._thought: Piece | None = None  # the reasoning that came last
+        self._filtering = False  # a filter speaks, not the reader
+        self._told = False
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing has come, be it that a filter still holds it back."""
+        return not self._told and super().is_blank
+
+    def text(self, delta: str, extra: dict[str, Any] | None = None) -> None:
+        if self._filtering or self._text is None:
+            self._end_reasoning()
+            super().text(delta, extra)
+            return
+        self._end_reasoning()
+        if delta:
+            self._feed(self._text, delta)
+        if extra is not None:
+            super().text("", extra)
+
+    def thinking(self, delta: str, field: str = "") -> Piece:
+        if self._filtering:
+            self._thought = super().thinking(delta, field)
+            return self._thought
+        if self._make_reasoning is None or not delta:
+            return super().thinking(delta, field)
+        if self._reasoning is None:
+            self._reasoning = FilteredText(self, self._make_reasoning(), field)
+            self._thought = super().thinking("", field)  # the reader wants to sign it, whatever comes of it
+        self._feed(self._reasoning, delta)
+        assert self._thought is not None
+        return self._thought
+
+    def open_call(
+        self,
+        raw_id: str | None,
+        name: str,
+        extra: dict[str, Any] | None = None,
+        *,
+        freeform: bool = False,
+        namespace: str = "",
+    ) -> Piece:
+        self._end_reasoning()
+        return super().open_call(raw_id, name, extra, freeform=freeform, namespace=namespace)
+
+    def whole(self, block: Media | Opaque) -> None:
+        self._end_reasoning()
+        super().whole(block)
+
+    def end_block(self) -> None:
+        """A call may go on behind the end of a text block, so only reasoning ends here."""
+        self._end_reasoning()
+        super().end_block()
+
+    def finish(self, stop_reason: str, raw_stop: str | None = None) -> None:
+        if not self.ended:
+            self.settle()
+            stop_reason = settled_stop(stop_reason, self.calls)
+        super().finish(stop_reason, raw_stop)
+
+    def fail(self, error: ErrorInfo) -> None:
+        if not self.ended:
+            try:
+                self.settle()
+            except LimitExceeded:
+                pass  # what was held back does not fit; the error being told is the one that came first
+        super().fail(error)
+
+    def settle(self) -> None:
+        self._end_reasoning()
+        if self._text is not None:
+            self._close(self._text)
+
+    def _end_reasoning(self) -> None:
+        """Reasoning is over: what its filter held back is due before anything else."""
+        if self._reasoning is not None and not self._filtering:
+            self._close(self._reasoning)
+            self._reasoning = None
+
+    def _feed(self, filtered: FilteredText, delta: str) -> None:
+        self._told = True
+        self._filtering = True
+        try:
+            filtered.feed(delta)
+        finally:
+            self._filtering = False
+
+    def _close(self, filtered: FilteredText) -> None:
+        self._filtering = True
+        try:
+            filtered.close()
+        finally:
+            self._filtering = False

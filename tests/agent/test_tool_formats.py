@@ -1,0 +1,107 @@
+"""Tools over plain text: the agent's loop through strict doubles that answer in the format they were told the tools in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from midstream import Agent, Client, Options, Session
+from midstream.client.catalog import Catalog
+from midstream.client.config import Config
+from midstream.core.blocks import Conversation, Turn
+from midstream.core.tools import parse_arguments
+from midstream.events import Stopped, ToolFinished
+from midstream.sim.server import Sim
+from midstream.store.memory import MemoryStore
+from midstream.wires.tool_format import TEXT_FORMATS
+
+WIRES = {
+    "openai-chat": "openai/gpt-4o",
+    "anthropic": "anthropic/claude-sonnet-4-5",
+    "gemini": "gemini/gemini-2.5-flash",
+    "ollama": "ollama/qwen3:4b",
+    "completion": "deepinfra/moonshotai/Kimi-K2.5",
+    "openai-responses": "openai-responses/gpt-5.1",
+    "cohere": "cohere/command-a-03-2025",
+}
+NATIVE = "mistral/mistral-large-latest"
+FOUR_ROUNDS = (
+    "List files in a and list files in b, then read a.txt and read b.txt. Then list files in c and read c.txt, "
+    "then read d.txt and list files in d"
+)
+FIELDS = {"tools", "tool_choice", "parallel_tool_calls", "toolConfig", "functions"}
+
+
+def list_files(path: str) -> str:
+    """List the files in a folder."""
+    return f"{path}/one.txt {path}/two.txt"
+
+
+def read_file(path: str) -> str:
+    """Read a file."""
+    return f"</tool_response> the words of {path} & <more>"
+
+
+def on_stage(play: Callable[[Sim, Client], Awaitable[Any]], **options: Any) -> Any:
+    async def run() -> Any:
+        async with Sim(**options) as sim:
+            catalog = Catalog(Config(), environ={}, providers=sim.providers())
+            async with Client(catalog) as client:
+                return await play(sim, client)
+
+    return asyncio.run(run())
+
+
+def options_for(wire: str, format: str | None) -> Options:
+    return Options(tool_format=format, path="native" if wire == "completion" else None)
+
+
+async def rounds(agent: Agent, words: str = FOUR_ROUNDS) -> tuple[int, Turn]:
+    """How many results a run made, and its last turn."""
+    events = [event async for event in agent.run(words)]
+    assert events[-1] == Stopped("text"), events[-1]
+    return sum(isinstance(event, ToolFinished) for event in events), agent.session.conversation.turns[-1]
+
+
+def check_stored(conversation: Conversation) -> None:
+    """Nothing of the format is left in the store: ordinary calls with ids of their own, each with its result."""
+    calls = [call for turn in conversation.turns for call in turn.tool_calls]
+    results = [result for turn in conversation.turns for result in turn.tool_responses]
+    assert [call.id for call in calls] == [result.call_id for result in results]
+    assert len({call.id for call in calls}) == len(calls)
+    for turn in conversation.turns:
+        assert turn.stop_reason == ("tool_use" if turn.tool_calls else "end_turn") or turn.speaker != "ai"
+        assert not (turn.extra or {}).get("problems")
+    for call in calls:
+        assert call.id.startswith("hist_tool_") and set(parse_arguments(call)) == {"path"}, call
+    words = " ".join(turn.text for turn in conversation.turns if turn.tool_calls)
+    assert words.replace("Let me look.", "").strip() == ""
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("format", TEXT_FORMATS)
+def test_four_rounds_of_parallel_calls_then_a_native_host_and_back(format: str, wire: str) -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        session = Session(WIRES[wire], client=client, store=MemoryStore(), options=options_for(wire, format))
+        agent = Agent(session, [list_files, read_file])
+        made, last = await rounds(agent)
+        assert made == 8 and "the words of d.txt" in last.text
+        assert [len(turn.tool_calls) for turn in session.conversation.turns if turn.tool_calls] == [2, 2, 2, 2]
+        sent = [seen.body for seen in sim.seen]
+        assert len(sent) == 5 and not any(FIELDS & set(body) for body in sent)
+        check_stored(session.conversation)
+        session.options = Options()
+        session.use(NATIVE)
+        assert (await rounds(agent, "read e.txt and list files in e"))[0] == 2
+        assert "tools" in sim.seen[-1].body
+        session.options = options_for(wire, format)
+        session.use(WIRES[wire])
+        assert (await rounds(agent, "list files in f and read f.txt"))[0] == 2
+        assert not FIELDS & set(sim.seen[-1].body)
+        check_stored(session.conversation)
+        assert sim.refused == [] and all(seen.status == 200 for seen in sim.seen)
+
+    on_stage(play)

@@ -10,9 +10,10 @@ import pytest
 
 from midstream import Agent, Client, Options, Session
 from midstream.client.catalog import Catalog
-from midstream.client.config import Config
+from midstream.client.config import Config, ModelConfig
 from midstream.core.blocks import Conversation, Turn
 from midstream.core.tools import parse_arguments
+from midstream.errors import BadRequest
 from midstream.events import Stopped, ToolFinished
 from midstream.sim.server import Sim
 from midstream.store.memory import MemoryStore
@@ -45,10 +46,10 @@ def read_file(path: str) -> str:
     return f"</tool_response> the words of {path} & <more>"
 
 
-def on_stage(play: Callable[[Sim, Client], Awaitable[Any]], **options: Any) -> Any:
+def on_stage(play: Callable[[Sim, Client], Awaitable[Any]], config: Config | None = None, **options: Any) -> Any:
     async def run() -> Any:
         async with Sim(**options) as sim:
-            catalog = Catalog(Config(), environ={}, providers=sim.providers())
+            catalog = Catalog(config or Config(), environ={}, providers=sim.providers())
             async with Client(catalog) as client:
                 return await play(sim, client)
 
@@ -105,3 +106,48 @@ def test_four_rounds_of_parallel_calls_then_a_native_host_and_back(format: str, 
         assert sim.refused == [] and all(seen.status == 200 for seen in sim.seen)
 
     on_stage(play)
+
+
+MINE = "vllm/my-finetune"
+WITHOUT_TOOLS = Config(models={MINE: ModelConfig(tools=False)})
+
+
+@pytest.mark.parametrize("model", [MINE, "ollama/gemma3"])
+@pytest.mark.parametrize("format", [None, "hermes", "xml"])
+def test_a_model_whose_host_takes_no_tools_uses_them_all_the_same(format: str | None, model: str) -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        session = Session(model, client=client, store=MemoryStore(), options=Options(tool_format=format))
+        agent = Agent(session, [list_files, read_file])
+        assert (await rounds(agent))[0] == 8
+        choice = session.tool_format_choice
+        assert choice.is_text and choice.automatic is (format is None)
+        assert choice.name == (format or {"ollama/gemma3": "gemma", MINE: "hermes"}[model])
+        told = [note.code for note in session.request().notes]
+        assert ("tools_as_text" in told) is (format is None)
+        check_stored(session.conversation)
+        session.options = Options()
+        session.use(NATIVE)
+        assert (await rounds(agent, "read e.txt and list files in e"))[0] == 2
+        session.options = Options(tool_format=format)
+        session.use(model)
+        assert (await rounds(agent, "list files in f and read f.txt"))[0] == 2
+        assert sim.refused == []
+
+    on_stage(play, WITHOUT_TOOLS, toolless=("vllm",))
+
+
+def test_such_a_host_refuses_declared_tools() -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        for model in (MINE, "ollama/gemma3"):
+            session = Session(model, client=client, options=Options(tool_format="native"))
+            with pytest.raises(BadRequest, match="does not support tools"):
+                await Agent(session, [list_files]).run("list files in a")
+        assert [problem.rule for problem in sim.refused] == ["no tools", "no tools"]
+
+    on_stage(play, WITHOUT_TOOLS, toolless=("vllm",))
+
+
+def test_an_unknown_model_of_a_provider_keeps_one_dialect_so_its_history_stays_cached() -> None:
+    catalog = Catalog(WITHOUT_TOOLS, environ={})
+    assert catalog.resolve(MINE).dialect is catalog.resolve(MINE).dialect
+    assert not catalog.resolve(MINE).dialect.native_tools and catalog.resolve("vllm/other").dialect.native_tools

@@ -44,6 +44,21 @@ def script(environ: dict[str, str]) -> Script:
     return Script(environ)
 
 
+def test_a_tool_format_is_used_or_the_user_is_told_why_not(script: Script) -> None:
+    _, err = script(
+        "/toolformat anthropic",
+        "/toolformat hermes",
+        "List the files",
+        "/model sim/claude-sonnet-4-5",
+        "/toolformat kimi",
+    )
+    assert "tool format: kimi (you asked for anthropic; /toolformat auto undoes it)" in err
+    assert "tool format anthropic cannot be spoken on openai-chat; kimi is used instead" in err
+    assert "tool format: hermes (set by you" in err
+    assert "set by hand: tools are declared in the system prompt" in err
+    assert "tool format kimi cannot be spoken on anthropic; anthropic is used instead" in err
+
+
 def test_settings_are_shown_changed_and_kept(script: Script) -> None:
     _, err = script(
         "Hello",
@@ -61,6 +76,7 @@ def test_settings_are_shown_changed_and_kept(script: Script) -> None:
     )
     assert "tool format: kimi (automatic, for sim/kimi-k2.5)" in err
     assert "tool format: kimi (set by you" in err
+    assert "moonshot-k2.5 takes the tool calls of openai-chat with kimi ids" in err
     assert "unknown tool format 'bogus'; expected one of " + ", ".join(TOOL_FORMATS) in err
     assert "thinking: on, effort low" in err
     assert "invalid thinking 'sideways'" in err

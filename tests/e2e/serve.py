@@ -19,7 +19,7 @@ def main(model: str, port: str) -> None:
     params.use_jinja = True
     params.offline = True
     params.verbosity = 0
-    params.cpuparams.n_threads = 2
+    params.cpuparams.n_threads = 1  # the model is tiny: threads would only wait for each other
     server = xllamacpp.Server(params)
     print(f"ready {server.listening_address}", flush=True)
     sys.stdin.read()  # the tests hold the other end; when they are gone, so is this

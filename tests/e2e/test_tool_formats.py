@@ -43,7 +43,9 @@ def _rule(text: str) -> str:
 
 def options(format: str, endpoint: str, seed: int) -> Options:
     _, how, before = ENDPOINTS[endpoint]
-    forced = {"grammar": grammar(format, before), "preserved_tokens": list(SPECIALS)}
+    # The server prints no control token unless it is told to: not the end of the answer, please.
+    shown = {*text_format(TEXT_FORMATS[format]).markers, "<think>", "</think>"} & set(SPECIALS) - {"<|im_end|>"}  # type: ignore[index]
+    forced = {"grammar": grammar(format, before), "preserved_tokens": sorted(shown)}
     return Options(tool_format=format, seed=seed, max_tokens=600, extra_body=forced, **how)
 
 
@@ -57,12 +59,18 @@ def read_calls(turn: Turn) -> tuple[ToolCall, ...]:
     return turn.tool_calls
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS)
-@pytest.mark.parametrize("format", TEXT_FORMATS)
+# K3's channels cannot be read where a model thinks between tags: on a raw completion the format is changed, with a note.
+CASES = [
+    (format, endpoint)
+    for format in TEXT_FORMATS
+    for endpoint in ENDPOINTS
+    if format != "kimi-k3-text" or endpoint == "chat"
+]
+
+
+@pytest.mark.parametrize(("format", "endpoint"), CASES)
 def test_four_rounds_in_text_then_a_native_host_and_back(engine: str, format: str, endpoint: str) -> None:
     model = ENDPOINTS[endpoint][0]
-    if (format, endpoint) == ("kimi-k3-text", "completion"):
-        pytest.skip("K3's channels cannot be read where the model thinks between tags; the format is changed there")
 
     async def run() -> list[int]:
         counts: list[int] = []

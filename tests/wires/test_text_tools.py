@@ -17,7 +17,7 @@ from midstream.core.events import Done, Event
 from midstream.core.lifecycle import check
 from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import Resolved
-from midstream.sim.answer import Answer, Style
+from midstream.sim.answer import Answer, Call, Style
 from midstream.sim.speech import speak, speak_whole
 from midstream.toolformats.registry import get_filter, text_format
 from midstream.wires.decode_context import DecodeContext
@@ -125,6 +125,30 @@ def test_a_history_that_waits_for_results_is_written_on_a_clone() -> None:
     assert "## Return of functions.get_weather:0\\nsun" in second.body.decode()
 
 
+def test_an_answer_that_was_not_kept_leaves_no_trace_in_the_cache() -> None:
+    cache, question = HistoryCache(), human("q", key="q")
+    encode("openai-chat", "kimi-text", Conversation((question,)), cache)
+    first, second = [
+        Turn("ai", (ToolCall(f"hist_tool_{key:_<24}", "get_weather", "{}"),), key=key) for key in ("first", "second")
+    ]
+    encode("openai-chat", "kimi-text", Conversation((question, first)), cache)
+    (call,) = second.tool_calls
+    result = Turn("tool", (ToolResponse(call.id, call.name, (Text("sun"),)),))
+    done = Conversation((question, second, result))
+    written = encode("openai-chat", "kimi-text", done, cache).body
+    assert written == encode("openai-chat", "kimi-text", done).body and b"functions.get_weather:0" in written
+
+
+def test_one_cache_serves_all_formats() -> None:
+    cache, conversation = HistoryCache(), weather_story().done()
+    for _ in range(2):
+        for format in ("native", *NAMES, "kimi"):
+            assert (
+                encode("openai-chat", format, conversation, cache).body
+                == encode("openai-chat", format, conversation).body
+            )
+
+
 @pytest.mark.parametrize("format", NAMES)
 def test_ids_are_printed_only_where_the_format_has_them(format: str) -> None:
     story = weather_story().says("again").answers("", ("get_weather", "{}")).results("rain").says("and?")
@@ -222,8 +246,11 @@ def test_system_parts_and_their_marks_stay() -> None:
 
 
 def test_a_stored_response_is_not_continued() -> None:
-    conversation = weather_story().done()
-    request = encode("openai-responses", "hermes", conversation, previous_response_id="resp_1")
+    """What the host stored may hold native calls, whose results it would want in their own items."""
+    story = Story().says("q").answers("", ("get_weather", "{}"), response_id="resp_1").results("sun")
+    native = encode("openai-responses", "native", story.done(), previous_response_id="resp_1")
+    assert json.loads(native.body)["previous_response_id"] == "resp_1"
+    request = encode("openai-responses", "hermes", story.done(), previous_response_id="resp_1")
     assert "previous_response_id" not in json.loads(request.body)
     assert "response_not_continued" in [note.code for note in request.notes]
 
@@ -323,6 +350,40 @@ def test_a_call_of_an_unknown_tool_is_a_call(wire: str) -> None:
     assert [call.name for call in turn.tool_calls] == ["nonsense"]
 
 
+@pytest.mark.parametrize("wire", MODELS)
+def test_a_call_that_only_the_end_completes_stops_for_tools(wire: str) -> None:
+    request = encode(wire, "llama", Conversation((human("go"),)))
+    text = text_format("llama").render_calls(MADE[1:], ())
+    _, turn = read(request, list(speak(wire, Answer(text), style(wire))))
+    assert (turn.stop_reason, [call.name for call in turn.tool_calls]) == ("tool_use", ["get_time"])
+
+
+@pytest.mark.parametrize("wire", MODELS)
+def test_what_a_filter_holds_back_at_the_end_is_said_once(wire: str) -> None:
+    request = encode(wire, "xml", Conversation((human("go"),)))
+    for said in ("<", "a <", "<inv"):
+        _, turn = read(request, list(speak(wire, Answer(said), style(wire))))
+        assert (turn.text, turn.stop_reason) == (said, "end_turn")
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "gemini", "openai-responses", "cohere", "openai-chat", "ollama"])
+def test_reasoning_that_was_held_back_comes_before_the_text(wire: str) -> None:
+    request = encode(wire, "kimi-text", Conversation((human("go"),)))
+    _, turn = read(request, list(speak(wire, Answer("Here.", "hm <|tool"), style(wire))))
+    kinds = [type(block).__name__ for block in turn.blocks]
+    assert kinds.index("Thinking") < kinds.index("Text") and kinds.count("Thinking") == 1
+    assert (turn.thinking, turn.text) == ("hm <|tool", "Here.")
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "gemini", "openai-responses", "cohere", "openai-chat"])
+def test_reasoning_that_was_held_back_comes_before_a_native_call(wire: str) -> None:
+    context = DecodeContext(leaking(wire).dialect, "turn", "m", TOOLS)
+    answer = Answer("", "hm <|tool", (Call("get_time", {"zone": "x"}),))
+    last = list(decode_chunks(context.decoder(), speak(wire, answer, style(wire))))[-1]
+    assert isinstance(last, Done) and last.turn.thinking == "hm <|tool"
+    assert [type(block).__name__ for block in last.turn.blocks] == ["Thinking", "ToolCall"]
+
+
 LEAKS = ("anthropic", "gemini", "openai-responses", "cohere", "openai-chat", "ollama")
 
 
@@ -358,6 +419,16 @@ def test_a_leaked_call_is_rescued_on_every_wire(wire: str, where: str) -> None:
 @pytest.mark.parametrize("name", ["moonshot-anthropic/kimi-k2.5", "minimax-anthropic/MiniMax-M2"])
 def test_families_that_leak_are_told_on_the_anthropic_wire(name: str) -> None:
     assert resolve(name).dialect.leaks is not None
+
+
+def test_a_builder_that_holds_text_back_is_not_blank() -> None:
+    """The Responses reader asks: where nothing was streamed, it reads the final output instead."""
+    request = encode("openai-responses", "xml", Conversation((human("go"),)))
+    assert request.dialect is not None
+    builder = DecodeContext(request.dialect, "turn", "m", TOOLS, text_format="xml").filtered_builder()
+    assert builder.is_blank
+    builder.text("<")
+    assert not builder.is_blank
 
 
 def test_nothing_is_filtered_where_nothing_is_looked_for() -> None:

@@ -16,7 +16,7 @@ from midstream.core.tools import parse_arguments
 from midstream.errors import BadRequest
 from midstream.events import Stopped, ToolFinished
 from midstream.sim.server import Sim
-from midstream.store.memory import MemoryStore
+from midstream.store.sqlite import MemoryStore
 from midstream.wires.tool_format import TEXT_FORMATS
 
 WIRES = {

@@ -15,13 +15,14 @@ from midstream.core.blocks import Conversation, Media, Text, ToolCall, ToolRespo
 from midstream.core.dialect import Dialect
 from midstream.core.events import Done, Event
 from midstream.core.lifecycle import check
-from midstream.core.tools import ToolSpec
+from midstream.core.tools import Grammar, ToolSpec
 from midstream.dialects.registry import Resolved
 from midstream.sim.answer import Answer, Call, Style
 from midstream.sim.speech import speak, speak_whole
 from midstream.toolformats.registry import get_filter, text_format
 from midstream.wires.decode_context import DecodeContext
 from midstream.wires.history_cache import HistoryCache
+from midstream.wires.plain_tools import plain_dialect, plain_name
 from midstream.wires.stream_decoder import decode_chunks
 from midstream.wires.tool_format import TEXT_FORMATS
 from tests.conversations import PIXEL, Story, weather_story
@@ -434,3 +435,38 @@ def test_a_builder_that_holds_text_back_is_not_blank() -> None:
 def test_nothing_is_filtered_where_nothing_is_looked_for() -> None:
     context = DecodeContext(resolve(MODELS["anthropic"]).dialect, "turn", "m", TOOLS)
     assert type(context.filtered_builder()) is type(context.builder())
+
+
+@pytest.mark.parametrize("wire", MODELS)
+def test_freeform_and_namespaced_tools_and_those_declared_later_go_over_text_and_come_back(wire: str) -> None:
+    target = resolve(MODELS[wire])
+    patch = ToolSpec("patch", "Applies a patch.", kind="freeform", grammar=Grammar("lark", "start: /.+/"))
+    spaced = ToolSpec("find", "Finds.", {"type": "object", "properties": {}}, namespace="files")
+    later = Turn("system", (Text("You may list now."),), tools=(ToolSpec("list", "Lists.", {"type": "object"}),))
+    called = Turn(
+        "ai",
+        (
+            ToolCall("hist_tool_a", "patch", '{"input":"*** Begin"}', kind="freeform"),
+            ToolCall("hist_tool_b", "find", "{}", namespace="files"),
+        ),
+    )
+    results = Turn("tool", (ToolResponse("hist_tool_a", "patch", (Text("ok"),)), ToolResponse("hist_tool_b", "find")))
+    turns = (human("Patch it."), called, results, later, human("And again."))
+    request = encode_request(
+        target, Conversation(turns), tools=(patch, spaced), options=Options(tool_format="qwen"), cache=None
+    )
+    body = request.body.decode()
+    assert b'"tools"' not in request.body and "*** Begin" in body and "start: /.+/" in body and "Lists." in body
+    assert {tool.qualified_name for tool in request.tools} >= {"patch", spaced.qualified_name, "list"}
+    wire_name = plain_name("files", "find", plain_dialect(target.dialect))
+    assert wire_name in body
+    text = "".join(
+        f'<tool_call>\n{{"name": "{each}", "arguments": {arguments}}}\n</tool_call>\n'
+        for each, arguments in (("patch", '{"input": "x"}'), (wire_name, "{}"), ("list", "{}"))
+    )
+    _, turn = read(request, list(speak(wire, Answer(text), style(wire))))
+    assert [(call.kind, call.namespace, call.name) for call in turn.tool_calls] == [
+        ("freeform", "", "patch"),
+        ("function", "files", "find"),
+        ("function", "", "list"),
+    ]

@@ -156,7 +156,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
         draft = replace(self, dialect=plain_dialect(self.dialect))._in_own_terms()
         text = TextTools.of(choice.text, draft.tools)
         options, words, changes = text.option_words(draft.options)
-        told = (choice.note,) if choice.note is not None and draft.tools else ()
+        told = (choice.note,) if choice.note is not None and text.tools else ()
         return replace(
             draft,
             conversation=text.declared(draft.conversation, words),

@@ -41,14 +41,11 @@ class TextTools(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, name: FormatName, tools: Sequence[ToolSpec]) -> TextTools:
-        """Without the tools that only their own host can run."""
+        """Without the tools that only their own host can run, or that only their own wire knows."""
         why = "is run by its provider; plain text cannot declare it"
-        notes = [
-            Note("dropped", "tool", "foreign_builtin", f"{tool.name} {why}")
-            for tool in tools
-            if tool.builtin is not None
-        ]
-        return cls(name, text_format(name), tuple([tool for tool in tools if tool.builtin is None]), tuple(notes))
+        theirs = [tool for tool in tools if tool.builtin is not None or (tool.extra and "tool" in tool.extra)]
+        notes = [Note("dropped", "tool", "foreign_builtin", f"{tool.name} {why}") for tool in theirs]
+        return cls(name, text_format(name), tuple([tool for tool in tools if tool not in theirs]), tuple(notes))
 
     def option_words(self, options: Options) -> tuple[Options, str, list[Note]]:
         """The options without what only declared tools have, the same in words for the prompt, and notes of it."""

@@ -232,6 +232,34 @@ class TurnBuilder:
         self._add(piece, delta)
         return piece
 
+    def all_text(self, deltas: list[str]) -> bool:
+        """As `text` for each of them. False, and nothing done, where they have to be looked at one by one."""
+        head = self._head
+        return head is not None and head.kind is _TEXT and self._extend(head, deltas, TextDelta)
+
+    def all_thinking(self, deltas: list[str]) -> Piece | None:
+        """As `thinking` for each of them. None, and nothing done, where they have to be looked at one by one."""
+        head = self._head
+        if head is not None and head.kind is _THINKING and self._extend(head, deltas, ThinkingDelta):
+            return head
+        return None
+
+    def all_arguments(self, piece: Piece, deltas: list[str]) -> bool:
+        """As `call_arguments` for each of them. False, and nothing done, where they have to be looked at one by one."""
+        if not piece.started or piece.closed or self._queue:
+            return False
+        return self._extend(piece, deltas, ToolCallDelta)
+
+    def _extend(self, piece: Piece, deltas: list[str], event: type[TextDelta | ThinkingDelta | ToolCallDelta]) -> bool:
+        size = sum(map(len, deltas))
+        if self.split_surrogates or "" in deltas or self._chars + size > self._limit:
+            return False
+        piece.parts += deltas
+        index = piece.index
+        self.out += [event(index, delta) for delta in deltas]
+        self._chars += size
+        return True
+
     def end_block(self) -> None:
         """Close the open text or thinking block; the next delta opens a new one."""
         head = self._head

@@ -64,6 +64,17 @@ class FilteredText:
         else:
             self._builder.text(delta)
 
+    def feed_all(self, deltas: list[str]) -> bool:
+        """As `feed` for each of them. False, and nothing done, where they have to be looked at one by one."""
+        together = "".join(deltas)
+        if not self._alarms or any(alarm in together for alarm in self._alarms):
+            return False
+        builder = self._builder
+        if builder.all_thinking(deltas) is None if self._field else not builder.all_text(deltas):
+            return False
+        self.past += deltas
+        return True
+
     def _rest(self) -> None:
         idle = None if self._closed or self._builder.split_surrogates else self._filter.idle
         self.past, self._alarms = ([], "") if idle is None else idle

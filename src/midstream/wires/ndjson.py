@@ -23,6 +23,11 @@ class NDJSONParser:
         self._limit = limit
         self._buffer = bytearray()  # an unfinished line
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins a line."""
+        return not self._buffer
+
     def feed(self, data: bytes) -> Iterator[bytes]:
         if b"\n" not in data:
             self._hold(data)
@@ -59,10 +64,16 @@ class NDJSONParser:
 class LineFraming:
     """Lines as a server-sent event without a name would come."""
 
+    ends = (b"\n",)
+
     __slots__ = ("_lines",)
 
     def __init__(self, *, limit: int) -> None:
         self._lines = NDJSONParser(limit=limit)
+
+    @property
+    def between(self) -> bool:
+        return self._lines.between
 
     def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
         return map(ServerSentEvent, self._lines.feed(data))

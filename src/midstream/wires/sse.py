@@ -31,9 +31,11 @@ class ServerSentEvent(msgspec.Struct, frozen=True, gc=False):
 class SSEParser:
     """`feed` bytes, get the events they complete; `close` at the end of the stream."""
 
+    ends = (b"\n\n", b"\r\n\r\n")
+
     __slots__ = (
-        "_after_cr", "_at_start", "_between", "_buffer", "_data", "_error", "_event", "_id", "_lenient_end", "_limit", "_pending", "_retry",
-        "_size",
+        "_after_cr", "_at_start", "_buffer", "_data", "_error", "_event", "_id", "_lenient_end", "_limit", "_pending", "_retry",
+        "_size", "between",
     )  # fmt: skip
 
     def __init__(self, *, lenient_end: bool = True, limit: int = DEFAULT_LIMIT) -> None:
@@ -41,7 +43,7 @@ class SSEParser:
         self._limit = limit
         self._buffer = bytearray()  # an unfinished line
         self._at_start = True
-        self._between = False  # nothing half read: the next byte begins an event
+        self.between = False  # nothing half read: the next byte begins an event
         self._after_cr = False
         self._pending = False  # fields of an unfinished event have been read
         self._data: list[bytes] = []
@@ -53,7 +55,7 @@ class SSEParser:
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         if (
-            self._between
+            self.between
             and data[:6] == b"data: "
             and data.find(b"\n") == len(data) - 2
             and data[-1:] == b"\n"
@@ -62,7 +64,7 @@ class SSEParser:
         ):
             return [ServerSentEvent(data[6:-2], "message", self._id)]  # one read, one event: the live stream's case
         if (
-            self._between
+            self.between
             and data[:6] == b"data: "
             and data[-4:] == b"\r\n\r\n"
             and data.find(b"\r") == len(data) - 4
@@ -70,7 +72,7 @@ class SSEParser:
             and len(data) <= self._limit
         ):
             return [ServerSentEvent(data[6:-4], "message", self._id)]  # the same, as Google and Azure send it
-        if self._between and data[:7] == b"event: " and data[-2:] == b"\n\n" and b"\r" not in data:
+        if self.between and data[:7] == b"event: " and data[-2:] == b"\n\n" and b"\r" not in data:
             named = self._named_event(data[:-2])
             if named is not None:
                 return [named]
@@ -83,7 +85,7 @@ class SSEParser:
             if not out:
                 raise
             self._error = error  # what came before it is delivered first, so that every split tells the same
-        self._between = not (
+        self.between = not (
             self._buffer or self._pending or self._after_cr or self._at_start or self._error or self._retry is not None
         )
         return out

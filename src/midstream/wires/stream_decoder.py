@@ -25,9 +25,10 @@ from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.reduce import TurnBuilder
 from .provider_errors import provider_error
 from .sse import DONE, ServerSentEvent
+from .stencil import ReadTemplate, StencilMemory, Template
 
 # A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
-_SLICE = 64 * 1024
+_SLICE = 16 * 1024
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
@@ -36,6 +37,16 @@ class Framing(Protocol):
 
     What came whole before a fault is delivered before the fault is raised.
     """
+
+    @property
+    def ends(self) -> tuple[bytes, ...]:
+        """What an event ends with, where that never stands inside one; empty if events cannot be told apart so simply."""
+        ...
+
+    @property
+    def between(self) -> bool:
+        """Whether nothing is half read: the next byte begins an event."""
+        ...
 
     def feed(self, data: bytes) -> Iterable[ServerSentEvent]: ...
 
@@ -77,13 +88,20 @@ class StreamReader(Protocol):
 class StreamDecoder:
     """Feed it the bytes of one answer; it gives events, and exactly one terminal one.
 
-    `progress` counts data events (comments do not count); `ended` is set by the terminal event.
+    `progress` counts data events (comments do not count); `ended` is set by the terminal event. Events that only repeat one
+    another with another text are read by `stencils`, if the reader has a `template` of them; None reads each in full.
     """
 
-    __slots__ = ("_body", "_builder", "_framing", "_instead", "_limit", "_reader", "_sniffed", "progress")
+    __slots__ = ("_body", "_builder", "_framing", "_instead", "_limit", "_reader", "_sniffed", "progress", "stencils")
 
     def __init__(
-        self, reader: StreamReader, framing: Framing, *, limit: int, instead: Instead = NO_EVENT_STREAM
+        self,
+        reader: StreamReader,
+        framing: Framing,
+        *,
+        limit: int,
+        instead: Instead = NO_EVENT_STREAM,
+        template: ReadTemplate | None = None,
     ) -> None:
         self._reader = reader
         self._builder = reader.builder
@@ -93,6 +111,7 @@ class StreamDecoder:
         self._sniffed = False
         self._body: bytearray | None = None  # set when the answer turns out to be no stream
         self.progress = 0
+        self.stencils = StencilMemory(template) if template is not None else None
 
     @property
     def ended(self) -> bool:
@@ -109,7 +128,7 @@ class StreamDecoder:
                 self._hold(data)
                 return []
             if len(data) <= _SLICE:
-                self._read(self._framing.feed(data))
+                self._take_in(data)
             else:
                 self._read_slices(data)
         except (RemoteError, ProviderError) as error:
@@ -169,9 +188,61 @@ class StreamDecoder:
             raise LimitExceeded(f"the body is longer than {self._limit} bytes")
 
     def _read_slices(self, data: bytes) -> None:
-        for at in range(0, len(data), _SLICE):
-            if self._read(self._framing.feed(data[at : at + _SLICE])):
+        at = 0
+        while at < len(data):
+            stop = at + _SLICE
+            for end in self._framing.ends:  # an event that is cut in two is read in full
+                found = data.rfind(end, at, stop)
+                if found > at:
+                    stop = found + len(end)
+                    break
+            if self._take_in(data[at:stop]):
                 return
+            at = stop
+
+    def _take_in(self, data: bytes) -> bool:
+        """What fits the stencil by it, the rest in full; whether the answer ended."""
+        framing, stencils = self._framing, self.stencils
+        if stencils is None or not framing.ends:
+            return self._read(framing.feed(data))
+        while data:
+            if framing.between and len(data) <= self._limit:
+                template, texts, size = stencils.read(data)
+                if template is not None:
+                    if self._tell(template, texts):
+                        return True
+                    if size == len(data):
+                        return False
+                    data = data[size:]
+                    continue
+            if stencils.is_waiting:
+                before = self.progress
+                ended = self._read(framing.feed(data))
+                stencils.skip(self.progress - before)
+                return ended
+            size = _end(data, framing.ends)
+            piece, data = data[:size], data[size:]
+            began = framing.between
+            events = list(framing.feed(piece))
+            if self._read(events):
+                return True
+            if began and framing.between and len(events) == 1:
+                stencils.learn(piece, events[0].data, events[0].event)
+        return False
+
+    def _tell(self, template: Template, texts: list[str]) -> bool:
+        """One event for each text; whether the answer ended among them."""
+        if len(texts) > 1 and template.tell_all is not None and template.tell_all(texts):
+            self.progress += len(texts)
+            return False
+        builder, owner, field, tell = self._builder, template.owner, template.field, template.tell
+        for text in texts:
+            self.progress += 1
+            setattr(owner, field, text)
+            tell()
+            if builder.ended:
+                return True
+        return False
 
     def _read(self, events: Iterable[ServerSentEvent]) -> bool:
         """Whether the answer ended among them."""
@@ -225,6 +296,15 @@ def decode_whole(decoder: StreamDecoder, body: bytes, *, status: int = 200, prov
         raise last.to_exception()
     assert isinstance(last, (Done, ErrorEvent))
     return last.turn
+
+
+def _end(data: bytes, ends: tuple[bytes, ...]) -> int:
+    """Where the first event that ends in this data ends; all of it if none does."""
+    for end in ends:
+        at = data.find(end)
+        if at >= 0:
+            return at + len(end)
+    return len(data)
 
 
 def _first(data: bytes) -> bytes:

@@ -108,12 +108,24 @@ class ToolDeltaRouter:
 
     def more(self, index: int, arguments: str) -> bool:
         """Arguments alone under an index: the everyday piece. False, and nothing done, where the table has to be asked."""
-        owner = self._owners.get((index, None))
-        if owner is None or owner.rival_states or owner.call.repeats or owner.call in self._partial_name:
+        piece = self._everyday(index)
+        if piece is None:
             return False
         if arguments:
-            self._builder.call_arguments(owner.call.piece, arguments)
+            self._builder.call_arguments(piece, arguments)
         return True
+
+    def all_more(self, index: int, arguments: list[str]) -> bool:
+        """As `more` for each of them. False, and nothing done, where they have to be looked at one by one."""
+        piece = self._everyday(index)
+        return piece is not None and self._builder.all_arguments(piece, arguments)
+
+    def _everyday(self, index: int) -> Piece | None:
+        """The call of this index, where nothing but the index decides."""
+        owner = self._owners.get((index, None))
+        if owner is None or owner.rival_states or owner.call.repeats or owner.call in self._partial_name:
+            return None
+        return owner.call.piece
 
     def array(self, deltas: Sequence[ToolDelta]) -> None:
         """The pieces of one array of a stream."""

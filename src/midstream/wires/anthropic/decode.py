@@ -20,6 +20,7 @@ from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently, text_of, token_count
 from ..provider_errors import provider_error
 from ..sse import SSEParser
+from ..stencil import Template
 from ..stop_reasons import later_stop, settled_stop
 from ..stream_decoder import StreamDecoder
 from .shapes import (
@@ -101,7 +102,8 @@ class _Held:
 
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
-    return StreamDecoder(MessagesStreamReader(context), SSEParser(limit=context.limit), limit=context.limit)
+    reader = MessagesStreamReader(context)
+    return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit, template=reader.template)
 
 
 class MessagesStreamReader:
@@ -163,6 +165,35 @@ class MessagesStreamReader:
             self._delta(event)
         else:
             self._other(event)
+
+    def template(self, data: bytes, name: str) -> Template | None:
+        """A delta of text, of thinking or of a tool's input."""
+        try:
+            event = decode_event(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return None
+        if type(event) is not BlockDelta:
+            return None
+        delta, index = event.delta, event.index
+        if type(delta) is TextPiece:
+            return Template(event, delta, "text", lambda: self._delta(event), self.builder.all_text)
+        if type(delta) is ThinkingPiece:
+            return Template(event, delta, "thinking", lambda: self._delta(event), self._all_thinking)
+        if type(delta) is JsonPiece:
+            return Template(
+                event, delta, "partial_json", lambda: self._delta(event), lambda texts: self._all_json(texts, index)
+            )
+        return None
+
+    def _all_thinking(self, texts: list[str]) -> bool:
+        piece = self.builder.all_thinking(texts)
+        if piece is not None:
+            self._thought = piece
+        return piece is not None
+
+    def _all_json(self, texts: list[str], index: int | None) -> bool:
+        call = self._calls.get(index) if index is not None else None
+        return call is not None and self.builder.all_arguments(call[0], texts)
 
     def _delta(self, event: BlockDelta) -> None:
         delta = event.delta

@@ -18,6 +18,7 @@ from ..decode_context import DecodeContext
 from ..lenient_json import decode_object, text_of, token_count
 from ..provider_errors import provider_error
 from ..sse import SSEParser
+from ..stencil import Template, is_empty
 from ..stop_reasons import settled_stop
 from ..stream_decoder import StreamDecoder
 from ..tool_deltas import ToolDelta, ToolDeltaRouter
@@ -65,7 +66,8 @@ def stop_reason(raw: str | None, calls: int) -> str:
 
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
-    return StreamDecoder(CohereStreamReader(context), SSEParser(limit=context.limit), limit=context.limit)
+    reader = CohereStreamReader(context)
+    return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit, template=reader.template)
 
 
 class CohereStreamReader:
@@ -96,6 +98,23 @@ class CohereStreamReader:
             self._words(event.delta.message.content)
         else:
             self._other(event)
+
+    def template(self, data: bytes, name: str) -> Template | None:
+        """A piece of text, of thinking, of a plan or of arguments, and nothing else."""
+        try:
+            event = decode_event(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return None
+        if type(event) is ContentDelta:
+            words = event.delta.message.content
+            for field in ("text", "thinking"):
+                if getattr(words, field) and is_empty(words, but=field):
+                    return Template(event, words, field, lambda: self._words(words))
+        if type(event) is PlanDelta:
+            return Template(event, event.delta.message, "tool_plan", lambda: self._other(event))
+        if type(event) is CallDelta and (function := event.delta.message.tool_calls.function) is not None:
+            return Template(event, function, "arguments", lambda: self._other(event))
+        return None
 
     def _other(self, event: StreamEvent | Failure | Body) -> None:
         match event:

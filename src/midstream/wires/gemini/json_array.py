@@ -130,6 +130,9 @@ class JSONArrayParser:
 class ArrayFraming:
     """Elements as server-sent events without a name would come; an array that closes says `[DONE]`, as other hosts do."""
 
+    ends: tuple[bytes, ...] = ()
+    between = False
+
     __slots__ = ("_array",)
 
     def __init__(self, *, limit: int) -> None:

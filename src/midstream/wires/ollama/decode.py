@@ -19,6 +19,7 @@ from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently, token_count
 from ..ndjson import LineFraming
 from ..provider_errors import is_error, provider_error
+from ..stencil import Template, is_empty
 from ..stop_reasons import settled_stop
 from ..stream_decoder import StreamDecoder
 from .shapes import Call, Line, Message, counts, decode_line, read_line
@@ -33,7 +34,8 @@ def stop_reason(raw: str | None, calls: int) -> str:
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
     reader = OllamaStreamReader(context, context.text_filter(), context.reasoning_filter())
-    return StreamDecoder(reader, LineFraming(limit=context.limit), limit=context.limit, instead={b"<": None})
+    framing = LineFraming(limit=context.limit)
+    return StreamDecoder(reader, framing, limit=context.limit, instead={b"<": None}, template=reader.template)
 
 
 class OllamaStreamReader:
@@ -67,6 +69,32 @@ class OllamaStreamReader:
             line = read_line(data.removeprefix(b"\xef\xbb\xbf"))
             self.builder.split_surrogates = True
         self._line(line)
+
+    def template(self, data: bytes, name: str) -> Template | None:
+        """A line of one text, or of thinking, and nothing else."""
+        try:
+            line = decode_line(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return None
+        message = line.message
+        line.model = None  # not looked at once the answer has begun
+        if not self._seen or message is None or not is_empty(line, but="message"):
+            return None
+        if message.content and is_empty(message, but="content"):
+            return Template(line, message, "content", lambda: self._line(line), self._all_content)
+        if message.thinking and is_empty(message, but="thinking"):
+            return Template(line, message, "thinking", lambda: self._line(line), self._all_thinking)
+        return None
+
+    def _all_content(self, texts: list[str]) -> bool:
+        if self._thinking is not None:
+            return False
+        return self.builder.all_text(texts) if self._filter is None else self._filter.feed_all(texts)
+
+    def _all_thinking(self, texts: list[str]) -> bool:
+        if self._thinking is not None:
+            return self._thinking.feed_all(texts)
+        return self._make_thinking_filter is None and self.builder.all_thinking(texts) is not None
 
     def whole(self, body: bytes) -> None:
         """One object, however it is laid out, or all lines of a stream."""

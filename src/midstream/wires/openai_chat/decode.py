@@ -20,6 +20,7 @@ from ..decode_context import DecodeContext
 from ..lenient_json import convert_leniently, decode_object, text_of, token_count
 from ..provider_errors import is_error, provider_error, told_error
 from ..sse import SSEParser
+from ..stencil import Template, is_empty
 from ..stop_reasons import later_stop, settled_stop
 from ..stream_decoder import StreamDecoder
 from ..tool_deltas import ToolDelta, ToolDeltaRouter
@@ -63,7 +64,7 @@ def read_chunk(data: bytes) -> Chunk:
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
     reader = ChatStreamReader(context, context.text_filter(), context.reasoning_filter())
-    return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit)
+    return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit, template=reader.template)
 
 
 class ChatStreamReader:
@@ -106,6 +107,55 @@ class ChatStreamReader:
             chunk = read_chunk(data)
             self._halves()
         self._chunk(chunk)
+
+    def template(self, data: bytes, name: str) -> Template | None:
+        """A chunk of one text, of reasoning or of arguments, and nothing else."""
+        try:
+            chunk = _decode_chunk(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return None
+        choices = chunk.choices
+        message = choices[0].delta if choices and len(choices) == 1 else None
+        if not self._seen or message is None or not choices or choices[0].index:
+            return None
+        chunk.id = chunk.created = chunk.model = chunk.object = None  # not looked at once the answer has begun
+        if not is_empty(chunk, but="choices") or not is_empty(choices[0], but="delta"):
+            return None
+
+        def tell() -> None:
+            self._message(message)
+
+        for field in ("content", *_REASONING_FIELDS):
+            if getattr(message, field) and is_empty(message, but=field):
+                tell_all = self._all_content if field == "content" else self._all_reasoning
+                return Template(chunk, message, field, tell, tell_all)
+        calls = message.tool_calls
+        function = calls[0].function if calls and len(calls) == 1 else None
+        if (
+            calls
+            and function is not None
+            and is_empty(message, but="tool_calls")
+            and is_empty(function, but="arguments")
+        ):
+            index = calls[0].index
+            calls[0].index = None
+            if is_empty(calls[0], but="function") and index is not None:
+                calls[0].index = index
+                return Template(chunk, function, "arguments", tell, lambda texts: self._all_arguments(index, texts))
+        return None
+
+    def _all_content(self, texts: list[str]) -> bool:
+        if self._reasoning_text is not None:
+            return False
+        return self.builder.all_text(texts) if self._filter is None else self._filter.feed_all(texts)
+
+    def _all_reasoning(self, texts: list[str]) -> bool:
+        if self._reasoning_text is not None:
+            return self._reasoning_text.feed_all(texts)
+        return self._make_reasoning_filter is None and self.builder.all_thinking(texts) is not None
+
+    def _all_arguments(self, index: int, texts: list[str]) -> bool:
+        return self._reasoning_text is None and self._calls.all_more(index, texts)
 
     def whole(self, body: bytes) -> None:
         self._is_whole = True

@@ -21,6 +21,7 @@ from ..decode_context import DecodeContext
 from ..lenient_json import decode_leniently, text_of, token_count
 from ..provider_errors import provider_error
 from ..sse import SSEParser
+from ..stencil import Template
 from ..stream_decoder import StreamDecoder
 from ..tool_deltas import ToolDelta, ToolDeltaRouter
 from .items import item_fields, namespace_of, part_extra, part_texts, reasoning_extra
@@ -28,6 +29,13 @@ from .shapes import ResponseEvent, decode_event, read_event, read_head, read_obj
 
 _FINAL = {"response.completed": "completed", "response.incomplete": "incomplete", "response.done": "completed"}
 _NORMAL = ("completed", "complete")
+_DELTAS = {
+    "response.output_text.delta": "text",
+    "response.reasoning_summary_text.delta": "summary",
+    "response.reasoning_text.delta": "content",
+    "response.function_call_arguments.delta": "arguments",
+    "response.custom_tool_call_input.delta": "arguments",
+}
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
@@ -41,7 +49,8 @@ def stop_reason(status: str | None, why: str | None, calls: int) -> str:
 
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
-    return StreamDecoder(ResponsesStreamReader(context), SSEParser(limit=context.limit), limit=context.limit)
+    reader = ResponsesStreamReader(context)
+    return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit, template=reader.template)
 
 
 class ResponsesStreamReader:
@@ -75,7 +84,31 @@ class ResponsesStreamReader:
             event = read_event(data)
             self.builder.split_surrogates = True
         self._seen = True
+        self._event(event, event.type or name, data)
+
+    def template(self, data: bytes, name: str) -> Template | None:
+        """A delta of text, of reasoning or of arguments."""
+        try:
+            event = decode_event(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return None
         kind = event.type or name
+        channel = _DELTAS.get(kind)
+        if channel is None or not event.delta:
+            return None
+        if channel != "arguments":
+            event.item_id = None  # only calls are looked up by it
+        tell_all = None
+        if channel == "text":
+            at = ("text", event.output_index, event.content_index)
+            tell_all = lambda texts: self._at == at and self.builder.all_text(texts)  # noqa: E731
+        elif channel != "arguments":
+            part = event.summary_index if channel == "summary" else event.content_index
+            here = (channel, event.output_index, part)
+            tell_all = lambda texts: self._at == here and self.builder.all_thinking(texts) is not None  # noqa: E731
+        return Template(event, event, "delta", lambda: self._event(event, kind, data), tell_all)
+
+    def _event(self, event: ResponseEvent, kind: str, data: bytes) -> None:
         if kind == "response.output_text.delta":
             if event.delta:
                 if self._at != ("text", event.output_index, event.content_index):

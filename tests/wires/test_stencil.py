@@ -1,0 +1,310 @@
+"""A decoder that reads by stencil gives the events that reading every event in full gives; and where it can, it does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midstream import ToolSpec, make_decoder
+from midstream.core.events import Event
+from midstream.wires.stream_decoder import StreamDecoder
+from tests.wires.feeding import at_random, events_of
+from tests.wires.recordings import body_bytes, is_stream, recordings
+
+TOOLS = [ToolSpec("look", "", {"type": "object", "properties": {"path": {"type": "string"}}})]
+FOLDERS = {
+    "openai-chat": "openai-chat",
+    "kimi": "openai-chat",
+    "mistral-chat": "openai-chat",
+    "anthropic-messages": "anthropic",
+    "openai-responses": "openai-responses",
+    "gemini": "gemini",
+    "ollama-chat": "ollama",
+    "cohere-chat": "cohere",
+}
+LEAKS = {"openai-chat": "openai-compatible/kimi-k2.5", "ollama": "ollama/kimi-k2.5"}
+"""Models whose text is looked through for calls, by wire."""
+
+
+def decoder(wire: str, *, full: bool = False, leaks: bool = False, limit: int | None = None) -> StreamDecoder:
+    options: dict[str, Any] = {"tools": TOOLS, "turn_key": "t"}
+    made = make_decoder(dialect=LEAKS[wire], **options) if leaks else make_decoder(wire=wire, **options)
+    if full:
+        made.stencils = None
+    if limit is not None:
+        made._builder._limit = limit
+    return made
+
+
+def told(made: StreamDecoder, chunks: Iterable[bytes]) -> tuple[list[Event], int]:
+    return events_of(made, chunks), made.progress
+
+
+def by_event(raw: bytes) -> list[bytes]:
+    """Cut behind every blank line; behind every line where there is none."""
+    end = next((each for each in (b"\r\n\r\n", b"\n\n") if each in raw), b"\n")
+    *parts, rest = raw.split(end)
+    return [*[part + end for part in parts], rest]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_recording_reads_the_same(folder: str) -> None:
+    wire = FOLDERS[folder]
+    for case in recordings(folder):
+        if not is_stream(case):
+            continue
+        raw = body_bytes(case)
+        for leaks in (False, True) if wire in LEAKS else (False,):
+            wanted = told(decoder(wire, full=True, leaks=leaks), [raw])
+            for cut in ([raw], by_event(raw), at_random(raw, seed=len(raw))):
+                assert told(decoder(wire, leaks=leaks), cut) == wanted, case["id"]
+
+
+LITERALS = (
+    '"a"', '" river"', '"\\n"', '"\\"so\\""', '"\\u00fc\\ud83c\\udf0a"', '"水"', '""', '"\\ud83d"', '"\\ude00"', '"a\\ud83d"',
+    '"<"', '"<|tool_calls_section_begin|>"', '"<think>"', '"x\\\\"', '"\\""', '"{\\"path\\": 1"', '"}"', '"[DONE]"',
+    '"\\"},\\"finish_reason\\":null}]}\\n\\ndata: {"', '"a","b"', '"a"}', '"bad\\x"', '"line\nbreak"', '"a', 'null', '["a"]', '7', ' "a" ',
+    '"\u2028"', '"\\u0000"',
+)  # fmt: skip
+RAW = (b'"\xff\xfe"', b'"\xed\xa0\xbd"', b'"cut \xe6\xb0"')
+literals = st.one_of(
+    st.sampled_from([*[each.encode() for each in LITERALS], *RAW]),
+    st.text(max_size=6).map(lambda text: json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass")),
+    st.sampled_from([b'" and"', b'" so"', b'" on"']),
+)
+values = st.sampled_from([b"1", b"2", b"30", b"0", b"007", b"-1", b"1.5", b"1e400", b"9" * 400, b'"x7Kq"', b'"aB3"', b'""', b'"\\u0041"',
+    b'"\xff"', b'"a\\"b"', b"null", b"{}", b"[1]", b'"stop"', b'"error"', b"true"])  # fmt: skip
+
+# What a wire's event looks like around `T`, the text, and `V`, a value that may differ from event to event.
+EVENTS: dict[str, tuple[bytes, ...]] = {
+    "openai-chat": (
+        b'data: {"id":"c","choices":[{"index":0,"delta":{"content":T},"finish_reason":null}]}',
+        b'data: {"id":"c","created":V,"choices":[{"index":0,"delta":{"content":T}}],"obfuscation":V}',
+        b'data: {"id":V,"choices":[{"index":0,"delta":{"reasoning_content":T,"content":""}}]}',
+        b'data: {"choices":[{"index":0,"delta":{"content":null,"reasoning":T},"finish_reason":V}]}',
+        b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":T}}]}}],"p":V}',
+        b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":V,"id":V,"function":{"name":"look","arguments":T}}]}}]}',
+        b'data: {"choices":[{"index":0,"delta":{"content":V,"content":T}}],"usage":V}',
+        b'data: {"choices":[{"index":0,"delta":{"content":T,"content":V}}],"error":V}',
+        b'data: {"choices":[{"index":V,"delta":{"content":T},"logprobs":{"content":[{"token":T}]}}]}',
+        b'data:{"choices" : [ {"delta": {"content": T} } ] }',
+    ),
+    "anthropic": (
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":T}}',
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":V,"delta":{"type":"text_delta","text":T},"p":V}',
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":T}}',
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":T}}',
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"u","name":"look","input":{}}}',
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":T}}',
+        b'event: content_block_stop\ndata: {"type":"content_block_stop","index":V}',
+        b'event: ping\ndata: {"type":"ping"}',
+    ),
+    "openai-responses": (
+        b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":V,"item_id":V,"output_index":0,"content_index":0,"delta":T,"obfuscation":V}',
+        b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","output_index":V,"content_index":0,"delta":T}',
+        b'data: {"type":"response.reasoning_summary_text.delta","sequence_number":V,"output_index":0,"summary_index":V,"delta":T}',
+        b'data: {"type":"response.function_call_arguments.delta","sequence_number":V,"item_id":"i","output_index":1,"delta":T}',
+        b'data: {"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"i","call_id":"c","name":"look","arguments":""}}',
+        b'data: {"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":T}',
+    ),
+    "ollama": (
+        b'{"model":"m","created_at":V,"message":{"role":"assistant","content":T},"done":false}',
+        b'{"model":"m","message":{"role":"assistant","content":"","thinking":T},"done":false}',
+        b'{"message":{"content":T},"done":V}',
+    ),
+    "cohere": (
+        b'event: content-delta\ndata: {"type":"content-delta","index":0,"delta":{"message":{"content":{"text":T}}}}',
+        b'event: content-delta\ndata: {"type":"content-delta","index":V,"delta":{"message":{"content":{"thinking":T}}}}',
+        b'data: {"type":"tool-plan-delta","delta":{"message":{"tool_plan":T}}}',
+        b'data: {"type":"tool-call-start","index":0,"delta":{"message":{"tool_calls":{"id":"c","function":{"name":"look","arguments":""}}}}}',
+        b'data: {"type":"tool-call-delta","index":0,"delta":{"message":{"tool_calls":{"function":{"arguments":T}}}}}',
+    ),
+}  # fmt: skip
+STRAY = (b": keep-alive", b"", b"id: 7", b"retry: 3", b"data: [DONE]", b"data:", b"data: {", b"event: error")
+
+
+@st.composite
+def streams(draw: st.DrawFn, wire: str) -> bytes:
+    """Runs of events of one kind, now and then something else between them."""
+    out: list[bytes] = []
+    end = draw(st.sampled_from([b"\n", b"\r\n"]))
+    for _ in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from(EVENTS[wire]))
+        usual = draw(st.lists(values, min_size=3, max_size=3))
+        for _ in range(draw(st.integers(1, 7))):
+            event = kind.replace(b"T", b"\0").replace(b"V", b"\1").replace(b"\n", end)
+            while b"\0" in event:
+                event = event.replace(b"\0", draw(literals), 1)
+            place = 0
+            while b"\1" in event:
+                changed = draw(st.integers(0, 4)) == 0
+                event = event.replace(b"\1", draw(values) if changed else usual[place % 3], 1)
+                place += 1
+            out.append(event + (end if wire == "ollama" else 2 * end))
+        if draw(st.integers(0, 3)) == 0:
+            out.append(draw(st.sampled_from(STRAY)) + end * draw(st.integers(1, 2)))
+    return b"".join(out)
+
+
+@pytest.mark.parametrize("wire", EVENTS)
+@given(data=st.data())
+@settings(max_examples=100)
+def test_any_stream_at_any_cut_reads_the_same(wire: str, data: st.DataObject) -> None:
+    raw = data.draw(streams(wire))
+    limit = data.draw(st.sampled_from([None, None, 3, 10]))
+    leaks = data.draw(st.booleans()) and wire in LEAKS
+    options: dict[str, Any] = {"leaks": leaks, "limit": limit}
+    wanted = told(decoder(wire, full=True, **options), [raw])
+    assert told(decoder(wire, **options), [raw]) == wanted
+    assert told(decoder(wire, **options), by_event(raw)) == wanted
+    cuts = data.draw(st.lists(st.integers(0, len(raw)), max_size=8).map(sorted))
+    pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+    assert told(decoder(wire, **options), pieces) == wanted
+
+
+CHAT = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":T},"finish_reason":null}],"usage":null}\n\n'
+PADDED = b'data: {"id":"c","created":V,"choices":[{"index":0,"delta":{"content":T}}],"obfuscation":"S"}\n\n'
+
+
+def filled(event: bytes, text: bytes, value: bytes = b"1", padding: bytes = b"x7") -> bytes:
+    return event.replace(b"V", value).replace(b"S", padding).replace(b"T", text)
+
+
+def learned(event: bytes) -> StreamDecoder:
+    """A chat decoder that has seen two such events."""
+    made = decoder("openai-chat")
+    made.feed(b'data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n')
+    made.feed(filled(event, b'"a"') + filled(event, b'"b"', b"2", b"y"))
+    return made
+
+
+def fit(made: StreamDecoder, data: bytes) -> tuple[list[str], int]:
+    """What is read of the data by stencil, and how many bytes of it are left."""
+    assert made.stencils is not None
+    _, texts, size = made.stencils.read(data)
+    return texts, len(data) - size
+
+
+@pytest.mark.parametrize("event", [CHAT, PADDED])
+def test_what_is_repeated_fits(event: bytes) -> None:
+    made = learned(event)
+    assert fit(made, filled(event, b'"x"', b"3", b"")) == (["x"], 0)
+    assert fit(made, filled(event, b'"\\u00fc\\n"', b"123456789012345")) == (["\u00fc\n"], 0)
+    assert fit(made, filled(event, b' "x" ')) == (["x"], 0)
+    assert fit(made, filled(event, b'""')) == ([""], 0)
+    burst = b"".join([filled(event, b'"%d"' % n, b"%d" % n) for n in range(300)])
+    read = []
+    while burst:
+        texts, left = fit(made, burst)
+        assert texts
+        read += texts
+        burst = burst[len(burst) - left :]
+    assert read == [str(n) for n in range(300)]
+
+
+@pytest.mark.parametrize("text", [b"", b'"', b"a", b'"a', b'"a","b"', b'"a"}', b"null", b"7", b'"\\x"', b'"\\ud83d"', b'"\xff"', b'"\n"',
+    b'"a",\n"b"', b'"a","content":"b"'])  # fmt: skip
+@pytest.mark.parametrize("event", [CHAT, PADDED])
+def test_what_is_no_single_text_does_not_fit(event: bytes, text: bytes) -> None:
+    good, bad = filled(event, b'"g"'), filled(event, text)
+    assert fit(learned(event), bad) == ([], len(bad))
+    assert fit(learned(event), bad + good) == ([], len(bad + good))
+    texts, left = fit(learned(event), good + bad)
+    assert (texts, left) in ((["g"], len(bad)), ([], len(good + bad)))
+
+
+def test_halves_of_two_texts_make_no_text() -> None:
+    """Two events whose texts are broken in a way that joins to two texts."""
+    for first, second in ((b'"a', b'b","c"'), (b'"a","b', b'c"'), (b'"a","b"', b"")):
+        data = filled(CHAT, first) + filled(CHAT, second)
+        assert fit(learned(CHAT), data) == ([], len(data))
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"01", b"-1", b"1.5", b"1e3", b"1234567890123456", b"null", b'"1"', b"1,2", b'1,"choices":[]']
+)
+def test_what_is_no_plain_number_does_not_fit(value: bytes) -> None:
+    data = filled(PADDED, b'"x"', value)
+    assert fit(learned(PADDED), data) == ([], len(data))
+    burst = filled(PADDED, b'"x"', b"3") + data + filled(PADDED, b'"x"', b"4")
+    assert fit(learned(PADDED), burst)[1] in (len(burst), len(burst) - len(filled(PADDED, b'"x"', b"3")))
+
+
+@pytest.mark.parametrize("padding", [b'"', b"\\", b"\xff", b"\n", b'a","error":"b', b"\xc3\xbc"])
+def test_what_is_no_plain_padding_does_not_fit(padding: bytes) -> None:
+    data = filled(PADDED, b'"x"', b"3", padding)
+    assert fit(learned(PADDED), data) == ([], len(data))
+
+
+@pytest.mark.parametrize("change", [(b'"index":0', b'"index":1'), (b"null}]", b'"stop"}]'), (b'"usage":null', b'"usage":{}'),
+    (b'"content"', b'"refusal"'), (b"data: ", b"data:  "), (b"data: ", b": data: "), (b"\n\n", b"\n"), (b"data: ", b"event: error\ndata: ")])  # fmt: skip
+def test_what_differs_outside_of_the_text_does_not_fit(change: tuple[bytes, bytes]) -> None:
+    event = filled(CHAT, b'"x"')
+    data = event.replace(*change)
+    assert data != event and fit(learned(CHAT), data) == ([], len(data))
+
+
+def test_a_field_that_matters_never_becomes_one_that_may_differ() -> None:
+    """The index of a choice, a finish reason and the index of a call differ: none of these is learned away."""
+    for event, others in (
+        (CHAT.replace(b'"index":0', b'"index":V'), (b"0", b"1")),
+        (CHAT.replace(b"null}]", b'"V"}]'), (b"", b"stop")),
+        (
+            b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":V,"function":{"arguments":T}}]}}]}\n\n',
+            (b"0", b"1"),
+        ),
+    ):
+        made = decoder("openai-chat")
+        for number in range(6):
+            made.feed(filled(event, b'"a"', others[number % 2]))
+        data = filled(event, b'"a"', b"5")
+        assert fit(made, data) == ([], len(data)), event
+
+
+RESPONSES = (
+    b'event: E\ndata: {"type":"E","sequence_number":V,"item_id":"i","output_index":1,"delta":T,"obfuscation":"S"}\n\n'
+)
+LEARNED = [
+    ("openai-chat", b"", CHAT),
+    ("openai-chat", b"", CHAT.replace(b"\n", b"\r\n")),
+    ("openai-chat", b"", PADDED),
+    ("openai-chat", b"", CHAT.replace(b'"id":"c"', b'"id":"S"').replace(b"null}]", b'""}]')),
+    ("openai-chat", b"", CHAT.replace(b'"content":T', b'"content":"","reasoning_content":T')),
+    ("openai-chat", b"", CHAT.replace(b'"content":T', b'"role":"assistant","reasoning":T,"content":null')),
+    ("openai-chat", b"", EVENTS["openai-chat"][4].replace(b'V', b'"S"') + b"\n\n"),
+    *[("anthropic", b"", each + b"\n\n") for each in EVENTS["anthropic"][:3:2]],
+    ("anthropic", EVENTS["anthropic"][4] + b"\n\n", EVENTS["anthropic"][3] + b"\n\n"),
+    *[
+        ("openai-responses", EVENTS["openai-responses"][4] + b"\n\n", RESPONSES.replace(b"E", kind))
+        for kind in (b"response.output_text.delta", b"response.reasoning_text.delta", b"response.reasoning_summary_text.delta",
+            b"response.function_call_arguments.delta", b"response.custom_tool_call_input.delta")
+    ],
+    *[("ollama", b"", each.replace(b"V", b'"S"') + b"\n") for each in EVENTS["ollama"][:2]],
+    *[("cohere", EVENTS["cohere"][3] + b"\n\n", EVENTS["cohere"][n].replace(b"V", b"0") + b"\n\n") for n in (0, 1, 2, 4)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wire", "opening", "event"), LEARNED)
+def test_the_everyday_deltas_of_every_wire_are_learned(wire: str, opening: bytes, event: bytes) -> None:
+    made = decoder(wire)
+    if opening:
+        made.feed(opening)
+    for number in (0, 1, 2):  # the first may begin with a byte order mark: it is not learned from
+        made.feed(filled(event, b'"a"', b"%d" % number, b"s%d" % number))
+    assert fit(made, filled(event, b'"z"', b"3", b"s3")) == (["z"], 0)
+
+
+def test_events_that_are_never_alike_are_not_learned_from_for_ever() -> None:
+    made = decoder("openai-chat")
+    assert made.stencils is not None
+    asked = []
+    read = made.stencils._read_template
+    made.stencils._read_template = lambda data, name: asked.append(data) or read(data, name)  # type: ignore[func-returns-value]
+    for number in range(1000):
+        made.feed(CHAT.replace(b'"usage"', b'"k%d"' % number).replace(b"T", b'"a"'))
+    assert 0 < len(asked) < 100

@@ -83,6 +83,17 @@ def chat_text(chunks: int = CHUNKS) -> list[bytes]:
     return _chat([_chat_chunk({"content": word}) for word in _Words().take(chunks)], "stop")
 
 
+def chat_varying(chunks: int = CHUNKS) -> list[bytes]:
+    """As OpenAI sends it: padding in every chunk, and now and then another second."""
+    words = _Words()
+    padding = ["".join(words.take(3)).encode().hex()[: 1 + place % 13] for place in range(chunks)]
+    middle = [
+        _chat_chunk({"content": word}, created=1760000000 + place // 80, obfuscation=pad)
+        for place, (word, pad) in enumerate(zip(_Words().take(chunks), padding, strict=True))
+    ]
+    return _chat(middle, "stop")
+
+
 def chat_reasoning(chunks: int = CHUNKS) -> list[bytes]:
     middle = [_chat_chunk({"reasoning_content": word}) for word in _Words().take(chunks)]
     return _chat([*middle, _chat_chunk({"content": "so"})], "stop")
@@ -161,7 +172,12 @@ def responses_text(chunks: int = CHUNKS) -> list[bytes]:
         _named("response.content_part.added", sequence_number=2, **place, part=part),
         *[
             _named(
-                "response.output_text.delta", sequence_number=n, **place, delta=w, logprobs=[], obfuscation="x7Kq0aTb"
+                "response.output_text.delta",
+                sequence_number=n,
+                **place,
+                delta=w,
+                logprobs=[],
+                obfuscation="x7Kq0aTb2mWq0n"[n % 11 :],
             )
             for n, w in enumerate(words, 3)
         ],
@@ -191,7 +207,13 @@ def gemini_text(chunks: int = CHUNKS) -> list[bytes]:
 def ollama_text(chunks: int = CHUNKS) -> list[bytes]:
     head = {"model": "qwen3:8b", "created_at": "2026-01-01T00:00:00.000000Z"}
     words = _Words().take(chunks)
-    lines = [_json({**head, "message": {"role": "assistant", "content": w}, "done": False}) + b"\n" for w in words]
+    lines = [
+        _json({
+            **head, "created_at": f"2026-01-01T00:00:{place // 100:02d}.{place % 100:02d}0000Z",
+            "message": {"role": "assistant", "content": word}, "done": False,
+        }) + b"\n"
+        for place, word in enumerate(words)
+    ]  # fmt: skip
     end = {"done": True, "done_reason": "stop", "prompt_eval_count": 900, "eval_count": chunks, "total_duration": 1}
     return [*lines, _json({**head, "message": {"role": "assistant", "content": ""}, **end}) + b"\n"]
 

@@ -249,6 +249,22 @@ def test_what_differs_outside_of_the_text_does_not_fit(change: tuple[bytes, byte
     assert data != event and fit(learned(CHAT), data) == ([], len(data))
 
 
+@pytest.mark.parametrize(
+    "part", [b'}}],"obfuscation":"', b',"choices":[{"index":0,"delta":{"content":', b',"obfuscation":"x7']
+)
+def test_an_event_that_lacks_a_part_does_not_fit(part: bytes) -> None:
+    data = filled(PADDED, b'"x"', b"3").replace(part, b"")
+    assert fit(learned(PADDED), data) == ([], len(data))
+    assert fit(learned(PADDED), data + data) == ([], 2 * len(data))
+
+
+def test_what_stands_between_two_events_is_not_passed_over() -> None:
+    for event in (CHAT, PADDED):
+        first, second = filled(event, b'"a"', b"3"), filled(event, b'"b"', b"4")
+        for stray in (b": hello\n\n", b"\n", b"data: [DONE]\n\n", b"x"):
+            assert fit(learned(event), first + stray + second) == (["a"], len(stray + second))
+
+
 def test_a_field_that_matters_never_becomes_one_that_may_differ() -> None:
     """The index of a choice, a finish reason and the index of a call differ: none of these is learned away."""
     for event, others in (

@@ -12,23 +12,30 @@ in those that were seen to differ, has to be read as the same event with that te
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+_TEXT, _NUMBER, _PADDING = "text", "number", "padding"
+# A number as JSON writes it, and one that every field of numbers can hold; between quotes, what is one string for sure.
+_KINDS = {
+    _TEXT: rb'("(?:[^"\\\x00-\x1f]++|\\.)*+")',
+    _NUMBER: rb"(0|[1-9][0-9]{0,14}+)",
+    _PADDING: rb"([ !#-\[\]-~]*+)",
+}
 _NOTHING: tuple[list[str], int] = ([], 0)
 _PROBE = "\u0001stencil"
 _OTHER = (b'"stencil"', b"9182736450")  # in place of a string, and of a number, that differs from event to event
 _TOKEN = re.compile(rb'("(?:[^"\\]++|\\.)*+"|(?<![\w.+-])(?:0|[1-9][0-9]{0,14})(?![\w.+-]))')
 _PREFIX = re.compile(rb"(?:(?:event:[^\r\n]*\r?\n)?data: ?)?")
 _SUFFIXES = (b"\n\n", b"\r\n\r\n", b"\n", b"\r\n")
-_ANCHOR = 48
+_ANCHOR = 64
 """The longest needle that is searched for: a longer one costs more than comparing the rest of each event."""
-_DIGITS = 16
 _ROWS = 64
+"""How many events are read at once, at most: what comes behind them may not fit."""
 _MOST_TOKENS = 400
-_PLAIN = bytes([code for code in range(0x20, 0x7F) if code not in b'"\\'])
 _LARGE = 8 * 1024
 """A larger event is not worth learning from: its text is what costs."""
 _MOST = 4
@@ -37,16 +44,15 @@ _PATIENCE = 6
 _LONGEST_WAIT = 6
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_texts = msgspec.json.Decoder(list[str]).decode
-_decode_numbers = msgspec.json.Decoder(list[int]).decode
 _encoded_probe = msgspec.json.encode(_PROBE)
 
 
 class Template:
     """An event as its reader decoded it, to be told again with another text.
 
-    `event` is all that the reader looks at, with fields left out that it never looks at again, and `owner` the part of it that
-    holds the text, under `field`. `tell` handles the event as it stands. `tell_all` handles one event for each text at once, or
-    gives False and does nothing where that is not so simple.
+    `event` is all that the reader looks at, without the fields that it never looks at again; `owner` is the part of it that
+    holds the text, under `field`. `tell` handles the event with this text in it. `tell_all` handles one event for each text,
+    at once, or gives False and does nothing where that is not so simple.
     """
 
     __slots__ = ("event", "field", "owner", "tell", "tell_all")
@@ -56,7 +62,7 @@ class Template:
         event: msgspec.Struct,
         owner: msgspec.Struct,
         field: str,
-        tell: Callable[[], None],
+        tell: Callable[[str], None],
         tell_all: Callable[[list[str]], bool] | None = None,
     ) -> None:
         self.event = event
@@ -87,82 +93,88 @@ class Stencil:
     """What stands around the text, and around what else differs, in events that mean the same."""
 
     __slots__ = (
-        "_anchor", "_close", "_gaps", "_head", "_kinds", "_reach", "_size", "_tail", "_tail_size", "_two", "template",
+        "_anchor", "_close", "_head", "_pattern", "_reach", "_segments", "_size", "_tail", "_tail_size", "_text", "_two",
+        "template",
     )  # fmt: skip
 
     def __init__(self, segments: list[bytes], kinds: list[str], template: Template) -> None:
-        """`kinds` says what stands between two segments: the text (`text`), a number (`int`), the inside of a string (`str`)."""
-        self._head, *between, self._tail = segments
+        """`kinds` says what stands between two segments: the text, a number, or the inside of a string."""
+        self._head, *_, self._tail = segments
         self._size, self._tail_size = len(self._head), len(self._tail)
         self._two = 2 * sum(map(len, segments))
         self._anchor, self._close = self._tail[-_ANCHOR:], self._tail[:-_ANCHOR]
-        self._gaps = list(zip(kinds, between, strict=False))  # all but the last, which has the tail behind it
-        self._kinds = kinds
+        self._segments = tuple(segments)
+        self._text = 2 * kinds.index(_TEXT) + 1
+        self._pattern = _pattern(segments, kinds) if len(kinds) > 1 else None
         self._reach = 2
         self.template = template
+
+    def read_one(self, data: bytes) -> str | None:
+        """The text, if `data` is one such event and nothing else."""
+        if len(data) >= self._two or not data.startswith(self._head) or not data.endswith(self._tail):
+            return None
+        try:
+            if self._pattern is None:
+                return _decode_text(data[self._size : -self._tail_size])
+            found = self._pattern.fullmatch(data)
+            if found is None or found.groups()[::2] != self._segments:
+                return None
+            return _decode_text(found[self._text + 1])
+        except (msgspec.DecodeError, ValueError):
+            return None
 
     def read(self, data: bytes) -> tuple[list[str], int]:
         """The texts of the events that `data` begins with, and how many bytes these take; ([], 0) where one text is odd."""
         if not data.startswith(self._head):
             return _NOTHING
+        literals, size, is_all = self._repeated(data) if self._pattern is None else self._matched(data, self._pattern)
+        self._reach = min(2 * self._reach, _ROWS) if is_all else 1 + len(literals)
+        if not literals:
+            return _NOTHING
         try:
-            if len(data) < self._two:  # one event at most: a live stream's case
-                if not data.endswith(self._tail):
-                    return _NOTHING
-                middle = data[self._size : -self._tail_size]
-                return [_decode_text(middle)] if not self._gaps else self._texts([middle]), len(data)
-            return self._read_many(data)
+            return _each(literals), size
         except (msgspec.DecodeError, ValueError):
             return _NOTHING
 
-    def _read_many(self, data: bytes) -> tuple[list[str], int]:
+    def _repeated(self, data: bytes) -> tuple[list[bytes], int, bool]:
+        """What stands between head and tail, as often as both come; how many bytes that takes, and whether more may follow."""
         rows = data.split(self._anchor, self._reach)
         rest = len(rows.pop())
-        middles = self._middles(rows)
-        if not middles:
-            return _NOTHING
-        texts = self._texts(middles)
-        if len(middles) == len(rows):
-            self._reach = min(2 * self._reach, _ROWS)
-            return texts, len(data) - rest
-        self._reach = 1 + len(middles)
-        return texts, sum(map(len, rows[: len(middles)])) + len(middles) * len(self._anchor)
-
-    def _middles(self, rows: list[bytes]) -> list[bytes]:
-        """What stands between head and tail, of all rows up to the first that has not both."""
         head, close, size = self._head, self._close, self._size
-        if not close:
+        if close:
+            stop = -len(close)
+            found = [row[size:stop] for row in rows if row.startswith(head) and row.endswith(close, size)]
+        else:
             found = [row[size:] for row in rows if row.startswith(head)]
-            if len(found) == len(rows):
-                return found
-        found = []
-        for row in rows:
-            if not row.startswith(head) or not row.endswith(close, size):
-                break
-            found.append(row[size : len(row) - len(close)])
-        return found
+        if len(found) == len(rows):
+            return found, len(data) - rest, True
+        count = [row.startswith(head) and row.endswith(close, size) for row in rows].index(False)
+        return found[:count], sum(map(len, rows[:count])) + count * len(self._anchor), False
 
-    def _texts(self, middles: list[bytes]) -> list[str]:
-        """ValueError, or msgspec's, if anything is not what it should be."""
-        if not self._gaps:
-            return _each(middles)
-        columns: dict[str, list[bytes]] = {"text": [], "int": [], "str": []}
-        adders = [(columns[kind].append, segment) for kind, segment in self._gaps]
-        add_last = columns[self._kinds[-1]].append
-        for middle in middles:
-            for add, segment in adders:
-                value, found, middle = middle.partition(segment)
-                if not found:
-                    raise ValueError
-                add(value)
-            add_last(middle)
-        _check_numbers(columns["int"])
-        if b"".join(columns["str"]).translate(None, _PLAIN):
-            raise ValueError
-        return _each(columns["text"])
+    def _matched(self, data: bytes, pattern: re.Pattern[bytes]) -> tuple[Sequence[bytes], int, bool]:
+        """The same, where more than the text differs."""
+        scanner = pattern.scanner(data)  # type: ignore[attr-defined]  # as `re.Scanner` has it: one match right behind the other
+        found: list[re.Match[bytes]] = list(islice(iter(scanner.match, None), self._reach))
+        columns = list(zip(*[match.groups() for match in found], strict=True))
+        count = len(found)
+        for column, segment in zip(columns[::2], self._segments, strict=False):
+            if column.count(segment) != len(found):
+                count = min(count, [each == segment for each in column].index(False))
+        if not count:
+            return (), 0, False
+        return columns[self._text][:count], found[count - 1].end(), count == len(found)
 
 
-def _each(literals: list[bytes]) -> list[str]:
+def _pattern(segments: list[bytes], kinds: list[str]) -> re.Pattern[bytes]:
+    """Cuts an event at the places that differ. It knows the lengths only, so that it serves the answers to come as well:
+    to make one costs as much as reading a hundred events."""
+    parts = [rb"(.{%d})" % len(segments[0])]
+    for kind, segment in zip(kinds, segments[1:], strict=True):
+        parts.append(_KINDS[kind] + rb"(.{%d})" % len(segment))
+    return re.compile(b"".join(parts), re.DOTALL)
+
+
+def _each(literals: Sequence[bytes]) -> list[str]:
     if len(literals) == 1:
         return [_decode_text(literals[0])]
     # No string can go on behind a line break, so each literal holds at least one: as many as there are, each holds exactly one.
@@ -172,26 +184,21 @@ def _each(literals: list[bytes]) -> list[str]:
     return texts
 
 
-def _check_numbers(numbers: list[bytes]) -> None:
-    if not numbers:
-        return
-    if max(map(len, numbers)) >= _DIGITS or not b"".join(numbers).isdigit():
-        raise ValueError
-    if len(_decode_numbers(b"[" + b",\n".join(numbers) + b"]")) != len(numbers):
-        raise ValueError
-
-
 class StencilMemory:
-    """The stencils of one answer, learned from events that were read in full."""
+    """The stencils of one answer, learned from events that were read in full.
 
-    __slots__ = ("_differs", "_failures", "_parts", "_read_template", "_stencils", "_wait")
+    `last` is the one that fitted last. `failures` counts the events that were learned from since one fitted.
+    """
+
+    __slots__ = ("_differs", "_parts", "_read_template", "_stencils", "_wait", "failures", "last")
 
     def __init__(self, read_template: ReadTemplate) -> None:
         self._read_template = read_template
-        self._stencils: list[Stencil] = []  # the last that was used first
+        self._stencils: list[Stencil] = []  # the last one that fitted first
+        self.last: Stencil | None = None
         self._parts: list[bytes] = []  # of the last event: what is between tokens, and the tokens, in turn
         self._differs: set[int] = set()  # places of tokens that differ from event to event
-        self._failures = 0
+        self.failures = 0
         self._wait = 0
 
     @property
@@ -204,25 +211,30 @@ class StencilMemory:
         self._wait = max(0, self._wait - events)
 
     def read(self, data: bytes) -> tuple[Template | None, list[str], int]:
-        """The event that `data` begins with, the texts it comes with again and again, and how many bytes these take."""
+        """The event that `data` begins with, the texts that it comes with again and again, and how many bytes these take."""
         for stencil in self._stencils:
-            texts, size = stencil.read(data)
+            text = stencil.read_one(data)
+            texts, size = ([text], len(data)) if text is not None else stencil.read(data)
             if size:
-                if stencil is not self._stencils[0]:
-                    self._stencils.remove(stencil)
-                    self._stencils.insert(0, stencil)
-                self._failures = 0
+                if stencil is not self.last:
+                    self._put_first(stencil)
+                self.failures = 0
                 return stencil.template, texts, size
         return None, [], 0
 
+    def _put_first(self, stencil: Stencil) -> None:
+        others = [each for each in self._stencils if each is not stencil]
+        self._stencils = [stencil, *others[: _MOST - 1]]
+        self.last = stencil
+
     def learn(self, raw: bytes, data: bytes, name: str) -> None:
         """From the bytes of one event, which the reader has just handled, and what they were framed as."""
-        self._failures += 1
-        if self._failures > _PATIENCE:
-            self._wait = 1 << min(self._failures - _PATIENCE, _LONGEST_WAIT)
+        self.failures += 1
+        if self.failures > _PATIENCE:
+            self._wait = 1 << min(self.failures - _PATIENCE, _LONGEST_WAIT)
         stencil = self._cut(raw, data, name) if len(raw) <= _LARGE else None
         if stencil is not None:
-            self._stencils = [stencil, *self._stencils[: _MOST - 1]]
+            self._put_first(stencil)
 
     def _cut(self, raw: bytes, data: bytes, name: str) -> Stencil | None:
         at = raw.rfind(data)
@@ -288,14 +300,14 @@ def _stencil(
     segments, kinds = [prefix], []
     for place, part in enumerate(parts):
         if place == text:
-            kinds.append("text")
+            kinds.append(_TEXT)
             segments.append(b"")
         elif place in differs and part[:1] == b'"':
             segments[-1] += b'"'
-            kinds.append("str")
+            kinds.append(_PADDING)
             segments.append(b'"')
         elif place in differs:
-            kinds.append("int")
+            kinds.append(_NUMBER)
             segments.append(b"")
         else:
             segments[-1] += part

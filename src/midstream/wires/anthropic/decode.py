@@ -8,6 +8,7 @@ malformed. The end is a stop reason or `message_stop`; EOF without either is `tr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -175,15 +176,21 @@ class MessagesStreamReader:
         if type(event) is not BlockDelta:
             return None
         delta, index = event.delta, event.index
+        tell_all: Callable[[list[str]], bool]
         if type(delta) is TextPiece:
-            return Template(event, delta, "text", lambda: self._delta(event), self.builder.all_text)
-        if type(delta) is ThinkingPiece:
-            return Template(event, delta, "thinking", lambda: self._delta(event), self._all_thinking)
-        if type(delta) is JsonPiece:
-            return Template(
-                event, delta, "partial_json", lambda: self._delta(event), lambda texts: self._all_json(texts, index)
-            )
-        return None
+            field, tell_all = "text", self.builder.all_text
+        elif type(delta) is ThinkingPiece:
+            field, tell_all = "thinking", self._all_thinking
+        elif type(delta) is JsonPiece:
+            field, tell_all = "partial_json", lambda texts: self._all_json(texts, index)
+        else:
+            return None
+
+        def tell(text: str) -> None:
+            setattr(delta, field, text)
+            self._delta(event)
+
+        return Template(event, delta, field, tell, tell_all)
 
     def _all_thinking(self, texts: list[str]) -> bool:
         piece = self.builder.all_thinking(texts)

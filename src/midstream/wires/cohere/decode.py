@@ -94,10 +94,7 @@ class CohereStreamReader:
             event = read_event(data, name)
             self.builder.split_surrogates = True
         self._seen = True
-        if type(event) is ContentDelta:
-            self._words(event.delta.message.content)
-        else:
-            self._other(event)
+        self._event(event)
 
     def template(self, data: bytes, name: str) -> Template | None:
         """A piece of text, of thinking, of a plan or of arguments, and nothing else."""
@@ -105,16 +102,28 @@ class CohereStreamReader:
             event = decode_event(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             return None
+        owner: msgspec.Struct | None = None
         if type(event) is ContentDelta:
-            words = event.delta.message.content
-            for field in ("text", "thinking"):
-                if getattr(words, field) and is_empty(words, but=field):
-                    return Template(event, words, field, lambda: self._words(words))
-        if type(event) is PlanDelta:
-            return Template(event, event.delta.message, "tool_plan", lambda: self._other(event))
-        if type(event) is CallDelta and (function := event.delta.message.tool_calls.function) is not None:
-            return Template(event, function, "arguments", lambda: self._other(event))
-        return None
+            owner = event.delta.message.content
+            field = "text" if event.delta.message.content.text else "thinking"
+        elif type(event) is PlanDelta:
+            owner, field = event.delta.message, "tool_plan"
+        elif type(event) is CallDelta:
+            owner, field = event.delta.message.tool_calls.function, "arguments"
+        if owner is None or not is_empty(owner, but=field):
+            return None
+
+        def tell(text: str) -> None:
+            setattr(owner, field, text)
+            self._event(event)
+
+        return Template(event, owner, field, tell)
+
+    def _event(self, event: StreamEvent | Failure | Body) -> None:
+        if type(event) is ContentDelta:
+            self._words(event.delta.message.content)
+        else:
+            self._other(event)
 
     def _other(self, event: StreamEvent | Failure | Body) -> None:
         match event:

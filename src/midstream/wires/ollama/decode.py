@@ -80,11 +80,15 @@ class OllamaStreamReader:
         line.model = None  # not looked at once the answer has begun
         if not self._seen or message is None or not is_empty(line, but="message"):
             return None
-        if message.content and is_empty(message, but="content"):
-            return Template(line, message, "content", lambda: self._line(line), self._all_content)
-        if message.thinking and is_empty(message, but="thinking"):
-            return Template(line, message, "thinking", lambda: self._line(line), self._all_thinking)
-        return None
+        field = "content" if message.content else "thinking"
+        if not getattr(message, field) or not is_empty(message, but=field):
+            return None
+
+        def tell(text: str) -> None:
+            setattr(message, field, text)
+            self._line(line)
+
+        return Template(line, message, field, tell, self._all_content if field == "content" else self._all_thinking)
 
     def _all_content(self, texts: list[str]) -> bool:
         if self._thinking is not None:

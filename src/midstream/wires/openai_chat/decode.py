@@ -122,27 +122,25 @@ class ChatStreamReader:
         if not is_empty(chunk, but="choices") or not is_empty(choices[0], but="delta"):
             return None
 
-        def tell() -> None:
-            self._message(message)
-
-        for field in ("content", *_REASONING_FIELDS):
-            if getattr(message, field) and is_empty(message, but=field):
-                tell_all = self._all_content if field == "content" else self._all_reasoning
-                return Template(chunk, message, field, tell, tell_all)
+        if message.content and is_empty(message, but="content"):
+            return Template(chunk, message, "content", self._content, self._all_content)
+        field = next((name for name in _REASONING_FIELDS if getattr(message, name)), "")
+        if field and is_empty(message, but=field):
+            return Template(chunk, message, field, lambda text: self._reason(message, field, text), self._all_reasoning)
         calls = message.tool_calls
         function = calls[0].function if calls and len(calls) == 1 else None
-        if (
-            calls
-            and function is not None
-            and is_empty(message, but="tool_calls")
-            and is_empty(function, but="arguments")
-        ):
-            index = calls[0].index
-            calls[0].index = None
-            if is_empty(calls[0], but="function") and index is not None:
-                calls[0].index = index
-                return Template(chunk, function, "arguments", tell, lambda texts: self._all_arguments(index, texts))
-        return None
+        if not calls or function is None or not is_empty(message, but="tool_calls"):
+            return None
+        index, calls[0].index = calls[0].index, None
+        if index is None or not is_empty(calls[0], but="function") or not is_empty(function, but="arguments"):
+            return None
+        calls[0].index = index
+
+        def tell(text: str) -> None:
+            function.arguments = text
+            self._message(message)
+
+        return Template(chunk, function, "arguments", tell, lambda texts: self._all_arguments(index, texts))
 
     def _all_content(self, texts: list[str]) -> bool:
         if self._reasoning_text is not None:
@@ -153,6 +151,10 @@ class ChatStreamReader:
         if self._reasoning_text is not None:
             return self._reasoning_text.feed_all(texts)
         return self._make_reasoning_filter is None and self.builder.all_thinking(texts) is not None
+
+    def _reason(self, message: Message, field: str, text: str) -> None:
+        setattr(message, field, text)
+        self._reasoning(message)
 
     def _all_arguments(self, index: int, texts: list[str]) -> bool:
         return self._reasoning_text is None and self._calls.all_more(index, texts)
@@ -237,21 +239,8 @@ class ChatStreamReader:
             or message.reasoning_details
         ):
             self._reasoning(message)
-        content = message.content
-        if content:
-            if self._reasoning_text is not None:
-                self._end_reasoning()
-            if type(content) is str:
-                filtered = self._filter
-                if filtered is None:
-                    self.builder.text(content)
-                elif filtered.alarm not in content:
-                    filtered.past.append(content)
-                    self.builder.text(content)
-                else:
-                    filtered.feed(content)
-            else:
-                self._parts(content)  # type: ignore[arg-type]
+        if message.content is not None:
+            self._content(message.content)
         if message.refusal:
             self.builder.text(message.refusal, {"refusal": True})
         if message.tool_calls:
@@ -265,6 +254,21 @@ class ChatStreamReader:
             self._opaque("annotations", message.annotations)
         if message.images:
             self._opaque("images", message.images)
+
+    def _content(self, content: str | list[Any]) -> None:
+        if not content:
+            return
+        if self._reasoning_text is not None:
+            self._end_reasoning()
+        if type(content) is not str:
+            self._parts(content)  # type: ignore[arg-type]
+        elif self._filter is None:
+            self.builder.text(content)
+        elif self._filter.alarm not in content:
+            self._filter.past.append(content)
+            self.builder.text(content)
+        else:
+            self._filter.feed(content)
 
     def _tool_calls(self, calls: list[Call]) -> None:
         if self._is_whole:

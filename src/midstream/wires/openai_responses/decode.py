@@ -98,15 +98,19 @@ class ResponsesStreamReader:
             return None
         if channel != "arguments":
             event.item_id = None  # only calls are looked up by it
-        tell_all = None
+        part = event.summary_index if channel == "summary" else event.content_index
+        at = (channel, event.output_index, part)
+
+        def tell(text: str) -> None:
+            event.delta = text
+            self._event(event, kind, data)
+
+        return Template(event, event, "delta", tell, lambda texts: self._at == at and self._all_deltas(channel, texts))
+
+    def _all_deltas(self, channel: str, texts: list[str]) -> bool:
         if channel == "text":
-            at = ("text", event.output_index, event.content_index)
-            tell_all = lambda texts: self._at == at and self.builder.all_text(texts)  # noqa: E731
-        elif channel != "arguments":
-            part = event.summary_index if channel == "summary" else event.content_index
-            here = (channel, event.output_index, part)
-            tell_all = lambda texts: self._at == here and self.builder.all_thinking(texts) is not None  # noqa: E731
-        return Template(event, event, "delta", lambda: self._event(event, kind, data), tell_all)
+            return self.builder.all_text(texts)
+        return self.builder.all_thinking(texts) is not None
 
     def _event(self, event: ResponseEvent, kind: str, data: bytes) -> None:
         if kind == "response.output_text.delta":

@@ -16,6 +16,7 @@ import midstream
 from midstream.core import errors as core_errors
 from midstream.core import events as core_events
 from midstream.testing import sim_server
+from midstream.wires.registry import WIRES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -71,6 +72,45 @@ def test_importing_the_package_pulls_in_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def loaded(program: str) -> set[str]:
+    """The modules that a fresh interpreter has after this program, and lacks without it."""
+    code = f"import sys; before = set(sys.modules)\n{program}\nprint(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+RARE = {"email.utils", "html", "tomllib", "difflib", "sqlite3", "click", "rich", "prompt_toolkit", "aiohttp"}
+
+
+def test_a_client_loads_no_wire_and_nothing_that_most_programs_never_need() -> None:
+    found = loaded("from midstream import Client")
+    assert not found & RARE
+    rooms = {
+        name
+        for name in found
+        if name.startswith("midstream.wires.") and name.endswith((".encode", ".decode", ".parse"))
+    }
+    assert not rooms
+    assert not {
+        name
+        for name in found
+        if name.startswith(("midstream.agent", "midstream.store", "midstream.sim", "midstream.cli."))
+    }
+
+
+@pytest.mark.parametrize("wire", sorted(WIRES))
+def test_a_wire_loads_alone(wire: str) -> None:
+    found = loaded(f"from midstream import make_decoder; make_decoder(wire={wire!r}, turn_key='t')")
+    rooms = {
+        name.split(".")[2]
+        for name in found
+        if name.startswith("midstream.wires.") and name.endswith((".decode", ".shapes"))
+    }
+    beside = {"openai_chat"} if wire == "completion" else set()  # it counts tokens as that one does
+    assert rooms == {WIRES[wire].package.rpartition(".")[2]} | beside
+    assert not found & RARE
 
 
 def test_a_type_checker_knows_every_name_and_no_other() -> None:

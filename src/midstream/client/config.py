@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -187,6 +186,8 @@ def _read(path: Path) -> bytes:
 
 
 def _parse(data: bytes, path: Path) -> dict[str, Any]:
+    import tomllib  # most programs have no file to read
+
     try:
         return tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -51,38 +51,35 @@ def estimate_conversation(conversation: Conversation) -> int:
 WINDOWS_AS_OF = "2026-11"
 
 # the model's own name in lower case, whoever serves it; the first match wins
-_WINDOWS = tuple(
-    (re.compile(pattern), tokens)
-    for pattern, tokens in (
-        (r"kimi-k3|(?:^|/)k3", 1_048_576),
-        (r"kimi-(?:k2[.p][567]|k2-(?:thinking|turbo|0905|instruct-0905)|for-coding|latest)", 262_144),
-        (r"kimi-k2", 131_072),
-        (r"gpt-5", 400_000),
-        (r"gpt-4\.1", 1_047_576),
-        (r"gpt-4o", 128_000),
-        (r"(?:^|/)o[34](?:$|-)", 200_000),
-        (r"gpt-oss", 131_072),
-        (r"claude-(?:opus|sonnet|haiku|3|fable|mythos)", 200_000),
-        (r"gemini-(?:2|3)", 1_048_576),
-        (r"mistral-(?:large|medium)|devstral|codestral", 262_144),
-        (r"mistral-small|ministral|pixtral|magistral", 131_072),
-        (r"deepseek-(?:chat|reasoner|v3)", 131_072),
-        (r"glm-(?:4\.[67]|5)", 200_000),
-        (r"glm-4\.5", 131_072),
-        (r"minimax-m2", 204_800),
-        (r"grok-4-fast", 2_000_000),
-        (r"grok-(?:4|code)", 256_000),
-        (r"grok-3", 131_072),
-        (r"qwen3-(?:max|coder)", 262_144),
-        (r"llama-?3\.[123]", 131_072),
-    )
+_WINDOWS = (
+    (r"kimi-k3|(?:^|/)k3", 1_048_576),
+    (r"kimi-(?:k2[.p][567]|k2-(?:thinking|turbo|0905|instruct-0905)|for-coding|latest)", 262_144),
+    (r"kimi-k2", 131_072),
+    (r"gpt-5", 400_000),
+    (r"gpt-4\.1", 1_047_576),
+    (r"gpt-4o", 128_000),
+    (r"(?:^|/)o[34](?:$|-)", 200_000),
+    (r"gpt-oss", 131_072),
+    (r"claude-(?:opus|sonnet|haiku|3|fable|mythos)", 200_000),
+    (r"gemini-(?:2|3)", 1_048_576),
+    (r"mistral-(?:large|medium)|devstral|codestral", 262_144),
+    (r"mistral-small|ministral|pixtral|magistral", 131_072),
+    (r"deepseek-(?:chat|reasoner|v3)", 131_072),
+    (r"glm-(?:4\.[67]|5)", 200_000),
+    (r"glm-4\.5", 131_072),
+    (r"minimax-m2", 204_800),
+    (r"grok-4-fast", 2_000_000),
+    (r"grok-(?:4|code)", 256_000),
+    (r"grok-3", 131_072),
+    (r"qwen3-(?:max|coder)", 262_144),
+    (r"llama-?3\.[123]", 131_072),
 )
 
 
 def window_of(model: str) -> int | None:
     """How many tokens a model can read, by its name; None if it is not in the table."""
     lowered = model.lower()
-    return next((tokens for pattern, tokens in _WINDOWS if pattern.search(lowered)), None)
+    return next((tokens for pattern, tokens in _WINDOWS if re.search(pattern, lowered)), None)
 
 
 AS_OF = "2026-11"
@@ -109,9 +106,9 @@ class Price(Value, frozen=True):
 
 def _row(
     pattern: str, input: float, output: float, read: float | None = None, write: float | None = None
-) -> tuple[re.Pattern[str], Price]:
+) -> tuple[str, Price]:
     price = Price(input, output, input if read is None else read, input if write is None else write)
-    return re.compile(pattern), price
+    return pattern, price
 
 
 # provider/model in lower case; the first match wins
@@ -149,4 +146,4 @@ _PRICES = (
 def price_of(provider: str, model: str) -> Price | None:
     """The price of a model at a provider; None if it is not in the table."""
     name = f"{provider}/{model}".lower()
-    return next((price for pattern, price in _PRICES if pattern.search(name)), None)
+    return next((price for pattern, price in _PRICES if re.search(pattern, name)), None)

@@ -26,18 +26,19 @@ _HIDDEN = (
     "\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U00016fe4\ufffc\U000e0000-\U000e0fff"
 )
 
-_UNSEEN = re.compile(f"[{_CONTROLS}{_BIDI}{_HIDDEN}]")
-_STEERING = re.compile(f"[{_CONTROLS}{_BIDI}]")
+# Patterns are written out, not compiled: most runs of the program never need them, and `re` remembers those it met.
+_UNSEEN = f"[{_CONTROLS}{_BIDI}{_HIDDEN}]"
+_STEERING = f"[{_CONTROLS}{_BIDI}]"
 
 
 def visible(text: str) -> str:
     """The text with every hidden character written out: for approvals, and wherever a human must see what is there."""
-    return _UNSEEN.sub(_written_out, text)
+    return re.sub(_UNSEEN, _written_out, text)
 
 
 def terminal_safe(text: str) -> str:
     """The text with what could steer the terminal or reorder a line written out: for running prose."""
-    return _STEERING.sub(_written_out, text)
+    return re.sub(_STEERING, _written_out, text)
 
 
 def _written_out(match: re.Match[str]) -> str:
@@ -49,14 +50,14 @@ def _written_out(match: re.Match[str]) -> str:
     return f"\\u{{{code:x}}}"
 
 
-_RUNS = re.compile(r"(.)\1*", re.DOTALL)
+_RUNS = r"(?s)(.)\1*"
 _BLANKS_INSIDE = 8  # this many blanks in a row are counted, not drawn
 _BLANKS_BEFORE = 16  # the same at the beginning of a line, where code is indented
 _REPEATED = 4
-_SIGNS = re.compile("[\u2400-\u2426\u23ce]")
+_SIGNS = "[\u2400-\u2426\u23ce]"
 # Marks drawn over the character before them; those of living scripts are left alone where they belong: on a letter that is
 # not ASCII, and no more than two of them.
-_OVERLAID = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u2800]")
+_OVERLAID = "[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u2800]"
 _MARKS_IN_A_ROW = 2
 _NOT_DRAWN = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zs", "Zl", "Zp"})
 
@@ -71,7 +72,7 @@ def revealed(text: str, encoding: str = "utf-8") -> str:
     written: list[str] = []
     after_sign = False
     base, marks = "", 0
-    for match in _RUNS.finditer(text):
+    for match in re.finditer(_RUNS, text):
         char, count = match[1], len(match[0])
         if not char.isascii() and unicodedata.category(char) in ("Mn", "Me"):
             marks += count
@@ -116,9 +117,9 @@ def _is_hidden(char: str, start: int, end: int, length: int, encoding: str) -> b
         return False
     return bool(
         unicodedata.category(char) in _NOT_DRAWN
-        or _UNSEEN.match(char)
-        or _OVERLAID.match(char)
-        or _SIGNS.match(char)
+        or re.match(_UNSEEN, char)
+        or re.match(_OVERLAID, char)
+        or re.match(_SIGNS, char)
         or not can_encode(char, encoding)
     )
 

@@ -6,7 +6,6 @@ placed raises UnknownModel with what was probably meant.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 
@@ -100,6 +99,8 @@ def _meant(name: str, known: Iterable[str]) -> str:
     for option in list(spelled.values()):
         spelled.setdefault(option.lower().partition("/")[2], option)
     spelled.pop("", None)
+    import difflib  # for a name that nobody knows
+
     near = difflib.get_close_matches(name.lower(), spelled, n=3, cutoff=0.6)
     found = list(dict.fromkeys(spelled[match] for match in near))
     return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 
 from ..core.errors import (
     BadRequest,
@@ -99,6 +98,8 @@ def _number(text: str | None) -> float | None:
 
 
 def _until(text: str, now: float) -> float | None:
+    from email.utils import parsedate_to_datetime  # a third of what importing this package costs, for a rare header
+
     try:
         moment = parsedate_to_datetime(text)
         if moment.tzinfo is None:

@@ -9,7 +9,6 @@ may be cut, so any long part of a key is taken out too.
 from __future__ import annotations
 
 import base64
-import html
 import math
 import re
 import unicodedata
@@ -32,8 +31,7 @@ _WRITTEN = (
     r"|(?P<gap>\\+[nrt]|[\s\u00ad\u200b-\u200d\u2060\ufeff]+)|\\+(?P<c>[^\w\s\\])|%(?:25)*(?:u00)?(?P<p>[0-9a-fA-F]{2})"
     r"|&(?:amp;|#38;|#[xX]26;)*(?P<h>#0*\d{1,6};?|#[xX]0*[0-9a-fA-F]{1,5};?|[A-Za-z]{2,8};)"
 )
-_UNIT = re.compile(_WRITTEN)
-_MAIL_UNIT = re.compile(_WRITTEN + r"|=(?P<q>[0-9a-fA-F]{2})")  # =2D, as mail writes it
+_MAIL_WRITTEN = _WRITTEN + r"|=(?P<q>[0-9a-fA-F]{2})"  # =2D, as mail writes it
 
 E = TypeVar("E", bound=MidstreamError)
 Reading: TypeAlias = tuple[str, list[tuple[int, int]]]
@@ -150,17 +148,17 @@ def _veiled(text: str, read: Reading, found: Callable[[str], Iterator[tuple[int,
 
 def _letters(text: str) -> Reading:
     """Only the letters and digits."""
-    bare, places = _read(text, _MAIL_UNIT)
+    bare, places = _read(text, _MAIL_WRITTEN)
     kept = [at for at, character in enumerate(bare) if character.isalnum()]
     return "".join([bare[at] for at in kept]), [places[at] for at in kept]
 
 
-def _read(text: str, unit: re.Pattern[str] = _UNIT) -> Reading:
+def _read(text: str, written: str = _WRITTEN) -> Reading:
     """The characters meant, in lower case and without blanks, and where each is in the text."""
     characters: list[str] = []
     places: list[tuple[int, int]] = []
     at = 0
-    for match in unit.finditer(text):
+    for match in re.finditer(written, text):
         for plain in range(at, match.start()):
             characters.append(_small(text[plain]))
             places.append((plain, plain + 1))
@@ -183,6 +181,8 @@ def _meant(match: re.Match[str]) -> str:
         return chr(int(match["o"], 8))
     if match["c"]:
         return match["c"]
+    import html  # its table of names is large, and most errors hold none of them
+
     meant = html.unescape(f"&{match['h']}")
     return meant if len(meant) == 1 else "\0"
 

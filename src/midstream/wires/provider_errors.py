@@ -38,58 +38,55 @@ class ErrorFields(Value, frozen=True):
 
 _MEDIA = r"(?:image|vision|multi-?modal|audio|video)\w*"
 
-# (statuses or None for any, pattern over "type code message", kind)
-_RULES: tuple[tuple[tuple[int, ...] | None, re.Pattern[str], type[ProviderError]], ...] = tuple(
-    (statuses, re.compile(pattern, re.I), kind)
-    for statuses, pattern, kind in (
-        ((402,), r"", QuotaExceeded),
-        (
-            None,
-            r"insufficient_quota|exceeded_current_quota|quota_exceeded|billing|insufficient balance|credit balance"
-            r"|out of credits|payment required",
-            QuotaExceeded,
-        ),
-        (
-            None,
-            r"context_length|context window|context size|maximum context|too many tokens"
-            r"|(?:prompt|input|context|token length)(?: is)? too long"
-            r"|exceeds? the (?:model's )?(?:maximum|max) (?:context|token|input)|request_too_large|token limit",
-            ContextTooLong,
-        ),
-        ((413,), r"", ContextTooLong),
-        # Servers of open models say so with 500, as if it might pass: llama.cpp, vLLM, Ollama, SGLang, routers.
-        (
-            None,
-            rf"{_MEDIA}[\w ]{{0,30}}(?:(?:is|are) )?(?:not|n't|un)\s?(?:yet )?(?:be )?(?:supported|allowed|accepted|enabled)"
-            rf"|(?:not|n't) (?:support|accept)[\w ]{{0,20}} ?{_MEDIA}"
-            rf"|no endpoints? found that support {_MEDIA}|is not (?:a )?(?:multi-?modal|vision)|provide the mmproj"
-            rf"|unsupported content(?: part)? type\W+(?:image|input_audio|video)|missing data required for image input"
-            rf"|at most 0 (?:image|audio|video)",
-            MediaRefused,
-        ),
-        (None, r"content_filter|content_policy|content management policy|high risk|moderation", ContentFiltered),
-        ((401, 403), r"", Unauthorized),
-        ((400,), r"api key not valid|api_key_invalid|incorrect api key", Unauthorized),
-        ((404,), r"", NotFound),
-        ((400, 422), r"", BadRequest),
-        (None, r"engine_overloaded", Overloaded),
-        (None, r"rate_limit|rate-limit|too many requests|resource_exhausted", RateLimited),
-        ((429,), r"", RateLimited),
-        # A cause that stays: no server gets better at what it does not do.
-        (
-            (500, 501),
-            r"invalid_request_error|badrequesterror|(?:does|do) not support |(?:is|are) not supported",
-            BadRequest,
-        ),
-        (None, r"overloaded|unavailable|server_error|internal_error", Overloaded),
-        (
-            None,
-            r"invalid_authentication|incorrect_api_key|authentication_error|permission_error|invalid_api_key",
-            Unauthorized,
-        ),
-        ((408, 409, 500, 502, 503, 504, 529), r"", Overloaded),
-        (None, r"invalid_request|bad_request|validation_error|invalid_argument", BadRequest),
-    )
+# (statuses or None for any, pattern over "type code message", kind). Compiled when an error first comes.
+_RULES: tuple[tuple[tuple[int, ...] | None, str, type[ProviderError]], ...] = (
+    ((402,), r"", QuotaExceeded),
+    (
+        None,
+        r"insufficient_quota|exceeded_current_quota|quota_exceeded|billing|insufficient balance|credit balance"
+        r"|out of credits|payment required",
+        QuotaExceeded,
+    ),
+    (
+        None,
+        r"context_length|context window|context size|maximum context|too many tokens"
+        r"|(?:prompt|input|context|token length)(?: is)? too long"
+        r"|exceeds? the (?:model's )?(?:maximum|max) (?:context|token|input)|request_too_large|token limit",
+        ContextTooLong,
+    ),
+    ((413,), r"", ContextTooLong),
+    # Servers of open models say so with 500, as if it might pass: llama.cpp, vLLM, Ollama, SGLang, routers.
+    (
+        None,
+        rf"{_MEDIA}[\w ]{{0,30}}(?:(?:is|are) )?(?:not|n't|un)\s?(?:yet )?(?:be )?(?:supported|allowed|accepted|enabled)"
+        rf"|(?:not|n't) (?:support|accept)[\w ]{{0,20}} ?{_MEDIA}"
+        rf"|no endpoints? found that support {_MEDIA}|is not (?:a )?(?:multi-?modal|vision)|provide the mmproj"
+        rf"|unsupported content(?: part)? type\W+(?:image|input_audio|video)|missing data required for image input"
+        rf"|at most 0 (?:image|audio|video)",
+        MediaRefused,
+    ),
+    (None, r"content_filter|content_policy|content management policy|high risk|moderation", ContentFiltered),
+    ((401, 403), r"", Unauthorized),
+    ((400,), r"api key not valid|api_key_invalid|incorrect api key", Unauthorized),
+    ((404,), r"", NotFound),
+    ((400, 422), r"", BadRequest),
+    (None, r"engine_overloaded", Overloaded),
+    (None, r"rate_limit|rate-limit|too many requests|resource_exhausted", RateLimited),
+    ((429,), r"", RateLimited),
+    # A cause that stays: no server gets better at what it does not do.
+    (
+        (500, 501),
+        r"invalid_request_error|badrequesterror|(?:does|do) not support |(?:is|are) not supported",
+        BadRequest,
+    ),
+    (None, r"overloaded|unavailable|server_error|internal_error", Overloaded),
+    (
+        None,
+        r"invalid_authentication|incorrect_api_key|authentication_error|permission_error|invalid_api_key",
+        Unauthorized,
+    ),
+    ((408, 409, 500, 502, 503, 504, 529), r"", Overloaded),
+    (None, r"invalid_request|bad_request|validation_error|invalid_argument", BadRequest),
 )
 
 
@@ -170,7 +167,7 @@ def told_error(data: bytes, provider: str) -> ProviderError:
 def _kind(status: int | None, fields: ErrorFields) -> type[ProviderError]:
     told = f"{fields.type or ''} {fields.code or ''} {fields.message}"
     for statuses, pattern, kind in _RULES:
-        if (statuses is None or status in statuses) and pattern.search(told):
+        if (statuses is None or status in statuses) and re.search(pattern, told, re.I):
             return kind
     if status is not None:
         return Overloaded if status >= 500 else BadRequest if status >= 400 else ProviderError

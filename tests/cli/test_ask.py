@@ -196,7 +196,7 @@ def test_an_interrupt_ends_with_130_and_loses_nothing(home: Path, environ: dict[
     command = [sys.executable, "-m", "midstream.cli.main", "ask"]
     with subprocess.Popen(
         [*command, *KIMI, "Tell me " + "more " * 20],
-        env={**environ, "MIDSTREAM_SIM_DELAY": "0.1"},
+        env={**environ, "MIDSTREAM_SIM_DELAY": "0.3"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -204,7 +204,9 @@ def test_an_interrupt_ends_with_130_and_loses_nothing(home: Path, environ: dict[
         assert process.stderr is not None
         seen = b""
         while b"No tool" not in seen:
-            seen += os.read(process.stderr.fileno(), 1000)
+            read = os.read(process.stderr.fileno(), 1000)
+            assert read, seen  # it ended before it was interrupted
+            seen += read
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
     assert process.returncode == INTERRUPTED

@@ -12,13 +12,17 @@ import pytest
 from midstream.sim.answer import Answer, Call
 from midstream.testing import CHECKS, Report, check_host, conformance, sim_server
 from midstream.testing.conformance import WORD
+from midstream.transport.options import RetryPolicy, TransportOptions
+
+QUICK = TransportOptions(retry=RetryPolicy(initial=0.001, max_backoff=0.001))
+"""As many attempts as ever, without the waiting."""
 
 
 def check(model: str, *lines: Any, **options: Any) -> Report:
     with sim_server(*lines, **options) as sim:
 
         async def run() -> Report:
-            async with sim.client() as client:
+            async with sim.client(transport=QUICK) as client:
                 return await conformance(model, client)
 
         return asyncio.run(run())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from midstream import ToolSpec, make_decoder
 from midstream.core.events import Event
+from midstream.wires.sse import ServerSentEvent, SSEParser
 from midstream.wires.stream_decoder import StreamDecoder
 from tests.wires.feeding import at_random, events_of
 from tests.wires.recordings import body_bytes, is_stream, recordings
@@ -324,3 +325,25 @@ def test_events_that_are_never_alike_are_not_learned_from_for_ever() -> None:
     for number in range(1000):
         made.feed(CHAT.replace(b'"usage"', b'"k%d"' % number).replace(b"T", b'"a"'))
     assert 0 < len(asked) < 100
+
+
+class CountingParser(SSEParser):
+    times = 0
+
+    def feed(self, data: bytes) -> list[ServerSentEvent]:
+        self.times += 1
+        return super().feed(data)
+
+
+@pytest.mark.parametrize(
+    "stray", [b": hello\n\n", b"data: {}\n\n", filled(CHAT, b'"a"') + filled(PADDED, b'"a"'), b"\n"]
+)
+def test_what_fits_nothing_is_not_copied_again_and_again(stray: bytes) -> None:
+    """Of many events in one read, a few are tried one by one, and the rest is read at once."""
+    made = decoder("openai-chat")
+    framing = CountingParser()
+    made._framing = framing
+    made.feed(filled(CHAT, b'"a"') * 3)
+    framing.times = 0
+    made.feed(stray * 300)
+    assert framing.times < 20

@@ -29,8 +29,10 @@ from .stencil import ReadTemplate, StencilMemory, Template
 
 # A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
 _SLICE = 16 * 1024
-_SHORT_RUN = 4
-"""So few events of one kind in a row are read faster in full, where others follow at once."""
+_LONG_RUN = 4
+_TRIES = 8
+"""What is read at once holds more than this many events, or shorter runs of them, that fit no stencil: then the rest is read in
+full, for each try costs a copy of it."""
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
@@ -215,8 +217,9 @@ class StreamDecoder:
                 self.progress += 1
                 last.template.tell(text)
                 return self._builder.ended
-        short_runs = 0
+        tries = 0
         while data:
+            template = None
             if framing.between and len(data) <= self._limit:
                 template, texts, size = stencils.read(data)
                 if template is not None:
@@ -225,14 +228,16 @@ class StreamDecoder:
                     if size == len(data):
                         return False
                     data = data[size:]
-                    short_runs += len(texts) < _SHORT_RUN
-                    if short_runs <= _SHORT_RUN:
+                    if len(texts) >= _LONG_RUN:
                         continue
-            if stencils.is_waiting or short_runs > _SHORT_RUN:
+            tries += 1
+            if stencils.is_waiting or tries > _TRIES:
                 before = self.progress
                 ended = self._read(framing.feed(data))
                 stencils.skip(self.progress - before)
                 return ended
+            if template is not None:
+                continue
             size = _end(data, framing.ends)
             piece, data = data[:size], data[size:]
             began = framing.between

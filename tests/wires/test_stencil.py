@@ -266,6 +266,14 @@ def test_what_stands_between_two_events_is_not_passed_over() -> None:
             assert fit(learned(event), first + stray + second) == (["a"], len(stray + second))
 
 
+def test_a_comment_that_repeats_the_event_is_not_taken_for_it() -> None:
+    event, other = filled(CHAT, b'"a"')[6:-2], filled(CHAT, b'"b"')[6:-2]
+    for layout in (b"data: %s\n: %s\n\n", b": %s\ndata: %s\n\n", b"data: %s\nevent: %s\n\n", b"id: %s\ndata: %s\n\n"):
+        blocks = [layout % (event, event)] * 4 + [layout % (event, other), layout % (other, event)]
+        wanted = told(decoder("openai-chat", full=True), blocks)
+        assert told(decoder("openai-chat"), blocks) == told(decoder("openai-chat"), [b"".join(blocks)]) == wanted
+
+
 def test_a_field_that_matters_never_becomes_one_that_may_differ() -> None:
     """The index of a choice, a finish reason and the index of a call differ: none of these is learned away."""
     for event, others in (

@@ -29,6 +29,8 @@ from .stencil import ReadTemplate, StencilMemory, Template
 
 # A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
 _SLICE = 16 * 1024
+_TINY = 16
+"""No event is as small as this."""
 _LONG_RUN = 4
 _TRIES = 8
 """What is read at once holds more than this many events, or shorter runs of them, that fit no stencil: then the rest is read in
@@ -207,7 +209,7 @@ class StreamDecoder:
     def _take_in(self, data: bytes) -> bool:
         """What fits the stencil by it, the rest in full; whether the answer ended."""
         framing, stencils = self._framing, self.stencils
-        if stencils is None or not framing.ends:
+        if stencils is None or len(data) < _TINY or not framing.ends:
             return self._read(framing.feed(data))
         last = stencils.last
         if last is not None and framing.between and len(data) <= self._limit:

@@ -274,6 +274,11 @@ def test_a_comment_that_repeats_the_event_is_not_taken_for_it() -> None:
         assert told(decoder("openai-chat"), blocks) == told(decoder("openai-chat"), [b"".join(blocks)]) == wanted
 
 
+def test_an_event_with_fields_behind_its_data_is_not_learned() -> None:
+    event = CHAT[:-1] + b"id: 7\n\n"
+    assert fit(learned(event), filled(event, b'"x"')) == ([], len(filled(event, b'"x"')))
+
+
 def test_a_field_that_matters_never_becomes_one_that_may_differ() -> None:
     """The index of a choice, a finish reason and the index of a call differ: none of these is learned away."""
     for event, others in (

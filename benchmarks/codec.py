@@ -1,14 +1,18 @@
 """What reading and writing the wires costs, in memory: no network, no peers.
 
-Run `make bench-codec`, or `python -m benchmarks.codec`. Decoding is read at once (burst) and event by event (live).
+Run `make bench-codec`, or `python -m benchmarks.codec`, with `--beside` another checkout to see what changed. Decoding is read at once (burst) and event by event (live).
 Every figure is the fastest of its runs; the median stands beside it and tells how busy the machine was.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -215,10 +219,36 @@ def measured(rounds: int = 30) -> list[Row]:
     return [*decoding(rounds), *leaks(rounds), *growth(max(5, rounds // 3)), *encoding(rounds), *memory()]
 
 
+def beside(folder: Path, rounds: int) -> list[Row]:
+    """What decoding costs with another checkout's code, beside this one's: fresh processes that take turns."""
+    here = Path(__file__).resolve().parents[1]
+    costs: dict[Path, dict[str, float]] = {here: {}, folder.resolve(): {}}
+    for _ in range(rounds):
+        for home, best in costs.items():
+            command = [sys.executable, "-m", "benchmarks.codec", "--figures", "--rounds", "5"]
+            env = {**os.environ, "PYTHONPATH": str(home / "src")}
+            done = subprocess.run(command, cwd=here, env=env, capture_output=True, check=True, timeout=600)
+            for name, value in msgspec.json.decode(done.stdout, type=dict[str, float]).items():
+                best[name] = min(value, best.get(name, value))
+    ours, theirs = costs.values()
+    return [
+        Row(name, theirs[name] / value, "× as fast", aside=f"{value:.2f} beside {theirs[name]:.2f} µs a chunk")
+        for name, value in ours.items()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
-    rows = measured(parser.parse_args().rounds)
+    parser.add_argument(
+        "--beside", type=Path, help="another checkout: only decoding is measured, with its code and with ours"
+    )
+    parser.add_argument("--figures", action="store_true", help="only decoding, as JSON")
+    asked = parser.parse_args()
+    if asked.figures:
+        print(msgspec.json.encode({row.name: row.value for row in decoding(asked.rounds)}).decode())
+        return
+    rows = beside(asked.beside, min(asked.rounds, 5)) if asked.beside else measured(asked.rounds)
     print(table(rows))
     print(f"\nmissed: {'; '.join(misses(rows)) or 'nothing'}")
 

@@ -150,7 +150,8 @@ def test_it_does_so_with_system_turns_and_freeform_tools(name: str) -> None:
         broken = [at for at in range(1, len(sent)) if not sent[at].startswith(sent[at - 1])]
         dialect = player.target.dialect
         # A prompt begins with its tools: one that is declared later changes the beginning, unless the template can say so there.
-        late = _NEW_QUESTION if dialect.wire == "completion" and not dialect.mid_tools else []
+        in_prompt = (dialect.wire == "completion" and not dialect.mid_tools) or not dialect.native_tools
+        late = _NEW_QUESTION if in_prompt else []
         moved = [2, 3, 4] if dialect.template == "mistral" else []  # what the user says moves the tools: see above
         expected = sorted({*late, *moved, *excepted.get(("itself", options.thinking), [])})
         assert broken == expected, f"{name}, thinking {options.thinking}"

@@ -28,7 +28,12 @@ FOLDERS = {
     "ollama-chat": "ollama",
     "cohere-chat": "cohere",
 }
-LEAKS = {"openai-chat": "openai-compatible/kimi-k2.5", "ollama": "ollama/kimi-k2.5"}
+LEAKS = {
+    "openai-chat": "openai-compatible/kimi-k2.5",
+    "ollama": "ollama/kimi-k2.5",
+    "anthropic": "moonshot-anthropic/kimi-k2.5",
+    "openai-responses": "responses-compatible/kimi-k2.5",
+}
 """Models whose text is looked through for calls, by wire."""
 
 
@@ -360,3 +365,22 @@ def test_what_fits_nothing_is_not_copied_again_and_again(stray: bytes) -> None:
     framing.times = 0
     made.feed(stray * 300)
     assert framing.times < 20
+
+
+def test_the_text_of_a_freeform_call_is_escaped_in_a_burst_too() -> None:
+    def event(kind: str, **fields: Any) -> bytes:
+        return b"data: " + json.dumps({"type": f"response.{kind}", **fields}).encode() + b"\n\n"
+
+    item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "patch", "input": ""}
+    pieces = ['say "', "hi\n", 'there" ', "\\o/"] * 5
+    stream = [
+        event("created", response={"id": "r", "model": "m"}),
+        event("output_item.added", output_index=0, item=item),
+        *[event("custom_tool_call_input.delta", output_index=0, item_id="ctc_1", delta=piece) for piece in pieces],
+        event("output_item.done", output_index=0, item={**item, "input": "".join(pieces)}),
+        event("completed", response={"id": "r", "model": "m", "status": "completed", "output": []}),
+    ]
+    burst = told(decoder("openai-responses"), [b"".join(stream)])
+    assert burst == told(decoder("openai-responses", full=True), stream)
+    (call,) = burst[0][-1].turn.tool_calls  # type: ignore[union-attr]
+    assert json.loads(call.arguments) == {"input": "".join(pieces)}

@@ -246,7 +246,7 @@ class TurnBuilder:
 
     def all_arguments(self, piece: Piece, deltas: list[str]) -> bool:
         """As `call_arguments` for each of them. False, and nothing done, where they have to be looked at one by one."""
-        if not piece.started or piece.closed or self._queue:
+        if not piece.started or piece.closed or piece.freeform or self._queue:
             return False
         return self._extend(piece, deltas, ToolCallDelta)
 

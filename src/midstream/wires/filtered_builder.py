@@ -67,6 +67,21 @@ class FilteredBuilder(TurnBuilder):
         if extra is not None:
             _say(self, "", extra)
 
+    def all_text(self, deltas: list[str]) -> bool:
+        if self._filtering or (self._text is None and self._reasoning is None):
+            return super().all_text(deltas)
+        if self._text is None or self._reasoning is not None:
+            return False
+        self._filtering = True
+        try:
+            return self._text.feed_all(deltas)
+        finally:
+            self._filtering = False
+
+    def all_thinking(self, deltas: list[str]) -> Piece | None:
+        filtered = self._make_reasoning is not None and not self._filtering
+        return None if filtered else super().all_thinking(deltas)
+
     def thinking(self, delta: str, field: str = "") -> Piece:
         filtered = self._reasoning
         if filtered is not None and filtered.alarm not in delta and not self._filtering and not self.split_surrogates:

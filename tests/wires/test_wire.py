@@ -21,6 +21,7 @@ ROOMS = {
     ("encode", "encode_request"): ["draft"],
     ("decode", "make_decoder"): ["context"],
     ("parse", "parse_request"): ["body", "provider"],
+    ("answer", "make_writer"): ["context"],
 }
 NO_ROOM = {("completion", "parse"): "a prompt is one text: what was a message cannot be told for sure"}
 
@@ -68,7 +69,7 @@ def test_dialects_and_registry_load_no_room() -> None:
     code = (
         "import sys, midstream.dialects.registry, midstream.wires.registry\n"
         "print([name for name in sys.modules if name.startswith('midstream.wires.') "
-        "and name.rpartition('.')[2] in ('encode', 'decode', 'parse', 'shapes')])"
+        "and name.rpartition('.')[2] in ('encode', 'decode', 'parse', 'answer', 'shapes')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

@@ -6,6 +6,7 @@ program that talks to one host pays for one wire:
 - `encode.encode_request(draft) -> Request`
 - `decode.make_decoder(context) -> StreamDecoder`
 - `parse.parse_request(body, *, provider="") -> ParsedRequest`
+- `answer.make_writer(context) -> AnswerWriter`
 """
 
 from __future__ import annotations

@@ -1,0 +1,219 @@
+"""Events -> OpenAI's chat stream: a chunk with the role, deltas, the finish reason, usage where it was asked for, [DONE].
+
+One text and one reasoning field are all this wire has: where two blocks of a kind follow each other their border is lost,
+and so are signatures, media and blocks of other wires. Calls are numbered by `index`, their arguments sent as they come.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.blocks import Opaque, Text, Thinking, ToolCall, Turn, Usage
+from ...core.errors import MidstreamError
+from ...core.events import (
+    BlockEvent,
+    Done,
+    ErrorEvent,
+    Event,
+    Start,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnd,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from ..answer import (
+    COMMENT,
+    AnswerContext,
+    CallIds,
+    LeftOut,
+    is_freeform,
+    openai_error,
+    own_block,
+    refusal_of,
+    sse,
+    stop_word,
+)
+from ..lenient_json import json_text, json_value
+from ..sse import DONE
+from .wire import DEFAULT
+
+FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
+_FIELDS = ("annotations", "audio", "images")
+"""What of a message is kept whole, and is sent again under its own key."""
+
+
+def make_writer(context: AnswerContext) -> ChatWriter:
+    return ChatWriter(context)
+
+
+class ChatWriter:
+    media_type = "text/event-stream"
+
+    __slots__ = ("_calls", "_context", "_field", "_freeform", "_habits", "_head", "_ids", "_left_out", "_tail", "notes")
+
+    def __init__(self, context: AnswerContext) -> None:
+        self._context = context
+        self._habits = context.habits
+        self._field = context.habits.reasoning_field or "reasoning_content"
+        self._ids = CallIds(context, "standard")
+        self._left_out = LeftOut(DEFAULT.wire)
+        self.notes = self._left_out.notes
+        self._calls = -1  # the index of the call that came last
+        self._freeform = False
+        self._head = json_value(self._frame("chat.completion.chunk"))[:-1]
+        counted = context.usage and context.habits.usage == "chunk"
+        self._tail = b',"usage":null}' if counted else b"}"
+
+    def event(self, event: Event) -> bytes:
+        kind = type(event)
+        if kind is TextDelta:
+            return self._delta(b'{"content":%b}' % json_text(event.delta))  # type: ignore[union-attr]
+        if kind is ToolCallDelta:
+            return self._arguments(event.delta)  # type: ignore[union-attr]
+        match event:
+            case ThinkingDelta():
+                return self._reasoning(event.delta)
+            case ThinkingEnd():
+                return self._reasoning("") if not event.block.text else b""  # "" is not absent
+            case Start():
+                return self._delta(json_value({"role": "assistant", "content": "", "refusal": None}))
+            case ToolCallStart():
+                return self._open_call(event)
+            case ToolCallEnd():
+                return self._end_call(event.block)
+            case BlockEvent():
+                return self._block(event)
+            case Done():
+                return self._end(event.turn)
+            case ErrorEvent():
+                return self.error(event.to_exception(), mid_stream=True)[1]
+        return b""
+
+    def body(self, turn: Turn) -> bytes:
+        text = [block.text for block in turn.blocks if isinstance(block, Text) and not _is_refusal(block)]
+        refused = [block.text for block in turn.blocks if isinstance(block, Text) and _is_refusal(block)]
+        thoughts = [block.text for block in turn.blocks if isinstance(block, Thinking)]
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(text) if text else None}
+        message["refusal"] = "".join(refused) or None
+        if thoughts and self._context.thinking:
+            message[self._field] = "".join(thoughts)
+        for block in turn.blocks:
+            if isinstance(block, Opaque):
+                own = own_block(BlockEvent(0, block), DEFAULT.wire)
+                if own is not None and own.kind in _FIELDS:
+                    message[own.kind] = own.data
+                else:
+                    self._left_out.block(block)
+        if turn.tool_calls:
+            message["tool_calls"] = [self._whole_call(call) for call in turn.tool_calls]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish(turn)}
+        return json_value({**self._frame("chat.completion"), "choices": [choice], "usage": write_usage(turn.usage)})
+
+    def error(self, error: MidstreamError, *, mid_stream: bool = False) -> tuple[int, bytes]:
+        refusal = refusal_of(error)
+        told = openai_error(refusal)
+        return refusal.status, sse(told) if mid_stream else told
+
+    def keep_alive(self) -> bytes:
+        return COMMENT
+
+    def _frame(self, kind: str) -> dict[str, Any]:
+        context = self._context
+        return {"id": context.response_id, "object": kind, "created": context.created, "model": context.model}
+
+    def _delta(self, delta: bytes) -> bytes:
+        choice = b',"choices":[{"index":0,"delta":%b,"logprobs":null,"finish_reason":null}]' % delta
+        return b"data: %b%b%b\n\n" % (self._head, choice, self._tail)
+
+    def _reasoning(self, delta: str) -> bytes:
+        if not self._context.thinking:
+            return b""
+        return self._delta(b"{%b:%b}" % (json_text(self._field), json_text(delta)))
+
+    def _open_call(self, event: ToolCallStart) -> bytes:
+        self._calls += 1
+        if self._habits.whole_calls:
+            return b""
+        self._freeform = is_freeform(event, self._context.tools)
+        return self._call_delta(self._call(event, "", self._freeform))
+
+    def _end_call(self, block: ToolCall) -> bytes:
+        if self._habits.whole_calls:
+            return self._call_delta(self._whole_call(block))
+        if not block.arguments and not self._freeform:
+            return self._arguments("{}")  # no text is no JSON, and clients parse it
+        return b""
+
+    def _arguments(self, delta: str) -> bytes:
+        if self._habits.whole_calls:
+            return b""
+        where = b'"custom":{"input"' if self._freeform else b'"function":{"arguments"'
+        return self._delta(b'{"tool_calls":[{"index":%d,%b:%b}}]}' % (self._calls, where, json_text(delta)))
+
+    def _whole_call(self, call: ToolCall) -> dict[str, Any]:
+        freeform = is_freeform(call, self._context.tools)
+        return self._call(call, call.arguments or ("" if freeform else "{}"), freeform)
+
+    def _call(self, call: ToolCall | ToolCallStart, text: str, freeform: bool) -> dict[str, Any]:
+        call_id = self._ids.of(call)
+        named = {} if call_id is None else {"id": call_id}
+        if freeform:
+            return {**named, "type": "custom", "custom": {"name": call.name, "input": text}}
+        return {**named, "type": "function", "function": {"name": call.name, "arguments": text}}
+
+    def _call_delta(self, call: dict[str, Any]) -> bytes:
+        return self._delta(json_value({"tool_calls": [{"index": self._calls, **call}]}))
+
+    def _block(self, event: BlockEvent) -> bytes:
+        own = own_block(event, DEFAULT.wire)
+        if own is not None and own.kind in _FIELDS:
+            return self._delta(json_value({own.kind: own.data}))
+        return self._left_out.block(event.block)
+
+    def _finish(self, turn: Turn) -> str:
+        return stop_word(turn, FINISH, self._habits)
+
+    def _end(self, turn: Turn) -> bytes:
+        """The finish reason, the counts where this host puts them, and the end."""
+        frame = self._frame("chat.completion.chunk")
+        choice: dict[str, Any] = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": self._finish(turn)}
+        last: dict[str, Any] = {**frame, "choices": [choice]}
+        usage = write_usage(turn.usage) if self._context.usage else None
+        behind = b""
+        if usage is not None:
+            match self._habits.usage:
+                case "chunk":
+                    last["usage"] = None
+                    behind = sse(json_value({**frame, "choices": [], "usage": usage}))
+                case "finish":
+                    last["usage"] = usage
+                case "choice":
+                    choice["usage"] = usage
+                case "x_groq":
+                    last["x_groq"] = {"id": self._context.response_id, "usage": usage}
+        return sse(json_value(last)) + behind + sse(DONE)
+
+
+def write_usage(usage: Usage | None) -> dict[str, Any] | None:
+    """Cached tokens are a part of the prompt, reasoning is a part of the completion."""
+    if usage is None:
+        return None
+    prompt: dict[str, Any] = {"cached_tokens": usage.cache_read}
+    if usage.cache_write:
+        prompt["cache_write_tokens"] = usage.cache_write
+    written: dict[str, Any] = {
+        "prompt_tokens": usage.read,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total,
+        "prompt_tokens_details": prompt,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+    if usage.cost is not None:
+        written["cost"] = usage.cost
+    return written
+
+
+def _is_refusal(block: Text) -> bool:
+    return bool(block.extra and block.extra.get("refusal"))

@@ -52,7 +52,7 @@ LOSSES: dict[str, tuple[str, ...]] = {
     "ollama": (
         "the border between two blocks of one kind, and empty ones",
         "signatures, encrypted and redacted reasoning",
-        "media that are not images by value; opaque blocks",
+        "media and opaque blocks",
         "the layout of a call's arguments, and how they streamed",
         "counts of cached and of reasoning tokens; the cost",
         "no counts at all: they arrive as zeros",
@@ -232,7 +232,7 @@ def carried(answer: Answer, wire: str, context: AnswerContext, ids: list[str]) -
                 own.append(_own(wire))  # citations are gathered behind all else
             else:
                 builder.whole(replace(_own(wire), origin=builder.origin))
-        elif act.kind in ("own", "foreign") or (act.kind == "media" and wire not in ("gemini", "ollama")):
+        elif act.kind in ("own", "foreign") or (act.kind == "media" and wire != "gemini"):
             continue
         elif act.kind == "media":
             builder.whole(IMAGE)
@@ -365,7 +365,7 @@ KINDS_KEPT: dict[str, dict[str, str]] = {
     "completion": _NAMED,
 }
 """The kinds of error that a wire has words for, by what they arrive as."""
-OTHER_KIND = {name: "overloaded" for name in KINDS_KEPT} | {"ollama": "provider", "cohere": "provider"}
+OTHER_KIND = dict.fromkeys(KINDS_KEPT, "overloaded") | {"ollama": "provider", "cohere": "provider"}
 
 
 def counted(usage: Usage | None, wire: str) -> Usage | None:

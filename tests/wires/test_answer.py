@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from midstream.core.blocks import ToolCall
-from midstream.core.events import ErrorEvent, Event, ToolCallStart
+from midstream.core.blocks import Text, ToolCall
+from midstream.core.dialect import Reasoning
+from midstream.core.errors import KINDS, BadRequest, Overloaded, ProviderError, RateLimited, RetriesExhausted
+from midstream.core.events import Done, Event, ToolCallStart
 from midstream.core.ids import from_own_id
 from midstream.core.lifecycle import check
-from midstream.wires.answer import AnswerContext, AnswerWriter, make_writer
+from midstream.wires.answer import AnswerContext, AnswerWriter, Habits, make_writer
 from midstream.wires.decode_context import DecodeContext
+from midstream.wires.provider_errors import provider_error
 from midstream.wires.registry import WIRES, get_wire
-from tests.wires.answers import LOSSES, Answer, answers, bare, carried, last_turn, speak
+from tests.wires.answers import LOSSES, Act, Answer, answers, bare, carried, last_turn, speak
 
 EXAMPLES = int(os.environ.get("MIDSTREAM_EXAMPLES", "60"))
 """How many examples each wire is tried with; MIDSTREAM_EXAMPLES=1000 for the long run."""
@@ -62,3 +67,186 @@ def test_what_is_written_is_read(wire: str, answer: Answer, places: list[int], a
     assert [bare(event) for event in found] == [bare(event) for event in carried(answer, wire, context, ids)]
     for chunks in ([data], cuts(data, places), [data[at : at + 1] for at in range(len(data))]):
         assert read(wire, chunks) == found
+
+
+@pytest.mark.parametrize("wire", EVENTFUL)
+@settings(max_examples=EXAMPLES)
+@given(answer=answers())
+def test_a_body_is_read_as_the_same_turn(wire: str, answer: Answer) -> None:
+    """What a body tells in another order than it was said is compared kind by kind."""
+    answer = replace(answer, failure="")
+    turn = last_turn(speak(answer, wire))
+    body = make_writer(wire, CONTEXT).body(turn)
+    found = DecodeContext(get_wire(wire).default, "read", "m").decoder().read_body(body)
+    check(found)
+    read_turn = last_turn(found)
+    wanted = last_turn(carried(answer, wire, CONTEXT, wire_ids(found)))
+    assert (read_turn.text, read_turn.thinking) == (wanted.text, wanted.thinking)
+    assert [(call.id, call.name) for call in read_turn.tool_calls] == [
+        (call.id, call.name) for call in wanted.tool_calls
+    ]
+    assert [json.loads(call.arguments) for call in read_turn.tool_calls] == [
+        json.loads(call.arguments) for call in wanted.tool_calls
+    ]
+    assert [from_own_id(each) for each in wire_ids(found)] == [call.id for call in turn.tool_calls]
+    plain = bare(Done(read_turn))
+    assert isinstance(plain, Done)
+    assert plain.turn.usage == wanted.usage
+    assert read_turn.stop_reason == wanted.stop_reason
+    if wire in ORDERED:
+        kinds = [type(block) for block in read_turn.blocks if not _is_empty(block)]
+        assert kinds == [type(block) for block in wanted.blocks if not _is_empty(block)]
+
+
+ORDERED = ("anthropic", "openai-responses")
+"""Wires whose bodies keep the order and the borders of blocks. (Gemini's keep the order, and lose borders.)"""
+
+
+def _is_empty(block: object) -> bool:
+    return isinstance(block, Text) and not block.text
+
+
+COMPLETIONS = [
+    ("openai", "hermes", False),
+    ("deepinfra", "kimi", True),
+    ("llamacpp", "qwen", False),
+    ("deepinfra", "kimi-k3", False),
+]
+
+
+@pytest.mark.parametrize(("flavour", "text_format", "inside"), COMPLETIONS)
+@settings(max_examples=EXAMPLES)
+@given(answer=answers(), places=st.lists(st.integers(0, 10**6), max_size=6))
+def test_a_raw_completion_is_read_as_thinking_text_and_calls(
+    flavour: str, text_format: str, inside: bool, answer: Answer, places: list[int]
+) -> None:
+    """Texts without the marks of any format: a quoted or a half mark is the text formats' own matter."""
+    acts = tuple([plain_act(act) for act in in_order(answer.acts)])
+    answer = replace(answer, acts=acts if acts else (Act("text", ("a",)),), failure="", stop="end_turn")
+    habits = Habits(completion=flavour, text_format=text_format, starts_inside=inside)
+    context = replace(CONTEXT, habits=habits)
+    default = get_wire("completion").default
+    reasoning = replace(default.reasoning, tags=("<think>", "</think>"), starts_inside=inside)
+    dialect = replace(default, completion=flavour, leaks=text_format, reasoning=reasoning)
+    events = speak(answer, "completion")
+    turn = last_turn(events)
+    pieces = written(make_writer("completion", context), events)
+    data = b"".join(pieces)
+    seen = []
+    for chunks in (pieces, [data], cuts(data, places)):
+        decoder = DecodeContext(dialect, "read", "m").decoder()
+        seen.append([event for chunk in chunks for event in decoder.feed(chunk)] + decoder.close())
+    assert seen[0] == seen[1] == seen[2]
+    body = make_writer("completion", context).body(turn)
+    for found in (seen[0], DecodeContext(dialect, "read", "m").decoder().read_body(body)):
+        check(found)
+        read_turn = last_turn(found)
+        assert read_turn.thinking.strip() == turn.thinking.strip()
+        assert read_turn.text.strip() == turn.text.strip()
+        assert [(call.name, json.loads(call.arguments)) for call in read_turn.tool_calls] == [
+            (call.name, json.loads(call.arguments or "{}")) for call in turn.tool_calls
+        ]
+
+
+def in_order(acts: tuple[Act, ...]) -> list[Act]:
+    """As a raw model speaks: it thinks once, then talks, then calls."""
+    kinds = ("thinking", "text", "call")
+    found = [next((act for act in acts if act.kind == kind and act.pieces), None) for kind in kinds[:2]]
+    return [act for act in found if act is not None] + [act for act in acts if act.kind == "call"]
+
+
+def plain_act(act: Act) -> Act:
+    if act.kind == "call":
+        return act
+    words = "".join(act.pieces).translate(str.maketrans("", "", '{}"\\\n '))
+    return replace(act, pieces=(words or "w",))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_keep_alive_says_nothing(wire: str) -> None:
+    """Before the first event, between any two, and before the last: the answer is read as if there were none."""
+    answer = Answer((Act("thinking", ("a", "b")), Act("text", ("c",)), Act("call", ("{", "}"), "f")), "tool_use")
+    context = replace(CONTEXT, habits=Habits(text_format="hermes"))
+    events = speak(answer, wire)
+    dialect = (
+        replace(get_wire(wire).default, leaks="hermes", reasoning=Reasoning(tags=("<think>", "</think>")))
+        if wire == "completion"
+        else get_wire(wire).default
+    )
+
+    def heard(alive: bool) -> list[Event]:
+        writer = make_writer(wire, context)
+        chunks = []
+        for event in events:
+            if alive:
+                chunks.append(writer.keep_alive())
+            chunks.append(writer.event(event))
+        decoder = DecodeContext(dialect, "read", "m").decoder()
+        return [event for chunk in chunks for event in decoder.feed(chunk)] + decoder.close()
+
+    assert make_writer(wire, context).keep_alive()
+    assert heard(True) == heard(False)
+
+
+ERRORS = {
+    "bad_request": 400, "context_too_long": 400, "unauthorized": 401, "not_found": 404, "unknown_model": 404,
+    "rate_limited": 429, "quota_exceeded": 429, "content_filtered": 400, "overloaded": 503, "idle_timeout": 504,
+    "truncated": 502, "connect_failed": 502, "invalid_history": 400, "missing_key": 401, "store": 500,
+}  # fmt: skip
+NO_STATUS = ("ollama", "cohere")
+"""Wires whose error bodies have a message only: the kind is in the HTTP status."""
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("kind", ERRORS)
+def test_an_error_has_the_wires_own_shape(wire: str, kind: str) -> None:
+    error = KINDS[kind]("it was not to be")
+    status, body = make_writer(wire, CONTEXT).error(error)
+    assert status == (529 if wire == "anthropic" and kind == "overloaded" else ERRORS[kind])
+    found = provider_error(status, body)
+    assert "it was not to be" in found.message
+    if issubclass(KINDS[kind], ProviderError) and not (
+        wire in (*NO_STATUS, "gemini", "anthropic")
+        and kind in ("content_filtered", "context_too_long", "quota_exceeded")
+    ):
+        assert found.kind == kind
+    status_in_stream, told = make_writer(wire, CONTEXT).error(error, mid_stream=True)
+    assert status_in_stream == status
+    assert b"it was not to be" in told
+
+
+def test_an_upstreams_status_is_kept_and_its_own_words_are_not() -> None:
+    error = BadRequest("no", status=403, type="<nil>", code="3280", provider="mistral")
+    assert make_writer("openai-chat", CONTEXT).error(error)[0] == 403
+    told = json.loads(make_writer("anthropic", CONTEXT).error(error)[1])
+    assert told["error"] == {"type": "permission_error", "message": "no"}
+    gemini = json.loads(make_writer("gemini", CONTEXT).error(error)[1])
+    assert gemini["error"] == {"code": 403, "message": "no", "status": "PERMISSION_DENIED"}
+
+
+def test_the_last_attempt_speaks_for_all() -> None:
+    error = RetriesExhausted("3 attempts failed", (Overloaded("busy"), RateLimited("slow down")))
+    assert make_writer("openai-chat", CONTEXT).error(error)[0] == 429
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_wire_says_what_it_cannot_carry(wire: str) -> None:
+    assert LOSSES[wire]
+    told = Path("docs/answers.md").read_text()
+    for loss in LOSSES[wire]:
+        assert loss in told
+
+
+@pytest.mark.parametrize("wire", EVENTFUL)
+def test_what_has_no_place_leaves_a_note(wire: str) -> None:
+    writer = make_writer(wire, CONTEXT)
+    written(writer, speak(Answer((Act("foreign"), Act("text", ("a",)))), wire))
+    assert [(note.action, note.code) for note in writer.notes] == [("dropped", "foreign_block")]
+
+
+@pytest.mark.parametrize("wire", EVENTFUL)
+def test_thinking_that_nobody_wants_is_not_written(wire: str) -> None:
+    events = speak(Answer((Act("thinking", ("secret",), signature="c2ln"), Act("text", ("a",)))), wire)
+    writer = make_writer(wire, replace(CONTEXT, thinking=False))
+    assert b"secret" not in b"".join(written(writer, events))
+    assert b"secret" not in make_writer(wire, replace(CONTEXT, thinking=False)).body(last_turn(events))

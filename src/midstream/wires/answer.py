@@ -109,7 +109,7 @@ class CallIds:
 
     __slots__ = ("_mapper", "_own")
 
-    def __init__(self, context: AnswerContext, scheme: IdScheme) -> None:
+    def __init__(self, context: AnswerContext, scheme: str) -> None:
         chosen = context.habits.ids or scheme
         self._own = chosen == "own"
         self._mapper = context.ids
@@ -157,6 +157,16 @@ def is_freeform(call: ToolCall | ToolCallStart, tools: Sequence[ToolSpec]) -> bo
 def _declared_freeform(tool: ToolSpec) -> bool:
     declared = (tool.extra or {}).get("tool")
     return isinstance(declared, dict) and declared.get("type") == "custom"
+
+
+def freeform_text(call: ToolCall) -> str:
+    """The plain text of a free-form call: its arguments, or the `input` that was wrapped around it for a host without such tools."""
+    try:
+        given = msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return call.arguments
+    text = given.get("input") if isinstance(given, dict) and len(given) == 1 else None
+    return text if isinstance(text, str) else call.arguments
 
 
 def json_arguments(call: ToolCall) -> msgspec.Raw:

@@ -27,6 +27,7 @@ from ...core.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from ...core.ids import STRATEGIES
 from ...toolformats.registry import text_format
 from ..answer import COMMENT, AnswerContext, CallIds, LeftOut, openai_error, refusal_of, sse, stop_word
 from ..lenient_json import json_value
@@ -65,7 +66,8 @@ class CompletionWriter:
         self._context = context
         self._flavour = _FLAVOURS[habits.completion]
         self._format = habits.text_format
-        self._ids = CallIds(context, "standard")
+        # A format may write the id and no name (Kimi's): it must be of the scheme that the model was taught.
+        self._ids = CallIds(context, habits.text_format if habits.text_format in STRATEGIES else "standard")
         self._left_out = LeftOut(DEFAULT.wire)
         self.notes = self._left_out.notes
         self._calls: list[ToolCall] = []  # those that wait for the last of their group

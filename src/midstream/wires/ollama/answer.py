@@ -1,14 +1,14 @@
 """Events -> Ollama's chat stream: a line of JSON for each piece, whole calls, and one with `done: true` and the counts.
 
-A message has one text and one thinking field: borders between blocks of a kind are lost, with signatures and blocks of other
-wires. Of the counts only those read and written have a place; the durations, which nobody measured here, are 0.
+A message has one text and one thinking field: borders between blocks of a kind are lost, with signatures, media (the host's own
+client refuses an image in an answer) and blocks of other wires. Of the counts only those read and written have a place; the durations, which nobody measured here, are 0.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...core.blocks import Media, Opaque, Text, Thinking, ToolCall, Turn
+from ...core.blocks import Media, Opaque, Thinking, ToolCall, Turn
 from ...core.errors import MidstreamError
 from ...core.events import BlockEvent, Done, ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallEnd
 from ..answer import AnswerContext, CallIds, LeftOut, json_arguments, refusal_of, stop_word
@@ -46,9 +46,8 @@ class OllamaWriter:
                 return self._line(b'{"role":"assistant","content":"","thinking":%b}' % json_text(event.delta))
             case ToolCallEnd():
                 return self._said(tool_calls=[self._call(event.block)])
-            case BlockEvent(block=block):
-                image = _image(block)
-                return self._said(images=[image]) if image is not None else self._left_out.block(block)
+            case BlockEvent():
+                return self._left_out.block(event.block)
             case Done():
                 return self._last({"role": "assistant", "content": ""}, event.turn)
             case ErrorEvent():
@@ -61,16 +60,9 @@ class OllamaWriter:
             message["thinking"] = turn.thinking
         if turn.tool_calls:
             message["tool_calls"] = [self._call(call) for call in turn.tool_calls]
-        images = []
         for block in turn.blocks:
             if isinstance(block, (Media, Opaque)):
-                image = _image(block)
-                if image is None:
-                    self._left_out.block(block)
-                else:
-                    images.append(image)
-        if images:
-            message["images"] = images
+                self._left_out.block(block)
         return self._last(message, turn)
 
     def error(self, error: MidstreamError, *, mid_stream: bool = False) -> tuple[int, bytes]:
@@ -99,11 +91,6 @@ class OllamaWriter:
         call_id = self._ids.of(call)
         function = {"name": call.name, "arguments": json_arguments(call)}
         return {"function": function} if call_id is None else {"id": call_id, "function": function}
-
-
-def _image(block: Media | Opaque | Text) -> str | None:
-    """The data of an image, which is all that a message here can show."""
-    return block.data if isinstance(block, Media) and block.kind == "image" else None
 
 
 def utc(seconds: int) -> str:

@@ -28,6 +28,7 @@ from ..answer import (
     AnswerContext,
     CallIds,
     LeftOut,
+    freeform_text,
     is_freeform,
     openai_error,
     own_block,
@@ -142,19 +143,22 @@ class ChatWriter:
     def _end_call(self, block: ToolCall) -> bytes:
         if self._habits.whole_calls:
             return self._call_delta(self._whole_call(block))
-        if not block.arguments and not self._freeform:
+        if self._freeform:  # its text may be wrapped in JSON, and is known when that is whole
+            text = {"index": self._calls, "custom": {"input": freeform_text(block)}}
+            return self._delta(json_value({"tool_calls": [text]}))
+        if not block.arguments:
             return self._arguments("{}")  # no text is no JSON, and clients parse it
         return b""
 
     def _arguments(self, delta: str) -> bytes:
-        if self._habits.whole_calls:
+        if self._habits.whole_calls or self._freeform:
             return b""
-        where = b'"custom":{"input"' if self._freeform else b'"function":{"arguments"'
-        return self._delta(b'{"tool_calls":[{"index":%d,%b:%b}}]}' % (self._calls, where, json_text(delta)))
+        said = b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (self._calls, json_text(delta))
+        return self._delta(said)
 
     def _whole_call(self, call: ToolCall) -> dict[str, Any]:
         freeform = is_freeform(call, self._context.tools)
-        return self._call(call, call.arguments or ("" if freeform else "{}"), freeform)
+        return self._call(call, freeform_text(call) if freeform else call.arguments or "{}", freeform)
 
     def _call(self, call: ToolCall | ToolCallStart, text: str, freeform: bool) -> dict[str, Any]:
         call_id = self._ids.of(call)

@@ -28,7 +28,18 @@ from ...core.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from ..answer import COMMENT, AnswerContext, CallIds, LeftOut, is_freeform, openai_error, own_block, refusal_of, sse
+from ..answer import (
+    COMMENT,
+    AnswerContext,
+    CallIds,
+    LeftOut,
+    freeform_text,
+    is_freeform,
+    openai_error,
+    own_block,
+    refusal_of,
+    sse,
+)
 from ..lenient_json import json_text, json_value
 from ..stop_reasons import settled_stop
 from .wire import DEFAULT
@@ -78,9 +89,9 @@ class ResponsesWriter:
         if kind is TextDelta:
             return self._delta("response.output_text.delta", event.delta, b',"content_index":0,"logprobs":[]')  # type: ignore[union-attr]
         if kind is ToolCallDelta:
-            freeform = self._item["type"] == "custom_tool_call"
-            name = "response.custom_tool_call_input.delta" if freeform else "response.function_call_arguments.delta"
-            return self._delta(name, event.delta)  # type: ignore[union-attr]
+            if self._item["type"] == "custom_tool_call":
+                return b""  # its text may be wrapped in JSON, and is known when that is whole
+            return self._delta("response.function_call_arguments.delta", event.delta)  # type: ignore[union-attr]
         match event:
             case ThinkingDelta():
                 return self._thinking(event.delta)
@@ -229,14 +240,15 @@ class ResponsesWriter:
     def _end_call(self, block: ToolCall) -> bytes:
         item = self._whole_call(block, self._item["id"])
         if item["type"] == "custom_tool_call":
-            end = self._about("response.custom_tool_call_input.done", input=item["input"])
+            end = self._delta("response.custom_tool_call_input.delta", item["input"])
+            end += self._about("response.custom_tool_call_input.done", input=item["input"])
         else:
             end = self._about("response.function_call_arguments.done", name=block.name, arguments=item["arguments"])
         return end + self._done(item)
 
     def _whole_call(self, call: ToolCall, item_id: str) -> dict[str, Any]:
         freeform = is_freeform(call, self._context.tools)
-        return self._call(call, item_id, call.arguments or ("" if freeform else "{}"), "completed")
+        return self._call(call, item_id, freeform_text(call) if freeform else call.arguments or "{}", "completed")
 
     def _whole_item(self, block: Block, place: int) -> dict[str, Any] | None:
         match block:

@@ -21,6 +21,7 @@ from ..core.surrogates import mended
 from ..core.tools import ToolSpec, parse_arguments
 from .lenient_json import arguments_text, json_value
 from .registry import get_wire
+from .request import ParsedRequest
 from .stop_reasons import settled_stop
 
 AnswerIds: TypeAlias = IdScheme | Literal["", "own", "none"]
@@ -73,6 +74,20 @@ class AnswerContext(msgspec.Struct, frozen=True):
     ids: ToolIdMapper | None = None
     """The ids of this conversation so far, for schemes that count; the answer's calls are added."""
     habits: Habits = Habits()
+
+
+def answer_to(parsed: ParsedRequest, *, response_id: str, created: int, **fields: Any) -> AnswerContext:
+    """The context of the answer to a client's request: what it asked for, and the fields that only the caller knows."""
+    asked = parsed.requested
+    told: dict[str, Any] = {
+        "model": parsed.model,
+        "thinking": asked.thinking is not False,
+        "usage": asked.usage,
+        "include": asked.include,
+        "tools": parsed.tools,
+        "echo": asked.echo,
+    }
+    return AnswerContext(response_id=response_id, created=created, **{**told, **fields})
 
 
 class AnswerWriter(Protocol):
@@ -148,7 +163,9 @@ def own_block(event: BlockEvent, wire: str) -> Opaque | None:
 
 
 def is_freeform(call: ToolCall | ToolCallStart, tools: Sequence[ToolSpec]) -> bool:
-    """Whether this call's input is plain text, for a tool that was declared so."""
+    """Whether this call's input is plain text: it says so itself, or its tool was declared so."""
+    if getattr(call, "kind", "") == "freeform":
+        return True
     if isinstance(call, ToolCall) and call.extra is not None and call.extra.get("type") == "custom":
         return True
     return any(tool.name == call.name and _declared_freeform(tool) for tool in tools)
@@ -157,6 +174,11 @@ def is_freeform(call: ToolCall | ToolCallStart, tools: Sequence[ToolSpec]) -> bo
 def _declared_freeform(tool: ToolSpec) -> bool:
     declared = (tool.extra or {}).get("tool")
     return isinstance(declared, dict) and declared.get("type") == "custom"
+
+
+def namespace_of(call: ToolCall | ToolCallStart) -> str:
+    """The namespace that the call's tool was declared in; empty for none."""
+    return str(getattr(call, "namespace", ""))
 
 
 def freeform_text(call: ToolCall) -> str:

@@ -7,7 +7,10 @@ encoding the result for the same dialect gives the same request again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from itertools import groupby
+from typing import Any, get_type_hints
+
+import msgspec
 
 from ..core.blocks import Block, Media, Opaque, Origin, Text, ToolCall, ToolResponse, Turn
 from ..core.dialect import Options
@@ -77,10 +80,27 @@ def split_results(blocks: list[Block], key: str) -> list[Turn]:
     return [tool_turn, Turn("human", others, key=key)] if others else [tool_turn]
 
 
-def add_result(turns: list[Turn], response: ToolResponse, key: str) -> None:
-    """Results that follow each other are one tool turn."""
-    before = turns.pop().blocks if turns and turns[-1].speaker == "tool" else ()
-    turns.append(Turn("tool", (*before, response), key=key))
+def joined_results(turns: Iterable[Turn]) -> tuple[Turn, ...]:
+    """Results that follow each other are one tool turn, under the last one's key. In linear time, however many there are."""
+    joined: list[Turn] = []
+    for is_result, group in groupby(turns, lambda turn: turn.speaker == "tool"):
+        found = list(group)
+        if is_result and len(found) > 1:
+            found = [Turn("tool", tuple([block for turn in found for block in turn.blocks]), key=found[-1].key)]
+        joined += found
+    return tuple(joined)
+
+
+def strings(value: Any) -> tuple[str, ...]:
+    """The texts of a list; a text alone is a list of one."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple([item for item in value if isinstance(item, str)]) if isinstance(value, list) else ()
+
+
+def flag(value: Any) -> bool | None:
+    """True, False, or None for anything else."""
+    return value if isinstance(value, bool) else None
 
 
 def system_prompt(texts: Iterable[Text]) -> str | tuple[Text, ...]:
@@ -148,4 +168,17 @@ class OptionFields:
         self.fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
 
     def options(self, *, stream: bool) -> Options:
-        return Options(stream=stream, extra_body=self.extra or None, **self.fields)
+        """A value of a type that its option does not have is treated as missing."""
+        fields = {name: value for name, value in self.fields.items() if _fits(name, value)}
+        return Options(stream=stream, extra_body=self.extra or None, **fields)
+
+
+_OPTION_TYPES = get_type_hints(Options)
+
+
+def _fits(name: str, value: Any) -> bool:
+    try:
+        msgspec.convert(value, _OPTION_TYPES[name])
+    except (msgspec.ValidationError, RecursionError, ValueError):
+        return False
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Opaque, Text, Turn, Value
 from ..core.dialect import Dialect, Options, TextCalls, TextFormat
-from ..core.errors import InvalidHistory, LocalError, MidstreamError
+from ..core.errors import InvalidHistory, LocalError, MidstreamError, RemoteError
 from ..core.handoff import Note
 from ..core.tools import ToolSpec, declared_tools, join_tools
 from .decode_context import DecodeContext
@@ -210,24 +210,61 @@ def _goes_back(turn: Turn, context: EncodeContext) -> bool:
     return any(type(block) is Opaque and context.made_here(block.origin) for block in turn.blocks)
 
 
+class RequestedAnswer(Value, frozen=True):
+    """What a client wants of its answer, beside what it asks of the model. Whether it wants a stream is in the options."""
+
+    usage: bool = False
+    """Token counts in the stream, where the wire leaves that to the client."""
+    thinking: bool | None = None
+    """Whether it wants to see the reasoning; None if it does not say."""
+    store: bool | None = None
+    include: tuple[str, ...] = ()
+    betas: tuple[str, ...] = ()
+    """Features it has turned on, by name. Those that nobody knows are kept, and mean nothing."""
+    echo: dict[str, Any] | None = None
+    """The fields of its request that this wire's answers repeat."""
+    billing: str | None = None
+    """A line that a client puts before its instructions for the host's accounts, and that no model should read."""
+
+
 class ParsedRequest(msgspec.Struct, frozen=True):
-    """A request body, ours or a stranger's, as a conversation, tools and options."""
+    """A request body, ours or a stranger's, as a conversation, tools and options, and what it wants of the answer."""
 
     conversation: Conversation
     model: str = ""
     tools: tuple[ToolSpec, ...] = ()
     options: Options = Options()
+    requested: RequestedAnswer = RequestedAnswer()
 
 
-def parse_request(wire: str, body: bytes, *, provider: str = "") -> ParsedRequest:
-    """A stranger's request by its wire's parser: every value has its type, or it is InvalidHistory."""
+_BETA_HEADERS = ("anthropic-beta", "openai-beta")
+
+
+def parse_request(
+    wire: str, body: bytes, *, provider: str = "", headers: Mapping[str, str] | None = None
+) -> ParsedRequest:
+    """A stranger's request by its wire's parser: every value has its type, or it is InvalidHistory.
+
+    Of the headers, whose names may be in any case, those that turn features on are read.
+    """
     try:
         parsed: ParsedRequest = get_wire(wire).room("parse").parse_request(body, provider=provider)
-        return msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
+        parsed = msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
+        return _with_betas(parsed, headers) if headers else parsed
+    except RemoteError as error:  # the peer is a client here, and its mistake is in the request
+        raise InvalidHistory(f"not a valid {wire} request: {error}") from None
     except MidstreamError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise InvalidHistory(f"not a valid {wire} request: {error}") from None
+
+
+def _with_betas(parsed: ParsedRequest, headers: Mapping[str, str]) -> ParsedRequest:
+    said = [value for name, value in headers.items() if name.lower() in _BETA_HEADERS]
+    names = [name.strip() for value in said for name in value.split(",")]
+    betas = tuple(dict.fromkeys([*parsed.requested.betas, *[name for name in names if name]]))
+    requested = msgspec.structs.replace(parsed.requested, betas=betas)
+    return msgspec.structs.replace(parsed, requested=requested)
 
 
 def empty_conversation() -> InvalidHistory:

@@ -26,12 +26,14 @@ from ..parsing import (
     rest,
     result_parts,
     split_results,
+    strings,
     text_field,
 )
-from ..request import ParsedRequest
+from ..request import ParsedRequest, RequestedAnswer
 from .media import read_media
 from .wire import DEFAULT
 
+_BILLING = "x-anthropic-billing-header:"
 _CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
 
@@ -42,8 +44,16 @@ def parse_request(body: bytes, *, provider: str = "anthropic") -> ParsedRequest:
     for number, message in numbered(value["messages"], "message"):
         turns += _turns(number, message, origin)
     _pair_by_position(turns)
-    conversation = canonicalize(Conversation(tuple(turns), _system(value.get("system"))), provider)
-    return ParsedRequest(conversation, origin.model, _tools(value.get("tools")), _options(value))
+    system, billing = _system(value.get("system"))
+    conversation = canonicalize(Conversation(tuple(turns), system), provider)
+    thinking = value.get("thinking")
+    requested = RequestedAnswer(
+        usage=True,
+        thinking=isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive"),
+        betas=strings(value.get("betas")) + strings(value.get("anthropic_beta")),
+        billing=billing,
+    )
+    return ParsedRequest(conversation, origin.model, _tools(value.get("tools")), _options(value), requested)
 
 
 def _turns(number: int, message: dict[str, Any], origin: Origin) -> list[Turn]:
@@ -113,11 +123,14 @@ def _response(block: dict[str, Any], origin: Origin) -> ToolResponse:
     return ToolResponse(raw_id, "", parts, block.get("is_error") is True, raw_id or None, extra)
 
 
-def _system(system: Any) -> str | tuple[Text, ...]:
+def _system(system: Any) -> tuple[str | tuple[Text, ...], str | None]:
+    """The system prompt, and the line before it that is not meant for the model: where it changes from request to request,
+    no host's prompt cache would hold."""
     if isinstance(system, str):
-        return system
+        return system, None
     texts = [block for block in objects(system) if isinstance(block.get("text"), str)]
-    return tuple([Text(block["text"], rest(block, "type", "text")) for block in texts])
+    billing = texts.pop(0)["text"] if texts and texts[0]["text"].startswith(_BILLING) else None
+    return tuple([Text(block["text"], rest(block, "type", "text")) for block in texts]), billing
 
 
 def _tools(tools: Any) -> tuple[ToolSpec, ...]:

@@ -15,7 +15,8 @@ from ...core.history import canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import decode_leniently, encode_json, text_of
 from ..media import opened
-from ..request import ParsedRequest
+from ..parsing import joined_results
+from ..request import ParsedRequest, RequestedAnswer
 from .wire import DEFAULT, PLAN, THINKING
 
 _OPTIONS = {
@@ -50,13 +51,12 @@ def parse_request(body: bytes, *, provider: str = "cohere") -> ParsedRequest:
             blocks = (*_thought(message, origin), *content, *_calls(message, origin), *_citations(message, origin))
             turns.append(Turn("ai", blocks, key=key, origin=origin))
         elif role == "tool":
-            before = turns.pop().blocks if turns and turns[-1].speaker == "tool" else ()
-            turns.append(Turn("tool", (*before, _response(message, content)), key=key))
+            turns.append(Turn("tool", (_response(message, content),), key=key))
         else:
             turns.append(Turn("human", tuple(content), key=key))
     said = system[0].text if len(system) == 1 else tuple(system) or ""
-    conversation = canonicalize(Conversation(tuple(turns), said), provider)
-    return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value))
+    conversation = canonicalize(Conversation(joined_results(turns), said), provider)
+    return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value), RequestedAnswer(usage=True))
 
 
 def _content(content: Any, origin: Origin) -> list[Block]:

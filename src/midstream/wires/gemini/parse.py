@@ -29,7 +29,7 @@ from ..parsing import (
     system_prompt,
     text_field,
 )
-from ..request import ParsedRequest
+from ..request import ParsedRequest, RequestedAnswer
 from .media import read_media
 from .wire import DEFAULT
 
@@ -64,7 +64,14 @@ def parse_request(body: bytes, *, provider: str = "gemini", model: str = "", str
     for number, content in numbered(spelled, "content"):
         turns += _turns(number, content, origin)
     conversation = canonicalize(Conversation(tuple(turns), _system(value.get("systemInstruction"))), provider)
-    return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value, stream))
+    return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value, stream), _requested(value))
+
+
+def _requested(body: dict[str, Any]) -> RequestedAnswer:
+    config = body.get("generationConfig")
+    config = _camel(config).get("thinkingConfig") if isinstance(config, dict) else None
+    shown = isinstance(config, dict) and _camel(config).get("includeThoughts") is True
+    return RequestedAnswer(usage=True, thinking=shown)
 
 
 def _camel(value: dict[str, Any]) -> dict[str, Any]:

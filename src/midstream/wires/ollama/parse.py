@@ -14,7 +14,7 @@ from ...core.history import canonicalize
 from ..lenient_json import text_of
 from ..parsing import (
     OptionFields,
-    add_result,
+    joined_results,
     make_call,
     make_tool,
     numbered,
@@ -23,7 +23,7 @@ from ..parsing import (
     system_prompt,
     text_field,
 )
-from ..request import ParsedRequest
+from ..request import ParsedRequest, RequestedAnswer
 from .wire import DEFAULT
 
 _SETTINGS = {
@@ -48,13 +48,14 @@ def parse_request(body: bytes, *, provider: str = "ollama") -> ParsedRequest:
         elif role == "assistant":
             turns.append(Turn("ai", tuple(_assistant(message, origin)), key=key, origin=origin))
         elif role == "tool":
-            add_result(turns, _response(message), key)
+            turns.append(Turn("tool", (_response(message),), key=key))
         else:
             turns.append(Turn("system" if role == "system" else "human", tuple(_content(message)), key=key))
-    conversation = canonicalize(Conversation(tuple(turns), system_prompt(system)), provider)
-    tools = [tool.get("function") for tool in objects(value.get("tools"))]
+    conversation = canonicalize(Conversation(joined_results(turns), system_prompt(system)), provider)
+    tools = [tool.get("function") or tool for tool in objects(value.get("tools"))]
     specs = tuple([make_tool(tool, tool.get("parameters")) for tool in objects(tools)])
-    return ParsedRequest(conversation, origin.model, specs, _options(value))
+    requested = RequestedAnswer(usage=True, thinking=False if value.get("think") is False else None)
+    return ParsedRequest(conversation, origin.model, specs, _options(value), requested)
 
 
 def _content(message: dict[str, Any]) -> list[Text | Media]:

@@ -17,9 +17,10 @@ from ..lenient_json import text_of
 from ..media import opened
 from ..parsing import (
     OptionFields,
-    add_result,
+    flag,
     freeform_tool,
     host_tool,
+    joined_results,
     make_call,
     make_tool,
     numbered,
@@ -29,7 +30,7 @@ from ..parsing import (
     system_prompt,
     text_field,
 )
-from ..request import ParsedRequest
+from ..request import ParsedRequest, RequestedAnswer
 from .wire import DEFAULT
 
 _OPTION_FIELDS = {
@@ -53,7 +54,14 @@ def parse_request(body: bytes, *, provider: str = "") -> ParsedRequest:
     """`provider` is the owner of the reasoning in the history, where the caller knows it."""
     value, origin = open_messages(body, provider, DEFAULT.wire)
     conversation = read_messages(value["messages"], origin)
-    return ParsedRequest(conversation, origin.model, _tools(value.get("tools")), _options(value))
+    tools = _tools(value.get("tools")) + _tools([{"function": each} for each in objects(value.get("functions"))])
+    return ParsedRequest(conversation, origin.model, tools, _options(value), _requested(value))
+
+
+def _requested(body: dict[str, Any]) -> RequestedAnswer:
+    options = body.get("stream_options")
+    counted = isinstance(options, dict) and options.get("include_usage") is True
+    return RequestedAnswer(usage=counted, store=flag(body.get("store")))
 
 
 def read_messages(messages: list[Any], origin: Origin) -> Conversation:
@@ -72,10 +80,10 @@ def read_messages(messages: list[Any], origin: Origin) -> Conversation:
         elif role == "assistant":
             turns.append(_assistant(number, message, origin))
         elif role in ("tool", "function"):
-            add_result(turns, _response(message, origin), f"m{number}")
+            turns.append(_turn(number, "tool", [_response(message, origin)]))
         else:
             turns.append(_turn(number, "human", _content(message, origin)))
-    return canonicalize(Conversation(tuple(turns), system_prompt(system)), origin.provider)
+    return canonicalize(Conversation(joined_results(turns), system_prompt(system)), origin.provider)
 
 
 def _turn(number: int, speaker: Any, blocks: list[Block], **fields: Any) -> Turn:
@@ -173,8 +181,10 @@ def _tools(tools: Any) -> tuple[ToolSpec, ...]:
 
 def _tool(tool: dict[str, Any]) -> ToolSpec:
     kind, function = tool.get("type"), tool.get("function")
-    if kind == "function" and isinstance(function, dict):
-        known = ("name", "description", "parameters", "strict")
+    if kind in (None, "function") and not isinstance(function, dict) and isinstance(tool.get("name"), str):
+        function = tool  # as the Responses wire spells it; clients send it here too
+    if kind in (None, "function") and isinstance(function, dict):
+        known = ("name", "description", "parameters", "strict", "type", "function")
         extra = {key: value for key, value in function.items() if key not in known}
         return make_tool(function, function.get("parameters"), extra)
     if kind == "builtin_function" and isinstance(function, dict):
@@ -186,7 +196,7 @@ def _tool(tool: dict[str, Any]) -> ToolSpec:
 def _options(body: dict[str, Any]) -> Options:
     found = OptionFields()
     for key, value in body.items():
-        if key in ("model", "messages", "tools", "stream", "stream_options") or value is None:
+        if key in ("model", "messages", "tools", "functions", "stream", "stream_options") or value is None:
             continue
         if key == "reasoning_effort" and value not in EFFORTS:
             found.extra[key] = value
@@ -194,8 +204,8 @@ def _options(body: dict[str, Any]) -> Options:
             found.fields[_OPTION_FIELDS[key]] = value
         elif key == "stop" and isinstance(value, (str, list)):
             found.stop(value)
-        elif key == "tool_choice":
-            found.fields["tool_choice"] = _choice(value)
+        elif key == "tool_choice" and (choice := _choice(value)) is not None:
+            found.fields["tool_choice"] = choice
         else:
             found.extra[key] = value
     return found.options(stream=bool(body.get("stream")))
@@ -205,4 +215,5 @@ def _choice(value: Any) -> str | None:
     if isinstance(value, str):
         return "required" if value == "any" else value
     function = value.get("function") or value.get("custom") if isinstance(value, dict) else None
-    return str(function.get("name")) if isinstance(function, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else None

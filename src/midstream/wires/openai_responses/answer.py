@@ -35,6 +35,7 @@ from ..answer import (
     LeftOut,
     freeform_text,
     is_freeform,
+    namespace_of,
     openai_error,
     own_block,
     refusal_of,
@@ -233,6 +234,8 @@ class ResponsesWriter:
 
     def _call(self, call: ToolCall | ToolCallStart, item_id: str, text: str, status: str) -> dict[str, Any]:
         named = {"id": item_id, "call_id": self._ids.of(call), "name": call.name, "status": status}
+        if namespace := namespace_of(call):
+            named["namespace"] = namespace
         if is_freeform(call, self._context.tools):
             return {"type": "custom_tool_call", **named, "input": text}
         return {"type": "function_call", **named, "arguments": text}

@@ -33,6 +33,7 @@ from ..lenient_json import decode_leniently, text_of
 from ..media import opened
 from ..parsing import (
     OptionFields,
+    flag,
     freeform_tool,
     host_tool,
     make_call,
@@ -40,9 +41,10 @@ from ..parsing import (
     numbered,
     objects,
     rest,
+    strings,
     text_field,
 )
-from ..request import ParsedRequest
+from ..request import ParsedRequest, RequestedAnswer
 from .items import NAMESPACE, format_to_chat, item_fields, namespace_of, part_extra, part_texts, reasoning_extra
 from .stored_response import CONTINUES
 from .wire import DEFAULT
@@ -74,7 +76,13 @@ def parse_request(body: bytes, *, provider: str = "") -> ParsedRequest:
         fields["extra"] = {CONTINUES: value["previous_response_id"]}
     if fields:
         conversation = Conversation(conversation.turns, **fields)
-    return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value))
+    requested = RequestedAnswer(
+        usage=True,
+        store=flag(value.get("store")),
+        include=strings(value.get("include")),
+        echo={key: inner for key, inner in value.items() if key not in ("input", "model", "stream")} or None,
+    )
+    return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value), requested)
 
 
 def read_items(items: str | list[Any], origin: Origin) -> Conversation:
@@ -82,13 +90,17 @@ def read_items(items: str | list[Any], origin: Origin) -> Conversation:
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
     turns: list[Turn] = []
+    joined: dict[int, list[Block]] = {}  # the blocks of turns that are made of several items
     for number, item in numbered(items, "item"):
         turn = _turn(item, origin, f"i{number}")
         last = turns[-1] if turns else None
         if last is not None and last.speaker == turn.speaker and turn.speaker in ("ai", "tool"):
-            turns[-1] = Turn(last.speaker, last.blocks + turn.blocks, key=last.key, origin=last.origin)
+            joined.setdefault(len(turns) - 1, list(last.blocks)).extend(turn.blocks)
         else:
             turns.append(turn)
+    for place, blocks in joined.items():
+        last = turns[place]
+        turns[place] = Turn(last.speaker, tuple(blocks), key=last.key, origin=last.origin)
     return canonicalize(Conversation(tuple(turns)), origin.provider)
 
 
@@ -117,7 +129,7 @@ def _turn(item: dict[str, Any], origin: Origin, key: str) -> Turn:
 
 def _is_from_client(kind: str) -> bool:
     """Whether an item the core has no word for is said to the model, not by it."""
-    return kind.endswith("_output") or kind in ("mcp_approval_response", "item_reference")
+    return kind.endswith("_output") or kind in ("mcp_approval_response", "item_reference", "compaction_trigger")
 
 
 def _answer(item: dict[str, Any], origin: Origin) -> list[Block]:

@@ -47,6 +47,8 @@ class Habits(Value, frozen=True):
     """On a raw completion: how the model writes calls."""
     starts_inside: bool = False
     """On a raw completion: the prompt has already opened the thinking."""
+    pieces: int = 0
+    """On a raw completion: how many characters of a call come at once; 0 for all of them."""
 
 
 class AnswerContext(msgspec.Struct, frozen=True):

@@ -1,17 +1,18 @@
 """Events -> the text of a raw model, in the chunks of one flavour: thinking in its tags, calls as the model writes them.
 
-A text is all this wire has: borders, signatures and blocks are lost. Calls that follow each other are written together, in the
-habits' text format, when the last of them is known to be the last; everything else is written as it comes.
+A text is all this wire has: borders, signatures and blocks are lost. Where the text format has marks around each call, calls are
+written as they come; in other formats those that follow each other are written together, once the last is known to be the last.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from ...core.blocks import Text, Thinking, ToolCall, Turn, Usage
+from ...core.blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn, Usage
 from ...core.errors import MidstreamError
 from ...core.events import (
     BlockEvent,
@@ -24,6 +25,7 @@ from ...core.events import (
     ThinkingDelta,
     ThinkingEnd,
     ThinkingStart,
+    ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
 )
@@ -40,6 +42,16 @@ _STOP_TYPES = {"stop": "eos", "length": "limit"}
 _OPENERS = {"llama": "<|python_tag|>"}
 """Bare JSON is a call only where nothing was said before it."""
 _TAGS = ("<think>", "</think>")
+_CALL_MARKS = {
+    "kimi": (
+        "<|tool_calls_section_begin|>",
+        "<|tool_call_begin|>{id}<|tool_call_argument_begin|>",
+        "<|tool_call_end|>",
+        "<|tool_calls_section_end|>",
+    ),
+}
+"""Formats that can be written while a call streams: before the calls, before one's arguments, behind them, behind all."""
+_MARK = re.compile(r"(<\|[^|]*\|>)")
 _CHANNELS = {"kimi-k3": {"text": "response", "thinking": "think"}}
 """Formats whose texts stand in channels, by what is said in them."""
 
@@ -59,7 +71,9 @@ def make_writer(context: AnswerContext) -> CompletionWriter:
 class CompletionWriter:
     media_type = "text/event-stream"
 
-    __slots__ = ("_calls", "_context", "_flavour", "_format", "_ids", "_left_out", "_said", "_thinks", "notes")
+    __slots__ = (
+        "_calls", "_context", "_flavour", "_format", "_ids", "_in_calls", "_left_out", "_marks", "_said", "_thinks", "notes",
+    )  # fmt: skip
 
     def __init__(self, context: AnswerContext) -> None:
         habits = context.habits
@@ -70,6 +84,8 @@ class CompletionWriter:
         self._ids = CallIds(context, habits.text_format if habits.text_format in STRATEGIES else "standard")
         self._left_out = LeftOut(DEFAULT.wire)
         self.notes = self._left_out.notes
+        self._marks = _CALL_MARKS.get(habits.text_format)
+        self._in_calls = False  # the marks before the calls have been written, and not those behind
         self._calls: list[ToolCall] = []  # those that wait for the last of their group
         self._said: list[str] = []
         self._thinks = habits.starts_inside  # the model is inside its thinking, by the prompt's word
@@ -79,16 +95,18 @@ class CompletionWriter:
             case TextDelta() | ThinkingDelta():
                 return self._say(event.delta)
             case TextStart():
-                return self._say(self._settled() + self._opened("text"))
+                return self._end_calls() + self._mark(self._thought() + self._opened("text"))
             case ThinkingStart():
-                return self._say(self._written_calls() + self._opened("thinking"))
+                return self._end_calls() + self._mark(self._opened("thinking"))
             case ThinkingEnd():
                 self._thinks = False
-                return self._say(self._closed("thinking"))
+                return self._mark(self._closed("thinking"))
             case ToolCallStart():
-                return self._say("" if self._calls else self._settled())
+                return self._mark(self._thought()) + self._open_call(event)
+            case ToolCallDelta():
+                return self._say(event.delta) if self._marks else b""
             case ToolCallEnd():
-                self._calls.append(event.block)
+                return self._end_call(event.block)
             case BlockEvent():
                 return self._left_out.block(event.block)
             case Done():
@@ -96,20 +114,31 @@ class CompletionWriter:
             case ErrorEvent():
                 return self.error(event.to_exception(), mid_stream=True)[1]
             case TextEnd():
-                return self._say(self._closed("text"))
+                return self._mark(self._closed("text"))
         return b""
 
     def body(self, turn: Turn) -> bytes:
         for block in turn.blocks:
-            if isinstance(block, Text):
-                self._said += [self._settled(), self._opened("text"), block.text, self._closed("text")]
-            elif isinstance(block, Thinking):
-                self._said += [self._written_calls(), self._opened("thinking"), block.text, self._closed("thinking")]
-                self._thinks = False
-            elif isinstance(block, ToolCall):
-                self._said.append("" if self._calls else self._settled())
-                self._calls.append(block)
-        self._said.append(self._settled())
+            match block:
+                case Text():
+                    self._end_calls()
+                    self._said += [self._thought(), self._opened("text"), block.text, self._closed("text")]
+                case Thinking():
+                    self._end_calls()
+                    self._said += [self._opened("thinking"), block.text, self._closed("thinking")]
+                    self._thinks = False
+                case ToolCall():
+                    self._said.append(self._thought())
+                    self._open_call(ToolCallStart(0, block.id, block.name))
+                    if self._marks:
+                        self._said.append(block.arguments)
+                    self._end_call(block)
+                case Media() | Opaque():
+                    self._left_out.block(block)
+                case ToolResponse():
+                    self._left_out.note("tool_response", "misplaced_block", "a result is not a part of an answer")
+        self._end_calls()
+        self._said.append(self._thought())
         return json_value(self._flavour.body("".join(self._said), turn, self._finish(turn), self._context))
 
     def error(self, error: MidstreamError, *, mid_stream: bool = False) -> tuple[int, bytes]:
@@ -140,26 +169,48 @@ class CompletionWriter:
             return f"<|close|>{channel}<|sep|>"
         return _TAGS[1] if kind == "thinking" else ""
 
-    def _settled(self) -> str:
-        """What is due before anything but thinking: the calls that waited, and the end of a thinking that never came."""
-        due = self._written_calls()
-        if self._thinks:
-            self._thinks = False
-            due += self._closed("thinking")
-        return due
+    def _mark(self, text: str) -> bytes:
+        """What stands around the model's words: each mark is a token of its own."""
+        return b"".join([self._say(token) for token in _MARK.split(text)])
 
-    def _written_calls(self) -> str:
-        if not self._calls:
+    def _thought(self) -> str:
+        """The end of a thinking that the prompt opened and that never came: due before anything else."""
+        if not self._thinks:
             return ""
+        self._thinks = False
+        return self._closed("thinking")
+
+    def _open_call(self, event: ToolCallStart) -> bytes:
+        if self._marks is None:
+            return b""
+        before = "" if self._in_calls else self._marks[0]
+        self._in_calls = True
+        return self._mark(before + self._marks[1].format(id=self._ids.of(event) or ""))
+
+    def _end_call(self, block: ToolCall) -> bytes:
+        if self._marks is None:
+            self._calls.append(block)
+            return b""
+        return self._mark(("" if block.arguments else "{}") + self._marks[2])
+
+    def _end_calls(self) -> bytes:
+        """Something else begins, or the end: what is due of the calls before it."""
+        if self._marks is not None:
+            behind, self._in_calls = (self._marks[3] if self._in_calls else ""), False
+            return self._mark(behind)
+        if not self._calls:
+            return b""
         calls, self._calls = self._calls, []
         ids = [self._ids.of(call) or "" for call in calls]
-        return _OPENERS.get(self._format, "") + text_format(self._format).render_calls(calls, ids)
+        text = _OPENERS.get(self._format, "") + text_format(self._format).render_calls(calls, ids)
+        size = self._context.habits.pieces or len(text)
+        return b"".join([self._say(text[at : at + size]) for at in range(0, len(text), size)])
 
     def _finish(self, turn: Turn) -> str:
         return stop_word(turn, FINISH, self._context.habits)
 
     def _end(self, turn: Turn) -> bytes:
-        rest = self._say(self._settled())
+        rest = self._end_calls() + self._mark(self._thought())
         last = self._flavour.end("".join(self._said), turn, self._finish(turn), self._context)
         return (
             rest + b"".join([sse(json_value(each)) for each in last]) + (sse(DONE) if self._flavour.says_done else b"")

@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from ..core.tools import ToolKind
+from ..wires.answer import Habits
 
+_PIECE = 7
 _TOKENS = re.compile(r"\s*\S+\s*?(?=\s|\Z)|\s+")
 
 
@@ -69,6 +71,28 @@ class Style(msgspec.Struct, frozen=True):
     starts_inside: bool = True
     """On a raw completion: whether the prompt has already opened the thinking."""
 
+    prices: bool = False
+    """Whether it says what an answer cost."""
+
+    def habits(self, *, names_calls: bool = True) -> Habits:
+        """The same for the `answer` room of the host's wire."""
+        return Habits(
+            ids="own" if names_calls else "none",
+            whole_calls=self.whole_calls,
+            reasoning_field=self.reasoning_field,
+            completion=self.completion,
+            text_format=self.text_format,
+            starts_inside=self.starts_inside,
+            pieces=_PIECE,
+        )
+
+    def sign(self, text: str) -> str:
+        """The signature it gives a text; empty if it signs nothing. Base64, as the hosts' own are."""
+        if not self.signature:
+            return ""
+        signed = f"{self.signature}{len(text)}"
+        return signed + "A" * (-len(signed) % 4)
+
     def call_id(self, name: str, number: int) -> str:
         count = self.first_call + number
         match self.ids:
@@ -93,6 +117,6 @@ def tokens(text: str) -> list[str]:
     return _TOKENS.findall(text) if text else []
 
 
-def pieces(text: str, size: int = 7) -> list[str]:
+def pieces(text: str, size: int = _PIECE) -> list[str]:
     """A JSON text cut anywhere, as hosts stream it."""
     return [text[at : at + size] for at in range(0, len(text), size)]

@@ -29,6 +29,7 @@ _SAMPLE_NAMES = (
 )  # fmt: skip
 _HOST_IDS = {"moonshot": "name:n", "moonshot-cn": "name:n", "kimi-coding": "name:n", "deepinfra": "bare"}
 _WHOLE_CALLS = frozenset({"groq"})  # hosts that send a call's arguments in one piece
+_PRICED = frozenset({"deepinfra"})  # hosts whose raw completions say what they cost
 _SCHEME_IDS = {"kimi": "functions", "kimi-k3": "name_n", "mistral": "nine", "anthropic": "toolu"}
 
 
@@ -62,6 +63,7 @@ class Player(msgspec.Struct, frozen=True):
             completion=dialect.completion,
             text_format=dialect.leaks or "kimi",
             starts_inside=dialect.reasoning.starts_inside,
+            prices=dialect.provider in _PRICED,
         )
 
     def answer(

@@ -1,0 +1,133 @@
+"""An Answer in each wire's format, streamed or whole: its events, written by the wire's own `answer` room.
+
+How a host writes them is a Style; `Style.habits` says it in the words of that room. There is no other writer of answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from ..core.blocks import Text, Thinking, ToolCall, Turn, Usage
+from ..core.events import (
+    Done,
+    Event,
+    Start,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from ..wires.answer import AnswerContext, AnswerWriter, make_writer
+from .answer import Answer, Style, pieces, tokens
+
+_PIECES = re.compile(rb".+?(?:\r?\n\r?\n|\Z)", re.S)
+"""One event of a stream, or one line; JSON holds no line ends."""
+_STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens"}
+
+
+class Speaker(msgspec.Struct, frozen=True):
+    """Where a wire is spoken: `path` is how the paths of its requests end, empty where they name the model."""
+
+    path: str = ""
+    media_type: str = "text/event-stream"
+    streams: bool = False
+    """Whether it streams unless told not to."""
+    names_calls: bool = True
+    """Whether the host gives its calls ids."""
+    response_prefix: str = ""
+
+
+SPEAKERS: dict[str, Speaker] = {
+    "openai-chat": Speaker("/chat/completions"),
+    "anthropic": Speaker("/messages"),
+    "openai-responses": Speaker("/responses", response_prefix="resp_"),
+    "gemini": Speaker(names_calls=False),
+    "ollama": Speaker("/api/chat", "application/x-ndjson", streams=True, names_calls=False),
+    "cohere": Speaker("/v2/chat"),
+    "completion": Speaker(),
+}
+
+
+def speak(wire: str, answer: Answer, style: Style) -> Iterator[bytes]:
+    """The pieces of the stream, as the host would send them."""
+    writer = _writer(wire, answer, style)
+    for event in _events(_turn(wire, answer, style)):
+        yield from _PIECES.findall(writer.event(event))
+
+
+def speak_whole(wire: str, answer: Answer, style: Style) -> bytes:
+    """The JSON of the same answer without a stream."""
+    return _writer(wire, answer, style).body(_turn(wire, answer, style))
+
+
+def _writer(wire: str, answer: Answer, style: Style) -> AnswerWriter:
+    speaker = SPEAKERS[wire]
+    context = AnswerContext(
+        style.model,
+        speaker.response_prefix + style.response_id,
+        include=("reasoning.encrypted_content",),
+        input_tokens=answer.input_tokens,
+        habits=style.habits(names_calls=speaker.names_calls),
+    )
+    return make_writer(wire, context)
+
+
+def _turn(wire: str, answer: Answer, style: Style) -> Turn:
+    if wire == "completion" and style.text_format == "kimi":
+        style = replace(style, ids="functions")  # the name of the tool is in the id, and nowhere else
+    signed = style.sign(answer.thinking) or None
+    calls = [
+        ToolCall(
+            style.call_id(call.name, number),
+            call.name,
+            call.json,
+            # Gemini signs the first call of a turn; on other wires nobody looks at this.
+            extra={"thoughtSignature": style.sign(call.json)} if number == 0 and style.signature else None,
+        )
+        for number, call in enumerate(answer.calls)
+    ]
+    said = [Thinking(answer.thinking, signature=_proof(wire, signed), encrypted=signed)] if answer.thinking else []
+    cost = answer.output_tokens / 1_000_000 if style.prices else None
+    return Turn(
+        "ai",
+        (*said, *([Text(answer.text)] if answer.text else []), *calls),
+        usage=Usage(answer.input_tokens, answer.output_tokens, reasoning=answer.reasoning_tokens, cost=cost),
+        stop_reason=_STOPS[answer.stop],
+    )
+
+
+def _proof(wire: str, signed: str | None) -> str | None:
+    """Thinking is signed on one wire only; Gemini's signature is on its calls."""
+    return signed if wire == "anthropic" else None
+
+
+def _events(turn: Turn) -> Iterator[Event]:
+    """The turn as a host streams it: words one by one, arguments cut anywhere."""
+    yield Start()
+    for index, block in enumerate(turn.blocks):
+        match block:
+            case Thinking():
+                yield ThinkingStart(index)
+                for token in tokens(block.text):
+                    yield ThinkingDelta(index, token)
+                yield ThinkingEnd(index, block)
+            case Text():
+                yield TextStart(index)
+                for token in tokens(block.text):
+                    yield TextDelta(index, token)
+                yield TextEnd(index, block)
+            case ToolCall():
+                yield ToolCallStart(index, block.id, block.name)
+                for piece in pieces(block.arguments):
+                    yield ToolCallDelta(index, piece)
+                yield ToolCallEnd(index, block)
+    yield Done(turn)

@@ -43,9 +43,13 @@ EXTRA: dict[str, dict[str, str]] = {
     },
     "anthropic": {},
     "ollama": {"id": "newer servers give calls one; the client passes over it"},
-    "cohere": dict.fromkeys(
-        ("content", "citations", "tool_calls", "tool_plan"), "empty in message-start, as the host sends it"
-    ),
+    "cohere": {
+        "content": "empty in message-start, as the host sends it",
+        "citations": "empty in message-start, as the host sends it",
+        "tool_calls": "empty in message-start, as the host sends it",
+        "tool_plan": "empty in message-start, as the host sends it",
+        "reasoning_tokens": "beside the other counts, as the host sends it",
+    },
     "completion": {"cost": "as on the chat wire", "cache_write_tokens": "as on the chat wire"},
 }
 """Fields that an SDK's types keep but do not name, and why they are written."""

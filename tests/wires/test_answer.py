@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from midstream.core.blocks import Text, ToolCall
+from midstream.core.blocks import Text, ToolCall, Turn, Usage
 from midstream.core.dialect import Reasoning
 from midstream.core.errors import KINDS, BadRequest, Overloaded, ProviderError, RateLimited, RetriesExhausted
 from midstream.core.events import Done, Event, ToolCallStart
-from midstream.core.ids import from_own_id
+from midstream.core.ids import STRATEGIES, from_own_id
 from midstream.core.lifecycle import check
+from midstream.core.tools import ToolSpec
 from midstream.wires.answer import AnswerContext, AnswerWriter, Habits, make_writer
 from midstream.wires.decode_context import DecodeContext
 from midstream.wires.provider_errors import provider_error
@@ -232,7 +235,7 @@ def test_the_last_attempt_speaks_for_all() -> None:
 @pytest.mark.parametrize("wire", WIRES)
 def test_every_wire_says_what_it_cannot_carry(wire: str) -> None:
     assert LOSSES[wire]
-    told = Path("docs/answers.md").read_text()
+    told = (Path(__file__).parents[2] / "docs" / "answers.md").read_text("utf-8")
     for loss in LOSSES[wire]:
         assert loss in told
 
@@ -250,3 +253,73 @@ def test_thinking_that_nobody_wants_is_not_written(wire: str) -> None:
     writer = make_writer(wire, replace(CONTEXT, thinking=False))
     assert b"secret" not in b"".join(written(writer, events))
     assert b"secret" not in make_writer(wire, replace(CONTEXT, thinking=False)).body(last_turn(events))
+
+
+HALF = "a\ud83d"
+"""Half a character, which UTF-8 cannot carry."""
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_half_a_character_is_written_as_its_replacement(wire: str) -> None:
+    """In a text, a name or an argument: the bytes are valid, and everything beside it is as it was."""
+    answer = Answer((Act("text", (HALF,)), Act("call", (f'{{"n":{2**70}}}',), HALF)), "tool_use")
+    events = speak(answer, wire)
+    context = replace(CONTEXT, model=HALF, habits=Habits(text_format="hermes"))
+    writer = make_writer(wire, context)
+    for data in (b"".join(written(writer, events)), make_writer(wire, context).body(last_turn(events))):
+        assert "a\ufffd" in data.decode()
+        assert str(2**70) in data.decode()
+
+
+def test_a_scheme_that_counts_goes_on_from_the_conversation() -> None:
+    """The gateway hands in the ids so far, so that Kimi's numbers go on and lead back."""
+    before = Turn("ai", (ToolCall("hist_tool_x", "f"),))
+    ids = STRATEGIES["kimi"].create_mapper([before])
+    events = speak(Answer((Act("call", ("{}",), "g"),), "tool_use"), "openai-chat")
+    context = replace(CONTEXT, ids=ids, habits=Habits(ids="kimi"))
+    assert b'"functions.g:1"' in b"".join(written(make_writer("openai-chat", context), events))
+
+
+CUSTOM = ToolSpec("apply_patch", extra={"tool": {"type": "custom", "name": "apply_patch"}})
+
+
+@pytest.mark.parametrize("wire", ["openai-chat", "openai-responses"])
+@pytest.mark.parametrize("arguments", ['{"input": "*** Begin"}', "*** Begin"])
+def test_a_free_form_call_is_written_in_its_own_form(wire: str, arguments: str) -> None:
+    """Its plain text, whether a host without such tools wrapped it in JSON or not."""
+    events = speak(Answer((Act("call", (arguments[:4], arguments[4:]), "apply_patch"),), "tool_use"), wire)
+    context = replace(CONTEXT, tools=(CUSTOM,))
+    found = read(wire, written(make_writer(wire, context), events))
+    body = make_writer(wire, context).body(last_turn(events))
+    whole = DecodeContext(get_wire(wire).default, "read", "m").decoder().read_body(body)
+    for each in (found, whole):
+        (call,) = last_turn(each).tool_calls
+        assert (call.name, call.arguments, (call.extra or {}).get("type")) == ("apply_patch", "*** Begin", "custom")
+
+
+HABITS = [
+    (Habits(usage="chunk"), lambda chunks: chunks[-1]["usage"]),
+    (Habits(usage="finish"), lambda chunks: chunks[-1]["usage"]),
+    (Habits(usage="choice"), lambda chunks: chunks[-1]["choices"][0]["usage"]),
+    (Habits(usage="x_groq"), lambda chunks: chunks[-1]["x_groq"]["usage"]),
+]
+
+
+@pytest.mark.parametrize(("habits", "find"), HABITS)
+def test_a_chat_host_counts_where_it_counts(habits: Habits, find: Callable[[list[Any]], Any]) -> None:
+    events = speak(Answer((Act("text", ("a",)),), usage=Usage(5, 3)), "openai-chat")
+    data = b"".join(written(make_writer("openai-chat", replace(CONTEXT, habits=habits)), events))
+    chunks = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    assert find(chunks)["total_tokens"] == 8
+    silent = b"".join(written(make_writer("openai-chat", replace(CONTEXT, usage=False, habits=habits)), events))
+    assert b"total_tokens" not in silent and b"usage" not in silent
+    assert data.endswith(b"data: [DONE]\n\n") and silent.endswith(b"data: [DONE]\n\n")
+
+
+def test_habits_change_ids_calls_fields_and_words() -> None:
+    events = speak(Answer((Act("thinking", ("t",)), Act("call", ("{", "}"), "f")), "tool_use"), "openai-chat")
+    habits = Habits(ids="own", whole_calls=True, reasoning_field="reasoning", finish={"tool_use": "function_call"})
+    data = b"".join(written(make_writer("openai-chat", replace(CONTEXT, habits=habits)), events))
+    assert b'"reasoning":"t"' in data and b'"finish_reason":"function_call"' in data
+    assert data.count(b"tool_calls") == 1 and b'"arguments":"{}"' in data
+    assert events[-1].turn.tool_calls[0].id.encode() in data  # type: ignore[union-attr]

@@ -129,9 +129,9 @@ class CallIds:
     def __init__(self, context: AnswerContext, scheme: str) -> None:
         chosen = context.habits.ids or scheme
         self._own = chosen == "own"
-        self._mapper = context.ids
-        if self._mapper is None and chosen not in ("own", "none"):
-            self._mapper = STRATEGIES[chosen].create_mapper()
+        self._mapper: ToolIdMapper | None = None
+        if chosen not in ("own", "none"):
+            self._mapper = context.ids or STRATEGIES[chosen].create_mapper()
 
     def of(self, call: ToolCall | ToolCallStart) -> str | None:
         """None where the host gives no ids."""

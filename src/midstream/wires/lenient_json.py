@@ -74,9 +74,16 @@ def json_value(value: Any) -> bytes:
     try:
         return encode_json(value)
     except (UnicodeEncodeError, OverflowError):  # half a character, or an integer of more than 64 bits
-        return json.dumps(clean(value), ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(clean(value), ensure_ascii=False, separators=(",", ":"), default=_opened).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise LocalError(f"this cannot be written as JSON: {error}") from None
+
+
+def _opened(value: Any) -> Any:
+    """JSON that was kept as it came, for a writer that cannot put it in unread."""
+    if isinstance(value, msgspec.Raw):
+        return json.loads(bytes(value))
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def arguments_text(raw: str) -> str | None:

@@ -323,3 +323,70 @@ def test_habits_change_ids_calls_fields_and_words() -> None:
     assert b'"reasoning":"t"' in data and b'"finish_reason":"function_call"' in data
     assert data.count(b"tool_calls") == 1 and b'"arguments":"{}"' in data
     assert events[-1].turn.tool_calls[0].id.encode() in data  # type: ignore[union-attr]
+
+
+SEQUENCES = {
+    "anthropic": (
+        "message_start "
+        "content_block_start:thinking content_block_delta:thinking_delta content_block_delta:signature_delta content_block_stop "
+        "content_block_start:text content_block_delta:text_delta content_block_stop "
+        "content_block_start:tool_use content_block_delta:input_json_delta content_block_stop "
+        "content_block_start:tool_use content_block_delta:input_json_delta content_block_stop "
+        "message_delta message_stop"
+    ),
+    "openai-responses": (
+        "response.created response.in_progress "
+        "response.output_item.added:reasoning response.reasoning_summary_part.added response.reasoning_summary_text.delta "
+        "response.reasoning_summary_text.done response.reasoning_summary_part.done response.output_item.done:reasoning "
+        "response.output_item.added:message response.content_part.added response.output_text.delta "
+        "response.output_text.done response.content_part.done response.output_item.done:message "
+        "response.output_item.added:function_call response.function_call_arguments.delta "
+        "response.function_call_arguments.done response.output_item.done:function_call "
+        "response.output_item.added:function_call response.function_call_arguments.delta "
+        "response.function_call_arguments.done response.output_item.done:function_call "
+        "response.completed"
+    ),
+    "cohere": (
+        "message-start content-start content-delta content-end content-start content-delta content-end "
+        "tool-call-start tool-call-delta tool-call-end tool-call-start tool-call-delta tool-call-end message-end"
+    ),
+}
+TOLD = Answer(
+    (Act("thinking", ("t",)), Act("text", ("a",)), Act("call", ("{}",), "f"), Act("call", ("{}",), "g")), "tool_use"
+)
+
+
+def told(wire: str) -> list[dict[str, Any]]:
+    data = b"".join(written(make_writer(wire, CONTEXT), speak(TOLD, wire)))
+    return [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+
+
+@pytest.mark.parametrize("wire", SEQUENCES)
+def test_events_come_in_the_wires_own_order(wire: str) -> None:
+    """Clients read this order; the empty signature behind unsigned thinking, which says nothing to us, is waited for by some."""
+
+    def name(event: dict[str, Any]) -> str:
+        inner = event.get("item") or event.get("content_block") or event.get("delta")
+        kind = inner.get("type") if isinstance(inner, dict) else None
+        return f"{event['type']}:{kind}" if kind else event["type"]
+
+    assert [name(event) for event in told(wire)] == SEQUENCES[wire].split()
+
+
+def test_responses_number_every_event_and_item() -> None:
+    events = told("openai-responses")
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    done = [event for event in events if event["type"] == "response.output_item.done"]
+    assert [event["output_index"] for event in done] == [0, 1, 2, 3]
+    assert all(event["item"]["call_id"].startswith("call_") for event in done[2:])
+    assert len({event["item"]["id"] for event in done}) == 4
+    last = events[-1]["response"]
+    assert last["output"] == [event["item"] for event in done] and last["id"] == CONTEXT.response_id
+
+
+def test_chat_says_the_role_first_and_numbers_its_calls() -> None:
+    chunks = told("openai-chat")
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+    assert deltas[0] == {"role": "assistant", "content": "", "refusal": None} and deltas[-1] == {}
+    calls = [delta["tool_calls"][0] for delta in deltas if "tool_calls" in delta]
+    assert [(call["index"], "id" in call) for call in calls] == [(0, True), (0, False), (1, True), (1, False)]

@@ -390,3 +390,29 @@ def test_chat_says_the_role_first_and_numbers_its_calls() -> None:
     assert deltas[0] == {"role": "assistant", "content": "", "refusal": None} and deltas[-1] == {}
     calls = [delta["tool_calls"][0] for delta in deltas if "tool_calls" in delta]
     assert [(call["index"], "id" in call) for call in calls] == [(0, True), (0, False), (1, True), (1, False)]
+
+
+def test_a_gemini_array_is_one_json_array() -> None:
+    """Our own reader does without commas; others do not."""
+    for answer in (TOLD, replace(TOLD, failure="overloaded")):
+        chunks = json.loads(
+            b"".join(written(make_writer("gemini", replace(CONTEXT, array=True)), speak(answer, "gemini")))
+        )
+        assert all("candidates" in chunk for chunk in chunks[:-1]) and len(chunks) > 4
+
+
+def test_a_gemini_signature_is_base64_or_left_out() -> None:
+    events = speak(Answer((Act("thinking", ("t",), signature="no base64!"), Act("text", ("a",)))), "gemini")
+    writer = make_writer("gemini", CONTEXT)
+    assert b"thoughtSignature" not in b"".join(written(writer, events))
+    assert [note.code for note in writer.notes] == ["foreign_signature"]
+
+
+@pytest.mark.parametrize("wire", EVENTFUL)
+def test_a_call_without_arguments_has_an_empty_object(wire: str) -> None:
+    """No text is no JSON, and clients parse what they get."""
+    events = speak(Answer((Act("call", (), "f"),), "tool_use"), wire)
+    body = make_writer(wire, CONTEXT).body(last_turn(events))
+    whole = DecodeContext(get_wire(wire).default, "read", "m").decoder().read_body(body)
+    for found in (read(wire, written(make_writer(wire, CONTEXT), events)), whole):
+        assert last_turn(found).tool_calls[0].arguments == "{}"

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from midstream.core.blocks import Text, ToolCall, Turn, Usage
 from midstream.core.dialect import Reasoning
 from midstream.core.errors import KINDS, BadRequest, Overloaded, ProviderError, RateLimited, RetriesExhausted
-from midstream.core.events import Done, Event, ToolCallStart
+from midstream.core.events import Done, Event, ToolCallEnd, ToolCallStart
 from midstream.core.ids import STRATEGIES, from_own_id
 from midstream.core.lifecycle import check
-from midstream.core.tools import ToolSpec
+from midstream.core.tools import freeform_input
 from midstream.wires.answer import AnswerContext, AnswerWriter, Habits, make_writer
 from midstream.wires.decode_context import DecodeContext
 from midstream.wires.provider_errors import provider_error
@@ -280,21 +280,32 @@ def test_a_scheme_that_counts_goes_on_from_the_conversation() -> None:
     assert b'"functions.g:1"' in b"".join(written(make_writer("openai-chat", context), events))
 
 
-CUSTOM = ToolSpec("apply_patch", extra={"tool": {"type": "custom", "name": "apply_patch"}})
+def as_freeform(event: Event) -> Event:
+    """The same event of a call that is plain text."""
+    match event:
+        case ToolCallStart():
+            return replace(event, kind="freeform", namespace="tools")
+        case ToolCallEnd():
+            return replace(event, block=replace(event.block, kind="freeform", namespace="tools"))
+        case Done():
+            blocks = [replace(block, kind="freeform", namespace="tools") for block in event.turn.tool_calls]
+            return Done(replace(event.turn, blocks=tuple(blocks)))
+    return event
 
 
 @pytest.mark.parametrize("wire", ["openai-chat", "openai-responses"])
 @pytest.mark.parametrize("arguments", ['{"input": "*** Begin"}', "*** Begin"])
 def test_a_free_form_call_is_written_in_its_own_form(wire: str, arguments: str) -> None:
     """Its plain text, whether a host without such tools wrapped it in JSON or not."""
-    events = speak(Answer((Act("call", (arguments[:4], arguments[4:]), "apply_patch"),), "tool_use"), wire)
-    context = replace(CONTEXT, tools=(CUSTOM,))
-    found = read(wire, written(make_writer(wire, context), events))
-    body = make_writer(wire, context).body(last_turn(events))
+    said = speak(Answer((Act("call", (arguments[:4], arguments[4:]), "apply_patch"),), "tool_use"), wire)
+    events = [as_freeform(event) for event in said]
+    found = read(wire, written(make_writer(wire, CONTEXT), events))
+    body = make_writer(wire, CONTEXT).body(last_turn(events))
     whole = DecodeContext(get_wire(wire).default, "read", "m").decoder().read_body(body)
     for each in (found, whole):
         (call,) = last_turn(each).tool_calls
-        assert (call.name, call.arguments, (call.extra or {}).get("type")) == ("apply_patch", "*** Begin", "custom")
+        assert (call.name, freeform_input(call), call.kind) == ("apply_patch", "*** Begin", "freeform")
+        assert call.namespace == ("tools" if wire == "openai-responses" else "")
 
 
 HABITS = [

@@ -92,6 +92,8 @@ def _turn(wire: str, answer: Answer, style: Style) -> Turn:
             call.json,
             # Gemini signs the first call of a turn; on other wires nobody looks at this.
             extra={"thoughtSignature": style.sign(call.json)} if number == 0 and style.signature else None,
+            kind=call.kind,
+            namespace=call.namespace,
         )
         for number, call in enumerate(answer.calls)
     ]
@@ -126,7 +128,7 @@ def _events(turn: Turn) -> Iterator[Event]:
                     yield TextDelta(index, token)
                 yield TextEnd(index, block)
             case ToolCall():
-                yield ToolCallStart(index, block.id, block.name)
+                yield ToolCallStart(index, block.id, block.name, block.kind, block.namespace)
                 for piece in pieces(block.arguments):
                     yield ToolCallDelta(index, piece)
                 yield ToolCallEnd(index, block)

@@ -164,35 +164,6 @@ def own_block(event: BlockEvent, wire: str) -> Opaque | None:
     return block if isinstance(block, Opaque) and block.origin is not None and block.origin.wire == wire else None
 
 
-def is_freeform(call: ToolCall | ToolCallStart, tools: Sequence[ToolSpec]) -> bool:
-    """Whether this call's input is plain text: it says so itself, or its tool was declared so."""
-    if getattr(call, "kind", "") == "freeform":
-        return True
-    if isinstance(call, ToolCall) and call.extra is not None and call.extra.get("type") == "custom":
-        return True
-    return any(tool.name == call.name and _declared_freeform(tool) for tool in tools)
-
-
-def _declared_freeform(tool: ToolSpec) -> bool:
-    declared = (tool.extra or {}).get("tool")
-    return isinstance(declared, dict) and declared.get("type") == "custom"
-
-
-def namespace_of(call: ToolCall | ToolCallStart) -> str:
-    """The namespace that the call's tool was declared in; empty for none."""
-    return str(getattr(call, "namespace", ""))
-
-
-def freeform_text(call: ToolCall) -> str:
-    """The plain text of a free-form call: its arguments, or the `input` that was wrapped around it for a host without such tools."""
-    try:
-        given = msgspec.json.decode(call.arguments)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return call.arguments
-    text = given.get("input") if isinstance(given, dict) and len(given) == 1 else None
-    return text if isinstance(text, str) else call.arguments
-
-
 def json_arguments(call: ToolCall) -> msgspec.Raw:
     """The arguments as a JSON object, number for number; what is not one is told as such."""
     text = arguments_text(call.arguments)

@@ -23,13 +23,12 @@ from ...core.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from ...core.tools import freeform_input
 from ..answer import (
     COMMENT,
     AnswerContext,
     CallIds,
     LeftOut,
-    freeform_text,
-    is_freeform,
     openai_error,
     own_block,
     refusal_of,
@@ -137,14 +136,14 @@ class ChatWriter:
         self._calls += 1
         if self._habits.whole_calls:
             return b""
-        self._freeform = is_freeform(event, self._context.tools)
+        self._freeform = event.kind == "freeform"
         return self._call_delta(self._call(event, "", self._freeform))
 
     def _end_call(self, block: ToolCall) -> bytes:
         if self._habits.whole_calls:
             return self._call_delta(self._whole_call(block))
         if self._freeform:  # its text may be wrapped in JSON, and is known when that is whole
-            text = {"index": self._calls, "custom": {"input": freeform_text(block)}}
+            text = {"index": self._calls, "custom": {"input": freeform_input(block)}}
             return self._delta(json_value({"tool_calls": [text]}))
         if not block.arguments:
             return self._arguments("{}")  # no text is no JSON, and clients parse it
@@ -157,8 +156,8 @@ class ChatWriter:
         return self._delta(said)
 
     def _whole_call(self, call: ToolCall) -> dict[str, Any]:
-        freeform = is_freeform(call, self._context.tools)
-        return self._call(call, freeform_text(call) if freeform else call.arguments or "{}", freeform)
+        freeform = call.kind == "freeform"
+        return self._call(call, freeform_input(call) if freeform else call.arguments or "{}", freeform)
 
     def _call(self, call: ToolCall | ToolCallStart, text: str, freeform: bool) -> dict[str, Any]:
         call_id = self._ids.of(call)

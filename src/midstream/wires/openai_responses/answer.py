@@ -28,14 +28,12 @@ from ...core.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from ...core.tools import freeform_input
 from ..answer import (
     COMMENT,
     AnswerContext,
     CallIds,
     LeftOut,
-    freeform_text,
-    is_freeform,
-    namespace_of,
     openai_error,
     own_block,
     refusal_of,
@@ -234,9 +232,9 @@ class ResponsesWriter:
 
     def _call(self, call: ToolCall | ToolCallStart, item_id: str, text: str, status: str) -> dict[str, Any]:
         named = {"id": item_id, "call_id": self._ids.of(call), "name": call.name, "status": status}
-        if namespace := namespace_of(call):
+        if namespace := call.namespace:
             named["namespace"] = namespace
-        if is_freeform(call, self._context.tools):
+        if call.kind == "freeform":
             return {"type": "custom_tool_call", **named, "input": text}
         return {"type": "function_call", **named, "arguments": text}
 
@@ -250,8 +248,8 @@ class ResponsesWriter:
         return end + self._done(item)
 
     def _whole_call(self, call: ToolCall, item_id: str) -> dict[str, Any]:
-        freeform = is_freeform(call, self._context.tools)
-        return self._call(call, item_id, freeform_text(call) if freeform else call.arguments or "{}", "completed")
+        freeform = call.kind == "freeform"
+        return self._call(call, item_id, freeform_input(call) if freeform else call.arguments or "{}", "completed")
 
     def _whole_item(self, block: Block, place: int) -> dict[str, Any] | None:
         match block:
@@ -316,7 +314,7 @@ def _status(turn: Turn) -> tuple[str, dict[str, Any] | None]:
 
 
 def _prefix(call: ToolCall | ToolCallStart, context: AnswerContext) -> str:
-    return "ctc" if is_freeform(call, context.tools) else "fc"
+    return "ctc" if call.kind == "freeform" else "fc"
 
 
 def _message(item_id: str, content: list[dict[str, Any]], status: str) -> dict[str, Any]:

@@ -30,12 +30,12 @@ SPEAKERS = {
     "completion": "deepinfra-kimi-k2.5",
 }
 # any text but what no JSON can carry, and no opening of a model's own markers, which a completion host cannot quote
-WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<"), max_size=60)
+WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<["), max_size=60)
 SCALARS = (
     st.none()
     | st.booleans()
     | st.integers(-(2**53), 2**53)
-    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<"), max_size=20)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<["), max_size=20)
 )
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3), max_leaves=6

@@ -149,6 +149,14 @@ def test_foreign_reasoning_as_text_where_asked() -> None:
     assert [item["content"] for item in sent] == ["q", "why", "hi"]
 
 
+def test_foreign_reasoning_that_is_kept_has_an_id_of_its_kind() -> None:
+    turns = (human("q"), ai(Thinking("why", origin=FOREIGN), Text("hi"), origin=FOREIGN))
+    options = {"model": "responses-compatible/any", "foreign_thinking": "keep"}
+    (kept,) = [item for item in items(*turns, **options) if item["type"] == "reasoning"]
+    assert re.fullmatch(r"rs_[0-9a-f]{32}", kept["id"]) and kept["content"][0]["text"] == "why"
+    assert kept in items(*turns, human("more", key="m"), **options)
+
+
 def test_reasoning_the_host_cannot_read_again_stays_behind_with_the_ids_that_need_it() -> None:
     thinking = Thinking("why", origin=OWN, extra={"item": {"id": "rs_1"}})
     turns = (human("q"), ai(thinking, CALL), results(tool_result(CALL, "ok")))

@@ -20,7 +20,15 @@ from ..encode_context import SAMPLING, EncodeContext, result_text, write_turns
 from ..lenient_json import json_text, json_value
 from ..reasoning import effort_for
 from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
-from .items import NAMESPACE, format_from_chat, media_part, part_fields, reasoning_item, replayed
+from .items import (
+    NAMESPACE,
+    foreign_reasoning,
+    format_from_chat,
+    media_part,
+    part_fields,
+    reasoning_item,
+    replayed,
+)
 from .stored_response import Continuation, find_continuation, is_stored
 
 _ENCRYPTED = "reasoning.encrypted_content"
@@ -434,7 +442,7 @@ class _AnswerItems:
             self._lost = True
             fate = context.foreign_thinking(block, keeps=echoes)
             if fate == "keep":
-                self._waiting.append(Thinking(block.text, "content"))
+                self._waiting.append(foreign_reasoning(block.text))
             elif fate == "text":
                 self._message([Text(block.text)])
         elif block.encrypted or out.stored or (block.text and echoes):

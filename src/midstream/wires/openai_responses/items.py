@@ -9,6 +9,7 @@ tool-ids-and-formats.md §3), never longer than 64 characters.
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from typing import Any
 
 from ...core.blocks import Media, Thinking
@@ -134,6 +135,12 @@ def reasoning_item(block: Thinking) -> dict[str, Any] | None:
     if block.encrypted:
         item["encrypted_content"] = block.encrypted
     return item if summary or len(item) > 2 else None
+
+
+def foreign_reasoning(text: str) -> Thinking:
+    """Another model's reasoning as this wire's own, with an id: OpenAI's schema requires one, though nobody looks it up."""
+    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+    return Thinking(text, "content", extra={"item": {"id": f"rs_{digest}"}})
 
 
 def _lengths(block: Thinking) -> tuple[list[int], list[int]] | None:

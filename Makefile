@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-ENGINE := $(VENV)/.installed-e2e
+E2E := .venv-e2e
 BENCH := .venv-bench
 
 .PHONY: help install demo check check-wheel format test e2e-tools test-e2e bench bench-codec clean
@@ -13,7 +13,7 @@ help:
 	@echo "make demo      one conversation handed through five models, no key needed (sets up first)"
 	@echo "make test      run the tests on all cores (sets up first)"
 	@echo "make e2e-tools install the system packages that some tests need (Debian and Ubuntu, as root); without them those tests say that they did not run"
-	@echo "make test-e2e  run the tests against a real llama.cpp server (installs it; no download of a model)"
+	@echo "make test-e2e  official clients against the doubles, and a real llama.cpp server (installs them into $(E2E); about 10 minutes)"
 	@echo "make check     formatting, lint, types, import direction"
 	@echo "make check-wheel  build the wheel and try it in a fresh environment for each Python found (a few minutes)"
 	@echo "make format    reformat the code"
@@ -49,14 +49,11 @@ test: $(STAMP)
 e2e-tools:
 	@sh scripts/install-e2e-tools
 
-$(ENGINE): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group e2e || { \
-	    echo "make test-e2e: the engine could not be installed (group e2e of pyproject.toml); NO end-to-end test was run" >&2; \
-	    exit 1; }
-	@touch $(ENGINE)
+$(E2E)/.installed: pyproject.toml tests/e2e/npm/package.json scripts/install-e2e
+	@PYTHON="$(PYTHON)" VENV="$(E2E)" sh scripts/install-e2e
 
-test-e2e: $(ENGINE)
-	$(BIN)/pytest -q tests/e2e
+test-e2e: $(E2E)/.installed
+	$(E2E)/bin/pytest -q tests/e2e
 
 bench-codec: $(STAMP)
 	@$(BIN)/python -m benchmarks.codec
@@ -69,4 +66,4 @@ bench: $(BENCH)/.installed
 	@$(BENCH)/bin/python -m benchmarks.peers
 
 clean:
-	rm -rf $(VENV) $(BENCH) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(E2E) $(E2E)-litellm tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

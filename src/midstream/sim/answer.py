@@ -99,9 +99,9 @@ class Style(msgspec.Struct, frozen=True):
             case "functions":
                 return f"functions.{name}:{count}"
             case "name:n":
-                return f"{name}:{number}"
+                return f"{name}:{count}"
             case "name_n":
-                return f"{name}_{number}"
+                return f"{name}_{count}"
             case "bare":
                 return str(number)
             case "nine":

@@ -28,6 +28,7 @@ ONE_EACH_WIRE = (
     CHAT, "moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5", "openai-responses/gpt-5.2", "gemini/gemini-3-pro-preview",
     "ollama/qwen3:4b", "cohere/command-a-03-2025", "cohere/command-a-reasoning-08-2025",
 )  # fmt: skip
+_BAD_KEY: dict[str, int | None] = {"gemini/gemini-3-pro-preview": 400, "ollama/qwen3:4b": None}
 
 
 def on_stage(play: Callable[[Sim, Client], Awaitable[Any]], transport: TransportOptions = QUICK, **options: Any) -> Any:
@@ -172,6 +173,35 @@ def test_what_is_not_served_is_said() -> None:
                 assert "kimi-k2.5" in [model["id"] for model in (await answer.json())["data"]]
 
     on_stage(play)
+
+
+@pytest.mark.parametrize(("model", "status"), [(model, _BAD_KEY.get(model, 401)) for model in ONE_EACH_WIRE])
+def test_another_key_than_the_right_one_is_refused(model: str, status: int | None) -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        if status is None:
+            assert (await ask(client, model))[2].tool_calls
+            return
+        with pytest.raises(ProviderError) as refused:
+            await ask(client, model)
+        assert (refused.value.status, sim.seen[-1].status) == (status, status)
+
+    on_stage(play, key="the right one")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Authorization": "Bearer right"}, {"x-api-key": "right"}, {"x-goog-api-key": "right"}, {"x-api-key": "wrong"}],
+)
+def test_a_key_is_found_wherever_a_client_puts_it(headers: dict[str, str]) -> None:
+    async def play(sim: Sim, client: Client) -> int:
+        body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(f"{sim.url}/openai/chat/completions", json=body, headers=headers) as answer,
+        ):
+            return answer.status
+
+    assert on_stage(play, key="right") == (401 if "wrong" in headers.values() else 200)
 
 
 def test_a_lenient_double_takes_anything() -> None:

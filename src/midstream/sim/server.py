@@ -63,8 +63,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Sim:
-    """The doubles on one port. `delay` is the pause before each streamed piece, in seconds; `strict=False` refuses nothing.
-    `toolless` are the providers that take no tools."""
+    """The doubles on one port. `delay` is the pause before each streamed piece, in seconds; `strict=False` refuses nothing;
+    `toolless` are the providers that take no tools; a request with another key than `key` is refused, unless it is None."""
 
     def __init__(
         self,
@@ -76,11 +76,13 @@ class Sim:
         script: Script = next_answer,
         keep: int = 1000,
         toolless: Collection[str] = (),
+        key: str | None = None,
     ) -> None:
         self.port = port
         self.delay = delay
         self.strict = strict
         self._toolless = frozenset(toolless)
+        self._key = key
         self.seen: deque[Seen] = deque(maxlen=keep)
         self._script = script
         self._faults: deque[str] = deque()
@@ -132,6 +134,12 @@ class Sim:
             unread = Problem("JSON", f"could not parse the JSON body of your request: {error}")
             await _refuse(responder, unread, HOSTS["openai"])
             return
+        status = exchange.host.traits.bad_key_status
+        if status is not None and not self._admits(request):
+            self.seen.append(Seen(request.path, exchange.body, status))
+            words = exchange.host.traits.bad_key_message
+            await _refuse(responder, Problem("key", words, status, code="invalid_api_key"), exchange.host)
+            return
         fault = self._faults.popleft() if self._faults else None
         if fault in ("429", "500"):
             self.seen.append(Seen(request.path, exchange.body, int(fault)))
@@ -144,6 +152,14 @@ class Sim:
             await _refuse(responder, problems[0], exchange.host)
             return
         await self._answer(responder, exchange, fault)
+
+    def _admits(self, request: HTTPRequest) -> bool:
+        """Whether a request has the right key, wherever its client puts it."""
+        if self._key is None:
+            return True
+        bearer = request.header("authorization").removeprefix("Bearer ")
+        given = (bearer, request.header("x-api-key"), request.header("x-goog-api-key"))
+        return self._key in given or f"key={self._key}" in request.query.split("&")
 
     def _exchange(self, provider: str, path: str, raw: bytes) -> _Exchange:
         assert self._registry is not None

@@ -84,11 +84,19 @@ class SimServer:
 
 @contextmanager
 def sim_server(
-    *lines: Line, delay: float = 0.0, faults: Iterable[str] = (), strict: bool = True, port: int = 0
+    *lines: Line,
+    delay: float = 0.0,
+    faults: Iterable[str] = (),
+    strict: bool = True,
+    port: int = 0,
+    key: str | None = None,
 ) -> Iterator[SimServer]:
-    """Start the doubles. They answer with `lines`, one per request, or else with the scripted model, which reads the prompt."""
+    """Start the doubles. They answer with `lines`, one per request, or else with the scripted model, which reads the prompt.
+
+    Given a `key`, they refuse every other one, as the hosts do.
+    """
     script = ScriptedModel(*lines) if lines else None
-    sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=script or next_answer)
+    sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=script or next_answer, key=key)
     with closing(Background()) as background:
         background.run(sim.__aenter__())
         try:

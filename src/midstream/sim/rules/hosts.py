@@ -61,7 +61,10 @@ _DEEPSEEK = {
 _GEMINI: dict[str, Any] = {
     "signature_prefix": signature_prefix("gemini"),
     "name_pattern": r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}",
+    "bad_key_status": 400,
+    "bad_key_message": "API key not valid. Please pass a valid API key.",
 }
+_COHERE: dict[str, Any] = {"bad_key_message": "invalid api token"}
 
 _ALL = (
     _chat("openai", max_tools=128, mid_system=True, developer_role=True, freeform=True),
@@ -100,10 +103,10 @@ _ALL = (
     _host("compatible-responses", responses, signature_prefix=signature_prefix("compatible-responses")),
     _host("gemini", gemini, needs_call_signature=True, **_GEMINI),
     _host("gemini-2", gemini, **_GEMINI),
-    _host("ollama", ollama),
-    _host("cohere", cohere, images=False),
-    _host("cohere-reasoning", cohere, images=False, thinks_by_default=True),
-    _host("cohere-vision", cohere),
+    _host("ollama", ollama, bad_key_status=None),
+    _host("cohere", cohere, images=False, **_COHERE),
+    _host("cohere-reasoning", cohere, images=False, thinks_by_default=True, **_COHERE),
+    _host("cohere-vision", cohere, **_COHERE),
     _host("deepinfra-native", completion),
     _host("llamacpp", completion, completion.LLAMACPP),
     _host("completions", completion, completion.OPENAI),

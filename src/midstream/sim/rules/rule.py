@@ -58,6 +58,9 @@ class Traits(msgspec.Struct, frozen=True):
     error_shape: Literal["full", "brief", "flat"] = "full"
     """On the chat wire: OpenAI's error object, the same without param and code, or its fields at the top level."""
     rate_limit_type: str = "rate_limit_error"
+    bad_key_status: int | None = 401
+    """How a wrong key is refused; None for hosts that look at none."""
+    bad_key_message: str = "Incorrect API key provided."
 
 
 Check: TypeAlias = Callable[[Body, Traits], Iterator[str | Problem]]

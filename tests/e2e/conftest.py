@@ -1,4 +1,4 @@
-"""A real llama.cpp server for the whole run: a tiny model is built, served on loopback, and gone with the tests."""
+"""Real llama.cpp servers for the whole run: a tiny model is built, served on loopback, and gone with the tests."""
 
 from __future__ import annotations
 
@@ -7,20 +7,41 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.tiny_model import write_tiny_model
 
+KEY = "the engine's key"
+# How likely the markers of a call are to the eager model: a grammar forces the form of a call, chance has to begin one.
+LIKELY = {
+    "<|tool_calls_section_begin|>": 20.0, "<|tool_calls_section_end|>": 9.0, "<|tool_call_begin|>": 20.0,
+    "<|tool_call_argument_begin|>": 9.0, "<|tool_call_end|>": 9.0, "[EOS]": 21.0,
+}  # fmt: skip
+
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the server."""
+    with _served(write_tiny_model(tmp_path_factory.mktemp("engine") / "tiny.gguf")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def guarded_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that wants `KEY`; its model likes to call tools."""
+    model = write_tiny_model(tmp_path_factory.mktemp("engine") / "eager.gguf", likely=LIKELY)
+    with _served(model, KEY) as address:
+        yield address
+
+
+@contextmanager
+def _served(model: Path, *key: str) -> Iterator[str]:
     if importlib.util.find_spec("xllamacpp") is None:
         pytest.fail("xllamacpp is not installed: run `make test-e2e`, which installs it", pytrace=False)
-    model = write_tiny_model(tmp_path_factory.mktemp("engine") / "tiny.gguf")
-    command = [sys.executable, str(Path(__file__).with_name("serve.py")), str(model), str(_free_port())]
+    command = [sys.executable, str(Path(__file__).with_name("serve.py")), str(model), str(_free_port()), *key]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None and server.stdout is not None
         ready = server.stdout.readline().split()

@@ -1,4 +1,4 @@
-"""Serve a GGUF file with llama.cpp's own HTTP server on loopback: `python serve.py MODEL PORT`, until standard input closes."""
+"""Serve a GGUF file with llama.cpp's own HTTP server on loopback: `python serve.py MODEL PORT [KEY]`, until standard input closes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import xllamacpp
 
 
-def main(model: str, port: str) -> None:
+def main(model: str, port: str, key: str = "") -> None:
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.hostnames = ["127.0.0.1"]
@@ -20,6 +20,9 @@ def main(model: str, port: str) -> None:
     params.offline = True
     params.verbosity = 0
     params.cpuparams.n_threads = 1  # the model is tiny: threads would only wait for each other
+    params.sampling.seed = 7  # for the wires that have no field for one
+    if key:
+        params.api_keys = [key]
     server = xllamacpp.Server(params)
     print(f"ready {server.listening_address}", flush=True)
     sys.stdin.read()  # the tests hold the other end; when they are gone, so is this

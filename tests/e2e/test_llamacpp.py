@@ -25,6 +25,7 @@ from midstream.core.lifecycle import check
 from midstream.core.reduce import reduce
 from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import REGISTRY
+from tests.e2e.conftest import LIKELY
 from tests.e2e.tiny_model import SPECIALS, token_number
 
 SEEDS = range(20)
@@ -50,12 +51,7 @@ call ::= "<|tool_call_begin|>functions.read_file:" [0-9] "<|tool_call_argument_b
 arguments ::= "{\"path\": \"" [a-z/<|\[\]]{1,12} "\"}"
 """
 _MARKER = re.compile("|".join([re.escape(marker) for marker in SPECIALS]))
-# On the chat path the server's own grammar forces the form of a call: chance has to begin one, and to end the answer.
-_LIKELY = {
-    "<|tool_calls_section_begin|>": 20.0, "<|tool_calls_section_end|>": 9.0, "<|tool_call_begin|>": 20.0,
-    "<|tool_call_argument_begin|>": 9.0, "<|tool_call_end|>": 9.0, "[EOS]": 21.0,
-}  # fmt: skip
-_EAGER = [[token_number(marker), bias] for marker, bias in _LIKELY.items()]
+_EAGER = [[token_number(marker), bias] for marker, bias in LIKELY.items()]
 
 
 def native(seed: int, **more: Any) -> Options:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from array import array
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,10 @@ def token_number(special: str) -> int:
     return 256 + SPECIALS.index(special)
 
 
-def write_tiny_model(path: Path, *, seed: int = 7, context: int = 32768) -> Path:
+def write_tiny_model(
+    path: Path, *, seed: int = 7, context: int = 32768, likely: Mapping[str, float] | None = None
+) -> Path:
+    """`likely` adds to the bias of some special tokens, for endpoints that take no logit_bias."""
     words = [*_byte_tokens(), *SPECIALS, "th"]
     kinds = [_NORMAL] * 256 + [_CONTROL] * len(SPECIALS) + [_NORMAL]
     keys: list[tuple[str, Any]] = [
@@ -72,7 +76,7 @@ def write_tiny_model(path: Path, *, seed: int = 7, context: int = 32768) -> Path
         ("tokenizer.ggml.add_bos_token", False),
         ("tokenizer.chat_template", CHAT_TEMPLATE),
     ]
-    path.write_bytes(_gguf(keys, _tensors(random.Random(seed), len(words))))
+    path.write_bytes(_gguf(keys, _tensors(random.Random(seed), len(words), likely or {})))
     return path
 
 
@@ -83,7 +87,9 @@ def _byte_tokens() -> list[str]:
     return [chr(byte if byte in printable else next(moved)) for byte in range(256)]
 
 
-def _tensors(dice: random.Random, vocabulary: int) -> list[tuple[str, tuple[int, ...], array[float]]]:
+def _tensors(
+    dice: random.Random, vocabulary: int, likely: Mapping[str, float]
+) -> list[tuple[str, tuple[int, ...], array[float]]]:
     def noise(*shape: int, scale: float) -> tuple[tuple[int, ...], array[float]]:
         size = shape[0] * (shape[1] if len(shape) > 1 else 1)
         return shape, array("f", [dice.gauss(0, scale) for _ in range(size)])
@@ -92,9 +98,10 @@ def _tensors(dice: random.Random, vocabulary: int) -> list[tuple[str, tuple[int,
         return (_WIDTH,), array("f", [1.0] * _WIDTH)
 
     embedding, output = noise(_WIDTH, vocabulary, scale=0.5), noise(_WIDTH, vocabulary, scale=0.25)
+    biases = {token_number(special): bias for special, bias in likely.items()}
     for token in range(vocabulary):
         embedding[1][token * _WIDTH] = 3.0
-        output[1][token * _WIDTH] = _bias(token) / 3
+        output[1][token * _WIDTH] = (_bias(token) + biases.get(token, 0.0)) / 3
     named = {
         "token_embd": embedding,
         "blk.0.attn_norm": ones(),

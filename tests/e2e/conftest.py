@@ -6,6 +6,7 @@ import importlib.util
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,3 +56,18 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly what did not run, and why: a skipped test looks like a green one."""
+    reasons = Counter(
+        [
+            str(report.longrepr[2])
+            for report in terminalreporter.getreports("skipped")
+            if isinstance(report.longrepr, tuple)
+        ]
+    )
+    if reasons:
+        terminalreporter.section("NOT RUN", sep="*", red=True, bold=True)
+        for reason, count in reasons.items():
+            terminalreporter.write_line(f"{count} tests: {reason.removeprefix('Skipped: ')}", red=True)

@@ -1,6 +1,6 @@
 """The official clients read our streams over loopback, keep-alives included: text, thinking and two calls, and an error in mid-stream.
 
-A canned server sends what the `answer` rooms wrote; nothing else of midstream runs. Group `judges` of pyproject.toml.
+A canned server sends what the `answer` rooms wrote; nothing else of midstream runs. Group `e2e` of pyproject.toml.
 """
 
 from __future__ import annotations

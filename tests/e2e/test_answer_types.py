@@ -1,6 +1,6 @@
 """Judges that nobody here wrote: the official SDKs' own types and the Open Responses schemas accept all that we write.
 
-Every event of 100 answers on each wire, and every body, goes through the types of the wire's own client (group `judges` of
+Every event of 100 answers on each wire, and every body, goes through the types of the wire's own client (group `e2e` of
 pyproject.toml). What they do not name is on a list, with its reason. A damaged answer shows that each judge can refuse.
 """
 
@@ -59,7 +59,7 @@ def need(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        pytest.skip(f"NOT JUDGED: {name} is not installed; install the group `judges` of pyproject.toml")
+        pytest.skip(f"NOT JUDGED: {name} is not installed; run `make test-e2e`, which installs it")
 
 
 @cache

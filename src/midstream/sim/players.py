@@ -28,7 +28,7 @@ _SAMPLE_NAMES = (
     "ft:acme",
 )  # fmt: skip
 _HOST_IDS = {"moonshot": "name:n", "moonshot-cn": "name:n", "kimi-coding": "name:n", "deepinfra": "bare"}
-_WHOLE_CALLS = frozenset({"groq"})  # hosts that send a call's arguments in one piece
+_WHOLE_CALLS = frozenset({"groq", "mistral"})  # hosts that send a call's arguments in one piece
 _PRICED = frozenset({"deepinfra"})  # hosts whose raw completions say what they cost
 _SCHEME_IDS = {"kimi": "functions", "kimi-k3": "name_n", "mistral": "nine", "anthropic": "toolu"}
 

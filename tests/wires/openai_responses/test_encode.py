@@ -149,6 +149,15 @@ def test_foreign_reasoning_as_text_where_asked() -> None:
     assert [item["content"] for item in sent] == ["q", "why", "hi"]
 
 
+@pytest.mark.parametrize(
+    ("extra", "said"), [(None, "Tools of files."), ({"namespace": {"description": "On disk."}}, "On disk.")]
+)
+def test_a_namespace_has_the_description_that_the_wire_requires(extra: dict[str, Any] | None, said: str) -> None:
+    tool = ToolSpec("close", "Close a file", {"type": "object"}, namespace="files", extra=extra)
+    (space,) = json.loads(encode(human("q"), tools=(tool,)).body)["tools"]
+    assert (space["type"], space["name"], space["description"]) == ("namespace", "files", said)
+
+
 def test_foreign_reasoning_that_is_kept_has_an_id_of_its_kind() -> None:
     turns = (human("q"), ai(Thinking("why", origin=FOREIGN), Text("hi"), origin=FOREIGN))
     options = {"model": "responses-compatible/any", "foreign_thinking": "keep"}

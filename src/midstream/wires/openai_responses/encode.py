@@ -165,7 +165,8 @@ def encode_tools(tools: Sequence[ToolSpec], context: EncodeContext) -> bytes:
         if tool.namespace and described:
             if tool.namespace not in spaces:
                 shared = (tool.extra or {}).get(NAMESPACE) or {}
-                spaces[tool.namespace] = {"type": "namespace", "name": tool.namespace, **shared, "tools": []}
+                about = {"description": f"Tools of {tool.namespace}.", **shared}  # required by OpenAI's types
+                spaces[tool.namespace] = {"type": "namespace", "name": tool.namespace, **about, "tools": []}
                 encoded.append(spaces[tool.namespace])
             spaces[tool.namespace]["tools"].append(described)
         elif described:

@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from midstream.codec import encode_request
 from midstream.core.blocks import Conversation
 from midstream.core.dialect import Options
 from midstream.core.tools import ToolSpec
+from midstream.dialects.registry import REGISTRY
 from midstream.doctor.matrix import SCENES, TOOLS
 from midstream.sim.players import Player, make_players
 from tests.e2e.request_types import TYPES, complaints
@@ -91,12 +93,17 @@ LISTED = msgspec.json.decode((_DATA / "listed_fields.json").read_bytes(), type=l
 
 
 def without(value: Any, path: list[str], listed: Listed) -> bool:
-    """Take a listed field out of a body; whether it was there. `*` stands for every item, `*key=word` for some."""
+    """Take a listed field out of a body; whether it was there. `*` stands for every item, `*key=word` for those
+    with that word, `*key` for those with that field."""
     step, *rest = path
     if step.startswith("*"):
-        key, _, word = step[1:].partition("=")
+        key, equals, word = step[1:].partition("=")
         items = value if isinstance(value, list) else []
-        chosen = [item for item in items if isinstance(item, dict) and (not key or item.get(key) == word)]
+        chosen = [
+            item
+            for item in items
+            if isinstance(item, dict) and (item.get(key) == word if equals else not key or key in item)
+        ]
         if rest:
             return sum([without(item, rest, listed) for item in chosen]) > 0
         items[:] = [item for item in items if item not in chosen]
@@ -119,10 +126,19 @@ def players() -> dict[str, Player]:
 def readers_of(types: str) -> list[Player]:
     """Every dialect whose requests an SDK has types for. Raw completions have none: their request is one text."""
     return [
-        player
+        as_resolved(player)
         for player in players().values()
         if types in (_BY_PROVIDER.get(player.target.provider) or _BY_WIRE.get(player.target.dialect.wire, ()))
     ]
+
+
+def as_resolved(player: Player) -> Player:
+    """With what the registry knows of this very model, such as the efforts it takes."""
+    target = player.target
+    found = REGISTRY.providers[target.provider].dialect_for(target.model)
+    if found is None or found.name != player.name:  # a path beside the model's first one
+        return player
+    return replace(player, target=replace(target, dialect=found))
 
 
 @cache

@@ -68,9 +68,25 @@ async def outcome(script: Script, clock: Clock, **changes: object) -> tuple[byte
             return error, server
 
 
-def test_aiohttp_is_imported_by_the_first_request_only() -> None:
-    code = "import sys, midstream, midstream.transport as t; t.Transport(); sys.exit('aiohttp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_a_request_imports_no_http_library_but_the_parser() -> None:
+    code = """
+import asyncio, sys
+from midstream import Client
+from midstream.core.errors import MidstreamError
+from midstream.transport import Transport, TransportOptions, RetryPolicy
+from midstream.wires.request import Request
+
+async def main():
+    async with Transport(TransportOptions(retry=RetryPolicy(max_retries=0)), environ={}) as transport:
+        try:
+            await transport.open(Request("GET", "/x", {}, b""), "http://127.0.0.1:1/v1")
+        except MidstreamError as error:
+            print(type(error).__name__, [name for name in ("aiohttp", "yarl", "uvloop") if name in sys.modules])
+
+asyncio.run(main())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ran.stdout == "ConnectFailed []\n"
 
 
 def test_a_request_as_it_goes_out() -> None:

@@ -1,4 +1,4 @@
-"""The only HTTP client: deadlines, retries, bounded reads. aiohttp is imported when the first request is made."""
+"""The only HTTP client: HTTP/1.1 on llhttp, with deadlines, retries and bounded reads."""
 
 from __future__ import annotations
 

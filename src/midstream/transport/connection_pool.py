@@ -1,187 +1,151 @@
-"""The only module that uses aiohttp: it is imported here, on first use, and its errors are translated here.
+"""Connections kept for the next request, and the trust they are made with.
 
-No message quotes an aiohttp error: those carry the request's headers, and bytes of the peer that may echo them. They are
-not kept as cause or context either.
+How many requests run at once is for the caller to say, so the pool limits only what it keeps unused. No cookies: they would tie
+conversations together.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
-from ..core.errors import (
-    ConfigError,
-    ConnectFailed,
-    LimitExceeded,
-    LocalError,
-    MalformedStream,
-    MidstreamError,
-    TransportError,
-    TruncatedStream,
-)
-from ..core.secret import SecretText
+from ..core.errors import ConfigError, ConnectFailed, LocalError, TruncatedStream
+from .http1 import Connection, Exchange
 from .options import TransportOptions
-from .proxy import Proxy, proxy_for
+from .proxy import proxy_for
+from .route import Resolve, Route, addresses, connect
 from .target import Target
 
-if TYPE_CHECKING:
-    import aiohttp
-
-_READ_BUFFER = 64 * 1024
-_MAX_HEADER = 16 * 1024
-_LARGE = 1024 * 1024
+# A request that changes nothing when it is sent twice (RFC 9110 §9.2.2). Others are sent again only by the retry policy.
+_IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT", "TRACE"))
 
 
 class ConnectionPool:
-    """Connections kept for the next request, bound to the running event loop."""
+    """Bound to the running event loop."""
 
-    def __init__(self, options: TransportOptions, environ: Mapping[str, str]) -> None:
-        import aiohttp
-        from yarl import URL
-
-        self._aiohttp = aiohttp
-        self._url: Any = URL
-        self._environ = environ
-        self._ssl: ssl.SSLContext | None = None
+    def __init__(self, options: TransportOptions, environ: Mapping[str, str], *, resolve: Resolve = addresses) -> None:
         self.loop = asyncio.get_running_loop()
-        # How many requests run at once is for the caller to say, so the pool has no limit of its own. The proxy, the
-        # trust and the decompression are ours; cookies would tie conversations together.
-        self._inner = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=options.keep_alive),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, connect=options.connect, sock_connect=None, sock_read=None),
-            auto_decompress=False,
-            trust_env=False,
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-            read_bufsize=_READ_BUFFER,
-            max_line_size=_MAX_HEADER,
-            max_field_size=_MAX_HEADER,
-        )
+        self._options = options
+        self._environ = environ
+        self._resolve = resolve
+        self._ssl: ssl.SSLContext | None = None
+        self._free: dict[Route, list[Connection]] = {}
+        self._routes: dict[Connection, Route] = {}
+        """Every connection that is open, used or not."""
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Future[None] | None = None
+        self._closed = False
 
-    async def send(self, target: Target) -> AiohttpResponse:
+    async def send(self, target: Target) -> Exchange:
         """Send it and wait for the head of the answer."""
-        proxy = proxy_for(target.scheme, target.host, target.port, self._environ)
-        try:
-            inner = await self._inner.request(
-                target.method,
-                self._url(target.url, encoded=True),
-                data=target.body if len(target.body) <= _LARGE else io.BytesIO(target.body),
-                allow_redirects=False,
-                **self._route(target, proxy),
-            )
-            return AiohttpResponse(self._aiohttp, inner)
-        except (self._aiohttp.ClientError, OSError, ValueError) as error:
-            failure = _send_failure(self._aiohttp, error, target, proxy)
-        raise failure
+        route = Route.of(target, proxy_for(target.scheme, target.host, target.port, self._environ))
+        connection = self._kept(route)
+        reused = connection is not None
+        if connection is None:
+            connection = await self._connect(route)
+        exchange = await self._exchange(connection, route, target)
+        if exchange is None and reused and target.method in _IDEMPOTENT:
+            # The peer may have closed it as unused just when it was used: once more, on a new one.
+            exchange = await self._exchange(await self._connect(route), route, target)
+        if exchange is None:
+            raise ConnectFailed(f"{route.shown} closed the connection before it answered")
+        return exchange
 
     async def aclose(self) -> None:
-        await self._inner.close()
+        """Close every connection and wait until the loop has done so."""
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        self._free.clear()
+        for connection in list(self._routes):
+            connection.abort()
+        while self._routes:
+            self._emptied = self.loop.create_future()
+            await self._emptied
 
-    def _route(self, target: Target, proxy: Proxy | None) -> dict[str, Any]:
-        """How to get there: headers, proxy and trust."""
-        headers = target.headers.reveal()
-        route: dict[str, Any] = {}
-        if target.scheme == "https":
-            if self._ssl is None:
-                self._ssl = ssl_context(self._environ)
-            route["ssl"] = self._ssl
-        if proxy is not None:
-            route["proxy"] = proxy.url
-            if proxy.authorization and target.scheme == "https":
-                route["proxy_headers"] = {"Proxy-Authorization": SecretText(proxy.authorization.reveal())}
-            elif proxy.authorization:
-                headers["proxy-authorization"] = SecretText(proxy.authorization.reveal())
-        return {**route, "headers": headers}
-
-
-class AiohttpResponse:
-    """An answer's head and its raw body."""
-
-    def __init__(self, library: Any, inner: aiohttp.ClientResponse) -> None:
-        self._aiohttp = library
-        self._inner = inner
-        self.status = inner.status
-        self.headers: Mapping[str, str] = {
-            name.lower(): ", ".join(inner.headers.getall(name)) for name in inner.headers
-        }
-        self._heed_loss()
-
-    async def read(self) -> bytes:
-        try:
-            return await self._inner.content.readany()
-        except (self._aiohttp.ClientError, OSError):
-            failure = TruncatedStream("the connection was lost before the answer ended")
-        raise failure
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def _heed_loss(self) -> None:
-        """End the body with the connection. aiohttp does not, where it closed the connection itself over bad framing."""
-        protocol = self._inner.connection.protocol if self._inner.connection is not None else None
-        closed = protocol.closed if protocol is not None else None
-        if closed is None:
+    def give_back(self, connection: Connection) -> None:
+        if self._closed:
+            connection.abort()
             return
-        closed.remove_done_callback(_retrieve)
-        closed.add_done_callback(_retrieve)
-        closed.add_done_callback(self._lost)
+        connection.expires = self.loop.time() + self._options.keep_alive
+        self._free.setdefault(self._routes[connection], []).append(connection)
+        if sum(map(len, self._free.values())) > self._options.max_unused:
+            self._drop_oldest()
+        if self._sweeper is None:
+            self._sweeper = self.loop.call_at(connection.expires, self._sweep)
 
-        def forget() -> None:
-            closed.remove_done_callback(self._lost)
+    def forget(self, connection: Connection) -> None:
+        route = self._routes.pop(connection, None)
+        if route is not None:
+            self._withdraw(connection, route)
+        if not self._routes and self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
 
-        self._inner.content.on_eof(forget)
+    async def _connect(self, route: Route) -> Connection:
+        connection = await connect(route, self._trust, self._options.connect, self._resolve)
+        if self._closed:
+            connection.abort()
+            raise LocalError("the transport is closed; create a new one")
+        self._routes[connection] = route
+        connection.keeper = self
+        return connection
 
-    def _lost(self, closed: asyncio.Future[None]) -> None:
-        content = self._inner.content
-        if not content.is_eof() and content.exception() is None:
-            self._inner.close()
+    async def _exchange(self, connection: Connection, route: Route, target: Target) -> Exchange | None:
+        """The answer; None if the peer hung up without a word."""
+        proxy = route.proxy
+        try:
+            return await connection.exchange(
+                target,
+                absolute=route.forwarded,
+                authorization=proxy.authorization if proxy is not None and route.forwarded else None,
+            )
+        except TruncatedStream:
+            return None
 
-    def finish(self, grace: float) -> None:
-        # At its end the body gives the connection back by itself, read or not; closing is then without effect.
-        if not self._inner.content.is_eof():
-            asyncio.get_running_loop().call_later(grace, self._inner.close)
+    def _kept(self, route: Route) -> Connection | None:
+        """The one used last that is still good: the others may grow old."""
+        now = self.loop.time()
+        while free := self._free.get(route):
+            connection = free.pop()
+            if not free:
+                del self._free[route]
+            if connection.expires > now and connection.quiet:
+                return connection
+            connection.abort()
+        return None
 
+    def _withdraw(self, connection: Connection, route: Route) -> None:
+        free = self._free.get(route)
+        if free is not None and connection in free:
+            free.remove(connection)
+            if not free:
+                del self._free[route]
 
-def _send_failure(library: Any, error: Exception, target: Target, proxy: Proxy | None) -> MidstreamError:
-    host = f"{target.host}:{target.port}"
-    via = f" through the proxy {proxy.url}" if proxy is not None else ""
-    if isinstance(error, library.ConnectionTimeoutError):
-        return ConnectFailed(f"connecting to {host}{via} took too long")
-    if isinstance(error, library.ClientConnectorCertificateError):
-        return TransportError(
-            f"the certificate of {host}{via} is not trusted; if it was issued by your own authority, set SSL_CERT_FILE to its certificate"
-        )
-    if isinstance(error, library.ClientHttpProxyError):
-        return ConnectFailed(f"the proxy {proxy.url if proxy else ''} refused a tunnel to {host} with {error.status}")
-    if isinstance(error, library.ClientConnectorError):
-        return ConnectFailed(f"no connection to {host}{via}: {error.os_error.strerror or type(error).__name__}")
-    if isinstance(error, library.ClientResponseError):
-        if _caused_by(error, "LineTooLong"):
-            return LimitExceeded(f"a header in the response of {host} is longer than {_MAX_HEADER} bytes")
-        return MalformedStream(f"the response of {host} is not valid HTTP")
-    if isinstance(error, ValueError) and not isinstance(error, OSError):
-        return LocalError(f"{target.where} is not a valid http or https URL")
-    return ConnectFailed(f"{host}{via} closed the connection before it answered")
+    def _drop_oldest(self) -> None:
+        route, free = min(self._free.items(), key=lambda item: item[1][0].expires)
+        oldest = free[0]
+        self._withdraw(oldest, route)
+        oldest.abort()
 
+    def _sweep(self) -> None:
+        """Close what was unused for too long; one timer for all of them."""
+        now = self.loop.time()
+        self._sweeper = None
+        kept = [connection for free in self._free.values() for connection in free]
+        for connection in kept:
+            if connection.expires <= now:
+                self._withdraw(connection, self._routes[connection])
+                connection.abort()
+        left = [connection.expires for connection in kept if connection.expires > now]
+        if left:
+            self._sweeper = self.loop.call_at(min(left), self._sweep)
 
-def _retrieve(closed: asyncio.Future[None]) -> None:
-    """Look at how a connection ended, so that asyncio does not report it as never looked at."""
-    if not closed.cancelled():
-        closed.exception()
-
-
-def _caused_by(error: BaseException | None, name: str) -> bool:
-    """Whether an error of this class is in the chain; aiohttp wraps its parser's errors without telling them apart."""
-    for _ in range(8):
-        if error is None:
-            return False
-        if type(error).__name__ == name:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    def _trust(self) -> ssl.SSLContext:
+        if self._ssl is None:
+            self._ssl = ssl_context(self._environ)
+        return self._ssl
 
 
 def ssl_context(environ: Mapping[str, str]) -> ssl.SSLContext:

@@ -44,5 +44,7 @@ class TransportOptions(Value, frozen=True):
     """Redirects to follow within the same origin. Another origin is never followed: the key would go with it."""
     keep_alive: float = 60.0
     """How long an unused connection waits for the next turn."""
+    max_unused: int = 100
+    """How many unused connections wait at once; the one unused for longest is closed first."""
     linger: float = 1.0
     """After a terminal event: how long the end of the body may take before the connection is given up, not reused."""

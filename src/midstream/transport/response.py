@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Protocol
 
@@ -19,13 +19,16 @@ from .secrets import Secrets
 
 
 class RawResponse(Protocol):
-    """What the HTTP library gives: a status, lower-case headers and raw chunks."""
+    """What a connection gives: a status, lower-case headers and raw chunks."""
 
     status: int
     headers: Mapping[str, str]
 
-    async def read(self) -> bytes:
-        """The next raw bytes as they came, empty at the end; RemoteError if the body was cut off."""
+    def take(self) -> bytes | None:
+        """All raw bytes that have come, empty at the end, None for nothing yet; RemoteError if the body was cut off."""
+
+    def ready(self) -> Awaitable[None]:
+        """To be awaited when `take` gave None."""
 
     def close(self) -> None:
         """Close the connection; a read that waits ends with an error."""
@@ -169,18 +172,28 @@ class HTTPResponse:
             return b""
         if self._over:
             raise LocalError("the response was closed before it was read to the end")
-        watch = self._watch
-        watch.wait()
         try:
-            data = await self._inner.read()
+            data = self._inner.take()
+            if data is None:
+                data = await self._arrival()
         except MidstreamError as error:
             raise (self._ended or error) from None
-        finally:
-            watch.rest()
         if not data:
             self._over = self._eof = True
-            watch.stop()
+            self._watch.stop()
         return data
+
+    async def _arrival(self) -> bytes:
+        watch, inner = self._watch, self._inner
+        watch.wait()
+        try:
+            while True:
+                await inner.ready()
+                data = inner.take()
+                if data is not None:
+                    return data
+        finally:
+            watch.rest()
 
     def _expire(self, error: TransportError) -> None:
         self._ended = error

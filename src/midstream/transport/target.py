@@ -67,6 +67,11 @@ class Target:
         """Scheme, host and path for messages. The query is left out: some hosts take their key there."""
         return self.url.partition("?")[0]
 
+    @property
+    def authority(self) -> str:
+        """Host and port as a Host header has them: the port only where it is not the scheme's own."""
+        return authority(self.host, self.port if self.port != _PORTS[self.scheme] else None)
+
     def moved(self, location: str) -> Target | None:
         """The same request at the place a redirect names, or None if that is not within this origin."""
         if not _URL_TEXT.fullmatch(location):
@@ -104,6 +109,12 @@ def origin_of(url: str) -> tuple[str, str, int]:
     if scheme not in _PORTS or not host or port == 0:
         raise LocalError(f"expected an http or https URL with a host, got the scheme {scheme[:20]!r}")
     return scheme, host, port or _PORTS[scheme]
+
+
+def authority(host: str, port: int | None) -> str:
+    """A host as it is written before a path; the dot that ends an absolute name is left out, as in certificates."""
+    host = f"[{host}]" if ":" in host else host.rstrip(".")
+    return host if port is None else f"{host}:{port}"
 
 
 def _base(base_url: str) -> str:

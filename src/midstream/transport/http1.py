@@ -1,0 +1,477 @@
+"""One HTTP/1.1 connection on llhttp, and the exchanges it carries one after the other.
+
+A connection is free for the next exchange only when the answer ended where a message ends, all of it was read, the whole
+request was written, and nothing came that nobody asked for. Everything the peer sends is bounded: the head, the fields in
+it, trailers and chunk extensions by `_MAX_HEAD`, what waits for the reader by `_HIGH`. No message quotes what came: it may
+echo the request's headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Mapping
+from typing import Protocol, cast
+
+import httptools
+
+from ..core.errors import LimitExceeded, MalformedStream, MidstreamError, TruncatedStream
+from ..core.secret import Secret
+from .target import Target
+
+_HIGH = 128 * 1024  # past this the socket is not read until the reader has taken what is there
+_MAX_FIELD = 16 * 1024
+_MAX_HEAD = 64 * 1024
+_MAX_FIELDS = 128
+_WHOLE = 64 * 1024  # a body up to this goes out in one write with its head
+_PIECE = 256 * 1024
+_BODILESS = frozenset((204, 304))
+_HEAD_ONLY = frozenset(("CONNECT", "HEAD"))
+_NO_BODY_MEANT = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
+
+
+class Keeper(Protocol):
+    """Who keeps connections between their exchanges."""
+
+    def give_back(self, connection: Connection) -> None:
+        """It is free for the next exchange."""
+
+    def forget(self, connection: Connection) -> None:
+        """It is gone."""
+
+
+class _Refused(Exception):
+    """Stops the parser; the exchange already holds the error to raise."""
+
+
+class Exchange:
+    """One request's answer. It outlives its hold on the connection, which ends when the answer was read."""
+
+    __slots__ = (
+        "_connection",
+        "_end",
+        "_error",
+        "_fields",
+        "_framed",
+        "_given",
+        "_keep",
+        "_linger",
+        "_loop",
+        "_messages",
+        "_method",
+        "_parser",
+        "_parts",
+        "_paused",
+        "_quiet",
+        "_size",
+        "_waiter",
+        "began",
+        "done",
+        "headers",
+        "host",
+        "on_body",
+        "status",
+    )
+
+    def __init__(self, connection: Connection, host: str, method: str) -> None:
+        self._connection: Connection | None = connection
+        self._loop = connection.loop
+        self.host = host
+        self._method = method
+        self._parts: list[bytes] = []
+        self.on_body = self._parts.append  # no frame of ours between the parser and the buffer
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: MidstreamError | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._fields: list[tuple[bytes, bytes]] = []
+        self.began = self.done = self._keep = self._framed = self._paused = self._given = False
+        self._size = self._quiet = self._messages = self._end = self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+
+    # for the reader
+
+    def take(self) -> bytes | None:
+        """What has come: bytes, empty at the end of the body, None for nothing yet; an error where it was cut off."""
+        parts = self._parts
+        if parts:
+            data = parts[0] if len(parts) == 1 else b"".join(parts)
+            parts.clear()
+            self._size = 0
+            self._given = True
+            if self.done:
+                self._release()
+            elif self._paused:
+                self._resume()
+            return data
+        if self._error is not None:
+            raise self._error
+        return b"" if self.done else None
+
+    def ready(self) -> asyncio.Future[None]:
+        """To be awaited when `take` gave None."""
+        self._waiter = waiter = self._loop.create_future()
+        return waiter
+
+    async def begun(self) -> None:
+        """Wait for the status and headers."""
+        while not self.began:
+            if self._error is not None:
+                raise self._error
+            await self.ready()
+
+    def close(self) -> None:
+        """Close the connection, unless the answer was read to its end; a reader that waits gets an error."""
+        self._parts.clear()
+        if not self.done:
+            self.fail(_lost())
+        elif self._connection is not None:
+            self._keep = False
+            self._release()
+
+    def finish(self, grace: float) -> None:
+        """Nothing more is wanted: reuse the connection if the body ends within `grace`, else close it."""
+        self._parts.clear()
+        if self.done:
+            self._release()
+        else:
+            self._linger = self._loop.call_later(grace, self.close)
+            if self._paused:
+                self._resume()
+
+    # for the connection
+
+    def spoil(self) -> None:
+        """The answer is complete but not yet read, and more came: the connection serves nobody any more."""
+        self._keep = False
+
+    def feed(self, data: bytes) -> None:
+        assert self._parser is not None
+        parts = self._parts
+        held = len(parts)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._broken()
+        if self.done:
+            self._ended()
+        elif len(parts) > held:
+            self._quiet = 0
+            self._size += len(data)
+            if self._linger is not None:
+                parts.clear()
+            elif self._size > _HIGH and not self._paused and self._connection is not None:
+                self._paused = True
+                self._connection.pause()
+        else:  # a head, trailers or the extensions of a chunk: nobody but this limit ends them
+            self._quiet += len(data)
+            if self._quiet > _MAX_HEAD:
+                self.fail(self._too_long())
+        self._wake()
+
+    def lost(self, error: Exception | None) -> None:
+        """The connection ended."""
+        if self.done:
+            return
+        if self.began and not self._framed and error is None:
+            self.done = True  # a body that ends with its connection
+            self._end = len(self._parts)
+            self._ended()
+            self._wake()
+        else:
+            self.fail(_lost())
+
+    def fail(self, error: MidstreamError) -> None:
+        """End the answer with this error; what came before is still read."""
+        if not self.done:
+            self._error = error
+            self.done = True
+            self._keep = False
+            self._release()
+        self._wake()
+
+    # for llhttp
+
+    def on_message_begin(self) -> None:
+        self._messages += 1
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.began:
+            return  # a trailer, or the head of a message nobody asked for
+        self._fields.append((name, value))
+        self._size += len(name) + len(value)
+        if len(value) > _MAX_FIELD or len(name) > _MAX_FIELD:
+            self._refuse(LimitExceeded(f"a header in the response of {self.host} is longer than {_MAX_FIELD} bytes"))
+        if self._size > _MAX_HEAD or len(self._fields) > _MAX_FIELDS:
+            self._refuse(self._too_long())
+
+    def on_headers_complete(self) -> None:
+        if self.began:
+            return
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if status == 101 or status < 100:
+            self._refuse(self._malformed())
+        fields, self._fields, self._size = self._fields, [], 0
+        if status < 200:
+            return
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in fields:
+            name = raw_name.decode("utf-8", "surrogateescape").lower()
+            value = raw_value.strip(b" \t").decode("utf-8", "surrogateescape")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        self.status, self.headers, self.began, self._quiet = status, headers, True, 0
+        coding = headers.get("transfer-encoding", "").rpartition(",")[2].strip().lower()
+        self._framed = status in _BODILESS or (
+            coding == "chunked" if "transfer-encoding" in headers else "content-length" in headers
+        )
+        if self._method in _HEAD_ONLY:
+            self.done = True
+            self._keep = self._method == "CONNECT" or self._parser.should_keep_alive()
+
+    def on_message_complete(self) -> None:
+        if self.done:
+            return
+        if not self.began:
+            self._messages = 0  # 1xx: the answer is yet to come
+            return
+        assert self._parser is not None
+        self.done = True
+        self._keep = self._parser.should_keep_alive()
+        self._end = len(self._parts)
+
+    def _refuse(self, error: MidstreamError) -> None:
+        if self._error is None:
+            self._error = error
+        raise _Refused
+
+    def _broken(self) -> None:
+        """What came is not HTTP, or more than we take."""
+        if self.done:
+            self._keep = False
+            self._messages = 0
+            return
+        error, self._error = self._error, None
+        if error is None:
+            error = _lost() if self._given or self._parts else self._malformed()
+        self.fail(error)
+
+    def _ended(self) -> None:
+        """The answer is complete: the connection is free when it was read."""
+        if len(self._parts) > self._end:  # the body of a message nobody asked for
+            del self._parts[self._end :]
+            self._keep = False
+        if self._linger is not None:
+            self._parts.clear()
+        if not self._parts:
+            self._release()
+
+    def _release(self) -> None:
+        connection, self._connection = self._connection, None
+        self._parser = None
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if connection is not None:
+            connection.end(self._keep and self._messages == 1, self._paused)
+
+    def _resume(self) -> None:
+        self._paused = False
+        if self._connection is not None:
+            self._connection.resume()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and (self._parts or self.done or self.began):
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _malformed(self) -> MalformedStream:
+        return MalformedStream(f"the response of {self.host} is not valid HTTP")
+
+    def _too_long(self) -> LimitExceeded:
+        return LimitExceeded(f"the headers in the response of {self.host} are longer than {_MAX_HEAD} bytes in all")
+
+
+class Connection(asyncio.Protocol):
+    """One connection to a peer. `keeper` gets it back when an exchange leaves it free for the next."""
+
+    __slots__ = ("_drained", "_exchange", "_full", "_lost", "_partial", "expires", "keeper", "loop", "transport")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.transport: asyncio.Transport | None = None
+        self.keeper: Keeper | None = None
+        self.expires = 0.0
+        """When it has been unused for too long, by the loop's clock."""
+        self._exchange: Exchange | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._full = self._lost = False
+        self._partial = False  # a request was broken off: the peer waits for the rest of it
+
+    async def exchange(
+        self, target: Target, *, absolute: bool = False, authorization: Secret | None = None
+    ) -> Exchange:
+        """Send the request and wait for the head of the answer; TruncatedStream if the peer hangs up before."""
+        exchange = self._begin(target.host, target.method)
+        try:
+            self._send(target, absolute, authorization)
+            if len(target.body) > _WHOLE:
+                await self._send_body(exchange, target.body)
+            await exchange.begun()
+        except BaseException:
+            exchange.close()
+            raise
+        return exchange
+
+    async def tunnel(self, authority: str, host: str, authorization: Secret) -> int:
+        """Ask a proxy for a tunnel; its status. On a good one the connection is the tunnel."""
+        exchange = self._begin(host, "CONNECT")
+        try:
+            if self.alive and self.transport is not None:
+                self.transport.write(tunnel_head(authority, authorization))
+            await exchange.begun()
+        except BaseException:
+            exchange.close()
+            raise
+        return exchange.status
+
+    @property
+    def alive(self) -> bool:
+        return not self._lost and self.transport is not None and not self.transport.is_closing()
+
+    @property
+    def quiet(self) -> bool:
+        """False if something, or the end, has come to it unasked: looked for in the socket, as the loop may not know yet."""
+        if not self.alive or self.transport is None:
+            return False
+        sock = self.transport.get_extra_info("socket")
+        return sock is None or not _readable(sock.fileno())
+
+    def end(self, reusable: bool, paused: bool) -> None:
+        """The exchange is over."""
+        self._exchange = None
+        if not reusable or not self.alive or self._unsent():
+            self.abort()
+        elif self.keeper is not None:
+            if paused:
+                self.resume()
+            self.keeper.give_back(self)
+
+    def pause(self) -> None:
+        if self.alive and self.transport is not None:
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        if self.alive and self.transport is not None:
+            self.transport.resume_reading()
+
+    def abort(self) -> None:
+        if self.transport is not None and not self._lost and not self.loop.is_closed():
+            self.transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None or exchange.done:
+            if exchange is not None:
+                exchange.spoil()
+            self.abort()  # nobody asked: what it says now could be taken for the next answer
+        else:
+            exchange.feed(data)
+            if self._drained is not None:
+                self._wake_writer()  # an answer to a request that is still being sent
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._wake_writer()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lost = True
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.lost(error)
+        self._wake_writer()
+        if self.keeper is not None:
+            self.keeper.forget(self)
+
+    def _begin(self, host: str, method: str) -> Exchange:
+        self._exchange = exchange = Exchange(self, host, method)
+        if not self.alive:
+            exchange.lost(None)
+        return exchange
+
+    def _send(self, target: Target, absolute: bool, authorization: Secret | None) -> None:
+        # The head is not bound to a name: it holds the key, and the locals of a frame may be shown.
+        if not self.alive or self.transport is None:
+            return
+        if len(target.body) <= _WHOLE:
+            self.transport.write(request_head(target, absolute, authorization) + target.body)
+        else:
+            self.transport.write(request_head(target, absolute, authorization))
+
+    async def _send_body(self, exchange: Exchange, body: bytes) -> None:
+        """A large body in pieces, as the peer takes them; no more of it once the peer has refused the request."""
+        view = memoryview(body)
+        self._partial = True
+        for start in range(0, len(body), _PIECE):
+            while self._full and self.alive and exchange.status < 300:
+                self._drained = self.loop.create_future()
+                await self._drained
+            if not self.alive or self.transport is None or exchange.status >= 300:
+                return
+            self.transport.write(view[start : start + _PIECE])
+        self._partial = False
+
+    def _unsent(self) -> bool:
+        return self._partial or (self.transport is not None and self.transport.get_write_buffer_size() > 0)
+
+    def _wake_writer(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+
+def request_head(target: Target, absolute: bool, authorization: Secret | None) -> bytes:
+    """The request line and headers; `absolute` and `authorization` for a proxy that reads the request itself."""
+    _, _, rest = target.url.partition("://")
+    slash = rest.find("/")
+    path = rest[slash:] if slash >= 0 else "/"
+    authority = target.authority
+    place = f"{target.scheme}://{authority}{path}" if absolute else path
+    lines = [f"{target.method} {place} HTTP/1.1", f"host: {authority}"]
+    lines += [f"{name}: {value.reveal()}" for name, value in target.headers.items()]
+    if authorization:
+        lines.append(f"proxy-authorization: {authorization.reveal()}")
+    if target.body or target.method not in _NO_BODY_MEANT:
+        lines.append(f"content-length: {len(target.body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
+
+
+def tunnel_head(authority: str, authorization: Secret) -> bytes:
+    lines = [f"CONNECT {authority} HTTP/1.1", f"host: {authority}", "user-agent: midstream"]
+    if authorization:
+        lines.append(f"proxy-authorization: {authorization.reveal()}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
+
+
+def _readable(descriptor: int) -> bool:
+    if descriptor < 0:
+        return True
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([descriptor], [], [], 0)[0])
+
+
+def _lost() -> TruncatedStream:
+    return TruncatedStream("the connection was lost before the answer ended")

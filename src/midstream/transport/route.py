@@ -1,0 +1,198 @@
+"""The way to an origin: its addresses raced, through a proxy or not, and TLS on top.
+
+Addresses are tried as RFC 8305 says (happy eyeballs): families alternate, the next begins when one failed or after a quarter
+second, the first to connect is used. asyncio has the same in `create_connection`, but uvloop has not, so it is done here,
+the same on both. No error of a library is kept as cause or context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+from ..core.blocks import Value
+from ..core.errors import ConnectFailed, MidstreamError, TransportError, TruncatedStream
+from .http1 import Connection
+from .proxy import Proxy
+from .target import Target, authority, origin_of
+
+Address: TypeAlias = tuple[int, Any]
+"""Family and socket address."""
+Resolve: TypeAlias = Callable[[str, int], Awaitable[list[Address]]]
+
+ATTEMPT_DELAY = 0.25  # RFC 8305 §8
+
+
+class Route(Value, frozen=True):
+    """Where connections lead that may serve the same requests."""
+
+    scheme: str
+    host: str
+    port: int
+    proxy: Proxy | None = None
+
+    @classmethod
+    def of(cls, target: Target, proxy: Proxy | None) -> Route:
+        return cls(target.scheme, target.host, target.port, proxy)
+
+    @property
+    def shown(self) -> str:
+        """For messages."""
+        via = f" through the proxy {self.proxy.url}" if self.proxy is not None else ""
+        return f"{self.host}:{self.port}{via}"
+
+    @property
+    def forwarded(self) -> bool:
+        """The proxy reads the request itself and sends it on; a tunnel would hide it."""
+        return self.proxy is not None and self.scheme == "http"
+
+
+async def connect(route: Route, trust: Callable[[], ssl.SSLContext], limit: float, resolve: Resolve) -> Connection:
+    """A connection ready for requests; ConnectFailed or TransportError says why there is none."""
+    try:
+        async with asyncio.timeout(limit):
+            return await _connect(route, trust, resolve)
+    except TimeoutError:
+        failure: MidstreamError = ConnectFailed(f"connecting to {route.shown} took too long")
+    except ssl.SSLCertVerificationError:
+        failure = TransportError(
+            f"the certificate of {route.shown} is not trusted; if it was issued by your own authority, set SSL_CERT_FILE to its certificate"
+        )
+    except ssl.SSLError:
+        failure = ConnectFailed(f"no connection to {route.shown}: TLS failed")
+    except OSError as error:
+        failure = ConnectFailed(f"no connection to {route.shown}: {_reason(error)}")
+    raise failure
+
+
+async def _connect(route: Route, trust: Callable[[], ssl.SSLContext], resolve: Resolve) -> Connection:
+    if route.proxy is None:
+        return await _open(route.host, route.port, trust() if route.scheme == "https" else None, resolve)
+    scheme, host, port = origin_of(route.proxy.url)
+    connection = await _open(host, port, trust() if scheme == "https" else None, resolve)
+    if route.scheme == "https":
+        try:
+            await _tunnel(connection, route, route.proxy, trust())
+        except BaseException:
+            connection.abort()
+            raise
+    return connection
+
+
+async def _open(host: str, port: int, context: ssl.SSLContext | None, resolve: Resolve) -> Connection:
+    loop = asyncio.get_running_loop()
+    sock = await race(await resolve(host, port))
+    name = _certificate_name(host) if context is not None else None
+    try:
+        _, connection = await loop.create_connection(
+            lambda: Connection(loop), sock=sock, ssl=context, server_hostname=name
+        )
+    except BaseException:
+        sock.close()
+        raise
+    return connection
+
+
+async def _tunnel(connection: Connection, route: Route, proxy: Proxy, context: ssl.SSLContext) -> None:
+    """Have the proxy pass bytes to the origin, and speak TLS with that."""
+    place = f"{route.host}:{route.port}"
+    failure = None
+    try:
+        status = await connection.tunnel(authority(route.host, route.port), proxy.url, proxy.authorization)
+    except TruncatedStream:
+        failure = ConnectFailed(f"the proxy {proxy.url} closed the connection before it gave a tunnel to {place}")
+    if failure is None and not 200 <= status < 300:
+        failure = ConnectFailed(f"the proxy {proxy.url} refused a tunnel to {place} with {status}")
+    if failure is None and not connection.alive:
+        failure = ConnectFailed(f"the proxy {proxy.url} closed the tunnel to {place}")
+    if failure is not None:
+        raise failure
+    assert connection.transport is not None
+    loop = asyncio.get_running_loop()
+    tunnel = await loop.start_tls(
+        connection.transport, connection, context, server_hostname=_certificate_name(route.host)
+    )
+    assert tunnel is not None
+    connection.transport = tunnel
+
+
+async def addresses(host: str, port: int) -> list[Address]:
+    """What a name resolves to, in the order the system prefers. An address is itself: no thread is asked."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return [(family, (host, port) if family == socket.AF_INET else (host, port, 0, 0))]
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((family, place) for family, _, _, _, place in found))
+
+
+async def race(found: Iterable[Address], delay: float = ATTEMPT_DELAY) -> socket.socket:
+    """A socket connected to the first of the addresses that answers."""
+    waiting = _interleaved(found)
+    if len(waiting) == 1:
+        return await _attempt(waiting[0])
+    running: set[asyncio.Task[socket.socket]] = set()
+    failure: OSError = OSError("the name has no address")
+    try:
+        while waiting or running:
+            if waiting:
+                running.add(asyncio.create_task(_attempt(waiting.pop(0))))
+            done, _ = await asyncio.wait(
+                running, timeout=delay if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                error = task.exception()
+                if error is None:
+                    running.discard(task)
+                    return task.result()
+                running.discard(task)
+                if not isinstance(error, OSError):
+                    raise error
+                failure = error
+    finally:
+        for task in running:
+            task.cancel()
+            task.add_done_callback(_discard)
+    raise failure
+
+
+async def _attempt(address: Address) -> socket.socket:
+    family, place = address
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, place)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _discard(task: asyncio.Task[socket.socket]) -> None:
+    """One that came in second."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
+
+
+def _interleaved(found: Iterable[Address]) -> list[Address]:
+    """The families in turn, beginning with the one the system put first."""
+    families: dict[int, list[Address]] = {}
+    for address in found:
+        families.setdefault(address[0], []).append(address)
+    return [address for group in zip_longest(*families.values()) for address in group if address is not None]
+
+
+def _certificate_name(host: str) -> str:
+    return host.rstrip(".")
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "the name could not be resolved"
+    return error.strerror or type(error).__name__

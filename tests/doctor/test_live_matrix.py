@@ -21,6 +21,9 @@ from midstream.core.events import Done, ErrorEvent
 from midstream.doctor import naive_body, with_raw_ids
 from midstream.doctor.matrix import TOOLS
 from midstream.sim.server import Sim
+from tests.event_loops import run
+
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 DOUBLES = (
     "moonshot/kimi-k2-0905-preview",
@@ -67,13 +70,13 @@ async def converse(client: Client, models: Sequence[str]) -> tuple[Session, list
 
 
 def on_stage(play: Callable[[Sim, Client], Awaitable[Any]], **options: Any) -> Any:
-    async def run() -> Any:
+    async def main() -> Any:
         async with Sim(**options) as sim:
             catalog = Catalog(Config(), environ={}, providers=sim.providers())
             async with Client(catalog) as client:
                 return await play(sim, client)
 
-    return asyncio.run(run())
+    return run(main(), limit=170)
 
 
 def test_every_ordered_pair_switches_in_the_middle_and_back() -> None:

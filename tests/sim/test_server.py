@@ -21,6 +21,9 @@ from midstream.sim.players import make_players
 from midstream.sim.server import Sim
 from midstream.transport import TransportOptions
 from midstream.transport.options import RetryPolicy
+from tests.event_loops import run
+
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 QUICK = TransportOptions(retry=RetryPolicy(max_retries=2, initial=0.001, max_backoff=0.001))
 CHAT = "openai/gpt-4o"
@@ -32,13 +35,13 @@ _BAD_KEY: dict[str, int | None] = {"gemini/gemini-3-pro-preview": 400, "ollama/q
 
 
 def on_stage(play: Callable[[Sim, Client], Awaitable[Any]], transport: TransportOptions = QUICK, **options: Any) -> Any:
-    async def run() -> Any:
+    async def main() -> Any:
         async with Sim(**options) as sim:
             catalog = Catalog(Config(), environ={}, providers=sim.providers())
             async with Client(catalog, transport=transport) as client:
                 return await play(sim, client)
 
-    return asyncio.run(run())
+    return run(main())
 
 
 async def ask(client: Client, model: str, words: str = "List the files and read a.txt") -> tuple[Session, Reply, Turn]:

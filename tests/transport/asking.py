@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from midstream.transport import RetryPolicy, TransportOptions
 from midstream.wires.request import Request
+from tests.event_loops import run
 
-T = TypeVar("T")
+__all__ = ["AUTH", "CANARY", "QUICK", "Clock", "asks", "run"]
 
 CANARY = "sk-canary-4a9f0c77d1"
 AUTH = {"authorization": f"Bearer {CANARY}"}
 QUICK = TransportOptions(connect=5, first_byte=5, idle=5, total=30, retry=RetryPolicy(max_retries=2), linger=0.2)
 """Long enough never to matter on a busy machine, short enough to end a test that hangs."""
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run it, but never for longer than a broken test deserves."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(60):
-            return await main
-
-    return asyncio.run(bounded())
 
 
 def asks(body: bytes = b'{"stream":true}', *, stream: bool = True, **changes: Any) -> Request:

@@ -1,11 +1,12 @@
 """Run by itself: ask a fault-playing server for one fault and print how far the memory rose over an ordinary answer's.
 
-usage: bomb_peak.py BASE FAULT read|stream
+usage: bomb_peak.py asyncio|uvloop BASE FAULT read|stream
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -53,4 +54,5 @@ async def main(base: str, fault: str, way: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    with asyncio.Runner(loop_factory=importlib.import_module(sys.argv[1]).new_event_loop) as runner:
+        runner.run(main(*sys.argv[2:]))

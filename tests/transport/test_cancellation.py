@@ -14,6 +14,8 @@ from .asking import AUTH, QUICK, asks, run
 from .loopback import Server
 from .test_stream import goes_silent
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 TOTAL, AT_ONCE = 500, 50
 FDS = Path("/proc/self/fd")
 

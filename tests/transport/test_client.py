@@ -35,6 +35,8 @@ from midstream.transport import RetryPolicy, Transport, TransportOptions
 from .asking import AUTH, CANARY, QUICK, Clock, asks, run
 from .loopback import JSON_OK, Script, Seen, Server, Wire, scripted
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 
 def answers(status: int, body: bytes = b"{}", *headers: str) -> Script:
     async def play(wire: Wire, seen: Seen) -> None:

@@ -38,6 +38,8 @@ from tests.shared_data import shared
 
 from .asking import AUTH, CANARY, Clock, asks, run
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 WANTED: dict[str, str] = {
     vector["fault"]: vector["want"]
     for vector in msgspec.json.decode(shared("vectors/reliability/faults.json").read_bytes())["vectors"]
@@ -81,7 +83,7 @@ class Outcome(msgspec.Struct):
 
 
 @pytest.fixture(scope="module")
-def chaos() -> Iterator[str]:
+def chaos(each_loop: str) -> Iterator[str]:  # it counts what it was asked: one for each loop
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     server = subprocess.Popen([sys.executable, SERVER, str(port)])
@@ -337,10 +339,10 @@ def test_errors_keep_no_error_of_the_http_library(outcomes: dict[str, Outcome]) 
         ("depth_bomb", "stream", "malformed"),
     ],
 )
-def test_bombs_stay_small(fault: str, way: str, outcome: str, chaos: str) -> None:
+def test_bombs_stay_small(fault: str, way: str, outcome: str, chaos: str, each_loop: str) -> None:
     script = Path(__file__).with_name("bomb_peak.py")
     ran = subprocess.run(
-        [sys.executable, script, chaos, fault, way],
+        [sys.executable, script, each_loop, chaos, fault, way],
         capture_output=True,
         text=True,
         timeout=120,

@@ -18,6 +18,8 @@ from .asking import Clock as _Clock
 from .loopback import Script, Seen, Server, Wire
 from .test_client import patient
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 
 def delta(content: str, finish: str | None = None) -> bytes:
     end = f'"{finish}"' if finish else "null"

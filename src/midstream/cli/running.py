@@ -32,9 +32,20 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return await main
 
     try:
-        return asyncio.run(watched())
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(watched())
     except asyncio.CancelledError:
         sys.exit(TERMINATED if told else 1)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed (the extra `fast`), else asyncio's own. Only the program chooses; the library runs on the
+    loop it is called in."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 def _end(task: asyncio.Task[Any], told: list[signal.Signals], which: signal.Signals) -> None:

@@ -78,8 +78,13 @@ class HTTPResponse:
     async def begin(self) -> bytes:
         """Wait for the first bytes and keep them for the reader; empty if the body is."""
         if self._head is None:
-            self._inflater = inflater(self.headers.get("content-encoding", ""))
-            self._head = await self._next()
+            try:
+                self._inflater = inflater(self.headers.get("content-encoding", ""))
+            except MidstreamError:
+                self.close()
+                raise
+            self._head = b""
+            self._head = await self.chunk()
             if not self._over:
                 self._watch.start()
         return self._head
@@ -91,7 +96,15 @@ class HTTPResponse:
         if self._head:
             head, self._head = self._head, b""
             return head
-        return await self._next()
+        try:
+            data = await self._raw() if self._inflater is None else await self._inflated()
+            self._total += len(data)
+            if self._total > self.options.max_stream:
+                raise LimitExceeded(f"the response is longer than {self.options.max_stream} bytes")
+        except BaseException:  # a cancelled caller's connection is closed before anything else happens
+            self.close()
+            raise
+        return data
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes. Blank chunks are keep-alives (DeepSeek sends empty lines) and do not restart the idle timer."""
@@ -144,17 +157,6 @@ class HTTPResponse:
     ) -> None:
         self.close()
 
-    async def _next(self) -> bytes:
-        try:
-            data = await self._raw() if self._inflater is None else await self._inflated()
-            self._total += len(data)
-            if self._total > self.options.max_stream:
-                raise LimitExceeded(f"the response is longer than {self.options.max_stream} bytes")
-        except BaseException:  # a cancelled caller's connection is closed before anything else happens
-            self.close()
-            raise
-        return data
-
     async def _inflated(self) -> bytes:
         assert self._inflater is not None
         while not (piece := self._inflater.piece()):
@@ -166,16 +168,21 @@ class HTTPResponse:
         return piece
 
     async def _raw(self) -> bytes:
-        if self._ended is not None:
-            raise self._ended
-        if self._eof:
-            return b""
+        """In one frame, waiting included: each one more is paid at every chunk of a live stream."""
         if self._over:
-            raise LocalError("the response was closed before it was read to the end")
+            return self._after_the_end()
+        inner = self._inner
         try:
-            data = self._inner.take()
+            data = inner.take()
             if data is None:
-                data = await self._arrival()
+                watch = self._watch
+                watch.wait()
+                try:
+                    while data is None:
+                        await inner.ready()
+                        data = inner.take()
+                finally:
+                    watch.rest()
         except MidstreamError as error:
             raise (self._ended or error) from None
         if not data:
@@ -183,17 +190,12 @@ class HTTPResponse:
             self._watch.stop()
         return data
 
-    async def _arrival(self) -> bytes:
-        watch, inner = self._watch, self._inner
-        watch.wait()
-        try:
-            while True:
-                await inner.ready()
-                data = inner.take()
-                if data is not None:
-                    return data
-        finally:
-            watch.rest()
+    def _after_the_end(self) -> bytes:
+        if self._ended is not None:
+            raise self._ended
+        if self._eof:
+            return b""
+        raise LocalError("the response was closed before it was read to the end")
 
     def _expire(self, error: TransportError) -> None:
         self._ended = error
@@ -207,35 +209,52 @@ class Watch:
     a slow reader must not be told that the host stalled.
     """
 
-    __slots__ = ("_deadline", "_expire", "_handle", "_idle", "_last", "_loop", "_paused", "_total", "_waiting")
+    __slots__ = (
+        "_deadline",
+        "_expire",
+        "_handle",
+        "_idle",
+        "_last",
+        "_loop",
+        "_paused",
+        "_progress",
+        "_time",
+        "_total",
+        "_waiting",
+    )
 
     def __init__(self, idle: float, total: float, deadline: float, expire: Callable[[TransportError], None]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._time = self._loop.time
         self._idle = idle
         self._total = total
         self._deadline = deadline
         # Weak, so that an answer someone dropped is collected, and its connection with it, before the timer ends.
         self._expire = weakref.WeakMethod(expire)
-        self._last = self._paused = self._loop.time()
+        self._last = self._paused = self._time()
         self._handle: asyncio.TimerHandle | None = None
-        self._waiting = False
+        self._waiting = self._progress = False
 
     def start(self) -> None:
         self.progress()
         self._arm()
 
     def progress(self) -> None:
-        """Data came: the silence starts again from here."""
-        self._last = self._paused = self._loop.time()
+        """Data came: the silence starts again when the reader next waits. No clock is read: this is called for every chunk."""
+        self._progress = True
 
     def wait(self) -> None:
         """The reader asks the peer for more; the time it was away is taken out of the silence."""
-        self._last += self._loop.time() - self._paused
+        if self._progress:
+            self._progress = False
+            self._last = self._time()
+        else:
+            self._last += self._time() - self._paused
         self._waiting = True
 
     def rest(self) -> None:
         """The peer gave something, or failed; the reader is at work."""
-        self._paused = self._loop.time()
+        self._paused = self._time()
         self._waiting = False
 
     def stop(self) -> None:

@@ -24,7 +24,11 @@ async def stream_events(answer: HTTPResponse, decoder: StreamDecoder) -> AsyncGe
     ended = False
     try:
         while not ended:
-            events = await _step(answer, decoder)
+            try:
+                data = await answer.chunk()
+                events = decoder.feed(data) if data else _end(decoder)
+            except MidstreamError as error:
+                events = decoder.fail(ErrorInfo.of(error))
             if events or decoder.progress != progress:
                 progress = decoder.progress
                 answer.progress()
@@ -38,18 +42,12 @@ async def stream_events(answer: HTTPResponse, decoder: StreamDecoder) -> AsyncGe
         answer.close()
 
 
-async def _step(answer: HTTPResponse, decoder: StreamDecoder) -> list[Event]:
-    """One chunk, or the end of the body; either way the decoder has the word."""
-    try:
-        data = await answer.chunk()
-        if data:
-            return decoder.feed(data)
-        events = decoder.close()
-        if decoder.ended:
-            return events
-        return events + decoder.fail(ErrorInfo.of(TruncatedStream("the body ended before the answer did")))
-    except MidstreamError as error:
-        return decoder.fail(ErrorInfo.of(error))
+def _end(decoder: StreamDecoder) -> list[Event]:
+    """The body is over; the decoder has the last word."""
+    events = decoder.close()
+    if decoder.ended:
+        return events
+    return events + decoder.fail(ErrorInfo.of(TruncatedStream("the body ended before the answer did")))
 
 
 def _leave(answer: HTTPResponse, events: list[Event]) -> None:

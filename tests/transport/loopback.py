@@ -58,8 +58,12 @@ Script = Callable[[Wire, Seen], Awaitable[None]]
 class Server:
     """`async with Server(script) as server`: the script is called for each request, in turn."""
 
-    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, script: Script, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", reads_bodies: bool = True
+    ) -> None:
         self._script = script
+        self._reads_bodies = reads_bodies
+        self._host = host
         self._tls = tls
         self.accepted = 0
         self.closed = 0
@@ -73,7 +77,7 @@ class Server:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}/v1"
 
     async def __aenter__(self) -> Server:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        self._server = await asyncio.start_server(self._serve, self._host, 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -116,7 +120,8 @@ class Server:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, *rest = head.split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (text.partition(":") for text in rest if text)}
-        return Seen(line, headers, await reader.readexactly(int(headers.get("content-length", 0))))
+        length = int(headers.get("content-length", 0)) if self._reads_bodies else 0
+        return Seen(line, headers, await reader.readexactly(length))
 
 
 def scripted(*scripts: Script) -> Script:

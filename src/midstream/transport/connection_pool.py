@@ -20,6 +20,8 @@ from .target import Target
 # A request that changes nothing when it is sent twice (RFC 9110 §9.2.2). Others are sent again only by the retry policy.
 _IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT", "TRACE"))
 
+_CLOSING = 1.0  # an aborted connection ends at the loop's next turns; nothing may hang if one does not
+
 
 class ConnectionPool:
     """Bound to the running event loop."""
@@ -61,9 +63,9 @@ class ConnectionPool:
         self._free.clear()
         for connection in list(self._routes):
             connection.abort()
-        while self._routes:
+        if self._routes:
             self._emptied = self.loop.create_future()
-            await self._emptied
+            await asyncio.wait([self._emptied], timeout=_CLOSING)
 
     def give_back(self, connection: Connection) -> None:
         if self._closed:

@@ -187,6 +187,7 @@ class Exchange:
             self._error = error
             self.done = True
             self._keep = False
+            self._end = len(self._parts)
             self._release()
         self._wake()
 

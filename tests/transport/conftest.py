@@ -1,0 +1,3 @@
+from .certificates import authority
+
+__all__ = ["authority"]

@@ -66,12 +66,13 @@ def listening() -> Iterator[Address]:
 
 def _raced(*found: Address, delay: float = 0.02) -> tuple[str, int]:
     async def main() -> tuple[str, int]:
-        sock = await race(found, delay)
+        connection = await race(found, delay)
         try:
-            place: tuple[str, int] = sock.getpeername()[:2]
+            assert connection.transport is not None
+            place: tuple[str, int] = connection.transport.get_extra_info("peername")[:2]
             return place
         finally:
-            sock.close()
+            connection.abort()
             await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
     return run(main())
@@ -123,7 +124,7 @@ def test_the_loser_of_a_race_is_closed() -> None:
         async with Server(OK) as first, Server(OK) as second:
             places = [(V4, ("127.0.0.1", first.port)), (V4, ("127.0.0.1", second.port))]
             for _ in range(20):
-                (await race(places, 0.0)).close()
+                (await race(places, 0.0)).abort()
             await first.all_closed()
             await second.all_closed()
 

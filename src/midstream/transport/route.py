@@ -8,6 +8,7 @@ the same on both. No error of a library is kept as cause or context.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
@@ -75,26 +76,29 @@ async def _connect(route: Route, trust: Callable[[], ssl.SSLContext], resolve: R
     scheme, host, port = origin_of(route.proxy.url)
     connection = await _open(host, port, trust() if scheme == "https" else None, resolve)
     if route.scheme == "https":
-        try:
-            await _tunnel(connection, route, route.proxy, trust())
-        except BaseException:
-            connection.abort()
-            raise
+        await _tunnel(connection, route, route.proxy, trust())
     return connection
 
 
 async def _open(host: str, port: int, context: ssl.SSLContext | None, resolve: Resolve) -> Connection:
-    loop = asyncio.get_running_loop()
-    sock = await race(await resolve(host, port))
-    name = _certificate_name(host) if context is not None else None
-    try:
-        _, connection = await loop.create_connection(
-            lambda: Connection(loop), sock=sock, ssl=context, server_hostname=name
-        )
-    except BaseException:
-        sock.close()
-        raise
+    connection = await race(await resolve(host, port))
+    if context is not None:
+        await _secure(connection, host, context)
     return connection
+
+
+async def _secure(connection: Connection, host: str, context: ssl.SSLContext) -> None:
+    """TLS from here on, with a certificate for this host."""
+    assert connection.transport is not None
+    loop = asyncio.get_running_loop()
+    try:
+        # The dot that ends an absolute name is in no certificate.
+        transport = await loop.start_tls(connection.transport, connection, context, server_hostname=host.rstrip("."))
+    except BaseException:
+        connection.abort()
+        raise
+    assert transport is not None
+    connection.transport = transport
 
 
 async def _tunnel(connection: Connection, route: Route, proxy: Proxy, context: ssl.SSLContext) -> None:
@@ -110,14 +114,9 @@ async def _tunnel(connection: Connection, route: Route, proxy: Proxy, context: s
     if failure is None and not connection.alive:
         failure = ConnectFailed(f"the proxy {proxy.url} closed the tunnel to {place}")
     if failure is not None:
+        connection.abort()
         raise failure
-    assert connection.transport is not None
-    loop = asyncio.get_running_loop()
-    tunnel = await loop.start_tls(
-        connection.transport, connection, context, server_hostname=_certificate_name(route.host)
-    )
-    assert tunnel is not None
-    connection.transport = tunnel
+    await _secure(connection, route.host, context)
 
 
 async def addresses(host: str, port: int) -> list[Address]:
@@ -132,12 +131,12 @@ async def addresses(host: str, port: int) -> list[Address]:
     return list(dict.fromkeys((family, place) for family, _, _, _, place in found))
 
 
-async def race(found: Iterable[Address], delay: float = ATTEMPT_DELAY) -> socket.socket:
-    """A socket connected to the first of the addresses that answers."""
+async def race(found: Iterable[Address], delay: float = ATTEMPT_DELAY) -> Connection:
+    """A connection to the first of the addresses that answers."""
     waiting = _interleaved(found)
     if len(waiting) == 1:
         return await _attempt(waiting[0])
-    running: set[asyncio.Task[socket.socket]] = set()
+    running: set[asyncio.Task[Connection]] = set()
     failure: OSError = OSError("the name has no address")
     try:
         while waiting or running:
@@ -147,11 +146,12 @@ async def race(found: Iterable[Address], delay: float = ATTEMPT_DELAY) -> socket
                 running, timeout=delay if waiting else None, return_when=asyncio.FIRST_COMPLETED
             )
             for task in done:
+                running.discard(task)
                 error = task.exception()
                 if error is None:
+                    running.update(done)  # others may have come in at the same time
                     running.discard(task)
                     return task.result()
-                running.discard(task)
                 if not isinstance(error, OSError):
                     raise error
                 failure = error
@@ -162,22 +162,17 @@ async def race(found: Iterable[Address], delay: float = ATTEMPT_DELAY) -> socket
     raise failure
 
 
-async def _attempt(address: Address) -> socket.socket:
+async def _attempt(address: Address) -> Connection:
     family, place = address
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(sock, place)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(lambda: Connection(loop), place[0], place[1], family=family)
+    return connection
 
 
-def _discard(task: asyncio.Task[socket.socket]) -> None:
+def _discard(task: asyncio.Task[Connection]) -> None:
     """One that came in second."""
     if not task.cancelled() and task.exception() is None:
-        task.result().close()
+        task.result().abort()
 
 
 def _interleaved(found: Iterable[Address]) -> list[Address]:
@@ -188,11 +183,7 @@ def _interleaved(found: Iterable[Address]) -> list[Address]:
     return [address for group in zip_longest(*families.values()) for address in group if address is not None]
 
 
-def _certificate_name(host: str) -> str:
-    return host.rstrip(".")
-
-
 def _reason(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return "the name could not be resolved"
-    return error.strerror or type(error).__name__
+    return os.strerror(error.errno) if error.errno else str(error) or type(error).__name__

@@ -80,7 +80,7 @@ def test_no_tls_where_it_was_expected(authority: Authority) -> None:
         async with Server(OK) as server:
             server_base = server.base.replace("http:", "https:")
             async with Transport(
-                TransportOptions(connect=5, retry=RetryPolicy(max_retries=0)), environ={}
+                TransportOptions(connect=1, retry=RetryPolicy(max_retries=0)), environ={}
             ) as transport:
                 with pytest.raises(ConnectFailed):
                     await transport.open(asks(), server_base, AUTH)

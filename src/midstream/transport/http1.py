@@ -334,7 +334,7 @@ class Connection(asyncio.Protocol):
                 self.transport.write(tunnel_head(authority, authorization))
             await exchange.begun()
         except BaseException:
-            exchange.close()
+            self.abort()  # the exchange may have ended well in the turn in which its reader was cancelled
             raise
         return exchange.status
 

@@ -87,6 +87,8 @@ GOOD: dict[str, tuple[tuple[object, ...], bytes, bool]] = {
     "no content": ((b"HTTP/1.1 204 No Content\r\n\r\n",), b"", True),
     "empty": ((HEAD + b"content-length: 0\r\n\r\n",), b"", True),
     "a header without a value": ((HEAD + b"x-empty:\r\nx-next: 1\r\ncontent-length: 2\r\n\r\nab",), b"ab", True),
+    "lines that end in LF": ((b"HTTP/1.1 200 OK\ncontent-length: 2\n\nab",), b"ab", True),
+    "blanks behind the size of a chunk": ((CHUNKED + b"2  \r\nab\r\n0 \r\n\r\n",), b"ab", True),
     "no reason": ((b"HTTP/1.1 200\r\ncontent-length: 2\r\n\r\nab",), b"ab", True),
     "another answer behind it": ((HEAD + b"content-length: 2\r\n\r\nab" + HEAD + b"content-length: 4\r\n\r\nEVIL",), b"ab", False),
     "half of another answer": ((HEAD + b"content-length: 2\r\n\r\nabH",), b"ab", False),
@@ -114,6 +116,14 @@ BAD: dict[str, tuple[tuple[object, ...], type[MidstreamError]]] = {
         (b"HTTP/1.1 101 X\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",), MalformedStream
     ),
     "101 without an upgrade": ((b"HTTP/1.1 101 X\r\n\r\n" + HEAD + b"content-length: 0\r\n\r\n",), MalformedStream),
+    "an interim answer with a body": (
+        (b"HTTP/1.1 199 X\r\ncontent-length: 4\r\n\r\nEVIL" + HEAD + b"content-length: 2\r\n\r\nab",), MalformedStream
+    ),
+    "an interim answer with half a body": (
+        (b"HTTP/1.1 199 X\r\ncontent-length: 4\r\n\r\nEV", SPLIT, b"IL" + HEAD + b"content-length: 2\r\n\r\nab",), MalformedStream
+    ),
+    "a status below 100": ((b"HTTP/1.1 000 X\r\ncontent-length: 0\r\n\r\n",), MalformedStream),
+    "an empty transfer encoding": ((HEAD + b"transfer-encoding:\r\n\r\nabc", CLOSE), MalformedStream),
     "two lengths": ((HEAD + b"content-length: 3\r\ncontent-length: 4\r\n\r\nabcd",), MalformedStream),
     "a length and chunks": (
         (HEAD + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",), MalformedStream
@@ -124,7 +134,6 @@ BAD: dict[str, tuple[tuple[object, ...], type[MidstreamError]]] = {
     "a header folded": ((HEAD + b"x: a\r\n b\r\ncontent-length: 0\r\n\r\n",), MalformedStream),
     "a name with a blank": ((HEAD + b"content-length : 3\r\n\r\nabc",), MalformedStream),
     "a NUL in a header": ((HEAD + b"x: a\x00b\r\ncontent-length: 0\r\n\r\n",), MalformedStream),
-    "a bare LF": ((b"HTTP/1.1 200 OK\ncontent-length: 3\n\nabc",), MalformedStream),
     "a chunk size that is none": ((CHUNKED + b"ZZ\r\nabc\r\n",), MalformedStream),
     "a chunk longer than said": ((CHUNKED + b"2\r\nabc\r\n0\r\n\r\n",), TruncatedStream),
     "closed in the head": ((HEAD + b"content-le", CLOSE), ConnectFailed),

@@ -87,7 +87,7 @@ class Exchange:
         self.began = self.done = self._keep = self._framed = self._paused = self._given = False
         self._size = self._quiet = self._messages = self._end = self.status = 0
         self.headers: Mapping[str, str] = {}
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = _parser(self)
 
     # for the reader
 
@@ -155,6 +155,9 @@ class Exchange:
             self._broken()
         if self.done:
             self._ended()
+        elif parts and not self.began:
+            parts.clear()
+            self.fail(self._malformed())
         elif len(parts) > held:
             self._quiet = 0
             self._size += len(data)
@@ -233,8 +236,11 @@ class Exchange:
     def on_message_complete(self) -> None:
         if self.done:
             return
-        if not self.began:
-            self._messages = 0  # 1xx: the answer is yet to come
+        if not self.began:  # 1xx: the answer is yet to come
+            if self._parts:  # RFC 9110 §15.2: it has no content, so these bytes could be anything
+                self._parts.clear()
+                self._refuse(self._malformed())
+            self._messages = 0
             return
         assert self._parser is not None
         self.done = True
@@ -293,6 +299,14 @@ class Exchange:
 
     def _too_long(self) -> LimitExceeded:
         return LimitExceeded(f"the headers in the response of {self.host} are longer than {_MAX_HEAD} bytes in all")
+
+
+def _parser(exchange: Exchange) -> httptools.HttpResponseParser:
+    """Strict, but for two things that small servers do and RFC 9112 lets a reader take (§2.2, §7.1): lines that end in LF alone,
+    blanks behind the size of a chunk."""
+    parser = httptools.HttpResponseParser(exchange)
+    parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True)
+    return parser
 
 
 class Connection(asyncio.Protocol):

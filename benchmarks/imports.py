@@ -28,7 +28,7 @@ STATEMENTS = {
     "midstream": "import midstream",
     "midstream's codec, every wire": "from midstream import decode_stream, encode_request; "
     "from midstream.wires.registry import WIRES; [w.room(r) for w in WIRES.values() for r in ('encode', 'decode')]",
-    "midstream's Client, with aiohttp": "from midstream import Client; import aiohttp",
+    "midstream's Client, with its HTTP client": "from midstream import Client; import midstream.transport.connection_pool",
     "openai": "import openai; openai.AsyncOpenAI",
     "anthropic": "import anthropic; anthropic.AsyncAnthropic",
     "litellm": "import os; os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'; import litellm",

@@ -142,11 +142,11 @@ def _decoded_once(text: str) -> Iterator[str]:
 
 
 def shown_by(error: BaseException) -> str:
-    """All that an error shows, with the locals of every frame of ours and of the event loop."""
+    """All that an error shows, with the locals of every frame of ours and of the loop's transports."""
     found = [str(error), repr(error), repr(error.args), repr(vars(error))]
     told: traceback.TracebackException | None = traceback.TracebackException.from_exception(error, capture_locals=True)
     while told is not None:
-        frames = [frame for frame in told.stack if frame.filename.startswith(SOURCE) or "asyncio" in frame.filename]
+        frames = [frame for frame in told.stack if frame.filename.startswith(SOURCE) or "selector_events" in frame.filename]
         found += [f"{frame.name} {frame.locals}" for frame in frames] + list(told.format_exception_only())
         told = told.__cause__ or told.__context__
     return "\n".join(found)
@@ -359,7 +359,7 @@ def test_a_client_warns_of_it() -> None:
     run(main())
 
 
-def test_a_cancelled_request_shows_no_key_even_in_the_frames_of_the_http_library() -> None:
+def test_a_cancelled_request_shows_no_key_even_in_the_frames_that_send_it() -> None:
     async def main() -> BaseException:
         asked = asyncio.Event()
 

@@ -294,6 +294,33 @@ def test_an_answer_that_comes_before_the_request_was_sent() -> None:
     run(main())
 
 
+def test_a_request_that_was_broken_off_leaves_no_connection_for_the_next() -> None:
+    """All that was written has been read when the refusal ends; the host still waits for the rest of the body."""
+    size = 64 << 20
+    refusal = b'{"error":{"message":"too big"}}'
+
+    async def refuses(wire: Wire, seen: Seen) -> None:
+        await wire.send(b"HTTP/1.1 413 X\r\ncontent-length: %d\r\n\r\n" % len(refusal) + refusal[:5])
+        try:
+            while True:
+                async with asyncio.timeout(0.2):
+                    assert await wire.reader.read(1 << 20)
+        except TimeoutError:
+            await wire.send(refusal[5:])
+        assert await wire.reader.read() == b"", "closed, not used again"
+        wire.writer.close()
+
+    async def main() -> None:
+        async with Server(refuses, reads_bodies=False) as server, patient(Clock(), retry=_NEVER) as transport:
+            for count in (1, 2):
+                with pytest.raises(ProviderError, match="too big"):
+                    await transport.open(asks(bytes(size)), server.base, AUTH)
+                await server.all_closed()
+                assert server.accepted == count
+
+    run(main())
+
+
 def test_a_large_request_in_pieces() -> None:
     async def measures(wire: Wire, seen: Seen) -> None:
         await wire.answer(b"%d" % len(seen.body))

@@ -280,7 +280,7 @@ class Exchange:
             self._linger.cancel()
             self._linger = None
         if connection is not None:
-            connection.end(self._keep and self._messages == 1, self._paused)
+            connection.end(self._keep and self._messages == 1 and not self._paused)
 
     def _resume(self) -> None:
         self._paused = False
@@ -364,14 +364,12 @@ class Connection(asyncio.Protocol):
         sock = self.transport.get_extra_info("socket")
         return sock is None or not _readable(sock.fileno())
 
-    def end(self, reusable: bool, paused: bool) -> None:
+    def end(self, reusable: bool) -> None:
         """The exchange is over."""
         self._exchange = None
         if not reusable or not self.alive or self._unsent():
             self.abort()
         elif self.keeper is not None:
-            if paused:
-                self.resume()
             self.keeper.give_back(self)
 
     def pause(self) -> None:

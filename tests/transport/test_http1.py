@@ -9,6 +9,7 @@ import pytest
 from midstream.core.errors import (
     ConnectFailed,
     LimitExceeded,
+    LocalError,
     MalformedStream,
     MidstreamError,
     ProviderError,
@@ -20,7 +21,7 @@ from midstream.transport.target import SecretHeaders, prepare
 
 from .asking import AUTH, Clock, asks, run
 from .loopback import JSON_OK, Script, Seen, Server, Wire, scripted
-from .test_client import OK, patient
+from .test_client import OK, patient, stalls
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -345,6 +346,22 @@ def test_unread_answers_do_not_go_back_to_the_pool() -> None:
                     assert answer.status == 200
             await server.all_closed()
             assert server.accepted == 3
+
+    run(main())
+
+
+def test_one_reader_at_a_time() -> None:
+    async def main() -> None:
+        async with Server(stalls) as server, patient(Clock()) as transport:
+            answer = await transport.open(asks(), server.base, AUTH)
+            await answer.chunk()
+            first = asyncio.create_task(answer.chunk())
+            await asyncio.sleep(0)
+            with pytest.raises(LocalError, match="another task"):
+                await answer.chunk()
+            with pytest.raises(TruncatedStream):
+                await first
+            await server.all_closed()
 
     run(main())
 

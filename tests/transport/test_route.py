@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from midstream.core.errors import ConnectFailed, MidstreamError, RetriesExhausted, TransportError
+from midstream.core.errors import (
+    ConfigError,
+    ConnectFailed,
+    LocalError,
+    MidstreamError,
+    RetriesExhausted,
+    TransportError,
+)
 from midstream.transport import RetryPolicy, Transport, TransportOptions
 from midstream.transport.connection_pool import ConnectionPool
 from midstream.transport.encoding import accept_encoding
@@ -181,6 +189,30 @@ def test_a_name_without_an_address() -> None:
         async with Transport(TransportOptions(retry=RetryPolicy(max_retries=0)), environ={}) as transport:
             with pytest.raises(ConnectFailed, match=r"nowhere\.invalid:80: the name could not be resolved"):
                 await transport.open(asks(), "http://nowhere.invalid/v1", AUTH)
+
+    run(main())
+
+
+@pytest.mark.parametrize("host", ["a" * 70 + ".invalid", "a..invalid", ".invalid"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_what_is_not_the_name_of_a_host(scheme: str, host: str) -> None:
+    async def main() -> None:
+        async with Transport(TransportOptions(retry=RetryPolicy(max_retries=0)), environ={}) as transport:
+            with pytest.raises((LocalError, ConnectFailed)) as caught:
+                await transport.open(asks(), f"{scheme}://{host}/v1", AUTH)
+            assert caught.value.__cause__ is caught.value.__context__ is None
+
+    run(main())
+
+
+def test_a_trust_that_cannot_be_used_is_told_before_a_proxy_is_asked(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Server(forwards({})) as proxy:
+            environ = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.port}", "SSL_CERT_FILE": str(tmp_path / "none.pem")}
+            async with Transport(QUICK, environ=environ) as transport:
+                with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
+                    await transport.open(asks(), "https://far.invalid/v1", AUTH)
+            assert proxy.accepted == 0
 
     run(main())
 

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from ..core.errors import LimitExceeded, MalformedStream, MidstreamError, TruncatedStream
+from ..core.errors import LimitExceeded, LocalError, MalformedStream, MidstreamError, TruncatedStream
 from ..core.secret import Secret
 from .target import Target
 
@@ -110,6 +110,8 @@ class Exchange:
 
     def ready(self) -> asyncio.Future[None]:
         """To be awaited when `take` gave None."""
+        if self._waiter is not None and not self._waiter.done():
+            raise LocalError("the response is already being read by another task")
         self._waiter = waiter = self._loop.create_future()
         return waiter
 

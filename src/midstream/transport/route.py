@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from ..core.blocks import Value
-from ..core.errors import ConnectFailed, MidstreamError, TransportError, TruncatedStream
+from ..core.errors import ConnectFailed, LocalError, MidstreamError, TransportError, TruncatedStream
 from .http1 import Connection
 from .proxy import Proxy
 from .target import Target, authority, origin_of
@@ -67,6 +67,8 @@ async def connect(route: Route, trust: Callable[[], ssl.SSLContext], limit: floa
         failure = ConnectFailed(f"no connection to {route.shown}: TLS failed")
     except OSError as error:
         failure = ConnectFailed(f"no connection to {route.shown}: {_reason(error)}")
+    except ValueError:  # UnicodeError is one: a label of the name is empty or too long
+        failure = LocalError(f"{route.shown} is not the name of a host; check the base URL")
     raise failure
 
 
@@ -74,9 +76,11 @@ async def _connect(route: Route, trust: Callable[[], ssl.SSLContext], resolve: R
     if route.proxy is None:
         return await _open(route.host, route.port, trust() if route.scheme == "https" else None, resolve)
     scheme, host, port = origin_of(route.proxy.url)
-    connection = await _open(host, port, trust() if scheme == "https" else None, resolve)
+    context = trust() if "https" in (scheme, route.scheme) else None
+    connection = await _open(host, port, context if scheme == "https" else None, resolve)
     if route.scheme == "https":
-        await _tunnel(connection, route, route.proxy, trust())
+        assert context is not None
+        await _tunnel(connection, route, route.proxy, context)
     return connection
 
 

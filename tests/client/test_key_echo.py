@@ -146,7 +146,9 @@ def shown_by(error: BaseException) -> str:
     found = [str(error), repr(error), repr(error.args), repr(vars(error))]
     told: traceback.TracebackException | None = traceback.TracebackException.from_exception(error, capture_locals=True)
     while told is not None:
-        frames = [frame for frame in told.stack if frame.filename.startswith(SOURCE) or "selector_events" in frame.filename]
+        frames = [
+            frame for frame in told.stack if frame.filename.startswith(SOURCE) or "selector_events" in frame.filename
+        ]
         found += [f"{frame.name} {frame.locals}" for frame in frames] + list(told.format_exception_only())
         told = told.__cause__ or told.__context__
     return "\n".join(found)

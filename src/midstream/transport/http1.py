@@ -143,10 +143,6 @@ class Exchange:
 
     # for the connection
 
-    def spoil(self) -> None:
-        """The answer is complete but not yet read, and more came: the connection serves nobody any more."""
-        self._keep = False
-
     def feed(self, data: bytes) -> None:
         assert self._parser is not None
         parts = self._parts
@@ -394,8 +390,6 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
         if exchange is None or exchange.done:
-            if exchange is not None:
-                exchange.spoil()
             self.abort()  # nobody asked: what it says now could be taken for the next answer
         else:
             exchange.feed(data)

@@ -21,7 +21,7 @@ from midstream.core.errors import (
 from midstream.transport import RetryPolicy, Transport, TransportOptions
 from midstream.transport.connection_pool import ConnectionPool
 from midstream.transport.encoding import accept_encoding
-from midstream.transport.route import Address, addresses, race
+from midstream.transport.route import Address, addresses, interleaved, race
 from midstream.transport.target import SecretHeaders, Target, prepare
 
 from .asking import AUTH, CANARY, QUICK, Clock, asks, run
@@ -105,11 +105,13 @@ def test_no_address_that_answers(refusing: Address) -> None:
         _raced()
 
 
-@needs_ipv6
-def test_families_take_turns(silent: Address) -> None:
-    """Two addresses of the dead family come first; the other family is tried second, not third."""
-    with socket.create_server(("::1", 0), family=V6) as server:
-        assert _raced(silent, silent, (V6, server.getsockname()), delay=0.02)[0] == "::1"
+def test_families_take_turns() -> None:
+    """Beginning with the one the system put first; within a family its order stays."""
+    first, second, third = [(V6, (f"::{n}", 1, 0, 0)) for n in range(3)]
+    one, two = [(V4, (f"127.0.0.{n}", 1)) for n in range(2)]
+    assert interleaved([first, second, third, one, two]) == [first, one, second, two, third]
+    assert interleaved([one, two, first]) == [one, first, two]
+    assert interleaved([]) == []
 
 
 def test_cancelling_a_race_leaves_no_socket(silent: Address) -> None:

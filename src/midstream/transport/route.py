@@ -137,7 +137,7 @@ async def addresses(host: str, port: int) -> list[Address]:
 
 async def race(found: Iterable[Address], delay: float = ATTEMPT_DELAY) -> Connection:
     """A connection to the first of the addresses that answers."""
-    waiting = _interleaved(found)
+    waiting = interleaved(found)
     if len(waiting) == 1:
         return await _attempt(waiting[0])
     running: set[asyncio.Task[Connection]] = set()
@@ -179,7 +179,7 @@ def _discard(task: asyncio.Task[Connection]) -> None:
         task.result().abort()
 
 
-def _interleaved(found: Iterable[Address]) -> list[Address]:
+def interleaved(found: Iterable[Address]) -> list[Address]:
     """The families in turn, beginning with the one the system put first."""
     families: dict[int, list[Address]] = {}
     for address in found:

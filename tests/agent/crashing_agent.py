@@ -10,7 +10,6 @@ import os
 import sys
 from pathlib import Path
 
-import aiohttp  # noqa: F401  (the victims are not to spend their lives importing)
 import msgspec
 
 from midstream.agent.approval import Approval

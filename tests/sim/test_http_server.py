@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from midstream.sim.http_server import JSON, Handler, HTTPRequest, HTTPServer, Responder, ServerLimits
+from tests.event_loops import run as run_loop
+
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 SMALL = ServerLimits(header_bytes=2000, headers=20, body_bytes=1000)
 
@@ -30,7 +33,7 @@ def with_server(handler: Handler, play: Callable[[HTTPServer], Awaitable[Any]], 
             await server.close(grace=0.1)
             assert not server.connections
 
-    return asyncio.run(run())
+    return run_loop(run())
 
 
 async def exchange(server: HTTPServer, *sent: bytes, half_close: bool = True) -> bytes:

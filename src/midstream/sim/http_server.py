@@ -13,7 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import TypeAlias
+from typing import TypeAlias, cast
 from urllib.parse import unquote
 
 import httptools
@@ -205,8 +205,7 @@ class _Connection(asyncio.Protocol):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         if len(self._server.connections) >= self._limits.connections:
             self._refuse(_Refused(503, "too many connections; try again later"))
             return

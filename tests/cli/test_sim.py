@@ -11,9 +11,12 @@ import sys
 import threading
 import urllib.request
 
+import pytest
 from click.testing import CliRunner
 
 from midstream.cli.main import main
+from midstream.doctor import SCENES
+from midstream.sim.players import make_players
 
 
 def test_serve_says_where_it_is_answers_and_ends_at_ctrl_c() -> None:
@@ -58,3 +61,12 @@ def test_the_matrix_is_clean() -> None:
     result = CliRunner().invoke(main, ["sim", "matrix"])
     assert result.exit_code == 0, result.output
     assert re.search(r"\d+ hand-offs, (\d+) x \1 dialects, 0 refused", result.output)
+
+
+def test_all_of_it_is_handed_over_in_processes_with_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    players = make_players()
+    few = {name: players[name] for name in ("moonshot-k2.5", "claude", "gemini-3-pro")}
+    monkeypatch.setattr("midstream.cli.sim.make_players", lambda: few)
+    result = CliRunner().invoke(main, ["sim", "matrix", "--all", "--jobs", "2"])
+    assert result.exit_code == 0, result.output
+    assert f"{9 * len(SCENES)} hand-offs, 3 x 3 dialects, 0 refused" in result.output

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Sequence
+from functools import cache
 
 import click
 
 from ..dialects.registry import Registry
-from ..doctor import SCENES, hand_offs, report
+from ..doctor import SCENES, HandOff, hand_offs, table
 from ..sim.players import make_players
 from ..sim.providers import MODELS, PLAYED, sim_providers
 from ..sim.server import FAULTS, Sim
@@ -59,17 +62,48 @@ async def _serve(server: Sim) -> None:
 
 
 @sim.command()
-@click.option("--all", "everything", is_flag=True, help="All dialects, not only the best known.")
-def matrix(everything: bool) -> int:
+@click.option("--all", "everything", is_flag=True, help="All dialects, not only the best known: a million hand-offs.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), help="Processes to work in with --all; one for each core if not given."
+)
+def matrix(everything: bool, jobs: int | None) -> int:
     """Encode the histories of each dialect for every other, and check them by its rules."""
-    players = make_players()
-    found = list(hand_offs(players if everything else {name: players[name] for name in _best_known()}))
-    click.echo(report(found))
-    bad = [each for each in found if each.problems]
-    for each in bad[:20]:
+    names = list(make_players()) if everything else _best_known()
+    found = _judged_in_parallel(names, jobs) if everything else [_judged(maker, names) for maker in names]
+    refused = [each for _, bad in found for each in bad]
+    if not everything:
+        click.echo(table(names, refused))
+    for each in refused[:20]:
         click.secho(f"{each.maker} -> {each.reader}, {each.scene}: {each.problems[0].message}", fg="red")
+    total = sum(count for count, _ in found)
+    click.echo(f"{total} hand-offs, {len(names)} x {len(names)} dialects, {len(refused)} refused")
     click.echo(f"Each pair hands over {len(SCENES)} histories: {', '.join(SCENES)}.")
-    return FAILED if bad else OK
+    return FAILED if refused else OK
+
+
+def _judged(maker: str, readers: Sequence[str]) -> tuple[int, list[HandOff]]:
+    """How many histories of one maker were handed over, and those that were refused."""
+    players = _players()
+    found = list(hand_offs({maker: players[maker]}, readers={name: players[name] for name in readers}))
+    return len(found), [each for each in found if each.problems]
+
+
+_players = cache(make_players)
+
+
+def _judged_in_parallel(names: Sequence[str], jobs: int | None) -> list[tuple[int, list[HandOff]]]:
+    from concurrent.futures import ProcessPoolExecutor  # late: nothing else here starts a process
+    from multiprocessing import get_context
+
+    found = []
+    with (
+        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
+        click.progressbar(length=len(names), label="Handing over", file=sys.stderr) as bar,
+    ):
+        for judged in pool.map(_judged, names, [names] * len(names)):
+            found.append(judged)
+            bar.update(1)
+    return found
 
 
 def _best_known() -> list[str]:

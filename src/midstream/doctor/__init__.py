@@ -8,7 +8,7 @@
 """
 
 from .diagnosis import Diagnosis, Finding, Verdict, examine, heal, refusals
-from .matrix import SCENES, HandOff, hand_offs, report
+from .matrix import SCENES, HandOff, hand_offs, table
 from .naive import naive_body, with_raw_ids
 
 __all__ = [
@@ -22,6 +22,6 @@ __all__ = [
     "heal",
     "naive_body",
     "refusals",
-    "report",
+    "table",
     "with_raw_ids",
 ]

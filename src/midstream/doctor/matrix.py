@@ -5,7 +5,8 @@ The histories are not written by hand: each dialect's double streams the answers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -242,19 +243,12 @@ def hand_offs(
                 yield HandOff(maker.name, reader.name, name, tuple(judge(request.body, reader.host)))
 
 
-def report(found: list[HandOff]) -> str:
-    """The matrix as a table: makers down, readers across; a dot is a pair without a refusal."""
-    readers = list(dict.fromkeys(each.reader for each in found))
-    makers = list(dict.fromkeys(each.maker for each in found))
-    bad: dict[tuple[str, str], int] = {}
-    for each in found:
-        if each.problems:
-            bad[each.maker, each.reader] = bad.get((each.maker, each.reader), 0) + 1
-    width = max([len(name) for name in makers], default=0)
-    lines = [f"{'':{width}}  " + " ".join(f"{number:>2}" for number in range(1, len(readers) + 1))]
-    for maker in makers:
-        row = " ".join(f"{bad.get((maker, reader), '.'):>2}" for reader in readers)
+def table(names: Sequence[str], refused: Sequence[HandOff]) -> str:
+    """The matrix: makers down, readers across; a dot is a pair without a refusal."""
+    bad = Counter((each.maker, each.reader) for each in refused)
+    width = max([len(name) for name in names], default=0)
+    lines = [f"{'':{width}}  " + " ".join(f"{number:>2}" for number in range(1, len(names) + 1))]
+    for maker in names:
+        row = " ".join(f"{bad.get((maker, reader), '.'):>2}" for reader in names)
         lines.append(f"{maker:{width}}  {row}")
-    lines += [f"{number:>2} = {reader}" for number, reader in enumerate(readers, 1)]
-    lines.append(f"{len(found)} hand-offs, {len(makers)} x {len(readers)} dialects, {sum(bad.values())} refused")
-    return "\n".join(lines)
+    return "\n".join([*lines, *[f"{number:>2} = {reader}" for number, reader in enumerate(names, 1)]])

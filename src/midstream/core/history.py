@@ -64,37 +64,47 @@ def repair(turns: Sequence[Turn], *, offset: int = 0) -> Repaired:
     return _Repair(turns, offset).run()
 
 
-def _lawful_call_ids(turns: Sequence[Turn]) -> list[str] | None:
+def _lawful_call_ids(turns: Sequence[Turn]) -> set[str] | None:
     """The ids of all calls if nothing needs repair, else None. One cheap pass: this is the everyday case."""
-    seen: list[str] = []
+    known: set[str] = set()
+    at = 0
+    while at < len(turns):
+        width = lawful_width(turns, at, known)
+        if not width:
+            return None
+        at += width
+    return known
+
+
+def lawful_width(turns: Sequence[Turn], at: int, known: set[str]) -> int:
+    """How many turns, from `at` on, can be sent as they stand: 2 for an answer that calls with its results behind it, 1 for
+    any other turn, 0 where repair is needed. Ids of calls may not be in `known`, and are there afterwards."""
+    turn = turns[at]
+    blocks = turn.blocks
+    if turn.failure or turn.speaker == "tool" or not (blocks or turn.tools):
+        return 0
     due: list[str] = []
-    for turn in turns:
-        if turn.failure or not (turn.blocks or turn.tools):
-            return None
-        speaker = turn.speaker
-        if speaker == "tool":
-            if len(turn.blocks) != len(due):
-                return None
-            for block, wanted in zip(turn.blocks, due, strict=True):
-                if type(block) is not ToolResponse or block.call_id != wanted:
-                    return None
-            due = []
-            continue
-        if due:
-            return None
-        for block in turn.blocks:
-            kind = type(block)
-            if kind is ToolCall:
-                if speaker != "ai":
-                    return None
-                due.append(block.id)  # type: ignore[union-attr]
-            elif kind is ToolResponse:
-                return None
-        if due:
-            seen.extend(due)
-    if due or len(set(seen)) != len(seen):
-        return None
-    return seen
+    for block in blocks:
+        kind = type(block)
+        if kind is ToolCall:
+            due.append(block.id)  # type: ignore[union-attr]
+        elif kind is ToolResponse:
+            return 0
+    if not due:
+        return 1
+    if turn.speaker != "ai" or at + 1 == len(turns):
+        return 0
+    answer = turns[at + 1]
+    results = answer.blocks
+    if answer.speaker != "tool" or answer.failure or len(results) != len(due):
+        return 0
+    for call_id, result in zip(due, results, strict=True):
+        if type(result) is not ToolResponse or result.call_id != call_id:
+            return 0
+    if not known.isdisjoint(due) or len(set(due)) != len(due):
+        return 0
+    known.update(due)
+    return 2
 
 
 class _Slot:

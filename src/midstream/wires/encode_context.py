@@ -129,14 +129,18 @@ class EncodeContext:
         kept: list[int] = []
         for at, turn in enumerate(turns):
             place = start + at if places is None else places[at]
-            if place < self.lead and turn.is_instruction:
+            if self.left_out(turn, place):
                 continue
-            if turn.tools and not turn.blocks and not self.dialect.mid_tools:
-                continue  # it only declares tools, and those are sent with the request's
             self.turn = start + len(out)
             out.append(self._plain(turn))
             kept.append(place)
         return out, kept
+
+    def left_out(self, turn: Turn, place: int) -> bool:
+        """Whether a turn goes with the system prompt, or only declares tools, which are sent with the request's."""
+        if place < self.lead and turn.is_instruction:
+            return True
+        return bool(turn.tools) and not turn.blocks and not self.dialect.mid_tools
 
     def _plain(self, turn: Turn) -> Turn:
         if turn.speaker == "ai":

@@ -1,9 +1,10 @@
 """Encoding a growing conversation at the cost of its new turns.
 
-A Writer turns lawful turns into a wire's messages. `write_history` repairs what is new, lets the writer go on where it
-stopped the last time, and keeps the result as a checkpoint in a HistoryCache. A checkpoint is used up by the turn that
-extends it, and only where the conversation really is its continuation: a result for a call before the checkpoint, or a call
-id used before it, starts over. A tail whose calls still wait for results is written on a clone and not kept.
+A Writer turns lawful turns into a wire's messages. `write_history` lets the writer go on where it stopped the last time, writes
+what is new and lawful in one walk, repairs the rest from the first turn on that is not, and keeps the result as a checkpoint
+in a HistoryCache. What was written stays only where the conversation really is its continuation: a result for a call in it, or
+an id used in it by a later call, starts over with all of it repaired. A tail whose calls still wait for results is written on a
+clone and not kept.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from ..core.blocks import ToolCall, ToolResponse, Turn
 from ..core.handoff import Note
 from ..core.history import Repaired, repair
 from .encode_context import EncodeContext
+from .everyday import write_lawful
 
 
 class Writer(Protocol):
-    """Writes lawful turns as one wire's messages, one after the other."""
+    """Writes lawful turns as one wire's messages, one after the other. One that has a `lane` besides, which makes an
+    EverydayLane, is not asked to write what goes there."""
 
     context: EncodeContext
 
@@ -106,21 +109,31 @@ def write_history(
     `key` is all that the writing depends on beside the turns.
     """
     checkpoint = cache.take(key, turns) if cache is not None else None
-    if checkpoint is not None and _reaches_back(turns[len(checkpoint.turns) :], checkpoint.call_ids):
-        checkpoint = None
     if checkpoint is None:
         checkpoint = _Checkpoint((), make_writer(), set())
-    start = len(checkpoint.turns)
-    fresh = turns[start:]
-    repaired = repair(fresh, offset=start)
     writer = checkpoint.writer
-    if cache is not None and repaired.unanswered and _still_running(fresh, repaired):
-        cache.put(key, checkpoint)
-        writer = writer.clone()
-    elif cache is not None:
-        checkpoint.call_ids |= repaired.call_ids
+    start, before = len(checkpoint.turns), len(writer.context.notes)
+    start += write_lawful(writer, turns[start:] if start else turns, start, checkpoint.call_ids)
+    if _reaches_back(turns[start:], checkpoint.call_ids):
+        start = before = 0
+        checkpoint = _Checkpoint((), make_writer(), set())
+        writer = checkpoint.writer
+    rest = turns[start:]
+    if not rest:
         checkpoint.turns = turns
-    _write(writer, repaired, start)
+    else:
+        repaired = repair(rest, offset=start)
+        checkpoint.turns = turns[:start]
+        if cache is not None and repaired.unanswered and _still_running(rest, repaired):
+            cache.put(key, checkpoint)
+            writer = writer.clone()
+        elif cache is not None:
+            checkpoint.call_ids |= repaired.call_ids
+            checkpoint.turns = turns
+        _write(writer, repaired, start)
+    notes = writer.context.notes
+    if len(notes) - before > 1:
+        notes[before:] = sorted(notes[before:], key=_place)
     if cache is not None and checkpoint.turns is turns:
         cache.put(key, checkpoint)
     return writer  # type: ignore[return-value]
@@ -134,9 +147,13 @@ def _write(writer: Writer, repaired: Repaired, start: int) -> None:
     writer.write(turns, start)
     written = notes[before:]
     if written and places != list(range(start, start + len(places))):
-        written = [note if note.turn is None else replace(note, turn=places[note.turn - start]) for note in written]
-    if repaired.notes or written:
-        notes[before:] = sorted([*repaired.notes, *written], key=_place)
+        written = [_moved(note, places, start) for note in written]
+    notes[before:] = [*repaired.notes, *written]
+
+
+def _moved(note: Note, places: Sequence[int], start: int) -> Note:
+    """The note with its turn's place; a turn from before `start` was counted by its place already."""
+    return note if note.turn is None or note.turn < start else replace(note, turn=places[note.turn - start])
 
 
 def _place(note: Note) -> int:

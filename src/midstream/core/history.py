@@ -83,6 +83,8 @@ def lawful_width(turns: Sequence[Turn], at: int, known: set[str]) -> int:
     blocks = turn.blocks
     if turn.failure or turn.speaker == "tool" or not (blocks or turn.tools):
         return 0
+    if len(blocks) == 1 and type(blocks[0]) is Text:  # the everyday case
+        return 1
     due: list[str] = []
     for block in blocks:
         kind = type(block)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from hashlib import sha256
 from typing import Literal, Protocol, TypeAlias, get_args
 
@@ -33,7 +34,8 @@ IdScheme: TypeAlias = Literal["standard", "anthropic", "kimi", "kimi-k3", "mistr
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _OURS = re.compile(r"(?:hist_tool_|call_|toolu_)([A-Za-z0-9_-]{24})\Z")
 _SUFFIX = re.compile(r"(?:hist_tool_|call_|toolu_)?+([A-Za-z0-9_-]{1,34})\Z")
-_REST = re.compile(r"[A-Za-z0-9_-]{1,34}\Z")
+_LONGEST = len(PREFIX) + 34
+"""No longer id can match `_SUFFIX`."""
 _NINE = re.compile(r"[A-Za-z0-9]{9}\Z")
 
 
@@ -114,8 +116,10 @@ class _TableMapper:
 
     def _assign(self, canonical: str, name: str) -> str:
         salt = 0
-        while (wire_id := self._mint(canonical, name, self._count, salt)) in self._used:
+        wire_id = self._mint(canonical, name, self._count, salt)
+        while wire_id in self._used:
             salt += 1
+            wire_id = self._mint(canonical, name, self._count, salt)
         self._used.add(wire_id)
         self._ids[canonical] = wire_id
         self._count += 1
@@ -140,14 +144,19 @@ class ToolIdStrategy:
         return f"<ToolIdStrategy {self.name}>"
 
 
+@lru_cache(maxsize=8192)
+def _suffix(canonical: str) -> str | None:
+    """What an id goes by under any prefix; None if it must be spelled anew. Remembered: a history is sent many times."""
+    plain = _SUFFIX.match(canonical)
+    return plain[1] if plain is not None else None
+
+
 def _prefixed(prefix: str) -> Callable[[str, str, int, int], str]:
     def mint(canonical: str, name: str, count: int, salt: int) -> str:
         if not salt:
-            if canonical.startswith(PREFIX) and _REST.match(canonical, len(PREFIX)):
-                return prefix + canonical[len(PREFIX) :]  # the everyday id, at half the price of the pattern below
-            plain = _SUFFIX.match(canonical)
-            if plain is not None:
-                return prefix + plain[1]
+            suffix = _suffix(canonical) if len(canonical) <= _LONGEST else None
+            if suffix is not None:
+                return prefix + suffix
         digest = sha256(f"{canonical}|{salt}".encode("utf-8", "surrogatepass")).digest()
         return prefix + urlsafe_b64encode(digest[:18]).decode()
 

@@ -129,10 +129,12 @@ class EncodeContext:
         kept: list[int] = []
         for at, turn in enumerate(turns):
             place = start + at if places is None else places[at]
-            if self.left_out(turn, place):
+            if (turn.tools or place < self.lead) and self.left_out(turn, place):
                 continue
-            self.turn = start + len(out)
-            out.append(self._plain(turn))
+            if turn.speaker != "human" or turn.role:
+                self.turn = start + len(out)
+                turn = self._plain(turn)
+            out.append(turn)
             kept.append(place)
         return out, kept
 

@@ -16,10 +16,12 @@ import msgspec
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 from ..core.history import lawful_width
 from .encode_context import EncodeContext
-from .lenient_json import arguments_text, encode_json
+from .lenient_json import encode_json, is_object_text
 
 _TOGETHER = 64
 """So many messages are encoded in one go: a piece that stays in the processor's cache."""
+_APART = 8
+"""So many turns behind one that is not everyday the lane is not tried: to change sides has its price, too."""
 
 
 class EverydayLane(Protocol):
@@ -52,77 +54,90 @@ def write_lawful(writer: LawfulWriter, turns: Sequence[Turn], start: int, known:
     context = writer.context
     make_lane = getattr(writer, "lane", None)
     lane: EverydayLane | None = make_lane() if make_lane is not None else None
+    total = len(turns)
     at = begun = 0  # turns[begun:at] are in the lane, or wait for the writer
+    lane_from = 0 if lane is not None else total  # where the lane may be tried again
     gathered = False
-
-    def settle() -> None:
-        nonlocal begun, gathered
-        if begun < at and not (gathered and lane is not None and lane.flush()):
-            plain, _ = context.plain_turns(turns[begun:at], start + begun)
-            writer.write(plain, start + begun)
-        begun, gathered = at, False
-
-    while at < len(turns):
+    while at < total:
         turn = turns[at]
-        blocks = turn.blocks
-        only = blocks[0] if len(blocks) == 1 else None
-        if type(only) is Text and lane is not None and not (turn.failure or turn.role or turn.extra or only.extra):
-            speaker, text = turn.speaker, only.text
-            if (speaker == "human" or speaker == "ai") and text and not text.isspace():
-                if not gathered:
-                    settle()
-                if lane.said(speaker, text):
-                    gathered = True
-                    at += 1
-                    continue
+        taken = 0
+        if lane is not None and at >= lane_from and not (turn.failure or turn.role or turn.extra):
+            if begun < at and not gathered:
+                _write_plain(writer, turns, begun, at, start)
+                begun = at
+            blocks, speaker = turn.blocks, turn.speaker
+            only = blocks[0] if len(blocks) == 1 else None
+            if type(only) is Text:
+                if (speaker == "human" or speaker == "ai") and not only.extra and not only.text.isspace() and only.text:
+                    taken = 1 if lane.said(speaker, only.text) else 0
+            elif speaker == "ai" and at + 1 < total:
+                taken = _exchanged(lane, turn, turns[at + 1], known)
+            if taken:
+                gathered = True
+                at += taken
+                continue
         width = lawful_width(turns, at, known)
         if not width:
             break
-        if width == 2 and lane is not None:
-            plain_exchange = _exchange(turn, turns[at + 1])
-            if plain_exchange is not None:
-                if not gathered:
-                    settle()
-                if lane.exchanged(*plain_exchange):
-                    gathered = True
-                    at += 2
-                    continue
         if gathered:
-            settle()
-        if context.left_out(turn, start + at):
-            settle()
+            assert lane is not None
+            if not lane.flush():
+                _write_plain(writer, turns, begun, at, start)
+            begun, gathered = at, False
+        if lane is not None:
+            lane_from = at + _APART
+        if (turn.tools or start + at < context.lead) and context.left_out(turn, start + at):
+            _write_plain(writer, turns, begun, at, start)
             begun = at + 1
         at += width
-    settle()
+    if begun < at and not (gathered and lane is not None and lane.flush()):
+        _write_plain(writer, turns, begun, at, start)
     return at
 
 
-def _exchange(answer: Turn, results: Turn) -> tuple[str, list[ToolCall], list[str]] | None:
-    """A lawful exchange as a lane takes it; None for what is not everyday."""
-    text = ""
+def _write_plain(writer: LawfulWriter, turns: Sequence[Turn], begin: int, end: int, start: int) -> None:
+    if begin < end:
+        plain, _ = writer.context.plain_turns(turns[begin:end], start + begin)
+        writer.write(plain, start + begin)
+
+
+def _exchanged(lane: EverydayLane, answer: Turn, results: Turn, known: set[str]) -> int:
+    """2 if this is a lawful exchange that the lane took: a text, plain calls, and one text for each result."""
     calls: list[ToolCall] = []
+    texts: list[str] = []
+    text = ""
+    responses = results.blocks
+    if results.speaker != "tool" or results.failure:
+        return 0
     for block in answer.blocks:
         if type(block) is ToolCall:
-            if block.extra is not None or block.namespace or block.kind != "function":
-                return None
-            if not block.arguments.startswith("{") or arguments_text(block.arguments) is None:
-                return None
+            if block.extra is not None or block.namespace or block.kind != "function" or block.id in known:
+                return 0
+            response = responses[len(texts)] if len(texts) < len(responses) else None
+            if type(response) is not ToolResponse or response.call_id != block.id or response.is_error:
+                return 0
+            content = response.content
+            part = content[0] if len(content) == 1 else None
+            if type(part) is not Text or part.extra or response.extra or not is_object_text(block.arguments):
+                return 0
+            said = part.text
             calls.append(block)
-        elif type(block) is Text and not (text or calls or block.extra) and block.text and not block.text.isspace():
-            text = block.text
+            texts.append(said)
+        elif type(block) is Text and not (calls or text or block.extra):
+            said = text = block.text
         else:
-            return None
-    if answer.extra or answer.role or results.extra:
-        return None
-    texts: list[str] = []
-    for result in results.blocks:
-        if type(result) is not ToolResponse or result.is_error or result.extra or len(result.content) != 1:
-            return None
-        part = result.content[0]
-        if type(part) is not Text or part.extra or not part.text or part.text.isspace():
-            return None
-        texts.append(part.text)
-    return text, calls, texts
+            return 0
+        if not said or said.isspace():
+            return 0
+    if not calls or len(texts) != len(responses):
+        return 0
+    if len(calls) > 1 and len({call.id for call in calls}) < len(calls):
+        return 0
+    if not lane.exchanged(text, calls, texts):
+        return 0
+    for call in calls:
+        known.add(call.id)
+    return 2
 
 
 def encode_together(messages: Sequence[msgspec.Struct]) -> list[bytes]:

@@ -22,6 +22,7 @@ T = TypeVar("T")
 encode_json = msgspec.json.Encoder().encode
 _SHOWN = 120
 _MAX_COUNT = 1 << 53
+_REMEMBERED, _REMEMBERED_LENGTH = 8192, 1024
 
 
 def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
@@ -88,7 +89,25 @@ def _opened(value: Any) -> Any:
 
 def arguments_text(raw: str) -> str | None:
     """The arguments of a call as the text of one JSON object; `{}` for nothing and for null, None for anything else."""
-    return "{}" if raw.strip() in ("", "null") else object_text(raw)
+    if is_object_text(raw):
+        return raw
+    return "{}" if raw.strip() in ("", "null") else None
+
+
+_object_texts: set[str] = set()
+
+
+def is_object_text(raw: str) -> bool:
+    """Whether arguments are the text of one JSON object; those that were are remembered, for a history is sent many times."""
+    if raw in _object_texts:
+        return True
+    if object_text(raw) is None:
+        return False
+    if len(raw) <= _REMEMBERED_LENGTH:
+        if len(_object_texts) >= _REMEMBERED:
+            _object_texts.clear()
+        _object_texts.add(raw)
+    return True
 
 
 def text_of(value: Any) -> str:

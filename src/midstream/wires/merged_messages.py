@@ -55,9 +55,7 @@ class MergedMessages:
         """Add parts to the open message, or begin the next one."""
         if role != self.role or not self._merges:
             if self.role:
-                message = self._message(self.parts)
-                self.closed.append(message)
-                self._size += len(message)
+                self._close([self._message(self.parts)])
             elif role == self._model_role and self._context.dialect.first_speaker_user:
                 self._context.first_turn()
                 self.closed.append(self._encode("user", [self._first_words]))
@@ -65,6 +63,15 @@ class MergedMessages:
             self.role = role
             self.parts, self.tail = [], b""
         self.parts += parts
+
+    def say_at_once(self, whole: Sequence[bytes], role: str, parts: Sequence[bytes]) -> None:
+        """Close the open message, add whole ones behind it, and begin one of `role`, for which it is the turn then."""
+        self._close([self._message(self.parts), *whole])
+        self.role, self.parts, self.tail = role, list(parts), b""
+
+    def _close(self, messages: Sequence[bytes]) -> None:
+        self.closed += messages
+        self._size += sum(map(len, messages))
 
     def _message(self, parts: Sequence[bytes]) -> bytes:
         message = self._encode(self.role, parts)

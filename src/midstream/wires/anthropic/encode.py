@@ -20,6 +20,7 @@ from ..merged_messages import MergedMessages
 from ..reasoning import is_own, thinking_on
 from ..request import Request, RequestDraft, join_body
 from .cache_marks import is_marked, mark, mark_head
+from .everyday import MessagesLane
 from .media import media_block
 from .thinking import leaves_no_room, plan_thinking
 
@@ -270,6 +271,9 @@ class MessagesWriter:
         twin.messages = self.messages.clone(twin.context)
         return twin
 
+    def lane(self) -> MessagesLane:
+        return MessagesLane(self.context, self.messages, self._answered, bare_calls=not self._requires_thinking)
+
     def write(self, turns: Sequence[Turn], offset: int) -> None:
         write_turns(self, turns, offset)
 
@@ -371,10 +375,8 @@ class MessagesWriter:
         context, blocks = self.context, turn.blocks
         only = blocks[0] if len(blocks) == 1 else None
         if type(only) is Text and only.extra is None and only.text and not only.text.isspace():  # the everyday answer
-            if self.messages.role != "assistant":
-                self._opens_with_thinking = False
+            self._answered(opens=False, first=self.messages.role != "assistant", calls=False)
             self.messages.say("assistant", [encode_text(only.text)])
-            self.loop_lacks_thinking = False
             return
         said: list[bytes] = []
         calls: list[bytes] = []
@@ -405,10 +407,14 @@ class MessagesWriter:
         if behind:
             # Refused else: "`tool_use` ids were found without `tool_result` blocks immediately after".
             context.note("adapted", "turn", "reordered_blocks", "what followed the tool calls moved before them")
-        if self.messages.role != "assistant":
-            self._opens_with_thinking = opens
+        self._answered(opens=opens, first=self.messages.role != "assistant", calls=bool(calls))
         self.messages.say("assistant", said + calls)
-        self.loop_lacks_thinking = bool(calls) and not self._opens_with_thinking
+
+    def _answered(self, *, opens: bool, first: bool, calls: bool) -> None:
+        """Take in whether an answer opens with thinking, if it is the first of its message, and whether it calls."""
+        if first:
+            self._opens_with_thinking = opens
+        self.loop_lacks_thinking = calls and not self._opens_with_thinking
 
     def _thinking(self, block: Thinking, said: list[bytes]) -> bool:
         """Write thinking where it may go back; whether a thinking block was written."""

@@ -22,6 +22,7 @@ from ..lenient_json import json_text, json_value
 from ..media import MEDIA_FOLLOWS, is_address
 from ..reasoning import is_own, thinking_on
 from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
+from .everyday import ChatLane
 from .thinking import thinking_fields
 
 
@@ -207,6 +208,9 @@ class ChatWriter:
         twin.messages = self.messages.copy()
         return twin
 
+    def lane(self) -> ChatLane:
+        return ChatLane(self.context, self.messages, self._take)
+
     def write(self, turns: Sequence[Turn], offset: int) -> None:
         messages, context = self.messages, self.context
         before = len(messages)
@@ -229,7 +233,14 @@ class ChatWriter:
                 self._results(blocks)
             else:
                 self._said(turn.role or "system", blocks, turn.tools)
-        self._size += sum(map(len, messages[before:]))
+        written = messages[before:]
+        del messages[before:]
+        self._take(written)
+
+    def _take(self, written: Sequence[bytes]) -> None:
+        messages = self.messages
+        messages += written
+        self._size += sum(map(len, written))
         if len(messages) - self._loose > _LOOSE:
             messages[self._loose : -1] = [b",".join(messages[self._loose : -1])]
             self._loose += 1

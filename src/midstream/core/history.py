@@ -58,55 +58,45 @@ class Repaired:
 
 def repair(turns: Sequence[Turn], *, offset: int = 0) -> Repaired:
     """A lawful copy of `turns`. `offset` is where they begin in the whole conversation, for the notes."""
-    ids = _lawful_call_ids(turns)
-    if ids is not None:
+    ids: set[str] = set()
+    if lawful_length(turns, ids) == len(turns):
         return Repaired(turns, [], frozenset(), frozenset(ids))
     return _Repair(turns, offset).run()
 
 
-def _lawful_call_ids(turns: Sequence[Turn]) -> set[str] | None:
-    """The ids of all calls if nothing needs repair, else None. One cheap pass: this is the everyday case."""
-    known: set[str] = set()
-    at = 0
-    while at < len(turns):
-        width = lawful_width(turns, at, known)
-        if not width:
-            return None
-        at += width
-    return known
-
-
-def lawful_width(turns: Sequence[Turn], at: int, known: set[str]) -> int:
-    """How many turns, from `at` on, can be sent as they stand: 2 for an answer that calls with its results behind it, 1 for
-    any other turn, 0 where repair is needed. Ids of calls may not be in `known`, and are there afterwards."""
-    turn = turns[at]
-    blocks = turn.blocks
-    if turn.failure or turn.speaker == "tool" or not (blocks or turn.tools):
-        return 0
-    if len(blocks) == 1 and type(blocks[0]) is Text:  # the everyday case
-        return 1
+def lawful_length(turns: Sequence[Turn], known: set[str]) -> int:
+    """How many turns can be sent as they stand, up to the first that needs repair; an answer that calls and its results count
+    together. The ids of their calls go into `known`, and none may be there before. One cheap pass: this is the everyday case.
+    """
+    length = 0
     due: list[str] = []
-    for block in blocks:
-        kind = type(block)
-        if kind is ToolCall:
-            due.append(block.id)  # type: ignore[union-attr]
-        elif kind is ToolResponse:
-            return 0
-    if not due:
-        return 1
-    if turn.speaker != "ai" or at + 1 == len(turns):
-        return 0
-    answer = turns[at + 1]
-    results = answer.blocks
-    if answer.speaker != "tool" or answer.failure or len(results) != len(due):
-        return 0
-    for call_id, result in zip(due, results, strict=True):
-        if type(result) is not ToolResponse or result.call_id != call_id:
-            return 0
-    if not known.isdisjoint(due) or len(set(due)) != len(due):
-        return 0
-    known.update(due)
-    return 2
+    for number, turn in enumerate(turns, 1):
+        blocks, speaker = turn.blocks, turn.speaker
+        if turn.failure or not (blocks or turn.tools):
+            break
+        if speaker == "tool":
+            if len(blocks) != len(due):
+                break
+            for block, wanted in zip(blocks, due, strict=True):
+                if type(block) is not ToolResponse or block.call_id != wanted:
+                    return length
+            known.update(due)
+            due = []
+        elif due:
+            break
+        else:
+            for block in blocks:
+                kind = type(block)
+                if kind is ToolCall:
+                    due.append(block.id)  # type: ignore[union-attr]
+                elif kind is ToolResponse:
+                    return length
+            if due:
+                if speaker != "ai" or not known.isdisjoint(due) or len(set(due)) != len(due):
+                    break
+                continue
+        length = number
+    return length
 
 
 class _Slot:

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
-from ..core.history import lawful_width
+from ..core.handoff import Note
+from ..core.history import lawful_length
 from .encode_context import EncodeContext
 from .lenient_json import encode_json, is_object_text
 
@@ -51,19 +53,43 @@ def write_lawful(writer: LawfulWriter, turns: Sequence[Turn], start: int, known:
 
     `start` is the place of the first in the conversation. The ids of calls go into `known`; one that is there needs repair.
     """
-    context = writer.context
     make_lane = getattr(writer, "lane", None)
-    lane: EverydayLane | None = make_lane() if make_lane is not None else None
-    total = len(turns)
+    if make_lane is not None:
+        return _write_by_lane(writer, make_lane(), turns, start, known)
+    length = lawful_length(turns, known)
+    write_plain(writer, turns[:length], start)
+    return length
+
+
+def write_plain(writer: LawfulWriter, turns: Sequence[Turn], start: int, places: Sequence[int] | None = None) -> None:
+    """Write lawful turns in the reader's terms, and let the notes say where they stand in the conversation: from `start` on, or
+    at their `places`."""
+    if not turns:
+        return
+    notes = writer.context.notes
+    before = len(notes)
+    plain, places = writer.context.plain_turns(turns, start, places)
+    writer.write(plain, start)
+    if len(notes) > before and places != list(range(start, start + len(places))):
+        notes[before:] = [_moved(note, places, start) for note in notes[before:]]
+
+
+def _moved(note: Note, places: Sequence[int], start: int) -> Note:
+    """The note with its turn's place; a turn from before `start` was counted by its place already."""
+    return note if note.turn is None or note.turn < start else replace(note, turn=places[note.turn - start])
+
+
+def _write_by_lane(writer: LawfulWriter, lane: EverydayLane, turns: Sequence[Turn], start: int, known: set[str]) -> int:
+    context, total = writer.context, len(turns)
     at = begun = 0  # turns[begun:at] are in the lane, or wait for the writer
-    lane_from = 0 if lane is not None else total  # where the lane may be tried again
     gathered = False
+    lane_from = 0  # where the lane may be tried again
     while at < total:
         turn = turns[at]
         taken = 0
-        if lane is not None and at >= lane_from and not (turn.failure or turn.role or turn.extra):
+        if at >= lane_from and not (turn.failure or turn.role or turn.extra):
             if begun < at and not gathered:
-                _write_plain(writer, turns, begun, at, start)
+                write_plain(writer, turns[begun:at], start + begun)
                 begun = at
             blocks, speaker = turn.blocks, turn.speaker
             only = blocks[0] if len(blocks) == 1 else None
@@ -76,29 +102,23 @@ def write_lawful(writer: LawfulWriter, turns: Sequence[Turn], start: int, known:
                 gathered = True
                 at += taken
                 continue
-        width = lawful_width(turns, at, known)
+        width = lawful_length(turns[at : at + 2], known)
         if not width:
             break
         if gathered:
-            assert lane is not None
             if not lane.flush():
-                _write_plain(writer, turns, begun, at, start)
+                write_plain(writer, turns[begun:at], start + begun)
             begun, gathered = at, False
-        if lane is not None:
-            lane_from = at + _APART
-        if (turn.tools or start + at < context.lead) and context.left_out(turn, start + at):
-            _write_plain(writer, turns, begun, at, start)
-            begun = at + 1
-        at += width
-    if begun < at and not (gathered and lane is not None and lane.flush()):
-        _write_plain(writer, turns, begun, at, start)
+        lane_from = at + _APART
+        # A turn that is left out ends a run: in a run, a turn's number is its place.
+        for turn in turns[at : at + width]:
+            if (turn.tools or start + at < context.lead) and context.left_out(turn, start + at):
+                write_plain(writer, turns[begun:at], start + begun)
+                begun = at + 1
+            at += 1
+    if begun < at and not (gathered and lane.flush()):
+        write_plain(writer, turns[begun:at], start + begun)
     return at
-
-
-def _write_plain(writer: LawfulWriter, turns: Sequence[Turn], begin: int, end: int, start: int) -> None:
-    if begin < end:
-        plain, _ = writer.context.plain_turns(turns[begin:end], start + begin)
-        writer.write(plain, start + begin)
 
 
 def _exchanged(lane: EverydayLane, answer: Turn, results: Turn, known: set[str]) -> int:

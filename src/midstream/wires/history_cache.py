@@ -13,13 +13,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, Self, TypeVar
 
-from msgspec.structs import replace
-
 from ..core.blocks import ToolCall, ToolResponse, Turn
 from ..core.handoff import Note
 from ..core.history import Repaired, repair
+from ..core.tools import ToolSpec, declared_tools
 from .encode_context import EncodeContext
-from .everyday import write_lawful
+from .everyday import write_lawful, write_plain
 
 
 class Writer(Protocol):
@@ -43,6 +42,8 @@ class Writer(Protocol):
 
 
 W = TypeVar("W", bound=Writer)
+_GROWS = 16
+"""By fewer turns than these a conversation grows from one request to the next."""
 
 
 class _Checkpoint:
@@ -64,6 +65,7 @@ class HistoryCache:
     def __init__(self, max_entries: int = 32, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._entries: OrderedDict[tuple[Hashable, int], _Checkpoint] = OrderedDict()
         self._bytes = 0
+        self._declared: OrderedDict[int, tuple[tuple[Turn, ...], list[tuple[int, ToolSpec]]]] = OrderedDict()
         self._max_entries = max_entries
         self._max_bytes = max_bytes
 
@@ -90,8 +92,26 @@ class HistoryCache:
         while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
             self._drop(next(iter(self._entries)))
 
+    def declared_tools(self, turns: tuple[Turn, ...]) -> list[tuple[int, ToolSpec]]:
+        """See `core/tools.py: declared_tools`; of a conversation that grew since the last time, only the new turns are read."""
+        known: tuple[Turn, ...] = ()
+        tools: list[tuple[int, ToolSpec]] = []
+        for length in range(len(turns), max(0, len(turns) - _GROWS), -1):
+            found = self._declared.get(id(turns[length - 1]))
+            if found is not None and len(found[0]) == length and found[0] == turns[:length]:
+                known, tools = self._declared.pop(id(turns[length - 1]))
+                break
+        start = len(known)
+        tools = [*tools, *[(start + number, tool) for number, tool in declared_tools(turns[start:])]]
+        if turns:
+            self._declared[id(turns[-1])] = turns, tools
+            if len(self._declared) > self._max_entries:
+                self._declared.popitem(last=False)
+        return tools
+
     def clear(self) -> None:
         self._entries.clear()
+        self._declared.clear()
         self._bytes = 0
 
     def _drop(self, place: tuple[Hashable, int]) -> _Checkpoint | None:
@@ -114,6 +134,7 @@ def write_history(
     writer = checkpoint.writer
     start, before = len(checkpoint.turns), len(writer.context.notes)
     start += write_lawful(writer, turns[start:] if start else turns, start, checkpoint.call_ids)
+    _sort(writer.context.notes, before)
     if _reaches_back(turns[start:], checkpoint.call_ids):
         start = before = 0
         checkpoint = _Checkpoint((), make_writer(), set())
@@ -130,30 +151,19 @@ def write_history(
         elif cache is not None:
             checkpoint.call_ids |= repaired.call_ids
             checkpoint.turns = turns
-        _write(writer, repaired, start)
-    notes = writer.context.notes
-    if len(notes) - before > 1:
-        notes[before:] = sorted(notes[before:], key=_place)
+        notes = writer.context.notes
+        notes += repaired.notes
+        write_plain(writer, repaired.turns, start, repaired.places)
+        _sort(notes, before)
     if cache is not None and checkpoint.turns is turns:
         cache.put(key, checkpoint)
     return writer  # type: ignore[return-value]
 
 
-def _write(writer: Writer, repaired: Repaired, start: int) -> None:
-    """Write, and let the notes say where their turns stand in the conversation, not where repair put them."""
-    notes = writer.context.notes
-    before = len(notes)
-    turns, places = writer.context.plain_turns(repaired.turns, start, repaired.places)
-    writer.write(turns, start)
-    written = notes[before:]
-    if written and places != list(range(start, start + len(places))):
-        written = [_moved(note, places, start) for note in written]
-    notes[before:] = [*repaired.notes, *written]
-
-
-def _moved(note: Note, places: Sequence[int], start: int) -> Note:
-    """The note with its turn's place; a turn from before `start` was counted by its place already."""
-    return note if note.turn is None or note.turn < start else replace(note, turn=places[note.turn - start])
+def _sort(notes: list[Note], begin: int) -> None:
+    """By their turns, from `begin` on."""
+    if len(notes) > begin + 1:
+        notes[begin:] = sorted(notes[begin:], key=_place)
 
 
 def _place(note: Note) -> int:

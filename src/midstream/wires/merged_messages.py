@@ -55,7 +55,9 @@ class MergedMessages:
         """Add parts to the open message, or begin the next one."""
         if role != self.role or not self._merges:
             if self.role:
-                self._close([self._message(self.parts)])
+                message = self._message(self.parts)
+                self.closed.append(message)
+                self._size += len(message)
             elif role == self._model_role and self._context.dialect.first_speaker_user:
                 self._context.first_turn()
                 self.closed.append(self._encode("user", [self._first_words]))
@@ -64,14 +66,12 @@ class MergedMessages:
             self.parts, self.tail = [], b""
         self.parts += parts
 
-    def say_at_once(self, whole: Sequence[bytes], role: str, parts: Sequence[bytes]) -> None:
-        """Close the open message, add whole ones behind it, and begin one of `role`, for which it is the turn then."""
-        self._close([self._message(self.parts), *whole])
+    def say_at_once(self, messages: Sequence[bytes], role: str, parts: Sequence[bytes]) -> None:
+        """Add finished messages behind the open one, which is closed, and begin the next one."""
+        finished = [self._message(self.parts), *messages]
+        self.closed += finished
+        self._size += sum(map(len, finished))
         self.role, self.parts, self.tail = role, list(parts), b""
-
-    def _close(self, messages: Sequence[bytes]) -> None:
-        self.closed += messages
-        self._size += sum(map(len, messages))
 
     def _message(self, parts: Sequence[bytes]) -> bytes:
         message = self._encode(self.role, parts)

@@ -170,7 +170,8 @@ class RequestDraft(msgspec.Struct, frozen=True):
         """The draft as its reader can be told of it: with the tools that the conversation declares, all of them plain where
         it has nothing else, and with the system turns at the beginning in the system prompt where they can be nowhere else."""
         changed: dict[str, Any] = {}
-        declared = declared_tools(self.conversation.turns)
+        turns = self.conversation.turns
+        declared = declared_tools(turns) if self.cache is None else self.cache.declared_tools(turns)
         if declared or any(tool.namespace or tool.kind != "function" for tool in self.tools):
             changed = self._tools_in_own_terms(declared)
         lead = self.lead

@@ -44,12 +44,14 @@ class Answered(Protocol):
 class MessagesLane:
     """See `wires/everyday.py: EverydayLane`. `answered` tells the writer of the answers that were written."""
 
-    __slots__ = ("_answered", "_bare_calls", "_calls", "_context", "_gathered", "_merges", "_messages", "_opens", "_role")
+    __slots__ = (
+        "_answered", "_bare_calls", "_call_id", "_calls", "_gathered", "_merges", "_messages", "_name", "_opens", "_role",
+    )  # fmt: skip
 
     def __init__(
         self, context: EncodeContext, messages: MergedMessages, answered: Answered, *, bare_calls: bool
     ) -> None:
-        self._context = context
+        self._name, self._call_id = context.names.wire, context.ids.resolve_tool_call_id
         self._messages = messages
         self._answered = answered
         self._bare_calls = bare_calls
@@ -71,12 +73,11 @@ class MessagesLane:
     def exchanged(self, text: str, calls: Sequence[ToolCall], results: Sequence[str]) -> bool:
         if not self._bare_calls or not (self._gathered or self._goes_on("assistant")):
             return False
-        names, ids = self._context.names, self._context.ids
         parts: list[_Part] = [_Text(text)] if text else []
         answers: list[_Part] = []
         for number, call in enumerate(calls):
-            call_id = ids.resolve_tool_call_id(call)
-            parts.append(_Use(call_id, names.wire(call.name), Raw(call.arguments)))
+            call_id = self._call_id(call)
+            parts.append(_Use(call_id, self._name(call.name), Raw(call.arguments)))
             answers.append(_Result(call_id, results[number]))
         self._calls = True
         self._say("assistant", parts)

@@ -10,7 +10,7 @@ from ...core.blocks import ToolCall
 from ..encode_context import EncodeContext
 from ..everyday import encode_together
 
-_BLANK: dict[str, str | None | UnsetType] = {"keep": "", "null": None, "omit": UNSET}
+_BLANK: dict[str, str | UnsetType | None] = {"keep": "", "null": None, "omit": UNSET}
 
 
 class _Said(Struct, gc=False):
@@ -30,7 +30,7 @@ class _Call(Struct, gc=False):
 
 
 class _Calling(Struct, gc=False, tag_field="role", tag="assistant"):
-    content: str | None | UnsetType
+    content: str | UnsetType | None
     tool_calls: list[_Call]
 
 
@@ -42,13 +42,13 @@ class _Result(Struct, gc=False, tag_field="role", tag="tool"):
 class ChatLane:
     """See `wires/everyday.py: EverydayLane`. `messages` are the writer's so far, `take` adds to them."""
 
-    __slots__ = ("_bare_calls", "_blank", "_context", "_gathered", "_messages", "_take")
+    __slots__ = ("_bare_calls", "_blank", "_call_id", "_gathered", "_messages", "_name", "_take")
 
     def __init__(
         self, context: EncodeContext, messages: Sequence[bytes], take: Callable[[Sequence[bytes]], None]
     ) -> None:
         dialect = context.dialect
-        self._context = context
+        self._name, self._call_id = context.names.wire, context.ids.resolve_tool_call_id
         self._messages, self._take = messages, take
         self._gathered: list[_Said | _Calling | _Result] = []
         self._blank = _BLANK[dialect.blank_content]
@@ -62,16 +62,16 @@ class ChatLane:
     def exchanged(self, text: str, calls: Sequence[ToolCall], results: Sequence[str]) -> bool:
         if not self._bare_calls:
             return False
-        gathered, names, ids = self._gathered, self._context.names, self._context.ids
+        gathered = self._gathered
         before = len(gathered)
         written: list[_Call] = []
         gathered.append(_Calling(text or self._blank, written))
         for number, call in enumerate(calls):
             name = call.name
-            if names.wire(name) != name:
+            if self._name(name) != name:
                 del gathered[before:]
                 return False
-            call_id = ids.resolve_tool_call_id(call)
+            call_id = self._call_id(call)
             written.append(_Call(call_id, "function", _Function(name, call.arguments)))
             gathered.append(_Result(call_id, results[number]))
         return True

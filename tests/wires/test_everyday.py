@@ -1,0 +1,153 @@
+"""The short way of everyday turns writes what the general way does, byte for byte and note for note, for every dialect.
+
+The general way: all turns repaired, then put in the reader's terms, then written, each over the whole history.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from midstream import Conversation, Options, Text, Thinking, ToolCall, ToolResponse, ToolSpec, Turn, human
+from midstream.core.blocks import Media, Origin, system
+from midstream.core.errors import MidstreamError
+from midstream.core.history import repair
+from midstream.core.ids import canonical_tool_call_id
+from midstream.dialects.registry import REGISTRY
+from midstream.wires import everyday
+from midstream.wires.anthropic.encode import MessagesWriter
+from midstream.wires.encode_context import EncodeContext
+from midstream.wires.history_cache import HistoryCache
+from midstream.wires.openai_chat.encode import ChatWriter
+from midstream.wires.request import Request, RequestDraft
+from midstream.wires.text_tools import TextToolWriter
+
+DIALECTS = REGISTRY.dialects()
+LANES = ["openai/gpt-4o", "anthropic/claude-sonnet-4-5"]
+
+
+class GeneralDraft(RequestDraft, frozen=True):
+    """A draft whose history takes the general way."""
+
+    def history(self, make_writer: Callable[[EncodeContext], Any], *key: Hashable) -> Any:
+        inner = make_writer(self.context())
+        writer = inner if self.text_tools is None else TextToolWriter(inner, self.text_tools.format)
+        notes = writer.context.notes
+        repaired = repair(self.conversation.turns)
+        turns, places = writer.context.plain_turns(repaired.turns, 0, repaired.places)
+        writer.write(turns, 0)
+        written = [note if note.turn is None else replace(note, turn=places[note.turn]) for note in notes]
+        notes[:] = sorted([*repaired.notes, *written], key=lambda note: -1 if note.turn is None else note.turn)
+        return inner
+
+
+TEXTS = st.sampled_from(["hello", "so\n\"be it\"", "é 𝄞 \u2028", "half \ud83d", " ", "", "\x00\x1f\x7f", "</tool_call>"])
+PLAIN = st.sampled_from(["hello", "so\n\"be it\"", "é 𝄞 \u2028"])
+ARGUMENTS = st.sampled_from(['{"a": 1}', '{ "é":"\\ud83d" }', "{}", "", "null", "[1]", '{"a":', '{"a": "\ud83d"}', "{}{}"])
+NAMES = st.sampled_from(["look", "look", "no name!", "x" * 80])
+NUMBERS = itertools.count()
+OTHER = Origin("deepseek", "openai-chat", "deepseek-reasoner")
+
+
+def _id(kind: str) -> str:
+    number = next(NUMBERS)
+    return canonical_tool_call_id("", str(number), "look", "k", 0) if kind == "own" else f"call|{number}" + "é" * 30
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> list[Turn]:
+    """An answer that calls, and its results: mostly as they should be."""
+    odd = draw(st.sampled_from(["", "", "", "", "arguments", "name", "call", "result", "order", "missing", "answer", "id"]))
+    calls, results = [], []
+    for _ in range(draw(st.sampled_from([1, 1, 2, 3]))):
+        call = ToolCall(_id("other" if odd == "id" else "own"), "look", '{"path": "a.txt"}')
+        if odd == "arguments":
+            call = replace(call, arguments=draw(ARGUMENTS))
+        if odd == "name":
+            call = replace(call, name=draw(NAMES))
+        if odd == "call":
+            changes = [{"extra": {}}, {"extra": {"a": 1}}, {"namespace": "n"}, {"kind": "freeform"}, {"id": "same"}]
+            call = replace(call, **draw(st.sampled_from(changes)))
+        result = ToolResponse(call.id, draw(st.sampled_from(["look", ""])), (Text(draw(PLAIN)),))
+        if odd == "result":
+            contents = [(), (Text(" "),), (Text("a"), Text("b")), (Media("image/png", data="AAAA"),), (Text("a", {"cache_control": {"type": "ephemeral"}}),)]  # fmt: skip
+            changes = [{"is_error": True}, {"extra": {"cache_control": {"type": "ephemeral"}}}]
+            changes += [{"content": content} for content in contents] + [{"content": (Text("\ud83d"),)}]
+            result = replace(result, **draw(st.sampled_from(changes)))
+        calls.append(call)
+        results.append(result)
+    if odd == "order":
+        results.reverse()
+    if odd == "missing":
+        results.pop()
+    before = draw(st.sampled_from([(), (Text("so"),), (Text("so"),)]))
+    answer = Turn("ai", (*before, *calls), key=calls[0].id)
+    if odd == "answer":
+        changes = [
+            {"blocks": (*calls, Text("behind"))}, {"blocks": (Text("a"), Text("b"), *calls)}, {"failure": "truncated"},
+            {"blocks": (Thinking("why", origin=OTHER), *calls)}, {"extra": {"name": "Al"}}, {"blocks": (Text(" "), *calls)},
+        ]  # fmt: skip
+        answer = replace(answer, **draw(st.sampled_from(changes)))
+    return [answer, Turn("tool", tuple(results), key=f"{answer.key}r")] if results else [answer]
+
+
+TURNS = st.one_of(
+    PLAIN.map(lambda text: [human(text)]),
+    PLAIN.map(lambda text: [Turn("ai", (Text(text),))]),
+    exchanges(),
+    exchanges(),
+    st.builds(lambda speaker, text: [Turn(speaker, (Text(text),))], st.sampled_from(["human", "ai", "system"]), TEXTS),
+    st.sampled_from([
+        [Turn("human", (Text("a", {"name": "Al"}),))], [Turn("human", (Text("be brief"),), role="developer")],
+        [Turn("ai", (Thinking("why", origin=OTHER), Text("so")))], [Turn("ai", (Text("cut"),), failure="truncated")],
+        [Turn("human", ())], [Turn("tool", (ToolResponse("stray", "", (Text("a"),)),))], [Turn("tool", (Text("a"),))],
+        [system(tools=[ToolSpec("late")])], [system("more", tools=[ToolSpec("late")])],
+        [Turn("ai", (Text("a"), Media("image/png", data="AAAA")))], [Turn("human", (Text("a"), ToolCall("x", "look")))],
+        [Turn("ai", (ToolCall("same", "look"),)), Turn("tool", (ToolResponse("same", "look", (Text("a"),)),))],
+        [Turn("tool", (ToolResponse("same", "look", (Text("b"),)),))],
+    ]),
+)  # fmt: skip
+HISTORIES = st.builds(
+    lambda units, times: tuple(itertools.chain(*units)) + tuple([human("and"), Turn("ai", (Text("so"),))]) * times,
+    st.lists(TURNS, min_size=1, max_size=14),
+    st.sampled_from([0, 0, 5, 70]),
+)
+OPTIONS = st.sampled_from([Options(), Options(thinking="on"), Options(foreign_thinking="text"), Options(cache=True)])
+
+
+def encoded(draft: RequestDraft) -> tuple[bytes, Any] | str:
+    try:
+        request: Request = draft.encode()
+    except MidstreamError as error:
+        return error.kind
+    return request.body, request.notes
+
+
+@settings(max_examples=40, deadline=None)
+@given(HISTORIES, OPTIONS)
+def test_every_dialect(turns: tuple[Turn, ...], options: Options) -> None:
+    for name, dialect in DIALECTS.items():
+        fields = (Conversation(turns, "Be brief."), dialect, "m", (ToolSpec("look"),), options)
+        assert encoded(RequestDraft(*fields)) == encoded(GeneralDraft(*fields)), name
+
+
+@pytest.mark.parametrize("name", LANES)
+@settings(max_examples=200, deadline=None)
+@given(HISTORIES, HISTORIES, OPTIONS, st.data())
+def test_grown_request_by_request(
+    name: str, turns: tuple[Turn, ...], more: tuple[Turn, ...], options: Options, data: st.DataObject
+) -> None:
+    dialect = REGISTRY.resolve(name).dialect
+    cache = HistoryCache()
+    turns = (*turns, *more)
+    for length in sorted(data.draw(st.lists(st.integers(1, len(turns)), max_size=4))):
+        encoded(RequestDraft(Conversation(turns[:length]), dialect, "m", (), options, cache))
+    grown = encoded(RequestDraft(Conversation(turns), dialect, "m", (), options, cache))
+    general = encoded(GeneralDraft(Conversation(turns), dialect, "m", (), options))
+    assert grown[0] == general[0]

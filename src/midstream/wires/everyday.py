@@ -126,14 +126,15 @@ def _exchanged(lane: EverydayLane, answer: Turn, results: Turn, known: set[str])
     calls: list[ToolCall] = []
     texts: list[str] = []
     text = ""
-    responses = results.blocks
+    responses, due = results.blocks, len(results.blocks)
+    number = 0
     if results.speaker != "tool" or results.failure:
         return 0
     for block in answer.blocks:
         if type(block) is ToolCall:
             if block.extra is not None or block.namespace or block.kind != "function" or block.id in known:
                 return 0
-            response = responses[len(texts)] if len(texts) < len(responses) else None
+            response = responses[number] if number < due else None
             if type(response) is not ToolResponse or response.call_id != block.id or response.is_error:
                 return 0
             content = response.content
@@ -141,6 +142,7 @@ def _exchanged(lane: EverydayLane, answer: Turn, results: Turn, known: set[str])
             if type(part) is not Text or part.extra or response.extra or not is_object_text(block.arguments):
                 return 0
             said = part.text
+            number += 1
             calls.append(block)
             texts.append(said)
         elif type(block) is Text and not (calls or text or block.extra):
@@ -149,9 +151,9 @@ def _exchanged(lane: EverydayLane, answer: Turn, results: Turn, known: set[str])
             return 0
         if not said or said.isspace():
             return 0
-    if not calls or len(texts) != len(responses):
+    if not number or number != due:
         return 0
-    if len(calls) > 1 and len({call.id for call in calls}) < len(calls):
+    if number > 1 and len({call.id for call in calls}) < len(calls):
         return 0
     if not lane.exchanged(text, calls, texts):
         return 0

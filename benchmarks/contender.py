@@ -1,22 +1,28 @@
 """One client in a process of its own: it reads prepared answers on demand and tells what that cost it.
 
-`python -m benchmarks.contender NAME PORT` takes orders as JSON lines (`{"payload", "mode", "times"}`), reads the answer so
-many times and prints `{"cpu"}` (seconds of this process, user and system) and `{"seen"}` (items given to its caller).
-Every client is used as its documentation shows: asynchronously, streaming, one item after the other.
+`python -m benchmarks.contender NAME BASE [LOOP]` takes orders as JSON lines (`{"payload", "mode", "times"}`), reads the answer
+so many times and prints `{"cpu"}` (seconds of this process, user and system) and `{"seen"}` (items given to its caller).
+`{"payload", "mode": "hold", "open"}` opens so many answers that go on, and prints what each takes of this process's memory.
+Every client is used as its documentation shows: asynchronously, streaming, one item after the other. LOOP is asyncio or uvloop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import resource
+import ssl
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
 
 Read = Callable[[str], Awaitable[int]]
 """Reads the answer at this base URL once and gives the number of items it saw."""
+Begin = Callable[[str], Awaitable[AsyncIterator[object]]]
+"""The items of the answer at this base URL, none of them read yet."""
 
 _QUESTION = "Tell me of rivers."
 _CHAT_BODY = json.dumps(
@@ -54,9 +60,41 @@ def _midstream(batches: bool, like: str = "openai", model: str = "gpt-4o", prefi
     return batch if batches else stream
 
 
+def _midstream_items() -> Begin:
+    from midstream import Conversation, human
+    from midstream.client.catalog import Catalog
+    from midstream.client.client import Client
+    from midstream.client.config import Config, ProviderConfig
+
+    conversation = Conversation((human(_QUESTION),))
+    clients: list[Client] = []
+
+    async def begin(base: str) -> AsyncIterator[object]:
+        if not clients:
+            provider = ProviderConfig("openai", base + "/v1")
+            clients.append(Client(Catalog(Config(providers={"bench": provider}), environ={}), api_key="key"))
+        return aiter(clients[0].stream("bench/gpt-4o", conversation))
+
+    return begin
+
+
+def _openai_items() -> Begin:
+    from openai import AsyncOpenAI
+
+    clients: list[AsyncOpenAI] = []
+
+    async def begin(base: str) -> AsyncIterator[object]:
+        if not clients:
+            clients.append(AsyncOpenAI(base_url=f"{base}/v1", api_key="key", max_retries=0))
+        messages: Any = [{"role": "user", "content": _QUESTION}]
+        return aiter(await clients[0].chat.completions.create(model="gpt-4o", messages=messages, stream=True))
+
+    return begin
+
+
 def _request(base: str) -> tuple[str, int, bytes]:
     """Host, port and the bytes of a request."""
-    host, _, path = base.removeprefix("http://").partition("/")
+    host, _, path = base.partition("://")[2].partition("/")
     name, _, port = host.partition(":")
     head = f"POST /{path}/v1/chat/completions HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(_CHAT_BODY)}\r\n\r\n"
     return name, int(port), head.encode() + _CHAT_BODY
@@ -71,9 +109,8 @@ class _Counting(asyncio.Protocol):
         self._reads = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
-        transport.write(self._request)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
+        self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         self._reads += 1
@@ -87,7 +124,8 @@ def _raw_asyncio() -> Read:
         loop = asyncio.get_running_loop()
         host, port, request = _request(base)
         done: asyncio.Future[int] = loop.create_future()
-        await loop.create_connection(lambda: _Counting(request, done), host, port)
+        trust = ssl.create_default_context() if base.startswith("https:") else None
+        await loop.create_connection(lambda: _Counting(request, done), host, port, ssl=trust)
         return await done
 
     return read
@@ -252,6 +290,7 @@ CONTENDERS: dict[str, Callable[[], Read]] = {
     "pydantic-ai": _pydantic_ai,
     "kosong": _kosong,
 }
+HOLDERS: dict[str, Callable[[], Begin]] = {"midstream, stream": _midstream_items, "openai": _openai_items}
 ANTHROPIC_WIRE = frozenset(("midstream, anthropic", "anthropic"))
 
 
@@ -268,18 +307,48 @@ async def _obey(read: Read, base: str, times: int) -> dict[str, float]:
     return {"cpu": _cpu() - start, "seen": seen / times}
 
 
+async def _hold(begin: Begin, base: str, count: int) -> dict[str, float]:
+    """Kilobytes of memory that each of so many open answers takes, one item of each read; one before them is not counted."""
+    held = [await begin(base)]
+    await anext(held[0])
+    before, start = _resident(), _cpu()
+    for _ in range(count):
+        held.append(await begin(base))
+        await anext(held[-1])
+    gc.collect()
+    return {"kilobytes": (_resident() - before) / count, "cpu": (_cpu() - start) / count}
+
+
+def _resident() -> int:
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def _new_loop(kind: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if kind == "asyncio":
+        return None
+    import uvloop
+
+    return cast(Callable[[], asyncio.AbstractEventLoop], uvloop.new_event_loop)
+
+
 def main() -> None:
-    name, port = sys.argv[1:]
+    name, base, *kind = sys.argv[1:]
     out = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not be taken for an answer
     read = CONTENDERS[name]()
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=_new_loop(*kind or ["asyncio"])) as runner:
         os.write(out, b'{"ready": 1}\n')
         for line in sys.stdin:
             order = json.loads(line)
-            base = f"http://127.0.0.1:{port}/{order['payload']}/{order['mode']}"
-            answer = runner.run(_obey(read, base, order["times"]))
+            place = f"{base}/{order['payload']}/{order['mode']}"
+            if "open" in order:
+                answer = runner.run(_hold(HOLDERS[name](), place, order["open"]))
+            else:
+                answer = runner.run(_obey(read, place, order["times"]))
             os.write(out, json.dumps(answer).encode() + b"\n")
+            if "open" in order:
+                break  # what it holds is left to the operating system
     os._exit(0)  # connections are left to the operating system: nothing of theirs is measured
 
 

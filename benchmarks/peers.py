@@ -2,7 +2,7 @@
 
 Run `make bench`. Each client runs in its own process, which measures itself; the upstream is another. `burst` is the whole
 answer in one write, `live` one event a write with a gap that every client can keep up with. Figures are medians. The table
-and the chart go to `benchmarks/results/`.
+and the chart go to `benchmarks/results/`. `--beside FOLDER` takes another checkout of midstream into the same run.
 """
 
 from __future__ import annotations
@@ -13,30 +13,45 @@ import platform
 import statistics
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import msgspec
+
 from .chart import bar_chart
 from .codec import encoding
-from .contender import ANTHROPIC_WIRE, CONTENDERS
-from .imports import import_costs
+from .contender import ANTHROPIC_WIRE, HOLDERS
+from .imports import import_rows
 from .measure import Row, misses, table
-from .payloads import anthropic_text, anthropic_tools, chat_text, chat_tools
+from .payloads import anthropic_text, anthropic_tools, chat_text, chat_tools, chat_varying
 from .processes import Contender, Failed, Upstream
 
 RESULTS = Path(__file__).parent / "results"
 ANSWERS = {
     "chat-text": chat_text(),
+    "chat-varying": chat_varying(),
     "chat-tools": chat_tools(),
     "anthropic-text": anthropic_text(),
     "anthropic-tools": anthropic_tools(),
 }
-KINDS = {"text": "2,000 chunks of text", "tools": "reasoning and three parallel calls, 2,000 chunks"}
+KINDS = {
+    "text": "2,000 chunks of text in one envelope",
+    "varying": "2,000 chunks of text, padding in each",
+    "tools": "reasoning and three parallel calls, 2,000 chunks",
+}
 MODES = ("burst", "live")
+CASES = tuple((kind, mode) for kind in KINDS for mode in MODES)
 LEAST_GAP = 300
 """Microseconds between live events; a client that needs longer a chunk gets twice what it needs."""
-OURS = "midstream, stream"
+OPEN = 1_000
+"""How many answers are open at once where memory is measured."""
+OURS, OURS_FAST, RAW = "midstream, stream", "midstream, stream, uvloop", "raw socket, asyncio"
+BEFORE = "before: "
+NEWER_PYTHON = Path(sys.prefix + "-newer") / "bin" / "python"
+"""Where `make bench` installs what needs a newer Python than this one, if there is one."""
 
 Case = tuple[str, str]
 """(kind, mode)"""
@@ -44,44 +59,94 @@ Costs = dict[str, dict[Case, float]]
 """Contender -> case -> microseconds a chunk."""
 
 
-class Race:
-    """All contenders against one upstream. One that fails is out, with its reason."""
+class Entry(msgspec.Struct, frozen=True):
+    """A contender as it takes part. What is only of interest live, or in plain text, is left out of the rest."""
 
-    def __init__(self, port: int) -> None:
+    client: str
+    loop: str = "asyncio"
+    tls: bool = False
+    checkout: Path | None = None
+    python: Path | None = None
+    cases: tuple[Case, ...] = CASES
+
+    @property
+    def label(self) -> str:
+        before = BEFORE if self.checkout else ""
+        return f"{before}{self.client}{', TLS' if self.tls else ''}{', uvloop' if self.loop == 'uvloop' else ''}"
+
+
+_PLAIN = tuple(case for case in CASES if case[0] != "varying")
+_SLOW = tuple(case for case in CASES if case == ("text", "live") or case[1] == "burst")
+_LIVE = (("text", "burst"), ("text", "live"))
+
+
+def entries(beside: Path | None) -> list[Entry]:
+    old = [Entry("midstream, stream", checkout=beside)] if beside else []
+    return [
+        Entry("midstream, stream"),
+        Entry("midstream, stream", loop="uvloop"),
+        Entry("midstream, batches"),
+        Entry("midstream, anthropic", cases=_PLAIN),
+        *old,
+        Entry("raw socket, asyncio"),
+        Entry("raw socket, streams", cases=_LIVE),
+        Entry("raw socket, blocking", cases=_LIVE),
+        Entry("aiohttp, bytes", cases=_LIVE),
+        Entry("midstream, stream", tls=True, cases=_LIVE),
+        Entry("midstream, stream", tls=True, loop="uvloop", cases=_LIVE),
+        Entry("raw socket, asyncio", tls=True, cases=_LIVE),
+        Entry("openai", cases=_SLOW),
+        Entry("anthropic", cases=tuple(case for case in _SLOW if case[0] != "varying")),
+        Entry("litellm", cases=_SLOW),
+        Entry("pydantic-ai", cases=_SLOW),
+        Entry("kosong", cases=_SLOW, python=NEWER_PYTHON if NEWER_PYTHON.exists() else None),
+    ]
+
+
+class Race:
+    """All contenders, each against its upstream. One that fails is out, with its reason."""
+
+    def __init__(self, plain: Upstream, tls: Upstream | None, taking_part: Sequence[Entry]) -> None:
         self.failures: dict[str, str] = {}
         self.found: dict[str, dict[Case, list[float]]] = {}
         self._gaps: dict[str, int] = {}
-        self._contenders: list[Contender] = []
-        for name in CONTENDERS:
-            contender = Contender(name, port)
+        self._contenders: dict[Entry, Contender] = {}
+        for entry in taking_part:
+            upstream = tls if entry.tls else plain
+            if upstream is None:
+                self.failures[entry.label] = "openssl is not installed"
+                continue
+            contender = _contender(entry, upstream)
             try:
                 contender.ready()
             except Failed as failure:
-                self._out(contender, failure)
+                self._out(entry, contender, failure)
                 continue
-            self._contenders.append(contender)
-            self.found[name] = {(kind, mode): [] for kind in KINDS for mode in MODES}
+            self._contenders[entry] = contender
+            self.found[entry.label] = {case: [] for case in entry.cases}
 
     def warm_up(self) -> None:
-        for contender in list(self._contenders):
+        for entry, contender in list(self._contenders.items()):
             try:
-                for kind in KINDS:
-                    self._cost(contender, kind, "burst", 1)
-                cost = self._cost(contender, "text", "burst", 1)
-                self._gaps[contender.name] = max(LEAST_GAP, round(2 * cost))
+                for kind in dict(entry.cases):
+                    self._cost(entry, contender, kind, "burst", 1)
+                cost = self._cost(entry, contender, "text", "burst", 1)
+                self._gaps[entry.label] = max(LEAST_GAP, round(2 * cost))
             except Failed as failure:
-                self._out(contender, failure)
+                self._out(entry, contender, failure)
 
-    def round(self, mode: str) -> None:
-        for kind in KINDS:
-            for contender in list(self._contenders):
-                quick = mode == "burst" and self._gaps[contender.name] == LEAST_GAP
-                try:
-                    cost = self._cost(contender, kind, mode, 5 if quick else 1)
-                except Failed as failure:
-                    self._out(contender, failure)
+    def round(self) -> None:
+        for kind, mode in CASES:
+            for entry, contender in list(self._contenders.items()):
+                if (kind, mode) not in entry.cases:
                     continue
-                self.found[contender.name][kind, mode].append(cost)
+                quick = mode == "burst" and self._gaps[entry.label] == LEAST_GAP
+                try:
+                    cost = self._cost(entry, contender, kind, mode, 5 if quick else 1)
+                except Failed as failure:
+                    self._out(entry, contender, failure)
+                    continue
+                self.found[entry.label][kind, mode].append(cost)
 
     def medians(self) -> Costs:
         return {
@@ -90,35 +155,56 @@ class Race:
         }
 
     def end(self) -> None:
-        for contender in self._contenders:
+        for contender in self._contenders.values():
             contender.end()
 
-    def _cost(self, contender: Contender, kind: str, mode: str, times: int) -> float:
-        payload = f"{'anthropic' if contender.name in ANTHROPIC_WIRE else 'chat'}-{kind}"
-        spelled = mode if mode == "burst" else f"live-{self._gaps[contender.name]}"
+    def _cost(self, entry: Entry, contender: Contender, kind: str, mode: str, times: int) -> float:
+        payload = f"{'anthropic' if entry.client in ANTHROPIC_WIRE else 'chat'}-{kind}"
+        spelled = mode if mode == "burst" else f"live-{self._gaps[entry.label]}"
         return contender.read(payload, spelled, times) / times / len(ANSWERS[payload]) * 1e6
 
-    def _out(self, contender: Contender, failure: Failed) -> None:
-        self.failures[contender.name] = str(failure)
-        self.found.pop(contender.name, None)
+    def _out(self, entry: Entry, contender: Contender, failure: Failed) -> None:
+        self.failures[entry.label] = str(failure)
+        self.found.pop(entry.label, None)
         contender.end()
-        if contender in self._contenders:
-            self._contenders.remove(contender)
+        self._contenders.pop(entry, None)
 
 
-def cost_table(costs: Costs, failures: dict[str, str]) -> str:
-    """Microseconds a chunk, and how many times ours that is; clients of the Anthropic wire beside ours of that wire."""
-    cases = [(kind, mode) for kind in KINDS for mode in MODES]
-    lines = [
-        "| µs of processor a chunk (× midstream's `stream`) | " + " | ".join(f"{k}, {m}" for k, m in cases) + " |",
-        "|:--|" + "--:|" * len(cases),
-    ]
-    for name in CONTENDERS:
-        if name in failures:
-            lines.append(f"| {name} | could not run: {failures[name]} |" + " |" * (len(cases) - 1))
+def _contender(entry: Entry, upstream: Upstream) -> Contender:
+    return Contender(entry.client, upstream, loop=entry.loop, python=entry.python, checkout=entry.checkout)
+
+
+def memory_rows(upstream: Upstream, taking_part: Sequence[Entry]) -> list[Row]:
+    """What an answer that is being read takes, measured with many of them open at once."""
+    rows = []
+    for entry in taking_part:
+        if entry.client not in HOLDERS or entry.tls:
             continue
-        ours = costs.get("midstream, anthropic" if name in ANTHROPIC_WIRE else OURS, {})
-        cells = [_cell(costs[name].get(case), ours.get(case)) for case in cases]
+        contender = _contender(entry, upstream)
+        try:
+            contender.ready()
+            kilobytes = contender.hold("chat-text", OPEN)
+            rows.append(Row(f"{entry.label}: memory of an open answer, of {OPEN:,}", kilobytes, "kB"))
+        except Failed as failure:
+            rows.append(Row(f"{entry.label}: memory of an open answer", None, aside=str(failure)))
+        finally:
+            contender.end()
+    return rows
+
+
+def cost_table(taking_part: Sequence[Entry], costs: Costs, failures: dict[str, str]) -> str:
+    """Microseconds a chunk, and how many times ours that is; clients of the Anthropic wire beside ours of that wire."""
+    lines = [
+        "| µs of processor a chunk (× midstream's `stream`) | " + " | ".join(f"{k}, {m}" for k, m in CASES) + " |",
+        "|:--|" + "--:|" * len(CASES),
+    ]
+    for entry in taking_part:
+        name = entry.label
+        if name in failures:
+            lines.append(f"| {name} | not run: {failures[name]} |" + " |" * (len(CASES) - 1))
+            continue
+        ours = costs.get("midstream, anthropic" if entry.client in ANTHROPIC_WIRE else OURS, {})
+        cells = [_cell(costs[name].get(case), ours.get(case)) for case in CASES]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -130,19 +216,27 @@ def _cell(cost: float | None, ours: float | None) -> str:
 
 
 def goals(costs: Costs) -> list[Row]:
+    def cost(name: str, kind: str, mode: str) -> float | None:
+        return costs.get(name, {}).get((kind, mode))
+
     rows = []
-    for ours in ("midstream, stream", "midstream, batches"):
-        burst, live = (costs.get(ours, {}).get(("text", mode)) for mode in MODES)
-        rows.append(Row(f"{ours}: burst", burst, "µs a chunk", 5))
-        for peer, mode, goal in (("openai", "burst", 40), ("litellm", "burst", 100), ("openai", "live", 3)):
-            own, theirs = (burst if mode == "burst" else live), costs.get(peer, {}).get(("text", mode))
-            rows.append(Row(f"{ours}: {mode}, {peer} takes", _ratio(theirs, own), "× as much", goal, at_least=True))
-        for below, most in (
-            ("raw socket, asyncio", 1.7), ("raw socket, streams", None), ("raw socket, blocking", None),
-            ("aiohttp, bytes", None),
-        ):  # fmt: skip
-            base = costs.get(below, {}).get(("text", "live"))
-            rows.append(Row(f"{ours}: live, beside {below}", _ratio(live, base), "×", most))
+    for ours, live_goal in ((OURS, 2.1), (OURS_FAST, 1.6)):
+        rows.append(Row(f"{ours}: burst, one envelope", cost(ours, "text", "burst"), "µs a chunk", 2))
+        rows.append(Row(f"{ours}: burst, an envelope that varies", cost(ours, "varying", "burst"), "µs a chunk", 3))
+        for peer, goal in (("openai", 100), ("litellm", 300)):
+            ratio = _ratio(cost(peer, "text", "burst"), cost(ours, "text", "burst"))
+            rows.append(Row(f"{ours}: burst, {peer} takes", ratio, "× as much", goal, at_least=True))
+        for kind in ("text", "varying"):
+            ratio = _ratio(cost(ours, kind, "live"), cost(RAW, kind, "live"))
+            rows.append(Row(f"{ours}: live, {kind}, beside {RAW}", ratio, "×", live_goal))
+    for ours, raw in (("midstream, stream, TLS", f"{RAW}, TLS"), ("midstream, stream, TLS, uvloop", f"{RAW}, TLS")):
+        rows.append(
+            Row(f"{ours}: live, beside {raw}", _ratio(cost(ours, "text", "live"), cost(raw, "text", "live")), "×")
+        )
+    for peer in ("openai", "litellm", BEFORE + OURS):
+        ratio = _ratio(cost(peer, "text", "live"), cost(OURS, "text", "live"))
+        if ratio is not None:
+            rows.append(Row(f"{OURS}: live, {peer} takes", ratio, "× as much"))
     return rows
 
 
@@ -150,65 +244,67 @@ def _ratio(above: float | None, below: float | None) -> float | None:
     return None if above is None or not below else above / below
 
 
-def import_rows() -> list[Row]:
-    rows = []
-    for name, cost in import_costs().items():
-        judged = name in ("midstream", "midstream's codec, every wire")
-        if cost is None:
-            rows.append(Row(f"import {name}", None, aside="it cannot be imported"))
-            continue
-        rows.append(
-            Row(f"import {name}", cost.cpu, "ms", 120 if judged else None, aside=f"{cost.wall:.0f} by the clock")
-        )
-        rows.append(Row(f"peak memory of import {name}", cost.megabytes, "MB", 30 if judged else None))
-    return rows
-
-
-def surroundings(upstream: str, load: float) -> str:
+def surroundings(upstream: str, load: float, rounds: int) -> str:
     versions = []
-    for package in ("aiohttp", "msgspec", "openai", "anthropic", "litellm", "pydantic-ai-slim", "kosong"):
+    for package in ("httptools", "uvloop", "msgspec", "aiohttp", "openai", "anthropic", "litellm", "pydantic-ai-slim"):
         try:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             versions.append(f"{package} not installed")
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}, upstream in {upstream}, "
-        f"load {load:.1f} before the run. {', '.join(versions)}."
+        f"load {load:.1f} before the run, medians of {rounds} rounds. {', '.join(versions)}."
     )
 
 
-def measured(rounds: int) -> tuple[Costs, dict[str, str], str]:
-    with Upstream(ANSWERS) as upstream:
-        race = Race(upstream.port)
+def measured(rounds: int, taking_part: Sequence[Entry]) -> tuple[Costs, dict[str, str], list[Row], str]:
+    with ExitStack() as stack:
+        plain = stack.enter_context(Upstream(ANSWERS))
+        try:
+            tls = stack.enter_context(Upstream(ANSWERS, tls=True))
+        except Failed:
+            tls = None
+        race = Race(plain, tls, taking_part)
         try:
             race.warm_up()
             for number in range(rounds):
-                for mode in MODES:
-                    race.round(mode)
+                race.round()
                 print(f"round {number + 1} of {rounds} done", file=sys.stderr, flush=True)
-            return race.medians(), race.failures, upstream.kind
         finally:
             race.end()
+        return race.medians(), race.failures, memory_rows(plain, taking_part), plain.kind
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--save", type=Path, default=RESULTS, help="where the table and the chart go")
+    parser.add_argument("--beside", type=Path, help="another checkout of midstream, measured in the same run")
+    parser.add_argument(
+        "--only", help="only the clients whose name begins so, and the raw socket; no imports, no encoding"
+    )
     options = parser.parse_args()
     load, began = os.getloadavg()[0], time.monotonic()
-    costs, failures, upstream = measured(options.rounds)
-    rows = [*goals(costs), *encoding(30), *import_rows()]
-    about = surroundings(upstream, load)
+    beside: Path | None = options.beside.resolve() if options.beside else None
+    taking_part = entries(beside)
+    if options.only:
+        taking_part = [entry for entry in taking_part if entry.label.startswith((options.only, RAW))]
+    costs, failures, memory, upstream = measured(options.rounds, taking_part)
+    rows = [*goals(costs), *memory]
+    if not options.only:
+        rows += [*encoding(30), *import_rows(beside)]
+    about = surroundings(upstream, load, options.rounds)
     report = "\n\n".join([
         "# midstream beside other clients",
         about,
-        cost_table(costs, failures),
+        cost_table(taking_part, costs, failures),
         table(rows),
         f"Missed: {'; '.join(misses(rows)) or 'nothing'}.",
         "\n".join(f"{kind}: {what}." for kind, what in KINDS.items()) + " How to read this: `benchmarks/README.md`.",
     ])  # fmt: skip
     print(report)
+    if options.only:
+        return
     options.save.mkdir(parents=True, exist_ok=True)
     name = f"{datetime.now(UTC):%Y-%m-%d}"
     (options.save / f"{name}.md").write_text(report + "\n", "utf-8")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,10 +26,15 @@ class Failed(Exception):
 class _Process:
     """Lines in, lines out; a line that does not come in time ends it."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], environ: Mapping[str, str] | None = None) -> None:
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115
         self._inner = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._noise, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._noise,
+            text=True,
+            env={**os.environ, **(environ or {})},
         )
 
     def say(self, line: str) -> None:
@@ -70,18 +77,23 @@ class _Process:
 
 
 class Upstream:
-    """Serves answers on loopback: compiled where there is a Rust compiler, in Python otherwise."""
+    """Serves answers on loopback: compiled where there is a Rust compiler, in Python otherwise and for TLS.
 
-    def __init__(self, answers: dict[str, list[bytes]]) -> None:
+    `base` is its address, `environ` what a client needs to trust it. Without the `openssl` command there is no TLS: Failed.
+    """
+
+    def __init__(self, answers: dict[str, list[bytes]], *, tls: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory()
         folder = Path(self._folder.name)
         for name, events in answers.items():
             (folder / f"{name}.sse").write_bytes(b"".join(events))
-        program = _compiled(folder)
+        certificate = _certificate(folder) if tls else None
+        program = None if tls else _compiled(folder)
         self.kind = "Rust" if program else "Python"
         command = [str(program)] if program else [sys.executable, "-m", "benchmarks.upstream.plain"]
-        self._process = _Process([*command, str(folder)])
-        self.port = int(self._process.hear())
+        self._process = _Process([*command, str(folder), *([str(certificate)] if certificate else [])])
+        self.base = f"{'https' if tls else 'http'}://127.0.0.1:{int(self._process.hear())}"
+        self.environ = {"SSL_CERT_FILE": str(certificate)} if certificate else {}
 
     def __enter__(self) -> Upstream:
         return self
@@ -91,6 +103,21 @@ class Upstream:
     ) -> None:
         self._process.end()
         self._folder.cleanup()
+
+
+def _certificate(folder: Path) -> Path:
+    """A certificate for this address that signs itself, with its key."""
+    if shutil.which("openssl") is None:
+        raise Failed("openssl is not installed")
+    both, key = folder / "certificate.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(both)],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    with both.open("ab") as file:
+        file.write(key.read_bytes())
+    return both
 
 
 def _compiled(folder: Path) -> Path | None:
@@ -104,22 +131,41 @@ def _compiled(folder: Path) -> Path | None:
 
 
 class Contender:
-    """A client in its own process."""
+    """A client in its own process: on this event loop, with this interpreter, and with the code of this checkout if one is
+    named."""
 
-    def __init__(self, name: str, port: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        upstream: Upstream,
+        *,
+        loop: str = "asyncio",
+        python: Path | None = None,
+        checkout: Path | None = None,
+    ) -> None:
         self.name = name
-        self._process = _Process([sys.executable, "-m", "benchmarks.contender", name, str(port)])
+        environ = upstream.environ if checkout is None else {**upstream.environ, "PYTHONPATH": str(checkout / "src")}
+        command = [str(python or sys.executable), "-m", "benchmarks.contender", name, upstream.base, loop]
+        self._process = _Process(command, environ)
 
     def ready(self) -> None:
         self._process.hear()
 
     def read(self, payload: str, mode: str, times: int) -> float:
         """Processor seconds of reading this answer so many times."""
-        self._process.say(json.dumps({"payload": payload, "mode": mode, "times": times}))
-        answer: dict[str, Any] = json.loads(self._process.hear())
+        answer = self._ordered({"payload": payload, "mode": mode, "times": times})
         if not answer["seen"]:
             raise Failed("it read nothing")
         return float(answer["cpu"])
 
+    def hold(self, payload: str, count: int) -> float:
+        """Kilobytes of memory for each of so many open answers. It is of no more use afterwards."""
+        return float(self._ordered({"payload": payload, "mode": "hold", "open": count})["kilobytes"])
+
     def end(self) -> None:
         self._process.end()
+
+    def _ordered(self, order: dict[str, object]) -> dict[str, Any]:
+        self._process.say(json.dumps(order))
+        answer: dict[str, Any] = json.loads(self._process.hear())
+        return answer

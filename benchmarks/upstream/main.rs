@@ -3,6 +3,7 @@
 //! `upstream DIR` loads DIR/*.sse, prints its port and serves until its standard input ends.
 //! `/NAME/burst/...`     the whole answer in one write
 //! `/NAME/live-MICROS/...`  one event a write, so many microseconds apart
+//! `/NAME/hold/...`      the first two events, and nothing more for as long as the client stays
 //! Answers are chunked, one event a chunk, as model hosts send them.
 
 use std::collections::HashMap;
@@ -96,6 +97,7 @@ fn serve(mut client: TcpStream, answers: &HashMap<String, Answer>) -> io::Result
         let mode = parts.next().unwrap_or("");
         match (answer, mode.strip_prefix("live-").and_then(|text| text.parse().ok())) {
             (None, _) => client.write_all(MISSING)?,
+            (Some(writes), None) if mode == "hold" => client.write_all(&writes[..3.min(writes.len())].concat())?,
             (Some(writes), None) => client.write_all(&writes.concat())?,
             (Some(writes), Some(micros)) => {
                 for write in writes {

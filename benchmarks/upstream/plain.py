@@ -1,12 +1,14 @@
 """The upstream of main.rs in Python, for machines without a Rust compiler: same paths, same bytes, same end.
 
-Run as `python -m benchmarks.upstream.plain DIR`: it prints its port and serves until its standard input ends.
+Run as `python -m benchmarks.upstream.plain DIR [CERTIFICATE]`: it prints its port and serves until its standard input ends, by
+TLS if there is a certificate (a file of it and its key).
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -40,15 +42,18 @@ def next_path(client: socket.socket, held: bytearray) -> str | None:
         held += data
 
 
-def serve(client: socket.socket, answers: dict[str, list[bytes]]) -> None:
+def serve(client: socket.socket, answers: dict[str, list[bytes]], trust: ssl.SSLContext | None) -> None:
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     held = bytearray()
     with client:
         try:
+            client = trust.wrap_socket(client, server_side=True) if trust else client
             while (path := next_path(client, held)) is not None:
                 name, mode = path.split("/")[1:3]
                 writes = answers.get(name, [_MISSING])
-                if not mode.startswith("live-"):
+                if mode == "hold":
+                    writes = [b"".join(writes[:3])]
+                elif not mode.startswith("live-"):
                     writes = [b"".join(writes)]
                 gap = int(mode.removeprefix("live-")) / 1e6 if mode.startswith("live-") else 0
                 for write in writes:
@@ -61,12 +66,16 @@ def serve(client: socket.socket, answers: dict[str, list[bytes]]) -> None:
 
 def main() -> None:
     answers = {path.stem: answer_of(path.read_bytes()) for path in Path(sys.argv[1]).glob("*.sse")}
-    listener = socket.create_server(("127.0.0.1", 0))
+    trust = None
+    if len(sys.argv) > 2:
+        trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        trust.load_cert_chain(sys.argv[2])
+    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     print(listener.getsockname()[1], flush=True)
     threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
     while True:
         client, _ = listener.accept()
-        threading.Thread(target=serve, args=(client, answers), daemon=True).start()
+        threading.Thread(target=serve, args=(client, answers, trust), daemon=True).start()
 
 
 if __name__ == "__main__":

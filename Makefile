@@ -66,4 +66,4 @@ bench: $(BENCH)/.installed
 	@$(BENCH)/bin/python -m benchmarks.peers
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(E2E) $(E2E)-litellm tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(BENCH)-newer $(E2E) $(E2E)-litellm tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

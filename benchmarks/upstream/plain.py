@@ -28,7 +28,7 @@ def answer_of(stream: bytes) -> list[bytes]:
 def next_path(client: socket.socket, held: bytearray) -> str | None:
     """The path of the next request, its body read past; None when the client is gone."""
     while True:
-        head, found, body = held.partition(b"\r\n\r\n")
+        head, found, body = bytes(held).partition(b"\r\n\r\n")
         if found:
             fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:])
             length = int(fields.get(b"content-length", b"0"))
@@ -47,7 +47,8 @@ def serve(client: socket.socket, answers: dict[str, list[bytes]], trust: ssl.SSL
     held = bytearray()
     with client:
         try:
-            client = trust.wrap_socket(client, server_side=True) if trust else client
+            if trust is not None:
+                client = trust.wrap_socket(client, server_side=True)
             while (path := next_path(client, held)) is not None:
                 name, mode = path.split("/")[1:3]
                 writes = answers.get(name, [_MISSING])

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-import textwrap
 import unicodedata
-from difflib import SequenceMatcher
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -114,6 +112,8 @@ class Change(Value, frozen=True):
         if (a - start) * (b - start) > _COMPARED:
             groups.append(("replace", start, a, start, b))
         elif a > start or b > start:
+            from difflib import SequenceMatcher
+
             matcher = SequenceMatcher(None, old[start:a], new[start:b])
             groups += [
                 (tag, a1 + start, a2 + start, b1 + start, b2 + start) for tag, a1, a2, b1, b2 in matcher.get_opcodes()
@@ -223,6 +223,8 @@ class _Page:
         if self._columns is None:
             return ["  " + text]
         wide = _cells(text) - len(text)
+        import textwrap
+
         return textwrap.wrap(text, self._columns - wide, initial_indent="  ", subsequent_indent="    ")
 
     def _wrapped(self, text: str, before: str) -> list[str]:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from ..client.catalog import Catalog
@@ -51,12 +52,11 @@ class PipeReader:
             self.close()
 
 
-_SECRET_NAME = re.compile(
+_SECRET_NAME = (
     r"(?:^|_)(?:KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASS|CREDS?|CREDENTIALS?|COOKIES?|AUTH|PWD|PW|PSK|DSN|HEADERS|SK|OTP|TOTP|SALT"
     r"|PAT|PATS|JWT|BEARER|SAS|MNEMONIC|WEBHOOK|PRIVATE|UNSEAL)\d*(?:_|$)"
     r"|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|PASSWORD|PASSWD|PASSPHRASE|PASSCODE|SECRET|OAUTH|AUTHORIZATION|COOKIE|SEED_?PHRASE|CONN(?:ECTION)?_?STR"
-    r"|(?:(?<!MON)(?<!HOT)KEYS?|TOKENS?|(?<!COM)(?<!BY)PASS|PWD)\d*(?:$|_)",
-    re.IGNORECASE,
+    r"|(?:(?<!MON)(?<!HOT)KEYS?|TOKENS?|(?<!COM)(?<!BY)PASS|PWD)\d*(?:$|_)"
 )
 # How issuers' keys start, each followed by enough characters to be one.
 _ISSUED = (
@@ -100,18 +100,15 @@ _ISSUED = (
     r"eyJ[\w-]{8,}\.[\w-]{8,}\.",  # a JSON web token
 )
 _SECRET_VALUES = (
-    re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_ISSUED)})"),
-    re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^\s@]+@", re.IGNORECASE),  # a URL with a password
-    re.compile(r"://[^/\s:@]{16,}@"),  # or with a token for a user
-    re.compile(r"\A[^/\s:@]+:[^/\s:@]+@[\w.-]+(?::\d+)?(?:/|\Z)"),  # the same without a scheme
-    re.compile(r"-----BEGIN [A-Z0-9 ]+-----"),
+    rf"(?<![A-Za-z0-9])(?:{'|'.join(_ISSUED)})",
+    r"(?i)[a-z][a-z0-9+.-]*://[^/\s:@]*:[^\s@]+@",  # a URL with a password
+    r"://[^/\s:@]{16,}@",  # or with a token for a user
+    r"\A[^/\s:@]+:[^/\s:@]+@[\w.-]+(?::\d+)?(?:/|\Z)",  # the same without a scheme
+    r"-----BEGIN [A-Z0-9 ]+-----",
     # One word of letters in both cases and digits, too long to be anything else.
-    re.compile(r"\A(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?:[A-Za-z0-9_+=-]{36,}|[A-Za-z0-9+][A-Za-z0-9+/=]{39})\Z"),
-    re.compile(
-        r"(?:account_?key|shared_?access_?(?:key|signature)|password|passwd|pwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*\S",
-        re.IGNORECASE,
-    ),
-    re.compile(r"[?&]sig=|\"private_key\"|\"service_account\"|hooks\.slack\.com/services/|/api/webhooks/\d"),
+    r"\A(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?:[A-Za-z0-9_+=-]{36,}|[A-Za-z0-9+][A-Za-z0-9+/=]{39})\Z",
+    r"(?i)(?:account_?key|shared_?access_?(?:key|signature)|password|passwd|pwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*\S",
+    r"[?&]sig=|\"private_key\"|\"service_account\"|hooks\.slack\.com/services/|/api/webhooks/\d",
 )
 _NOT_SECRET = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
 _TELLING = 8  # a shorter key may appear in other values by chance
@@ -146,7 +143,14 @@ def child_environment(
 def looks_secret(name: str, value: str) -> bool:
     if name in _NOT_SECRET:
         return False
-    return bool(_SECRET_NAME.search(name)) or any(pattern.search(value) for pattern in _SECRET_VALUES)
+    of_names, of_values = _patterns()
+    return bool(of_names.search(name)) or any(pattern.search(value) for pattern in of_values)
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], tuple[re.Pattern[str], ...]]:
+    """Compiled when a command is first run, which most conversations never do."""
+    return re.compile(_SECRET_NAME, re.IGNORECASE), tuple(re.compile(pattern) for pattern in _SECRET_VALUES)
 
 
 def known_key_names(folder: str) -> frozenset[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import click
 import msgspec
-from click.shell_completion import CompletionItem
 from msgspec.structs import replace
 
 from ..agent.approval import AllowPattern
@@ -22,6 +21,9 @@ from ..core.ids import valid_tool_format
 from ..sim.providers import MODELS
 from ..wires.tool_format import TEXT_FORMATS
 from .terminal import color_option
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,6 +106,8 @@ def model_names(catalog: Catalog) -> list[str]:
 
 
 def _complete_model(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(name) for name in model_names(Catalog(load_config())) if name.startswith(incomplete)]
 
 

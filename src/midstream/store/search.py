@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
@@ -20,7 +21,13 @@ _SNIPPET = 160
 _UNSPACED = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}](?:[\u0300-\u036f]|[^\W_{_UNSPACED}])*")
+_WORD = rf"[{_UNSPACED}]|[^\W_{_UNSPACED}](?:[\u0300-\u036f]|[^\W_{_UNSPACED}])*"
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """Compiled when a text is first indexed: it takes longer than most modules do to import."""
+    return re.compile(_WORD)
 
 
 class Word(NamedTuple):
@@ -31,7 +38,7 @@ class Word(NamedTuple):
 
 def words(text: str) -> Iterator[Word]:
     """The words of a text, in order."""
-    for match in _WORD.finditer(text):
+    for match in _word().finditer(text):
         yield Word(_fold(match[0]), match.start(), match.end())
 
 

@@ -266,6 +266,7 @@ OLLAMA: dict[str, list[Break]] = {
         lambda b: b["messages"][1].update(images=["data:image/png;base64,xx"]),
         lambda b: chat_calls(b)[0]["function"].update(arguments="{}"),
     ],
+    "think is known": [lambda b: b.update(think="enormous"), lambda b: b.update(think=[])],
     "paired": [lambda b: b["messages"].pop(3), lambda b: b["messages"].append(b["messages"][3]),
                lambda b: b["messages"].insert(3, {"role": "user", "content": "x"})],
 }  # fmt: skip

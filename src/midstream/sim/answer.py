@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ..core.tools import ToolKind
-from ..wires.answer import Habits
+from ..wires.answer import Habits, UsagePlace
 
 _PIECE = 7
 _TOKENS = re.compile(r"\s*\S+\s*?(?=\s|\Z)|\s+")
@@ -63,6 +63,13 @@ class Style(msgspec.Struct, frozen=True):
     """The beginning of every signature it gives; empty if it signs nothing."""
     whole_calls: bool = False
     """Whether a call's arguments are sent in one piece."""
+    calls_together: bool = False
+    """Whether all calls of an answer come in its last chunk."""
+    thinking_parts: bool = False
+    """Whether reasoning stands among the parts of the content."""
+    usage: UsagePlace = "chunk"
+    counts_unasked: bool = False
+    """Whether tokens are counted in every stream, asked for or not."""
     response_id: str = "sim-1"
     completion: str = "deepinfra"
     """On a raw completion: the format of its chunks."""
@@ -79,6 +86,9 @@ class Style(msgspec.Struct, frozen=True):
         return Habits(
             ids="own" if names_calls else "none",
             whole_calls=self.whole_calls,
+            calls_together=self.calls_together,
+            thinking_parts=self.thinking_parts,
+            usage=self.usage,
             reasoning_field=self.reasoning_field,
             completion=self.completion,
             text_format=self.text_format,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -14,6 +15,7 @@ from ..core.events import Done
 from ..core.tools import ToolSpec
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
+from ..wires.answer import UsagePlace
 from ..wires.plain_tools import plain_name
 from ..wires.stream_decoder import decode_chunks
 from .answer import Answer, Call, Style
@@ -29,6 +31,10 @@ _SAMPLE_NAMES = (
 )  # fmt: skip
 _HOST_IDS = {"moonshot": "name:n", "moonshot-cn": "name:n", "kimi-coding": "name:n", "deepinfra": "bare"}
 _WHOLE_CALLS = frozenset({"groq", "mistral"})  # hosts that send a call's arguments in one piece
+_CALLS_TOGETHER = frozenset({"mistral"})  # hosts that send all calls of an answer in its last chunk
+_THINKING_PARTS = frozenset({"mistral"})  # hosts whose chat has reasoning among the parts of the content
+_USAGE: dict[str, UsagePlace] = {"mistral": "finish"}  # where a host counts tokens, if not in a chunk of its own
+_THINKERS = (("mistral", re.compile("magistral")),)  # models that think by themselves on hosts that do not
 _PRICED = frozenset({"deepinfra"})  # hosts whose raw completions say what they cost
 _SCHEME_IDS = {"kimi": "functions", "kimi-k3": "name_n", "mistral": "nine", "anthropic": "toolu"}
 
@@ -43,6 +49,14 @@ class Player(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return self.target.dialect.name
 
+    @property
+    def thinks(self) -> bool:
+        """Whether the model thinks unless it is told not to."""
+        target = self.target
+        return target.dialect.reasoning.default_on or any(
+            target.dialect.provider == provider and names.search(target.model) for provider, names in _THINKERS
+        )
+
     def style(self, *, number: int = 0, first_call: int = 0, ids: str | None = None) -> Style:
         dialect = self.target.dialect
         raw = dialect.wire == "completion"
@@ -54,6 +68,10 @@ class Player(msgspec.Struct, frozen=True):
             first_call=first_call,
             signature=self.host.traits.signature_prefix,
             whole_calls=dialect.provider in _WHOLE_CALLS,
+            calls_together=dialect.provider in _CALLS_TOGETHER,
+            thinking_parts=dialect.provider in _THINKING_PARTS,
+            usage=_USAGE.get(dialect.provider, "chunk"),
+            counts_unasked=not dialect.stream_usage,
             response_id=f"sim-{number:06d}",
         )
         if not raw:

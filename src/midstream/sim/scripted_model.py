@@ -14,7 +14,7 @@ from typing import Any
 from ..core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
 from ..core.tools import INPUT, ToolSpec
 from ..wires.encode_context import INSTRUCTION_TAG
-from ..wires.request import ParsedRequest
+from ..wires.request import ParsedRequest, RequestedAnswer
 from .answer import Answer, Call, tokens
 
 _ROUNDS = re.compile(r"\bthen\b|(?<=[.!?;])\s+|\n+", re.I)
@@ -170,7 +170,9 @@ def read_prompt(prompt: str) -> ParsedRequest:
             turns.append(Turn("tool", (ToolResponse(f"hist_tool_{number}", name, (Text(content),)),)))
         else:
             system = text
-    return ParsedRequest(Conversation(tuple(turns), system), tools=tuple(tools))
+    return ParsedRequest(
+        Conversation(tuple(turns), system), tools=tuple(tools), requested=RequestedAnswer(usage=True)
+    )
 
 
 def _declared_tool(name: str, fields: str) -> ToolSpec:

@@ -126,7 +126,7 @@ class Sim:
         self.requests += 1
         _, provider, path = (request.path if request.path.count("/") > 1 else request.path + "/").split("/", 2)
         try:
-            exchange = self._exchange(provider, f"/{path}", request.body)
+            exchange = self._exchange(provider, f"/{path}", request)
         except MidstreamError as error:
             await _refuse(responder, Problem("known model", str(error), 404, "not_found_error"), HOSTS["openai"])
             return
@@ -161,8 +161,9 @@ class Sim:
         given = (bearer, request.header("x-api-key"), request.header("x-goog-api-key"))
         return self._key in given or f"key={self._key}" in request.query.split("&")
 
-    def _exchange(self, provider: str, path: str, raw: bytes) -> _Exchange:
+    def _exchange(self, provider: str, path: str, request: HTTPRequest) -> _Exchange:
         assert self._registry is not None
+        raw = request.body
         body = msgspec.json.decode(raw)
         if not isinstance(body, dict):
             raise msgspec.DecodeError("expected an object")
@@ -174,11 +175,12 @@ class Sim:
         if wire not in ("completion", dialect.wire):
             raise UnknownModel(f"{model} is not served at {path}")
         host = HOSTS["deepinfra-native"] if wire == "completion" else host_for(dialect)
-        return _Exchange(target, host, wire, body, raw, stream)
+        array = wire == "gemini" and "alt=sse" not in request.query.split("&")
+        return _Exchange(target, host, wire, body, raw, stream, array)
 
     async def _answer(self, responder: Responder, exchange: _Exchange, fault: str | None) -> None:
         try:
-            answer, style = exchange.answer(self._script, self.requests)
+            answer, style, asked = exchange.answer(self._script, self.requests)
         except MidstreamError as error:  # the script has no answer
             await _refuse(responder, Problem("script", str(error)), exchange.host)
             return
@@ -186,9 +188,9 @@ class Sim:
             answer = _leaked(answer, style.first_call)
         if exchange.stream:
             await responder.start(200, {"content-type": SPEAKERS[exchange.wire].media_type})
-            await self._stream(responder, list(speak(exchange.wire, answer, style)), fault)
+            await self._stream(responder, list(speak(exchange.wire, answer, style, asked, array=exchange.array)), fault)
         else:
-            await responder.send(200, speak_whole(exchange.wire, answer, style), JSON)
+            await responder.send(200, speak_whole(exchange.wire, answer, style, asked), JSON)
 
     async def _stream(self, responder: Responder, pieces: Sequence[bytes], fault: str | None) -> None:
         for number, piece in enumerate(pieces):
@@ -224,22 +226,23 @@ class _Exchange(msgspec.Struct, frozen=True):
     body: dict[str, Any]
     raw: bytes
     stream: bool
+    array: bool = False
+    """Whether a stream is one JSON array."""
 
-    def answer(self, script: Script, number: int) -> tuple[Answer, Style]:
+    def answer(self, script: Script, number: int) -> tuple[Answer, Style, ParsedRequest]:
         parsed = self._parsed()
-        reasoning = self.target.dialect.reasoning
+        player = Player(self.target, self.host)
         opened = self._prompt.endswith("<think>")
         thinks = opened
         if self.wire != "completion":
-            thinks = (reasoning.default_on and not _thinking_off(self.body)) or _thinking_on(self.body)
+            thinks = (player.thinks and not _thinking_off(self.body)) or _thinking_on(self.body)
         spoken = read_text_tools(parsed) if not parsed.tools else None
-        if spoken is not None:
-            parsed = spoken.parsed
-        said = script(parsed.conversation, parsed.tools, model=self.target.model, thinks=thinks)
-        calls = sum(len(turn.tool_calls) for turn in parsed.conversation.turns)
-        style = Player(self.target, self.host).style(number=number, first_call=calls)
+        read = parsed if spoken is None else spoken.parsed
+        said = script(read.conversation, read.tools, model=self.target.model, thinks=thinks)
+        calls = sum(len(turn.tool_calls) for turn in read.conversation.turns)
+        style = player.style(number=number, first_call=calls)
         style = msgspec.structs.replace(style, starts_inside=opened)
-        return said if spoken is None else spoken.answer(said, style), style
+        return said if spoken is None else spoken.answer(said, style), style, parsed
 
     @property
     def _prompt(self) -> str:

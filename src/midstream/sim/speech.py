@@ -6,7 +6,8 @@ How a host writes them is a Style; `Style.habits` says it in the words of that r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -26,11 +27,14 @@ from ..core.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from ..wires.answer import AnswerContext, AnswerWriter, make_writer
+from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer
+from ..wires.request import ParsedRequest
 from .answer import Answer, Style, pieces, tokens
 
 _PIECES = re.compile(rb".+?(?:\r?\n\r?\n|\Z)", re.S)
 """One event of a stream, or one line; JSON holds no line ends."""
+_TOKEN_TIME = 10_000_000
+"""Nanoseconds that a double takes for a token, so it says."""
 _STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens"}
 
 
@@ -44,41 +48,58 @@ class Speaker(msgspec.Struct, frozen=True):
     names_calls: bool = True
     """Whether the host gives its calls ids."""
     response_prefix: str = ""
+    shows_thoughts: bool = True
+    """Whether thinking is shown unless the client says otherwise."""
 
 
 SPEAKERS: dict[str, Speaker] = {
     "openai-chat": Speaker("/chat/completions"),
     "anthropic": Speaker("/messages"),
     "openai-responses": Speaker("/responses", response_prefix="resp_"),
-    "gemini": Speaker(names_calls=False),
+    "gemini": Speaker(names_calls=False, shows_thoughts=False),
     "ollama": Speaker("/api/chat", "application/x-ndjson", streams=True, names_calls=False),
     "cohere": Speaker("/v2/chat"),
     "completion": Speaker(),
 }
 
 
-def speak(wire: str, answer: Answer, style: Style) -> Iterator[bytes]:
-    """The pieces of the stream, as the host would send them."""
-    writer = _writer(wire, answer, style)
+def speak(
+    wire: str, answer: Answer, style: Style, asked: ParsedRequest | None = None, **fields: Any
+) -> Iterator[bytes]:
+    """The pieces of the stream, as the host would send them to one who `asked` so; without a request, all it can tell.
+    `fields` are more of the answer's context."""
+    writer = _writer(wire, answer, style, asked, fields)
     for event in _events(_turn(wire, answer, style)):
         yield from _PIECES.findall(writer.event(event))
 
 
-def speak_whole(wire: str, answer: Answer, style: Style) -> bytes:
+def speak_whole(
+    wire: str, answer: Answer, style: Style, asked: ParsedRequest | None = None, **fields: Any
+) -> bytes:
     """The JSON of the same answer without a stream."""
-    return _writer(wire, answer, style).body(_turn(wire, answer, style))
+    return _writer(wire, answer, style, asked, fields).body(_turn(wire, answer, style))
 
 
-def _writer(wire: str, answer: Answer, style: Style) -> AnswerWriter:
+def _writer(
+    wire: str, answer: Answer, style: Style, asked: ParsedRequest | None, fields: Mapping[str, Any]
+) -> AnswerWriter:
     speaker = SPEAKERS[wire]
-    context = AnswerContext(
-        style.model,
-        speaker.response_prefix + style.response_id,
-        include=("reasoning.encrypted_content",),
-        input_tokens=answer.input_tokens,
-        habits=style.habits(names_calls=speaker.names_calls),
+    context = AnswerContext(style.model, include=("reasoning.encrypted_content",))
+    if asked is not None:
+        context = answer_to(asked, response_id="", created=0, model=style.model)
+    return make_writer(
+        wire,
+        replace(
+            context,
+            response_id=speaker.response_prefix + style.response_id,
+            thinking=context.thinking or speaker.shows_thoughts,
+            usage=context.usage or style.counts_unasked,
+            input_tokens=answer.input_tokens,
+            elapsed=answer.output_tokens * _TOKEN_TIME,
+            habits=style.habits(names_calls=speaker.names_calls),
+            **fields,
+        ),
     )
-    return make_writer(wire, context)
 
 
 def _turn(wire: str, answer: Answer, style: Style) -> Turn:

@@ -36,6 +36,10 @@ class Habits(Value, frozen=True):
     ids: AnswerIds = ""
     whole_calls: bool = False
     """A call's arguments come in one piece, with its name."""
+    calls_together: bool = False
+    """On a chat stream: all calls of an answer come in its last chunk, beside the finish reason."""
+    thinking_parts: bool = False
+    """On a chat wire: reasoning stands among the parts of the content, not under a key of its own."""
     reasoning_field: str = ""
     """The key that reasoning stands under; empty for the wire's usual one."""
     usage: UsagePlace = "chunk"
@@ -69,6 +73,8 @@ class AnswerContext(msgspec.Struct, frozen=True):
     """Gemini without `alt=sse`: the stream is one JSON array."""
     input_tokens: int = 0
     """About how many tokens the request holds, for wires that say so before the answer."""
+    elapsed: int = 0
+    """How long the answer took, in nanoseconds, for wires that tell; 0 if nobody measured it."""
     tools: Sequence[ToolSpec] = ()
     """The tools as the client declared them: a free-form tool is called in its own form."""
     echo: dict[str, Any] | None = None

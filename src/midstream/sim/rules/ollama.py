@@ -8,6 +8,7 @@ from typing import Any
 from .rule import Body, Problem, Rule, Traits, objects
 
 WIRE = "ollama"
+_EFFORTS = ("high", "medium", "low")
 
 
 def _shape(body: Body, traits: Traits) -> Iterator[str]:
@@ -27,6 +28,12 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
                     "json: cannot unmarshal string into Go struct field"
                     " ChatRequest.messages.tool_calls.function.arguments of type api.ToolCallFunctionArguments"
                 )
+
+
+def _thinks(body: Body, traits: Traits) -> Iterator[str]:
+    if body.get("think") not in (None, True, False, *_EFFORTS):
+        levels = ", ".join(f'"{level}"' for level in _EFFORTS)
+        yield f"invalid think value: {body['think']!r} (must be {levels}, true, or false)"
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
@@ -52,5 +59,6 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
 
 RULES = (
     Rule("shape", "Ollama API: ChatRequest as its Go types read it", _shape),
+    Rule("think is known", "Ollama API: think is true, false, high, medium or low", _thinks),
     Rule("paired", "Ollama templates print messages in order (facts/streaming-and-handoff.md §d)", _paired),
 )

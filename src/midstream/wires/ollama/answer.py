@@ -1,7 +1,7 @@
 """Events -> Ollama's chat stream: a line of JSON for each piece, whole calls, and one with `done: true` and the counts.
 
 A message has one text and one thinking field: borders between blocks of a kind are lost, with signatures, media (the host's own
-client refuses an image in an answer) and blocks of other wires. Of the counts only those read and written have a place; the durations, which nobody measured here, are 0.
+client refuses an image in an answer) and blocks of other wires. Of the counts only those read and written have a place; the durations are what the context says of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ..lenient_json import json_text, json_value
 from .wire import DEFAULT
 
 FINISH = {"end_turn": "stop", "tool_use": "stop", "max_tokens": "length"}
-_DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 _DAY = 86400
 
 
@@ -82,10 +81,14 @@ class OllamaWriter:
 
     def _last(self, message: dict[str, Any], turn: Turn) -> bytes:
         reason = stop_word(turn, FINISH, self._context.habits)
-        end: dict[str, Any] = {"message": message, "done_reason": reason, "done": True, **dict.fromkeys(_DURATIONS, 0)}
+        end: dict[str, Any] = {"message": message, "done_reason": reason, "done": True, **self._durations()}
         if turn.usage is not None:
             end |= {"prompt_eval_count": turn.usage.read, "eval_count": turn.usage.output}
         return self._head + b"," + json_value(end)[1:] + b"\n"
+
+    def _durations(self) -> dict[str, int]:
+        taken = self._context.elapsed
+        return {"total_duration": taken, "load_duration": 0, "prompt_eval_duration": 0, "eval_duration": taken}
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         call_id = self._ids.of(call)

@@ -2,6 +2,7 @@
 
 One text and one reasoning field are all this wire has: where two blocks of a kind follow each other their border is lost,
 and so are signatures, media and blocks of other wires. Calls are numbered by `index`, their arguments sent as they come.
+Where a host does it in another way (reasoning as a part of the content, all calls at the end), its habits say so.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def make_writer(context: AnswerContext) -> ChatWriter:
 class ChatWriter:
     media_type = "text/event-stream"
 
-    __slots__ = ("_calls", "_context", "_field", "_freeform", "_habits", "_head", "_ids", "_left_out", "_tail", "notes")
+    __slots__ = (
+        "_calls", "_context", "_field", "_freeform", "_habits", "_head", "_ids", "_last_calls", "_left_out", "_tail",
+        "notes",
+    )  # fmt: skip
 
     def __init__(self, context: AnswerContext) -> None:
         self._context = context
@@ -62,6 +66,7 @@ class ChatWriter:
         self.notes = self._left_out.notes
         self._calls = -1  # the index of the call that came last
         self._freeform = False
+        self._last_calls: list[dict[str, Any]] = []  # those that wait for the last chunk
         self._head = json_value(self._frame("chat.completion.chunk"))[:-1]
         counted = context.usage and context.habits.usage == "chunk"
         self._tail = b',"usage":null}' if counted else b"}"
@@ -95,7 +100,12 @@ class ChatWriter:
         text = [block.text for block in turn.blocks if isinstance(block, Text) and not _is_refusal(block)]
         refused = [block.text for block in turn.blocks if isinstance(block, Text) and _is_refusal(block)]
         thoughts = [block.text for block in turn.blocks if isinstance(block, Thinking)]
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(text) if text else None}
+        content: Any = "".join(text) if text else None
+        if thoughts and self._context.thinking and self._habits.thinking_parts:
+            words = [{"type": "text", "text": content}] if content is not None else []
+            content = [_thought("".join(thoughts)), *words]
+            thoughts = []
+        message: dict[str, Any] = {"role": "assistant", "content": content}
         message["refusal"] = "".join(refused) or None
         if thoughts and self._context.thinking:
             message[self._field] = "".join(thoughts)
@@ -130,16 +140,21 @@ class ChatWriter:
     def _reasoning(self, delta: str) -> bytes:
         if not self._context.thinking:
             return b""
+        if self._habits.thinking_parts:
+            return self._delta(json_value({"content": [_thought(delta)]}))
         return self._delta(b"{%b:%b}" % (json_text(self._field), json_text(delta)))
 
     def _open_call(self, event: ToolCallStart) -> bytes:
         self._calls += 1
-        if self._habits.whole_calls:
+        if self._habits.whole_calls or self._habits.calls_together:
             return b""
         self._freeform = event.kind == "freeform"
         return self._call_delta(self._call(event, "", self._freeform))
 
     def _end_call(self, block: ToolCall) -> bytes:
+        if self._habits.calls_together:
+            self._last_calls.append({"index": self._calls, **self._whole_call(block)})
+            return b""
         if self._habits.whole_calls:
             return self._call_delta(self._whole_call(block))
         if self._freeform:  # its text may be wrapped in JSON, and is known when that is whole
@@ -150,7 +165,7 @@ class ChatWriter:
         return b""
 
     def _arguments(self, delta: str) -> bytes:
-        if self._habits.whole_calls or self._freeform:
+        if self._habits.whole_calls or self._habits.calls_together or self._freeform:
             return b""
         said = b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (self._calls, json_text(delta))
         return self._delta(said)
@@ -181,7 +196,8 @@ class ChatWriter:
     def _end(self, turn: Turn) -> bytes:
         """The finish reason, the counts where this host puts them, and the end."""
         frame = self._frame("chat.completion.chunk")
-        choice: dict[str, Any] = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": self._finish(turn)}
+        delta = {"tool_calls": self._last_calls} if self._last_calls else {}
+        choice: dict[str, Any] = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": self._finish(turn)}
         last: dict[str, Any] = {**frame, "choices": [choice]}
         usage = write_usage(turn.usage) if self._context.usage else None
         behind = b""
@@ -216,6 +232,10 @@ def write_usage(usage: Usage | None) -> dict[str, Any] | None:
     if usage.cost is not None:
         written["cost"] = usage.cost
     return written
+
+
+def _thought(text: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
 
 
 def _is_refusal(block: Text) -> bool:

@@ -164,9 +164,10 @@ def test_what_is_not_served_is_said() -> None:
     async def play(sim: Sim, client: Client) -> None:
         async with aiohttp.ClientSession() as http:
             for path, body, status, words in (
-                ("/moonshot/nothing", {"model": "kimi-k2.5"}, 404, "no wire has the path"),
+                ("/moonshot/nothing", {"model": "kimi-k2.5"}, 404, "moonshot has no path /nothing"),
                 ("/nobody/chat/completions", {"model": "x"}, 404, "unknown provider 'nobody'"),
-                ("/anthropic/chat/completions", {"model": "claude-sonnet-5"}, 404, "is not served at"),
+                ("/anthropic/chat/completions", {"model": "claude-sonnet-5"}, 404, "anthropic has no path"),
+                ("/sim/messages", {"model": "gpt-4o"}, 404, "is not served at"),
                 ("/openai/chat/completions", [], 400, "could not parse the JSON body"),
             ):
                 async with http.post(sim.url + path, json=body) as answer:

@@ -33,10 +33,11 @@ def sim() -> None:
     "--fault", "faults", multiple=True, type=click.Choice(FAULTS), help="Fail the next request like this; repeatable."
 )
 @click.option("--lenient", is_flag=True, help="Accept every request.")
-def serve(port: int, delay: float, faults: tuple[str, ...], lenient: bool) -> None:
+@click.option("--key", help="Refuse every other key than this, and none; without it any key works.")
+def serve(port: int, delay: float, faults: tuple[str, ...], lenient: bool, key: str | None) -> None:
     """Run the doubles until Ctrl-C."""
     try:
-        run(_serve(Sim(port=port, delay=delay, faults=faults, strict=not lenient)))
+        run(_serve(Sim(port=port, delay=delay, faults=faults, strict=not lenient, key=key)))
     except KeyboardInterrupt:
         pass  # the way to end it
     except OSError as error:
@@ -45,7 +46,9 @@ def serve(port: int, delay: float, faults: tuple[str, ...], lenient: bool) -> No
 
 async def _serve(server: Sim) -> None:
     async with server:
-        click.echo(f"The doubles are running at {server.url}; any key works. Base URLs:")
+        click.echo(
+            f"The doubles are running at {server.url}; {'only your key works' if server.guarded else 'any key works'}. Base URLs:"
+        )
         hosts = {row.who: row.provider for row in PLAYED} | {"any of them, by the model's name": SIM}
         width = max(len(who) for who in hosts)
         for who, provider in hosts.items():
@@ -56,9 +59,10 @@ async def _serve(server: Sim) -> None:
         told = 0
         while True:
             await asyncio.sleep(0.5)
-            for problem in server.refused[told:]:
+            new = server.refusals - told
+            for problem in server.refused[-new:] if new else ():
                 click.secho(f"refused {problem.status}: {problem.message}", fg="red")
-            told = len(server.refused)
+            told += new
 
 
 @sim.command()

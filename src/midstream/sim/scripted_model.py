@@ -43,7 +43,7 @@ def next_answer(conversation: Conversation, tools: Sequence[ToolSpec], *, model:
     rounds = plan(asked, tools)
     done = sum(1 for turn in since if turn.speaker == "ai" and turn.tool_calls)
     results = [block for turn in since for block in turn.blocks if isinstance(block, ToolResponse)]
-    read = sum(len(tokens(_words_of(turn))) for turn in conversation.turns) + len(tokens(conversation.system_text)) + 1
+    read = count_tokens(conversation)
     if done < len(rounds):
         calls = tuple(
             [Call(tool.name, _arguments(tool, part, results), tool.kind, tool.namespace) for tool, part in rounds[done]]
@@ -55,6 +55,12 @@ def next_answer(conversation: Conversation, tools: Sequence[ToolSpec], *, model:
         return Answer(_report(results), "I have every result, so I can answer." if thinks else "", input_tokens=read)
     text = f"This is {model}. You said: {asked.strip()[:_SHOWN] or 'nothing'}"
     return Answer(text, "No tool is needed here." if thinks else "", input_tokens=read)
+
+
+def count_tokens(conversation: Conversation, tools: Sequence[ToolSpec] = ()) -> int:
+    """About how many tokens a request holds, by its words."""
+    said = sum(len(tokens(_words_of(turn))) for turn in conversation.turns) + len(tokens(conversation.system_text))
+    return said + sum(len(tokens(f"{tool.name} {tool.description}")) for tool in tools) + 1
 
 
 def plan(asked: str, tools: Sequence[ToolSpec]) -> list[list[tuple[ToolSpec, str]]]:
@@ -170,9 +176,7 @@ def read_prompt(prompt: str) -> ParsedRequest:
             turns.append(Turn("tool", (ToolResponse(f"hist_tool_{number}", name, (Text(content),)),)))
         else:
             system = text
-    return ParsedRequest(
-        Conversation(tuple(turns), system), tools=tuple(tools), requested=RequestedAnswer(usage=True)
-    )
+    return ParsedRequest(Conversation(tuple(turns), system), tools=tuple(tools), requested=RequestedAnswer(usage=True))
 
 
 def _declared_tool(name: str, fields: str) -> ToolSpec:

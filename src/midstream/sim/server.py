@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -35,14 +36,19 @@ from ..dialects.registry import Registry, Resolved
 from ..wires.request import ParsedRequest, parse_request
 from .answer import Answer, Style
 from .http_server import JSON, HTTPRequest, HTTPServer, Responder
+from .model_lists import model_list, one_model, shown_model
 from .players import Player
-from .providers import MODELS, sim_providers
+from .providers import PLAYED, sim_providers
+from .routes import Found, find_route, owner_of, wires_of
 from .rules.hosts import HOSTS, Host, host_for, judge
 from .rules.rule import Problem
-from .scripted_model import next_answer, read_prompt
-from .speech import SPEAKERS, speak, speak_whole
+from .scripted_model import count_tokens, next_answer, read_prompt
+from .speech import SPEAKERS, counted, speak, speak_whole
 from .text_tools import read_text_tools
 
+_STORED = 200
+"""So many responses are kept for GET and DELETE by id."""
+_SEEN_BYTES = 64 * 1024 * 1024
 FAULTS = ("429", "500", "cut", "stall", "leak", "repeat-ids", "restart-index")
 
 
@@ -89,13 +95,27 @@ class Sim:
         for fault in faults:
             self.inject(fault)
         self.requests = 0
-        self.refused: list[Problem] = []
+        self.refusals = 0
+        """How many problems there were; `refused` has the last of them."""
+        self._refused: deque[Problem] = deque(maxlen=keep)
+        self._sizes: deque[int] = deque(maxlen=keep)
+        self._stored: dict[str, _Stored] = {}
         self._server = HTTPServer(self._handle)
         self._registry: Registry | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a key is asked for."""
+        return self._key is not None
+
+    @property
+    def refused(self) -> list[Problem]:
+        """The last problems, each with the message it was refused with."""
+        return list(self._refused)
 
     def providers(self) -> list[Provider]:
         """The providers at this address, for a Catalog."""
@@ -119,39 +139,151 @@ class Sim:
         await self._server.close()
 
     async def _handle(self, request: HTTPRequest, responder: Responder) -> None:
-        if request.method != "POST":
-            models = [{"id": model, "object": "model"} for model in MODELS]
-            await responder.send(200, msgspec.json.encode({"object": "list", "data": models}), JSON)
-            return
-        self.requests += 1
         _, provider, path = (request.path if request.path.count("/") > 1 else request.path + "/").split("/", 2)
+        host = HOSTS["openai"]
+        if request.path == "/":
+            bases = {row.provider: f"{self.url}/{row.provider}" for row in PLAYED}
+            await responder.send(200, msgspec.json.encode({"midstream": "doubles", "base_urls": bases}), JSON)
+            return
         try:
-            exchange = self._exchange(provider, f"/{path}", request)
+            found = self._find(provider, f"/{path}", request)
+            host = self._host(provider, found.wire)
+            if found.methods:
+                unfit = Problem("method", f"{request.method} is not allowed here", 405, code="method_not_allowed")
+                await _refuse(responder, unfit, host, {"allow": ", ".join(found.methods)})
+            elif found.action == "answer":
+                await self._take(responder, request, provider, found)
+            elif self._lets_in(request, host):
+                await self._tell(responder, request, provider, found, host)
+            else:
+                await _refuse(responder, _bad_key(host), host)
+        except UnknownModel as error:
+            host = error.host if isinstance(error, _NoRoute) else host
+            code = "model_not_found" if host.traits.wire != "anthropic" else None
+            await _refuse(responder, Problem("known model", str(error), 404, "not_found_error", code), host)
         except MidstreamError as error:
-            await _refuse(responder, Problem("known model", str(error), 404, "not_found_error"), HOSTS["openai"])
-            return
-        except msgspec.DecodeError as error:
+            await _refuse(responder, Problem("request", str(error)), host)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             unread = Problem("JSON", f"could not parse the JSON body of your request: {error}")
-            await _refuse(responder, unread, HOSTS["openai"])
+            await _refuse(responder, unread, host)
+
+    def _find(self, provider: str, path: str, request: HTTPRequest) -> Found:
+        assert self._registry is not None
+        if provider not in self._registry.providers:
+            raise UnknownModel(f"unknown provider {provider!r}; the first part of the path names one")
+        wires = wires_of(provider)
+        if request.header("anthropic-version") and "anthropic" in wires:  # several wires have a list of models
+            wires = tuple(sorted(wires, key=lambda wire: wire != "anthropic"))
+        found = find_route(provider, request.method, path, wires)
+        if found is None:
+            raise _NoRoute(f"{provider} has no path {path}", self._host(provider, wires[0]))
+        return found
+
+    def _host(self, provider: str, wire: str) -> Host:
+        """The double whose errors answer what names no model."""
+        assert self._registry is not None
+        dialects = [dialect for _, dialect in self._registry.providers[owner_of(provider, wire)].dialects]
+        natives = [dialect.native for dialect in dialects if dialect.native is not None]
+        return next((host_for(dialect) for dialect in (*dialects, *natives) if dialect.wire == wire), HOSTS["openai"])
+
+    async def _take(self, responder: Responder, request: HTTPRequest, provider: str, found: Found) -> None:
+        """A request for an answer: let in, judged, answered."""
+        self.requests += 1
+        host = self._host(provider, found.wire)
+        if not self._lets_in(request, host):
+            body = _object(request.body, fails=False)
+            problem = _bad_key(host)
+            self._see(request, body, problem.status)
+            await _refuse(responder, problem, host)
             return
-        status = exchange.host.traits.bad_key_status
-        if status is not None and not self._admits(request):
-            self.seen.append(Seen(request.path, exchange.body, status))
-            words = exchange.host.traits.bad_key_message
-            await _refuse(responder, Problem("key", words, status, code="invalid_api_key"), exchange.host)
-            return
+        exchange = self._exchange(provider, found, request)
         fault = self._faults.popleft() if self._faults else None
         if fault in ("429", "500"):
-            self.seen.append(Seen(request.path, exchange.body, int(fault)))
+            self._see(request, exchange.body, int(fault))
             await _fail(responder, fault, exchange.host)
             return
-        problems = judge(exchange.body, exchange.host) if self.strict else []
-        self.seen.append(Seen(request.path, exchange.body, problems[0].status if problems else 200))
+        problems = _judged(exchange) if self.strict else []
+        self._see(request, exchange.body, problems[0].status if problems else 200)
         if problems:
-            self.refused += problems
+            self.refusals += len(problems)
+            self._refused.extend(problems)
             await _refuse(responder, problems[0], exchange.host)
             return
         await self._answer(responder, exchange, fault)
+
+    async def _tell(self, responder: Responder, request: HTTPRequest, provider: str, found: Found, host: Host) -> None:
+        """What is asked for beside an answer: models, counts, answers of before."""
+        wire, name = found.wire, owner_of(provider, found.wire)
+        told: dict[str, Any] | None = None
+        match found.action:
+            case "models":
+                told = model_list(wire, name, dict(parse_qsl(request.query)))
+            case "model":
+                told = one_model(wire, name, found.model)
+            case "show":
+                body = _object(request.body)
+                model = str(body.get("model") or body.get("name") or "")
+                told = shown_model(model) if one_model(wire, name, model) else None
+            case "count":
+                told = counted(wire, self._counted(provider, found, request))
+            case "stored" | "items" | "delete":
+                await self._recall(responder, found, host)
+                return
+            case _:
+                if request.path.endswith("/version"):
+                    told = {"version": "0.0.0-sim"}
+                else:
+                    await responder.send(200, b"Ollama is running", {"content-type": "text/plain; charset=utf-8"})
+                    return
+        if told is None:
+            raise UnknownModel(f"model {found.model!r} not found")
+        await responder.send(200, msgspec.json.encode(told), JSON)
+
+    def _counted(self, provider: str, found: Found, request: HTTPRequest) -> int:
+        body = _object(request.body)
+        inner = body.get("generateContentRequest")
+        raw = msgspec.json.encode(inner) if isinstance(inner, dict) else request.body
+        parsed = parse_request(found.wire, raw, provider=provider)
+        return count_tokens(parsed.conversation, parsed.tools)
+
+    async def _recall(self, responder: Responder, found: Found, host: Host) -> None:
+        """A response of before, by its id."""
+        stored = self._stored.get(found.id)
+        if stored is None:
+            missing = Problem("known response", f"Response with id '{found.id}' not found.", 404)
+            await _refuse(responder, missing, host)
+            return
+        match found.action:
+            case "delete":
+                del self._stored[found.id]
+                gone = {"id": found.id, "object": "response", "deleted": True}
+                await responder.send(200, msgspec.json.encode(gone), JSON)
+            case "items":
+                await responder.send(200, msgspec.json.encode(_item_list(stored.items)), JSON)
+            case _:
+                await responder.send(200, stored.body, JSON)
+
+    def _keep(self, exchange: _Exchange, body: bytes) -> None:
+        """Keep a response for those who ask for it again; the oldest makes room."""
+        given = exchange.body.get("input")
+        items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        name = msgspec.json.decode(body)["id"]
+        self._stored[name] = _Stored(body, [item for item in items or () if isinstance(item, dict)])
+        while len(self._stored) > _STORED:
+            del self._stored[next(iter(self._stored))]
+
+    def _see(self, request: HTTPRequest, body: dict[str, Any], status: int) -> None:
+        """Remember a request, within bounds of number and size."""
+        if len(self.seen) == self.seen.maxlen and self._sizes:
+            self._sizes.popleft()
+        self.seen.append(Seen(request.path, body, status))
+        self._sizes.append(len(request.body))
+        while len(self.seen) > 1 and sum(self._sizes) > _SEEN_BYTES:
+            self.seen.popleft()
+            self._sizes.popleft()
+
+    def _lets_in(self, request: HTTPRequest, host: Host) -> bool:
+        return host.traits.bad_key_status is None or self._admits(request)
 
     def _admits(self, request: HTTPRequest) -> bool:
         """Whether a request has the right key, wherever its client puts it."""
@@ -161,19 +293,18 @@ class Sim:
         given = (bearer, request.header("x-api-key"), request.header("x-goog-api-key"))
         return self._key in given or f"key={self._key}" in request.query.split("&")
 
-    def _exchange(self, provider: str, path: str, request: HTTPRequest) -> _Exchange:
+    def _exchange(self, provider: str, found: Found, request: HTTPRequest) -> _Exchange:
         assert self._registry is not None
-        raw = request.body
-        body = msgspec.json.decode(raw)
-        if not isinstance(body, dict):
-            raise msgspec.DecodeError("expected an object")
-        wire, model, stream = _route(path, body)
-        target = self._registry.resolve(f"{provider}/{model}")
+        raw, wire = request.body, found.wire
+        body = _object(raw)
+        model = found.model or str(body.get("model") or "")
+        stream = found.stream if wire == "gemini" else bool(body.get("stream", SPEAKERS[wire].streams))
+        target = self._registry.resolve(f"{owner_of(provider, wire)}/{model}")
         dialect = target.dialect
         if provider in self._toolless:
             dialect = msgspec.structs.replace(dialect, native_tools=False)
         if wire not in ("completion", dialect.wire):
-            raise UnknownModel(f"{model} is not served at {path}")
+            raise UnknownModel(f"{model} is not served at {request.path}")
         host = HOSTS["deepinfra-native"] if wire == "completion" else host_for(dialect)
         array = wire == "gemini" and "alt=sse" not in request.query.split("&")
         return _Exchange(target, host, wire, body, raw, stream, array)
@@ -186,6 +317,8 @@ class Sim:
             return
         if fault == "leak":
             answer = _leaked(answer, style.first_call)
+        if exchange.wire == "openai-responses" and asked.requested.store is not False:
+            self._keep(exchange, speak_whole(exchange.wire, answer, style, asked))
         if exchange.stream:
             await responder.start(200, {"content-type": SPEAKERS[exchange.wire].media_type})
             await self._stream(responder, list(speak(exchange.wire, answer, style, asked, array=exchange.array)), fault)
@@ -255,17 +388,52 @@ class _Exchange(msgspec.Struct, frozen=True):
         return parse_request(self.wire, self.raw, provider=self.target.dialect.provider)
 
 
-def _route(path: str, body: dict[str, Any]) -> tuple[str, str, bool]:
-    """The wire, the model, and whether to stream."""
-    if ":generateContent" in path or ":streamGenerateContent" in path:
-        model, _, method = path.rpartition("/models/")[2].partition(":")
-        return "gemini", model, method.startswith("stream")
-    if "/inference/" in path:
-        return "completion", path.rpartition("/inference/")[2], bool(body.get("stream"))
-    for wire, speaker in SPEAKERS.items():
-        if speaker.path and path.endswith(speaker.path):
-            return wire, str(body.get("model") or ""), bool(body.get("stream", speaker.streams))
-    raise UnknownModel(f"no wire has the path {path}")
+class _Stored(msgspec.Struct, frozen=True):
+    """A response that can be asked for again, and the items it answered."""
+
+    body: bytes
+    items: list[dict[str, Any]]
+
+
+class _NoRoute(UnknownModel):
+    """A path that the provider does not have; `host` is whose error says so."""
+
+    def __init__(self, message: str, host: Host) -> None:
+        super().__init__(message)
+        self.host = host
+
+
+def _object(raw: bytes, *, fails: bool = True) -> dict[str, Any]:
+    """The body as a JSON object; where it must not fail, an empty one for what is none."""
+    try:
+        body = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        if fails:
+            raise
+        return {}
+    if isinstance(body, dict):
+        return body
+    if fails:
+        raise msgspec.DecodeError("expected an object")
+    return {}
+
+
+def _judged(exchange: _Exchange) -> list[Problem]:
+    """What the host refuses about a request; one whose shape no rule could read is refused for that."""
+    try:
+        return judge(exchange.body, exchange.host)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        return [Problem("shape", f"the request has a field of another type than it must have: {error}")]
+
+
+def _bad_key(host: Host) -> Problem:
+    return Problem("key", host.traits.bad_key_message, host.traits.bad_key_status or 401, code="invalid_api_key")
+
+
+def _item_list(items: list[dict[str, Any]]) -> dict[str, Any]:
+    named = [{"id": f"item_{number}", "type": "message", **item} for number, item in enumerate(items)]
+    ends = {"first_id": named[0]["id"] if named else None, "last_id": named[-1]["id"] if named else None}
+    return {"object": "list", "data": named, "has_more": False, **ends}
 
 
 def _thinking_on(body: dict[str, Any]) -> bool:

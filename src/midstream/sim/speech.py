@@ -39,9 +39,8 @@ _STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens"}
 
 
 class Speaker(msgspec.Struct, frozen=True):
-    """Where a wire is spoken: `path` is how the paths of its requests end, empty where they name the model."""
+    """How a wire is spoken."""
 
-    path: str = ""
     media_type: str = "text/event-stream"
     streams: bool = False
     """Whether it streams unless told not to."""
@@ -53,12 +52,12 @@ class Speaker(msgspec.Struct, frozen=True):
 
 
 SPEAKERS: dict[str, Speaker] = {
-    "openai-chat": Speaker("/chat/completions"),
-    "anthropic": Speaker("/messages"),
-    "openai-responses": Speaker("/responses", response_prefix="resp_"),
+    "openai-chat": Speaker(),
+    "anthropic": Speaker(),
+    "openai-responses": Speaker(response_prefix="resp_"),
     "gemini": Speaker(names_calls=False, shows_thoughts=False),
-    "ollama": Speaker("/api/chat", "application/x-ndjson", streams=True, names_calls=False),
-    "cohere": Speaker("/v2/chat"),
+    "ollama": Speaker("application/x-ndjson", streams=True, names_calls=False),
+    "cohere": Speaker(),
     "completion": Speaker(),
 }
 
@@ -73,11 +72,20 @@ def speak(
         yield from _PIECES.findall(writer.event(event))
 
 
-def speak_whole(
-    wire: str, answer: Answer, style: Style, asked: ParsedRequest | None = None, **fields: Any
-) -> bytes:
+def speak_whole(wire: str, answer: Answer, style: Style, asked: ParsedRequest | None = None, **fields: Any) -> bytes:
     """The JSON of the same answer without a stream."""
     return _writer(wire, answer, style, asked, fields).body(_turn(wire, answer, style))
+
+
+def counted(wire: str, tokens: int) -> dict[str, Any]:
+    """How a wire tells how many tokens a request holds."""
+    match wire:
+        case "gemini":
+            return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
+        case "openai-responses":
+            return {"object": "response.input_tokens", "input_tokens": tokens}
+        case _:
+            return {"input_tokens": tokens}
 
 
 def _writer(

@@ -150,6 +150,7 @@ FIXED: dict[str, list[Break]] = {
 }
 LOOSE: dict[str, list[Break]] = {"thinking is well said": [lambda b: b.update(thinking=True)]}
 ANTHROPIC: dict[str, list[Break]] = {
+    "no thread": [lambda b: b.update(thread={"type": "new"})],
     "shape": [lambda b: b.pop("max_tokens"), lambda b: b["messages"][0].update(role="system")],
     "alternates": [lambda b: b["messages"].insert(1, b["messages"][0]), lambda b: b["messages"].pop(0)],
     "system stands between": [

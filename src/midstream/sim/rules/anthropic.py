@@ -9,6 +9,7 @@ from typing import Any
 from .rule import Body, Problem, Rule, Traits, objects
 
 WIRE = "anthropic"
+_NO_THREAD = "thread_unsupported_request"
 _TYPES = {
     401: "authentication_error",
     404: "not_found_error",
@@ -208,9 +209,18 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
                 yield "messages: tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
 
 
+def _no_thread(body: Body, traits: Traits) -> Iterator[str]:
+    """The double holds no conversations for its clients. It says so as the host does where it cannot hold one, and clients
+    then send the whole conversation."""
+    if body.get("thread") is not None:
+        yield "thread: this request cannot be threaded; send the full conversation without `thread`"
+
+
 def error(problem: Problem, traits: Traits) -> dict[str, Any]:
-    kind = _TYPES.get(problem.status, problem.type)
-    return {"type": "error", "error": {"type": kind, "message": problem.message}, "request_id": "req_sim"}
+    told: dict[str, Any] = {"type": _TYPES.get(problem.status, problem.type), "message": problem.message}
+    if problem.code == _NO_THREAD:
+        told["details"] = {"error_code": problem.code}
+    return {"type": "error", "error": told, "request_id": "req_sim"}
 
 
 RULES = (
@@ -232,6 +242,9 @@ RULES = (
         _thinking_leads,
     ),
     Rule("tools fit", "Anthropic API reference: tools; error texts on input_schema", _tools_fit),
+    Rule(
+        "no thread", "Anthropic API reference, message threads: thread_unsupported_request", _no_thread, code=_NO_THREAD
+    ),
 )
 REASONING = Rule(
     "reasoning is there", "facts/kimi.md §4: the Anthropic route (hermes-agent 17057)", _reasoning_is_there

@@ -34,6 +34,8 @@ class Answer(msgspec.Struct, frozen=True):
     thinking: str = ""
     calls: tuple[Call, ...] = ()
     length_stop: bool = False
+    stopped_by: str = ""
+    """The stop sequence that ended it."""
     input_tokens: int = 1
 
     @property

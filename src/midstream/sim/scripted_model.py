@@ -16,6 +16,7 @@ from ..core.tools import INPUT, ToolSpec
 from ..wires.encode_context import INSTRUCTION_TAG
 from ..wires.request import ParsedRequest, RequestedAnswer
 from .answer import Answer, Call, tokens
+from .schema_instance import instance
 
 _ROUNDS = re.compile(r"\bthen\b|(?<=[.!?;])\s+|\n+", re.I)
 _PARTS = re.compile(r"\band\b|,", re.I)
@@ -37,16 +38,23 @@ _SYNONYMS = {
 }  # fmt: skip
 
 
-def next_answer(conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
+def next_answer(
+    conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool, parallel: bool = True
+) -> Answer:
     """The model's next answer."""
     asked, since = _question(conversation)
     rounds = plan(asked, tools)
+    if not parallel:
+        rounds = [[call] for calls in rounds for call in calls]
     done = sum(1 for turn in since if turn.speaker == "ai" and turn.tool_calls)
     results = [block for turn in since for block in turn.blocks if isinstance(block, ToolResponse)]
     read = count_tokens(conversation)
     if done < len(rounds):
         calls = tuple(
-            [Call(tool.name, _arguments(tool, part, results), tool.kind, tool.namespace) for tool, part in rounds[done]]
+            [
+                Call(tool.name, arguments_for(tool, part, results), tool.kind, tool.namespace)
+                for tool, part in rounds[done]
+            ]
         )
         names = " and ".join(call.name for call in calls)
         why = f"Step {done + 1} of {len(rounds)}: I will call {names}."
@@ -99,7 +107,8 @@ def _meanings(text: str) -> set[str]:
     return {_SYNONYMS.get(word, word) for word in words}
 
 
-def _arguments(tool: ToolSpec, part: str, results: Sequence[ToolResponse]) -> dict[str, Any]:
+def arguments_for(tool: ToolSpec, part: str, results: Sequence[ToolResponse] = ()) -> dict[str, Any]:
+    """The arguments of a call, from the words that asked for it and the schema."""
     if tool.kind == "freeform":
         return {INPUT: part.strip()}
     schema = tool.parameters or {}
@@ -120,10 +129,8 @@ def _value(name: str, schema: Any, part: str, results: Sequence[ToolResponse]) -
         return int(numbers[0]) if numbers else 1
     if kind == "boolean":
         return True
-    if kind == "array":
-        return []
-    if kind == "object":
-        return {}
+    if kind in ("array", "object"):
+        return instance(shape, part.strip(" ."))
     if "path" in name or "file" in name:
         named = _FILE.search(part)
         if named:

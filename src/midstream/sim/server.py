@@ -37,6 +37,7 @@ from ..wires.request import ParsedRequest, parse_request
 from .answer import Answer, Style
 from .http_server import JSON, HTTPRequest, HTTPServer, Responder
 from .model_lists import model_list, one_model, shown_model
+from .obedience import obedient_answer
 from .players import Player
 from .providers import PLAYED, sim_providers
 from .routes import Found, find_route, owner_of, wires_of
@@ -368,10 +369,16 @@ class _Exchange(msgspec.Struct, frozen=True):
         opened = self._prompt.endswith("<think>")
         thinks = opened
         if self.wire != "completion":
-            thinks = (player.thinks and not _thinking_off(self.body)) or _thinking_on(self.body)
+            options = parsed.options
+            off = options.thinking == "off" or options.effort == "none" or _thinking_off(self.body)
+            on = _thinking_on(self.body) or (player.style().thinking_parts and bool(options.effort))
+            thinks = not off and (player.thinks or on)
         spoken = read_text_tools(parsed) if not parsed.tools else None
         read = parsed if spoken is None else spoken.parsed
-        said = script(read.conversation, read.tools, model=self.target.model, thinks=thinks)
+        if script is next_answer:
+            said = obedient_answer(read, model=self.target.model, thinks=thinks)
+        else:
+            said = script(read.conversation, read.tools, model=self.target.model, thinks=thinks)
         calls = sum(len(turn.tool_calls) for turn in read.conversation.turns)
         style = player.style(number=number, first_call=calls)
         style = msgspec.structs.replace(style, starts_inside=opened)

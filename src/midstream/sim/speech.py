@@ -133,6 +133,8 @@ def _turn(wire: str, answer: Answer, style: Style) -> Turn:
         (*said, *([Text(answer.text)] if answer.text else []), *calls),
         usage=Usage(answer.input_tokens, answer.output_tokens, reasoning=answer.reasoning_tokens, cost=cost),
         stop_reason=_STOPS[answer.stop],
+        raw_stop="stop_sequence" if answer.stopped_by else None,
+        extra={"stop_sequence": answer.stopped_by} if answer.stopped_by else None,
     )
 
 

@@ -141,6 +141,44 @@ def _strings(value: Any, found: list[str]) -> None:
             _strings(inner, found)
 
 
+def test_several_choices_are_counted(sim: SimServer) -> None:
+    one, three = chat(sim, "Good morning."), chat(sim, "Good morning.", n=3)
+    assert [choice["index"] for choice in three["choices"]] == [0, 1, 2]
+    assert len({choice["message"]["content"] for choice in three["choices"]}) == 1
+    assert three["usage"]["completion_tokens"] == 3 * one["usage"]["completion_tokens"]
+
+
+def test_several_choices_are_streamed_side_by_side(sim: SimServer) -> None:
+    body = {
+        "model": "gpt-4o", "messages": [{"role": "user", "content": "Good morning."}], "stream": True, "n": 2,
+        "stream_options": {"include_usage": True},
+    }  # fmt: skip
+    raw = ask(sim, "POST", "/openai/v1/chat/completions", body)[1].decode()
+    chunks = [json.loads(line[6:]) for line in raw.split("\n\n") if line.startswith("data: {")]
+    texts = ["", ""]
+    for chunk in chunks:
+        for choice in chunk["choices"]:
+            texts[choice["index"]] += choice["delta"].get("content") or ""
+    assert texts[0] == texts[1] and "Good morning." in texts[0]
+    assert [bool(chunk["usage"]) for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+
+
+def test_a_stream_of_gemini_is_an_array_unless_events_are_asked_for(sim: SimServer) -> None:
+    path = "/gemini/v1beta/models/gemini-3-pro-preview:streamGenerateContent"
+    body = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+    status, raw, headers = ask(sim, "POST", path, body)
+    assert status == 200 and headers["content-type"] == "application/json" and len(json.loads(raw)) > 1
+    assert ask(sim, "POST", f"{path}?alt=sse", body)[1].startswith(b"data: {")
+
+
+def test_usage_is_streamed_only_to_those_who_ask(sim: SimServer) -> None:
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    assert b'"usage":' not in ask(sim, "POST", "/openai/v1/chat/completions", body)[1]
+    always = {**body, "model": "mistral-large-latest"}
+    last = ask(sim, "POST", "/mistral/v1/chat/completions", always)[1].split(b"\n\n")[-3]
+    assert b'"finish_reason":"stop"' in last and b'"usage":{"prompt_tokens"' in last
+
+
 def test_thinking_is_left_out_when_it_is_turned_off(sim: SimServer) -> None:
     asked = {"model": "moonshot/kimi-k2.5", "prompt": "Good morning."}
     assert chat(sim, **asked)["choices"][0]["message"]["reasoning_content"]

@@ -35,6 +35,7 @@ from ..dialects.provider import Provider
 from ..dialects.registry import Registry, Resolved
 from ..wires.request import ParsedRequest, parse_request
 from .answer import Answer, Style
+from .choices import choices_asked, streamed_choices, whole_choices
 from .http_server import JSON, HTTPRequest, HTTPServer, Responder
 from .model_lists import model_list, one_model, shown_model
 from .obedience import obedient_answer
@@ -320,11 +321,14 @@ class Sim:
             answer = _leaked(answer, style.first_call)
         if exchange.wire == "openai-responses" and asked.requested.store is not False:
             self._keep(exchange, speak_whole(exchange.wire, answer, style, asked))
+        count = choices_asked(exchange.wire, exchange.body)
         if exchange.stream:
-            await responder.start(200, {"content-type": SPEAKERS[exchange.wire].media_type})
-            await self._stream(responder, list(speak(exchange.wire, answer, style, asked, array=exchange.array)), fault)
+            await responder.start(200, {"content-type": exchange.media_type})
+            pieces = speak(exchange.wire, answer, style, asked, array=exchange.array)
+            await self._stream(responder, list(streamed_choices(pieces, count)), fault)
         else:
-            await responder.send(200, speak_whole(exchange.wire, answer, style, asked), JSON)
+            whole = speak_whole(exchange.wire, answer, style, asked)
+            await responder.send(200, whole_choices(whole, count), JSON)
 
     async def _stream(self, responder: Responder, pieces: Sequence[bytes], fault: str | None) -> None:
         for number, piece in enumerate(pieces):
@@ -362,6 +366,10 @@ class _Exchange(msgspec.Struct, frozen=True):
     stream: bool
     array: bool = False
     """Whether a stream is one JSON array."""
+
+    @property
+    def media_type(self) -> str:
+        return "application/json" if self.array else SPEAKERS[self.wire].media_type
 
     def answer(self, script: Script, number: int) -> tuple[Answer, Style, ParsedRequest]:
         parsed = self._parsed()

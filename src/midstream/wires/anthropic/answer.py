@@ -167,7 +167,8 @@ class MessagesWriter:
         match block:
             case Text():
                 cited = _citations(block)
-                return {"type": "text", "text": block.text, "citations": cited or None}
+                # The host leaves the key out where nothing is cited, and clients take null for a mistake.
+                return {"type": "text", "text": block.text, **({"citations": cited} if cited else {})}
             case Thinking():
                 if not self._context.thinking:
                     return None

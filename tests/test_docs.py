@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import pkgutil
 import re
+import subprocess
 import sys
 import textwrap
 import tomllib
@@ -242,6 +243,19 @@ def test_the_slash_command_of_the_recipe_is_one(monkeypatch: pytest.MonkeyPatch)
     )
     asyncio.run(command.run(chat, ""))
     assert command.usage == "/count" and notices == ["1 turns"]
+
+
+def test_the_example_of_the_doubles_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "doubles.md").read_text("utf-8")
+    files = re.findall(r"^`(\w+\.py)`:\n\n```python\n(.*?)^```", page, re.M | re.S)
+    assert [name for name, _ in files] == ["conftest.py", "test_my_program.py"]
+    for name, code in files:
+        (tmp_path / name).write_text(code, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert "3 passed" in done.stdout, done.stdout
 
 
 def test_the_picture_shows_the_layers_as_the_linter_checks_them() -> None:

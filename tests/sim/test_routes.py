@@ -12,7 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from midstream.sim.http_server import HTTPRequest
+from midstream.sim.server import Sim
 from midstream.testing import SimServer, sim_server
+from tests.event_loops import run
 
 KEY = "the right one"
 
@@ -167,3 +170,23 @@ def test_a_bomb_and_a_body_without_end_are_refused(sim: SimServer) -> None:
     connection.endheaders()
     assert connection.getresponse().status == 413
     connection.close()
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    async def play() -> None:
+        async with Sim(keep=3) as sim:
+            for number in range(5):
+                body = {"model": "gpt-4o", "messages": [], "user": str(number)}
+                request = HTTPRequest("POST", "/openai/v1/chat/completions", "", (), json.dumps(body).encode())
+                await sim._handle(request, _Mute())  # type: ignore[arg-type]
+            assert [seen.body["user"] for seen in sim.seen] == ["2", "3", "4"]
+            assert len(sim.refused) == 3 and sim.refusals >= 5
+
+    run(play())
+
+
+class _Mute:
+    """Takes an answer and says it to nobody."""
+
+    async def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        assert status == 400

@@ -99,7 +99,8 @@ class Sim:
         self.requests = 0
         self.refusals = 0
         """How many problems there were; `refused` has the last of them."""
-        self._refused: deque[Problem] = deque(maxlen=keep)
+        self.refused: list[Problem] = []
+        self._kept = keep
         self._sizes: deque[int] = deque(maxlen=keep)
         self._stored: dict[str, _Stored] = {}
         self._server = HTTPServer(self._handle)
@@ -113,11 +114,6 @@ class Sim:
     def guarded(self) -> bool:
         """Whether a key is asked for."""
         return self._key is not None
-
-    @property
-    def refused(self) -> list[Problem]:
-        """The last problems, each with the message it was refused with."""
-        return list(self._refused)
 
     def providers(self) -> list[Provider]:
         """The providers at this address, for a Catalog."""
@@ -208,7 +204,8 @@ class Sim:
         self._see(request, exchange.body, problems[0].status if problems else 200)
         if problems:
             self.refusals += len(problems)
-            self._refused.extend(problems)
+            self.refused += problems
+            del self.refused[: -self._kept]
             await _refuse(responder, problems[0], exchange.host)
             return
         await self._answer(responder, exchange, fault)

@@ -19,6 +19,8 @@ from ..sim.rules.rule import Problem
 from ..sim.scripted_model import next_answer
 from ..sim.server import Seen, Sim
 
+_KEPT = 1000
+"""So many conversations are remembered."""
 Line: TypeAlias = str | Answer | Callable[[Conversation], str | Answer]
 
 
@@ -32,6 +34,7 @@ class ScriptedModel:
 
     def __call__(self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
         self.received.append(conversation)
+        del self.received[:-_KEPT]
         if not self._lines:
             raise LocalError(f"all {self._given} scripted answers have been given; add one for this request")
         line = self._lines.popleft()
@@ -57,7 +60,7 @@ class SimServer:
 
     @property
     def refused(self) -> list[Problem]:
-        """Every problem so far, with the message it was refused with."""
+        """The last problems, each with the message it was refused with."""
         return list(self._sim.refused)
 
     @property

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 
 import pytest
@@ -21,6 +22,7 @@ from midstream.sim.players import make_players
 
 def test_serve_says_where_it_is_answers_and_ends_at_ctrl_c() -> None:
     command = [sys.executable, "-u", "-m", "midstream.cli.main", "sim", "serve", "--port", "0", "--delay", "0"]
+    command += ["--key", "the right one"]
     # A shell's background job ignores SIGINT and hands that down; the server under test must hear it.
     heard = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heard) as server:  # noqa: PLW1509
@@ -32,7 +34,13 @@ def test_serve_says_where_it_is_answers_and_ends_at_ctrl_c() -> None:
             found = re.search(r"http://127\.0\.0\.1:\d+", first)
             assert found is not None, first
             body = b'{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}'
-            request = urllib.request.Request(f"{found[0]}/openai/chat/completions", body, method="POST")
+            assert "only your key works" in first
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(f"{found[0]}/openai/v1/models")
+            with refused.value as error:
+                assert error.status == 401
+            key = {"authorization": "Bearer the right one"}
+            request = urllib.request.Request(f"{found[0]}/openai/chat/completions", body, key, method="POST")
             with urllib.request.urlopen(request) as answer:
                 assert b"You said: hi" in answer.read()
             shown = "".join(server.stdout.readline() for _ in range(12))

@@ -179,6 +179,45 @@ def test_usage_is_streamed_only_to_those_who_ask(sim: SimServer) -> None:
     assert b'"finish_reason":"stop"' in last and b'"usage":{"prompt_tokens"' in last
 
 
+def test_pictures_and_documents_are_taken() -> None:
+    pixel, page = "iVBORw0KGgo=", "JVBERi0xLjQK"
+    said = {"type": "text", "text": "Good morning."}
+    asked: dict[str, dict[str, Any]] = {
+        "/openai/v1/chat/completions": {
+            "model": "gpt-4o",
+            "messages": [{"role": "user", "content": [
+                said, {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pixel}"}},
+                {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{page}"}},
+            ]}],
+        },
+        "/openai/v1/responses": {
+            "model": "gpt-5.2",
+            "input": [{"role": "user", "content": [
+                {"type": "input_text", "text": "Good morning."},
+                {"type": "input_image", "image_url": f"data:image/png;base64,{pixel}", "detail": "auto"},
+                {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{page}"},
+            ]}],
+        },
+        "/anthropic/v1/messages": {
+            "model": "claude-sonnet-5", "max_tokens": 500,
+            "messages": [{"role": "user", "content": [
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": pixel}},
+                {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": page}}, said,
+            ]}],
+        },
+        "/gemini/v1beta/models/gemini-3-pro-preview:generateContent": {
+            "contents": [{"role": "user", "parts": [
+                {"inlineData": {"mimeType": "image/png", "data": pixel}},
+                {"inlineData": {"mimeType": "application/pdf", "data": page}}, {"text": "Good morning."},
+            ]}],
+        },
+    }  # fmt: skip
+    with sim_server() as strict:
+        for path, body in asked.items():
+            status, raw, _ = ask(strict, "POST", path, body)
+            assert status == 200 and b"Good morning." in raw, (path, raw)
+
+
 def test_thinking_is_left_out_when_it_is_turned_off(sim: SimServer) -> None:
     asked = {"model": "moonshot/kimi-k2.5", "prompt": "Good morning."}
     assert chat(sim, **asked)["choices"][0]["message"]["reasoning_content"]

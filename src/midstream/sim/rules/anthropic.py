@@ -243,7 +243,10 @@ RULES = (
     ),
     Rule("tools fit", "Anthropic API reference: tools; error texts on input_schema", _tools_fit),
     Rule(
-        "no thread", "Anthropic API reference, message threads: thread_unsupported_request", _no_thread, code=_NO_THREAD
+        "no thread",
+        "anthropic 2.8.0, ThreadUnsupportedRequestError: send the full conversation",
+        _no_thread,
+        code=_NO_THREAD,
     ),
 )
 REASONING = Rule(

@@ -45,7 +45,7 @@ def test_the_tools_run_and_the_next_model_reads_it_all(model: str) -> None:
             Tool.freeform(apply_patch, grammar=Grammar("lark", "start: /.+/")),
             Tool.from_function(stop_timer, namespace="clock"),
         ]
-        with sim_server() as sim:
+        with sim_server(strict="paranoid") as sim:
             async with sim.client() as client:
                 session = Session(model, client=client, system="Be brief.")
                 agent = Agent(session, tools)

@@ -121,7 +121,7 @@ def check_encodes_everywhere(conversation: Conversation, toolbox: Toolbox) -> No
     for reader in READERS:
         asked = conversation.add(human("and now?", key="next"))
         request = encode_request(reader.target, asked, tools=toolbox.specs(), cache=None)
-        assert judge(request.body, reader.host) == [], reader.name
+        assert judge(request.body, reader.host, "paranoid") == [], reader.name
 
 
 def test_tools_run_and_their_results_go_back_until_text_comes() -> None:
@@ -566,7 +566,7 @@ MODELS = ("moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5", "openai/gpt-4.1",
 
 def test_one_conversation_through_strict_doubles_of_many_models_with_an_interruption_at_each() -> None:
     async def main() -> None:
-        async with Sim() as sim:
+        async with Sim(strict="paranoid") as sim:
             catalog = Catalog(Config(), environ={}, providers=sim.providers())
             async with Client(catalog, api_key="sk-canary") as client:
                 session = Session(MODELS[0], client=client, store=MemoryStore())

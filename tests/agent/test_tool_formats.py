@@ -48,7 +48,7 @@ def read_file(path: str) -> str:
 
 def on_stage(play: Callable[[Sim, Client], Awaitable[Any]], config: Config | None = None, **options: Any) -> Any:
     async def run() -> Any:
-        async with Sim(**options) as sim:
+        async with Sim(strict="paranoid", **options) as sim:
             catalog = Catalog(config or Config(), environ={}, providers=sim.providers())
             async with Client(catalog) as client:
                 return await play(sim, client)

@@ -74,7 +74,7 @@ def serving(sim: Sim) -> Iterator[Sim]:
 @pytest.fixture
 def doubles(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sim]:
     """The doubles at the address that `moonshot/…` leads to, with `inject` for bad days."""
-    with serving(Sim()) as sim:
+    with serving(Sim(strict="paranoid")) as sim:
         monkeypatch.setenv("MOONSHOT_API_BASE", f"{sim.url}/moonshot")
         yield sim
 

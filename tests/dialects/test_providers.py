@@ -86,7 +86,7 @@ def test_the_judge_of_a_provider_is_the_one_it_states(case: dict[str, Any]) -> N
     assert stated in HOSTS, f"no double {stated!r}; expected one of {', '.join(HOSTS)}, or `none: ` and the reason"
     double = double_of(target)
     assert double.name == stated
-    assert judge(encoded(target).body, double) == []
+    assert judge(encoded(target).body, double, "paranoid") == []
 
 
 def facts(name: str, model: str) -> dict[str, Any]:

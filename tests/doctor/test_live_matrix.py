@@ -71,7 +71,7 @@ async def converse(client: Client, models: Sequence[str]) -> tuple[Session, list
 
 def on_stage(play: Callable[[Sim, Client], Awaitable[Any]], **options: Any) -> Any:
     async def main() -> Any:
-        async with Sim(**options) as sim:
+        async with Sim(strict="paranoid", **options) as sim:
             catalog = Catalog(Config(), environ={}, providers=sim.providers())
             async with Client(catalog) as client:
                 return await play(sim, client)

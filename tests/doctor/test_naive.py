@@ -28,7 +28,7 @@ def test_a_history_that_stays_with_its_maker_is_taken(name: str, scene: str) -> 
         conversation = replace(conversation, turns=tuple(turns))
     body = naive_body(with_raw_ids(conversation), player.target.dialect.wire, player.target.model)
     assert body is not None
-    assert judge(body, player.host) == []
+    assert judge(body, player.host, "paranoid") == []
 
 
 @pytest.mark.parametrize("reader", ["claude", "mistral", "openai-responses-5", "vllm-kimi-k2.5"])
@@ -37,7 +37,7 @@ def test_kimis_history_handed_over_is_refused(reader: str) -> None:
     conversation = with_raw_ids(SCENES["parallel calls"](maker, maker).done())
     body = naive_body(conversation, other.target.dialect.wire, other.target.model)
     assert body is not None
-    assert judge(body, other.host)
+    assert judge(body, other.host, "paranoid")
 
 
 def test_wires_without_ids_have_no_naive_form() -> None:

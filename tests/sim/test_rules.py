@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from midstream import Conversation, Text, Turn, encode_request, human
 from midstream.core.dialect import Options
+from midstream.core.errors import LocalError
 from midstream.doctor.matrix import SCENES, TOOLS
 from midstream.sim.players import make_players
-from midstream.sim.rules import HOSTS, Problem, judge
+from midstream.sim.rules import HOSTS, Basis, Problem, Strict, judge
+from midstream.sim.rules.no_tools import NO_TOOLS
 
 PLAYERS = make_players()
 JUDGED = {
@@ -41,9 +43,9 @@ def request(host: str, scene: str = "parallel calls", **options: Any) -> dict[st
     return body
 
 
-def verdict(body: dict[str, Any], host: str) -> list[Problem]:
+def verdict(body: dict[str, Any], host: str, strict: Strict = "paranoid") -> list[Problem]:
     """What the double of that name says; a player's own double knows the seal of its provider."""
-    return judge(body, PLAYERS[JUDGED[host]].host if host in JUDGED else host)
+    return judge(body, PLAYERS[JUDGED[host]].host if host in JUDGED else host, strict)
 
 
 def chat_calls(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -61,27 +63,33 @@ CHAT: dict[str, list[Break]] = {
         lambda b: b.update(messages=[]),
         lambda b: b["messages"][0].update(role="narrator"),
     ],
-    "ids fit": [lambda b: chat_calls(b)[0].update(id="x" * 65), lambda b: b["messages"][3].update(tool_call_id="")],
+    "ids fit": [
+        lambda b: chat_calls(b)[0].update(id="x" * 65),
+        lambda b: chat_calls(b)[0].update(id="x" * 41),
+        lambda b: b["messages"][3].update(tool_call_id=""),
+    ],
     "paired": [
         lambda b: b["messages"].pop(3),
         lambda b: b["messages"].insert(1, b["messages"][3]),
         lambda b: b["messages"].append(b["messages"][3]),
         lambda b: b["messages"].insert(3, {"role": "user", "content": "wait"}),
+        lambda b: b["messages"].insert(4, b["messages"][3]),
         lambda b: b["messages"][2].update(tool_calls=[]),
     ],
+    "lists are not empty": [lambda b: b.update(tools=[]), lambda b: b["messages"][2].update(tool_calls=[])],
     "calls are whole": [
-        lambda b: chat_calls(b)[0]["function"].update(arguments="{"),
         lambda b: chat_calls(b)[0]["function"].update(arguments={}),
-        lambda b: chat_calls(b)[0]["function"].update(name="a b"),
         lambda b: chat_calls(b)[0]["function"].pop("name"),
     ],
-    "content is said": [
-        lambda b: b["messages"][1].update(content=""),
-        lambda b: b["messages"][1].update(content=[{"type": "text", "text": ""}]),
-        lambda b: b["messages"].append({"role": "assistant", "content": ""}),
+    "arguments are JSON": [
+        lambda b: chat_calls(b)[0]["function"].update(arguments="{"),
+        lambda b: chat_calls(b)[0]["function"].update(arguments="[]"),
     ],
+    "call names fit": [lambda b: chat_calls(b)[0]["function"].update(name="a b")],
+    "content is there": [lambda b: b["messages"][1].update(content=None), lambda b: b["messages"][0].pop("content")],
+    "content is said": [lambda b: b["messages"].append({"role": "assistant", "content": None})],
     "tools fit": [
-        lambda b: b.update(tools=[]),
+        lambda b: b.update(tools={}),
         lambda b: b["tools"][0]["function"].update(name="1st tool"),
         lambda b: b["tools"].append(b["tools"][0]),
         lambda b: b["tools"][0]["function"].update(parameters={"type": "string"}),
@@ -89,6 +97,7 @@ CHAT: dict[str, list[Break]] = {
     "choice fits": [
         lambda b: (b.pop("tools"), b.update(tool_choice="auto")),
         lambda b: b.update(tool_choice={"type": "function", "function": {"name": "nobody"}}),
+        lambda b: b.update(tool_choice={"type": "custom", "custom": {"name": "nobody"}}),
     ],
     "stream options": [lambda b: b.update(stream=False, stream_options={"include_usage": True})],
     "ids unique": [lambda b: chat_calls(b)[1].update(id=chat_calls(b)[0]["id"])],
@@ -96,11 +105,25 @@ CHAT: dict[str, list[Break]] = {
     "last role": [lambda b: b["messages"].append({"role": "assistant", "content": "so"})],
     "known fields": [lambda b: b.update(surprise=1)],
 }  # fmt: skip
-SYSTEM: dict[str, Break] = {
+IMAGE = {"type": "image_url", "image_url": {"url": "https://a/b"}}
+WITHOUT: dict[str, dict[str, list[Break]]] = {
     # what a host without this trait refuses
-    "mid_system": lambda b: b["messages"].append({"role": "system", "content": "x"}),
-    "developer_role": lambda b: b["messages"][0].update(role="developer"),
-    "mid_tools": lambda b: b["messages"][0].update(tools=b["tools"]),
+    "mid_system": {
+        "system is well placed": [lambda b: b["messages"].append({"role": "system", "content": "x"})],
+    },
+    "mid_tools": {"system is well placed": [lambda b: b["messages"][0].update(tools=b["tools"])]},
+    "developer_role": {"roles are known": [lambda b: b["messages"][0].update(role="developer")]},
+    "images": {"images are taken": [lambda b: b["messages"][1].update(content=[IMAGE])]},
+    "allowed_tools": {"choice fits": [lambda b: b.update(tool_choice={"type": "allowed_tools"})]},
+    "blank_content": {"content is said": [lambda b: b["messages"][2].update(content="")]},
+    "blank_text": {
+        "content is said": [
+            lambda b: b["messages"][1].update(content=""),
+            lambda b: b["messages"][1].update(content=" "),
+            lambda b: b["messages"][1].update(content=[{"type": "text", "text": ""}]),
+            lambda b: b["messages"].append({"role": "assistant", "content": ""}),
+        ],
+    },
 }
 FREEFORM = {"type": "custom_tool_call", "call_id": "c", "name": "p"}
 NEWEST: dict[str, dict[str, list[Break]]] = {
@@ -134,7 +157,7 @@ MOONSHOT: dict[str, list[Break]] = {
         lambda b: b["tools"][0]["function"]["parameters"]["properties"].update(x={"type": "string", "anyOf": [{"type": "string"}]}),
         lambda b: b.update(tools=b["tools"] * 60),
     ],
-    "content is said": [lambda b: b["messages"][2].update(content="")],
+    "content is said": [lambda b: b["messages"][2].update(content=[{"type": "text", "text": ""}])],
 }  # fmt: skip
 FIXED: dict[str, list[Break]] = {
     "thinking is well said": [
@@ -142,17 +165,20 @@ FIXED: dict[str, list[Break]] = {
         lambda b: b.update(thinking={"type": "enabled"}, reasoning_effort="high"),
         lambda b: b.update(temperature=0.3),
     ],
-    "choice fits": [
+    "choice and thinking": [
         lambda b: b.update(
             thinking={"type": "enabled"}, tool_choice={"type": "function", "function": {"name": "list_files"}}
         )
     ],
 }
 LOOSE: dict[str, list[Break]] = {"thinking is well said": [lambda b: b.update(thinking=True)]}
+FORCED: dict[str, list[Break]] = {
+    "choice and thinking": [lambda b: b.update(tool_choice={"type": "function", "function": {"name": "list_files"}})]
+}
 ANTHROPIC: dict[str, list[Break]] = {
     "no thread": [lambda b: b.update(thread={"type": "new"})],
     "shape": [lambda b: b.pop("max_tokens"), lambda b: b["messages"][0].update(role="system")],
-    "alternates": [lambda b: b["messages"].insert(1, b["messages"][0]), lambda b: b["messages"].pop(0)],
+    "the user begins": [lambda b: b["messages"].pop(0)],
     "system stands between": [
         lambda b: b["messages"].insert(2, {"role": "system", "content": "x"}),
         lambda b: [b["messages"].insert(1, dict(b["messages"][0])), b["messages"].insert(1, {"role": "system", "content": "x"})],
@@ -161,6 +187,7 @@ ANTHROPIC: dict[str, list[Break]] = {
         lambda b: tool_use(b).update(id="functions.read_file:0"),
         lambda b: b["messages"][2]["content"][0].update(tool_use_id="a b"),
         lambda b: tool_use(b).update(id=tool_use(b, 1)["id"]),
+        lambda b: tool_use(b).update(id="x" * 65),
     ],
     "paired": [
         lambda b: b["messages"].pop(2),
@@ -216,6 +243,7 @@ RESPONSES: dict[str, list[Break]] = {
         lambda b: item(b, "function_call_output").update(output={"a": 1}),
         lambda b: item(b, "function_call_output").update(output=[{"type": "text", "text": "x"}]),
         lambda b: item(b, "function_call").update(arguments="{"),
+        lambda b: item(b, "function_call").update(arguments={}),
     ],
     "reasoning is own and followed": [
         lambda b: b["input"].append({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "foreign"}),
@@ -223,7 +251,8 @@ RESPONSES: dict[str, list[Break]] = {
         lambda b: [b.update(store=False), item(b, "reasoning").pop("encrypted_content")],
     ],
     "content fits": [
-        lambda b: b["input"].append({"type": "message", "role": "user", "content": ""}),
+        lambda b: b["input"].append({"type": "message", "role": "user"}),
+        lambda b: b["input"].append({"type": "message", "role": "user", "content": []}),
         lambda b: b["input"].append({"type": "message", "role": "user", "content": [{"type": "output_text", "text": "x"}]}),
     ],
     "tools fit": [
@@ -240,7 +269,11 @@ GEMINI: dict[str, list[Break]] = {
         lambda b: b["contents"][0].update(parts=[]),
         lambda b: b["contents"][0].update(parts=[{}]),
     ],
-    "alternates": [lambda b: b["contents"].insert(0, b["contents"][0]), lambda b: b["contents"].pop(0)],
+    "model turns follow": [
+        lambda b: b["contents"].pop(0),
+        lambda b: b["contents"].insert(0, {"role": "model", "parts": [{"text": "Hello."}]}),
+        lambda b: b["contents"].insert(1, {"role": "model", "parts": [{"text": "So."}]}),
+    ],
     "paired": [
         lambda b: b["contents"][2]["parts"].pop(),
         lambda b: b["contents"].append(b["contents"][2]),
@@ -252,10 +285,15 @@ GEMINI: dict[str, list[Break]] = {
     "signatures are own": [
         lambda b: b["contents"][1]["parts"][-1].update(thoughtSignature="foreign"),
         lambda b: [part.pop("thoughtSignature", None) for part in b["contents"][1]["parts"]],
+        lambda b: [
+            *[part.pop("thoughtSignature", None) for part in b["contents"][1]["parts"]],
+            b["contents"].append({"role": "user", "parts": [{"text": "Thanks."}]}),
+        ],
     ],
     "tools fit": [
         lambda b: declaration(b).update(name="a b"),
-        lambda b: declaration(b)["parameters"].update(additionalProperties=False),
+        lambda b: declaration(b)["parameters"].update({"$schema": "x"}),
+        lambda b: declaration(b)["parameters"].update(any_of=[{"const": 1}]),
         lambda b: declaration(b)["parameters"].update(type=["object", "null"]),
     ],
 }  # fmt: skip
@@ -268,8 +306,7 @@ OLLAMA: dict[str, list[Break]] = {
         lambda b: chat_calls(b)[0]["function"].update(arguments="{}"),
     ],
     "think is known": [lambda b: b.update(think="enormous"), lambda b: b.update(think=[])],
-    "paired": [lambda b: b["messages"].pop(3), lambda b: b["messages"].append(b["messages"][3]),
-               lambda b: b["messages"].insert(3, {"role": "user", "content": "x"})],
+    "answered": [lambda b: b["messages"].pop(3), lambda b: b["messages"].insert(3, {"role": "user", "content": "x"})],
 }  # fmt: skip
 COHERE: dict[str, list[Break]] = {
     "shape": [
@@ -316,6 +353,7 @@ COHERE: dict[str, list[Break]] = {
         lambda b: b["tools"][0]["function"].update(name="list-files"),
         lambda b: b["tools"].append(b["tools"][0]),
         lambda b: b["tools"][0]["function"].update(parameters={"type": "string"}),
+        lambda b: b["tools"][0]["function"].pop("parameters"),
     ],
     "choice fits": [
         lambda b: b.update(tool_choice="required"),
@@ -335,9 +373,8 @@ NATIVE: dict[str, list[Break]] = {
     "shape": [
         lambda b: b.pop("input"),
         lambda b: b.update(messages=[]),
-        lambda b: b.update(stop=["x"] * 17),
-        lambda b: b.update(num_responses=2),
     ],
+    "in range": [lambda b: b.update(stop=["x"] * 17), lambda b: b.update(num_responses=2)],
     "prompt is the model's": [
         lambda b: b.update(input=b["input"].replace(">user<", ">ChatMessageRole.USER<")),
         lambda b: b.update(input="<|im_user|>user<|im_middle|>hi<|im_end|>"),
@@ -388,9 +425,9 @@ def breaks(host: str) -> dict[str, list[Break]]:
     if host.startswith("deepseek"):
         more += [THINKING_CHAT]
     if wire == "openai-chat":
-        more += [
-            {"system is well placed": [way for trait, way in SYSTEM.items() if not getattr(HOSTS[host].traits, trait)]}
-        ]
+        more += [ways for trait, ways in WITHOUT.items() if not getattr(HOSTS[host].traits, trait)]
+        if not HOSTS[host].traits.forced_choice_thinking:
+            more += [FORCED]
     if wire == "openai-responses":
         more += [
             NEWEST[""],
@@ -400,7 +437,7 @@ def breaks(host: str) -> dict[str, list[Break]]:
         more += [] if HOSTS[host].traits.thinks_by_default else [THINKLESS]
         more += [] if HOSTS[host].traits.images else [SIGHTLESS]
     if wire == "openai-chat" and HOSTS[host].traits.id_max is None:  # ids that hold the tool's name may be long
-        more = [{**part, "ids fit": part.get("ids fit", [])[1:]} for part in more]
+        more = [{**part, "ids fit": part.get("ids fit", [])[2:]} for part in more]
     if host == "gemini-2":  # the older generation signs, but demands no signature
         more = [{**GEMINI, "signatures are own": GEMINI["signatures are own"][:1]}]
     names = {rule.name for rule in HOSTS[host].rules}
@@ -417,10 +454,8 @@ def test_every_rule_refuses_its_breach(host: str) -> None:
     sound = request(host)
     table = breaks(host)
     for rule in HOSTS[host].rules:
-        if rule.name == "reasoning is there" and not (
-            HOSTS[host].traits.reasoning_field or HOSTS[host].traits.reasoning_message
-        ):
-            continue  # a model that does not think demands no reasoning
+        if rule.name in idle(host):
+            continue
         assert table[rule.name], f"{host}: no planted breach for the rule {rule.name!r}"
         for number, way in enumerate(table[rule.name]):
             body = copy.deepcopy(sound)
@@ -429,24 +464,146 @@ def test_every_rule_refuses_its_breach(host: str) -> None:
             assert rule.name in caught, f"{host}: breach {number} of {rule.name!r} passed; caught only {caught}"
 
 
+def idle(host: str) -> set[str]:
+    """The rules a host has from its wire that can find nothing there."""
+    traits = HOSTS[host].traits
+    can_speak = {
+        "reasoning is there": traits.reasoning_field or traits.reasoning_message,  # a model that thinks
+        "choice and thinking": traits.wire == "openai-chat" and len(traits.forced_choice_thinking) < 2,
+        "images are taken": not traits.images,
+        "roles are known": not traits.developer_role,
+        "system is well placed": not (traits.mid_system and traits.mid_tools),
+    }
+    return {name for name, speaks in can_speak.items() if not speaks}
+
+
 def test_an_instruction_may_stand_among_the_messages_only_where_the_generation_takes_it() -> None:
     for host, model in (("claude-4.8", "anthropic/claude-opus-4-8"), ("anthropic", "anthropic/claude-sonnet-4-5")):
         for first in ((), (human("x"),)):
             story = Conversation((*first, Turn("human", (Text("be kind"),), role="system"), human("y")))
-            assert judge(encode_request(model, story, cache=None).body, host) == []
+            assert judge(encode_request(model, story, cache=None).body, host, "paranoid") == []
     native = {
         "model": "m",
         "max_tokens": 9,
         "messages": [{"role": role, "content": "x"} for role in ("user", "system")],
     }
-    assert judge(native, "claude-4.8") == []
+    assert judge(native, "claude-4.8", "paranoid") == []
     assert judge(native, "anthropic")
 
 
-def test_every_rule_cites_where_it_is_known_from() -> None:
-    for host in HOSTS.values():
-        for rule in host.rules:
-            assert len(rule.source) > 15, (host.name, rule.name)
+RULES = {id(rule): rule for host in HOSTS.values() for rule in (*host.rules, NO_TOOLS)}.values()
+BASES = get_args(Basis)
+
+
+def test_every_rule_says_how_and_where_it_is_known_from() -> None:
+    for rule in RULES:
+        assert rule.basis in BASES and len(rule.source) > 15, rule.name
+        assert all(basis in BASES and basis != rule.basis and words for basis, words in rule.apart), rule.name
+        assert not rule.hosts or rule.basis != "assumed", f"{rule.name}: what is assumed is assumed of every host"
+
+
+def test_every_rule_speaks_of_a_host_that_has_it() -> None:
+    for rule in RULES:
+        for beginning in rule.hosts:
+            having = [host.name for host in HOSTS.values() if rule in host.rules and host.name.startswith(beginning)]
+            assert having, (rule.name, beginning)
+
+
+def test_a_problem_is_known_as_its_rule_says() -> None:
+    """Every label of a rule is on a problem it finds in a planted breach, at a host its source speaks of, and no other."""
+    said: dict[int, set[str]] = {}
+    for host in sorted(HOSTS):
+        table = breaks(host)
+        for rule in HOSTS[host].rules:
+            for way in table[rule.name]:
+                body = request(host)
+                way(body)
+                problems = [each for each in verdict(body, host) if each.rule == rule.name]
+                if rule.hosts and not host.startswith(rule.hosts):
+                    assert {problem.basis for problem in problems} <= {"assumed"}, (host, rule.name)
+                else:
+                    said.setdefault(id(rule), set()).update(problem.basis for problem in problems)
+    labels = {id(rule): {rule.basis, *[basis for basis, _ in rule.apart]} for rule in RULES if rule is not NO_TOOLS}
+    names = {id(rule): rule.name for rule in RULES}
+    assert {(names[key], *sorted(bases)) for key, bases in labels.items() if bases != said.get(key)} == set()
+
+
+@pytest.mark.parametrize("host", sorted(HOSTS))
+def test_what_is_only_assumed_is_refused_only_by_the_paranoid(host: str) -> None:
+    for ways in breaks(host).values():
+        for way in ways:
+            body = request(host)
+            way(body)
+            known = [problem for problem in verdict(body, host) if problem.basis != "assumed"]
+            assert verdict(body, host, "documented") == verdict(body, host, True) == known
+            assert verdict(body, host, False) == []
+
+
+def test_a_strictness_that_is_none_is_said() -> None:
+    with pytest.raises(LocalError, match="expected documented, paranoid or False"):
+        judge({}, "openai", "strict")  # type: ignore[arg-type]
+
+
+USER = {"role": "user", "content": "hi"}
+CHOICE = {
+    "type": "allowed_tools",
+    "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "read_file"}}]},
+}
+ACCEPTED: list[tuple[str, str, Break]] = [
+    ("anthropic", "the reference: consecutive turns of a role are combined", lambda b: b["messages"].insert(1, USER)),
+    ("anthropic", "the same for the assistant's", lambda b: b["messages"].insert(1, {"role": "assistant", "content": "So."})),
+    ("anthropic", "results in two messages are combined", lambda b: b["messages"].insert(3, {
+        "role": "user", "content": [b["messages"][2]["content"].pop(), *[b["messages"][2]["content"].pop() for _ in b["messages"][2]["content"][2:]]]
+    })),
+    ("anthropic", "the SDK: max_tokens 0 fills the cache", lambda b: b.update(max_tokens=0)),
+    ("anthropic", "its error text allows names of 128 characters", lambda b: b["tools"][0].update(name="x" * 128)),
+    ("mistral", "fields of the SDK", lambda b: b.update(
+        reasoning_effort="high", prompt_cache_key="x", service_tier="default", top_k=3, min_tokens=1, logprobs=True)),
+    ("gemini", "the API takes either spelling", lambda b: declaration(b)["parameters"].update(
+        additional_properties=False, any_of=[{"type": "object", "min_properties": 1}], property_ordering=[])),
+    ("gemini", "Schema of the SDK", lambda b: declaration(b)["parameters"].update(additionalProperties=False)),
+    ("gemini", "consecutive contents of a user", lambda b: b["contents"].insert(0, {"role": "user", "parts": [{"text": "hi"}]})),
+    ("gemini", "the reference: role is optional", lambda b: b["contents"][0].pop("role")),
+    ("openai", "the reference: allowed_tools", lambda b: b.update(tool_choice=CHOICE)),
+    ("openai", "the reference: a custom tool as the choice", lambda b: [
+        b["tools"].append({"type": "custom", "custom": {"name": "p"}}), b.update(tool_choice={"type": "custom", "custom": {"name": "p"}})]),
+    ("openai", "a text may be empty", lambda b: b["messages"][1].update(content="")),
+    ("openai", "so may a part", lambda b: b["messages"][1].update(content=[{"type": "text", "text": ""}])),
+    ("openai-responses", "the reference: allowed_tools", lambda b: b.update(
+        tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "read_file"}]})),
+    ("openai-responses", "a text may be empty", lambda b: b["input"].append({"role": "user", "content": ""})),
+    ("openai-responses", "the SDK: a stored prompt names model and input", lambda b: [b.pop("model"), b.pop("input"), b.update(prompt={"id": "pmpt_1"})]),
+    ("openai-responses", "a conversation holds the call", lambda b: [
+        b["input"].remove(item(b, "function_call")), b.update(conversation="conv_1"), b["input"].remove(item(b, "reasoning"))]),
+    ("ollama", "its templates print a tool message without a call", lambda b: b["messages"].append({"role": "tool", "content": "x"})),
+    ("completions", "the reference: a list of prompts", lambda b: b.update(prompt=[b["prompt"]])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("host", "why", "way"), ACCEPTED, ids=[f"{host}: {why}" for host, why, _ in ACCEPTED])
+def test_what_a_provider_documents_is_accepted(host: str, why: str, way: Break) -> None:
+    body = request(host)
+    way(body)
+    assert verdict(body, host) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "way"),
+    [
+        ("moonshot-k2.5", lambda b: b["messages"][2].update(content="")),  # reports say both
+        ("moonshot-k3", lambda b: b["messages"].extend([{"role": "assistant", "content": " "}, USER])),
+        ("zai", lambda b: b["messages"][2].update(content="")),
+        ("compatible", lambda b: b["messages"].pop(3)),  # observed at OpenAI; a host of one's own may take it
+        ("kimi-weights", lambda b: [chat_calls(b)[0].update(id="call_1"), b["messages"][3].update(tool_call_id="call_1")]),
+        ("gemini", lambda b: b["contents"].insert(0, {"role": "model", "parts": [{"text": "Hello."}]})),
+        ("openai-responses", lambda b: b.update(tools=[])),
+        ("ollama", lambda b: b["messages"].pop(3)),
+    ],
+)  # fmt: skip
+def test_what_is_not_known_is_refused_by_the_paranoid_alone(host: str, way: Break) -> None:
+    body = request(host)
+    way(body)
+    assert verdict(body, host) and verdict(body, host, "documented") == []
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def _show(diagnosis: Diagnosis, healthy: bool) -> None:
         if verdict.problems:
             first = verdict.problems[0]
             more = f" (and {len(verdict.problems) - 1} more)" if len(verdict.problems) > 1 else ""
-            click.secho(f"{first.status} {terminal_safe(first.message)}{more}", fg="red")
+            click.secho(f"{first.status} ({first.basis}) {terminal_safe(first.message)}{more}", fg="red")
         else:
             click.secho("accepted", fg="green")
     if healthy:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from functools import cache
+from typing import Literal
 
 import click
 
@@ -32,12 +33,26 @@ def sim() -> None:
 @click.option(
     "--fault", "faults", multiple=True, type=click.Choice(FAULTS), help="Fail the next request like this; repeatable."
 )
+@click.option(
+    "--strict",
+    type=click.Choice(("documented", "paranoid")),
+    default="documented",
+    show_default=True,
+    help="Refuse what is documented of a host or was observed at it, or also what is only assumed.",
+)
 @click.option("--lenient", is_flag=True, help="Accept every request.")
 @click.option("--key", help="Refuse every other key than this, and none; without it any key works.")
-def serve(port: int, delay: float, faults: tuple[str, ...], lenient: bool, key: str | None) -> None:
+def serve(
+    port: int,
+    delay: float,
+    faults: tuple[str, ...],
+    strict: Literal["documented", "paranoid"],
+    lenient: bool,
+    key: str | None,
+) -> None:
     """Run the doubles until Ctrl-C."""
     try:
-        run(_serve(Sim(port=port, delay=delay, faults=faults, strict=not lenient, key=key)))
+        run(_serve(Sim(port=port, delay=delay, faults=faults, strict=False if lenient else strict, key=key)))
     except KeyboardInterrupt:
         pass  # the way to end it
     except OSError as error:
@@ -61,7 +76,7 @@ async def _serve(server: Sim) -> None:
             await asyncio.sleep(0.5)
             new = server.refusals - told
             for problem in server.refused[-new:] if new else ():
-                click.secho(f"refused {problem.status}: {problem.message}", fg="red")
+                click.secho(f"refused {problem.status} ({problem.basis}): {problem.message}", fg="red")
             told += new
 
 

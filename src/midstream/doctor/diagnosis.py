@@ -68,7 +68,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What one host would refuse about the history; no problems means that it accepts it."""
+    """What one host would refuse about the history, what is only assumed last; no problems means that it accepts it."""
 
     host: str
     problems: tuple[Problem, ...]
@@ -91,7 +91,7 @@ def examine(conversation: Conversation, original: Original | None = None) -> Dia
     document = _document(original)
     findings = sorted([*_blank_messages(document), *_repairs(history), *_invalid_blocks(history)], key=_place)
     verdicts = [
-        Verdict(name, tuple(judge(body, HOSTS[name])))
+        Verdict(name, tuple(sorted(judge(body, HOSTS[name], "paranoid"), key=_is_assumed)))
         for name, provider in _JUDGES
         if (body := _body(history, original, document, HOSTS[name], provider)) is not None
     ]
@@ -127,7 +127,11 @@ def refusals(conversation: Conversation) -> dict[str, tuple[Problem, ...]]:
 def _refused(conversation: Conversation, player: Player) -> tuple[Problem, ...]:
     request = encode_request(player.target, conversation, cache=None)
     host = host_for(request.dialect or player.target.dialect)  # without tools, a request may take another path
-    return tuple(judge(request.body, replace(host, traits=replace(host.traits, signature_prefix=""))))
+    return tuple(judge(request.body, replace(host, traits=replace(host.traits, signature_prefix="")), "paranoid"))
+
+
+def _is_assumed(problem: Problem) -> bool:
+    return problem.basis == "assumed"
 
 
 def _place(finding: Finding) -> int:

@@ -240,7 +240,7 @@ def hand_offs(
                 conversation = alone[name] if name in alone else scene(maker, reader).done()
                 tools = TOOLS + MORE_TOOLS if name in _WITH_MORE_TOOLS else TOOLS
                 request = encode_request(reader.target, conversation, tools=tools, options=options, cache=None)
-                yield HandOff(maker.name, reader.name, name, tuple(judge(request.body, reader.host)))
+                yield HandOff(maker.name, reader.name, name, tuple(judge(request.body, reader.host, "paranoid")))
 
 
 def table(names: Sequence[str], refused: Sequence[HandOff]) -> str:

@@ -42,7 +42,7 @@ from .obedience import obedient_answer
 from .players import Player
 from .providers import PLAYED, sim_providers
 from .routes import Found, find_route, owner_of, wires_of
-from .rules.hosts import HOSTS, Host, host_for, judge
+from .rules.hosts import HOSTS, Host, Strict, host_for, judge, read_strict
 from .rules.rule import Problem
 from .scripted_model import count_tokens, next_answer, read_prompt
 from .speech import SPEAKERS, counted, speak, speak_whole
@@ -71,7 +71,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Sim:
-    """The doubles on one port. `delay` is the pause before each streamed piece, in seconds; `strict=False` refuses nothing;
+    """The doubles on one port. `delay` is the pause before each streamed piece, in seconds; `strict` what to refuse: what is
+    "documented" or observed of a host, "paranoid" also what is assumed, False nothing (True is "documented");
     `toolless` are the providers that take no tools; a request with another key than `key` is refused, unless it is None."""
 
     def __init__(
@@ -80,7 +81,7 @@ class Sim:
         port: int = 0,
         delay: float = 0.0,
         faults: Iterable[str] = (),
-        strict: bool = True,
+        strict: Strict = "documented",
         script: Script = next_answer,
         keep: int = 1000,
         toolless: Collection[str] = (),
@@ -88,7 +89,7 @@ class Sim:
     ) -> None:
         self.port = port
         self.delay = delay
-        self.strict = strict
+        self.strict = read_strict(strict)
         self._toolless = frozenset(toolless)
         self._key = key
         self.seen: deque[Seen] = deque(maxlen=keep)
@@ -200,7 +201,7 @@ class Sim:
             self._see(request, exchange.body, int(fault))
             await _fail(responder, fault, exchange.host)
             return
-        problems = _judged(exchange) if self.strict else []
+        problems = _judged(exchange, self.strict)
         self._see(request, exchange.body, problems[0].status if problems else 200)
         if problems:
             self.refusals += len(problems)
@@ -430,10 +431,10 @@ def _object(raw: bytes, *, fails: bool = True) -> dict[str, Any]:
     return {}
 
 
-def _judged(exchange: _Exchange) -> list[Problem]:
+def _judged(exchange: _Exchange, strict: Strict) -> list[Problem]:
     """What the host refuses about a request; one whose shape no rule could read is refused for that."""
     try:
-        return judge(exchange.body, exchange.host)
+        return judge(exchange.body, exchange.host, strict)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         return [Problem("shape", f"the request has a field of another type than it must have: {error}")]
 

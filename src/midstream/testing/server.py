@@ -15,6 +15,7 @@ from ..core.blocks import Conversation
 from ..core.errors import LocalError
 from ..core.tools import ToolSpec
 from ..sim.answer import Answer
+from ..sim.rules.hosts import Strict
 from ..sim.rules.rule import Problem
 from ..sim.scripted_model import next_answer
 from ..sim.server import Seen, Sim
@@ -90,13 +91,14 @@ def sim_server(
     *lines: Line,
     delay: float = 0.0,
     faults: Iterable[str] = (),
-    strict: bool = True,
+    strict: Strict = "documented",
     port: int = 0,
     key: str | None = None,
 ) -> Iterator[SimServer]:
     """Start the doubles. They answer with `lines`, one per request, or else with the scripted model, which reads the prompt.
 
-    Given a `key`, they refuse every other one, as the hosts do.
+    They refuse what is documented of a host or was observed at it; with strict="paranoid" also what we assume, with
+    strict=False nothing. Given a `key`, they refuse every other one, as the hosts do.
     """
     script = ScriptedModel(*lines) if lines else None
     sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=script or next_answer, key=key)

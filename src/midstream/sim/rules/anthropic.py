@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Body, Problem, Rule, Traits, objects
+from .rule import Assumed, Body, Observed, Problem, Rule, Traits, objects
 
 WIRE = "anthropic"
 _NO_THREAD = "thread_unsupported_request"
@@ -29,6 +29,16 @@ def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
 
 
+def _turns(body: Body) -> list[dict[str, Any]]:
+    """The messages as the host reads them: consecutive ones of a role are one turn."""
+    turns: list[dict[str, Any]] = []
+    for message in _messages(body):
+        if not turns or turns[-1]["role"] != message.get("role"):
+            turns.append({"role": message.get("role"), "content": []})
+        turns[-1]["content"] += _blocks(message)
+    return turns
+
+
 def _of(message: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     return [block for block in _blocks(message) if block.get("type") == kind]
 
@@ -40,7 +50,7 @@ def _thinks(body: Body) -> bool:
 
 def _shape(body: Body, traits: Traits) -> Iterator[str]:
     for field in ("model", "messages", "max_tokens"):
-        if not body.get(field):
+        if not body.get(field) and body.get(field) != 0:  # max_tokens 0 fills the cache
             yield f"{field}: Field required"
     for index, message in enumerate(_messages(body)):
         if message.get("role") == "system" and traits.mid_system and index:
@@ -49,15 +59,10 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
             yield f"messages.{index}.role: Input should be 'user' or 'assistant'"
 
 
-def _alternates(body: Body, traits: Traits) -> Iterator[str]:
-    before = None
-    for index, message in enumerate(_messages(body)):
-        role = message.get("role")
-        if index == 0 and role != "user":
+def _the_user_begins(body: Body, traits: Traits) -> Iterator[str]:
+    for message in _messages(body)[:1]:
+        if message.get("role") != "user":
             yield 'messages: first message must use the "user" role'
-        if role == before:
-            yield f'messages: roles must alternate between "user" and "assistant", but found multiple "{role}" roles in a row'
-        before = role
 
 
 def _system_stands_between(body: Body, traits: Traits) -> Iterator[str]:
@@ -79,8 +84,13 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
                 if block.get("type") != kind:
                     continue
                 wire_id = str(block.get(key))
-                if not _ID.fullmatch(wire_id) or len(wire_id) > 64:
-                    yield f"messages.{index}.content.{number}.{kind}.{key}: String should match pattern '^[a-zA-Z0-9_-]+$'"
+                words = (
+                    f"messages.{index}.content.{number}.{kind}.{key}: String should match pattern '^[a-zA-Z0-9_-]+$'"
+                )
+                if not _ID.fullmatch(wire_id):
+                    yield words
+                elif len(wire_id) > 64:
+                    yield Assumed(words)
                 if kind == "tool_use":
                     if wire_id in seen:
                         yield "messages: `tool_use` ids must be unique"
@@ -88,7 +98,7 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
-    messages = _messages(body)
+    messages = _turns(body)
     for index, message in enumerate(messages):
         calls = [str(block.get("id")) for block in _of(message, "tool_use")]
         following = messages[index + 1] if index + 1 < len(messages) else {}
@@ -112,7 +122,7 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _results_come_first(body: Body, traits: Traits) -> Iterator[str]:
-    for index, message in enumerate(_messages(body)):
+    for index, message in enumerate(_turns(body)):
         kinds = [block.get("type") for block in _blocks(message)]
         if "tool_result" in kinds and "tool_result" in kinds[len([k for k in kinds if k == "tool_result"]) :]:
             yield f"messages.{index}: `tool_result` blocks must come first in the content of a user message"
@@ -155,7 +165,7 @@ def _thinking_leads(body: Body, traits: Traits) -> Iterator[str]:
     """While thinking, the assistant message of a running tool loop must begin with its thinking."""
     if not _thinks(body):
         return
-    messages = _messages(body)
+    messages = _turns(body)
     thinking = body["thinking"]
     budget = thinking.get("budget_tokens")
     if thinking.get("type") == "enabled" and (not isinstance(budget, int) or budget < 1024):
@@ -192,7 +202,7 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
         if not re.fullmatch(traits.name_pattern, name):
             yield f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
         if name in names:
-            yield "tools: Tool names must be unique."
+            yield Observed("tools: Tool names must be unique.")
         names.add(name)
         if "type" in tool and tool["type"] != "custom":
             continue
@@ -200,13 +210,14 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
         if not isinstance(schema, dict) or schema.get("type") != "object":
             yield f"tools.{index}.custom.input_schema.type: Field required"
         elif {"oneOf", "anyOf", "allOf"} & schema.keys():
-            yield f"tools.{index}.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
+            words = "input_schema does not support oneOf, allOf, or anyOf at the top level"
+            yield Observed(f"tools.{index}.custom.input_schema: {words}")
     for message in _messages(body):
         for block in _of(message, "tool_use"):
             if not isinstance(block.get("input"), dict):
                 yield "messages: tool_use.input: Input should be a valid dictionary"
             if not re.fullmatch(traits.name_pattern, str(block.get("name"))):
-                yield "messages: tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
+                yield Observed("messages: tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'")
 
 
 def _no_thread(body: Body, traits: Traits) -> Iterator[str]:
@@ -223,32 +234,53 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
     return {"type": "error", "error": told, "request_id": "req_sim"}
 
 
+_OWN = ("anthropic", "claude")
+_GUIDE = "Anthropic extended thinking guide"
 RULES = (
-    Rule("shape", "Anthropic API reference: required fields", _shape),
-    Rule("alternates", "Anthropic error text `roles must alternate`; facts/streaming-and-handoff.md §b", _alternates),
+    Rule("shape", "documented", "Anthropic API reference, messages.create: required fields and roles", _shape),
     Rule(
-        "system stands between",
-        "Anthropic error text `role 'system' must precede an 'assistant' message`",
-        _system_stands_between,
+        "the user begins", "observed", "Anthropic error text `first message must use the \"user\" role`",
+        _the_user_begins, hosts=_OWN,
     ),
-    Rule("ids fit", "facts/tool-ids-and-formats.md §3 (cc-switch 1181)", _ids_fit),
-    Rule("paired", "Anthropic error texts for tool_use and tool_result pairing", _paired),
-    Rule("results come first", "Anthropic tool use guide: tool_result blocks come first", _results_come_first),
-    Rule("text is said", "Anthropic error text `text content blocks must be non-empty`", _text_is_said),
-    Rule("thinking is own", "Anthropic extended thinking guide: signatures are verified", _thinking_is_own),
     Rule(
-        "thinking leads",
-        "Anthropic extended thinking guide: tool use, budget, temperature, tool_choice",
-        _thinking_leads,
+        "system stands between", "observed", "Anthropic error text `role 'system' must precede an 'assistant' message`",
+        _system_stands_between, hosts=_OWN,
     ),
-    Rule("tools fit", "Anthropic API reference: tools; error texts on input_schema", _tools_fit),
     Rule(
-        "no thread",
-        "anthropic 2.8.0, ThreadUnsupportedRequestError: send the full conversation",
-        _no_thread,
-        code=_NO_THREAD,
+        "ids fit", "observed", "Anthropic error texts `String should match pattern` (cc-switch 1181), `ids must be unique`",
+        _ids_fit, hosts=_OWN, apart=(("assumed", "an id longer than 64 characters"),),
     ),
-)
+    Rule(
+        "paired", "observed", "Anthropic error texts for tool_use and tool_result, which its tool use guide explains",
+        _paired, hosts=_OWN,
+    ),
+    Rule(
+        "results come first", "documented", "Anthropic tool use guide: tool_result blocks come first in the content",
+        _results_come_first, hosts=_OWN,
+    ),
+    Rule(
+        "text is said", "observed",
+        "Anthropic error texts `text content blocks must be non-empty`, `must contain non-whitespace text`, `all messages must"
+        " have non-empty content`, `cannot end with trailing whitespace`",
+        _text_is_said, hosts=_OWN,
+    ),
+    Rule("thinking is own", "documented", f"{_GUIDE}: signatures are verified", _thinking_is_own, hosts=_OWN),
+    Rule(
+        "thinking leads", "documented", f"{_GUIDE}: tool use, budget, temperature, tool_choice",
+        _thinking_leads, hosts=_OWN,
+    ),
+    Rule(
+        "tools fit", "documented", "Anthropic API reference, messages.create: tools", _tools_fit, hosts=_OWN,
+        apart=(("observed", "a name declared twice, a union at the top of a schema, the name in a call"),),
+    ),
+    Rule(
+        "no thread", "documented", "anthropic 2.8.0, ThreadUnsupportedRequestError: send the full conversation",
+        _no_thread, code=_NO_THREAD,
+    ),
+)  # fmt: skip
 REASONING = Rule(
-    "reasoning is there", "facts/kimi.md §4: the Anthropic route (hermes-agent 17057)", _reasoning_is_there
+    "reasoning is there",
+    "observed",
+    "Moonshot's error text on its Anthropic route (hermes-agent 17057)",
+    _reasoning_is_there,
 )

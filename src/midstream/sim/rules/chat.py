@@ -6,13 +6,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Body, Problem, Rule, Traits, is_object_text, objects
+from .rule import Assumed, Body, Observed, Problem, Rule, Traits, is_object_text, objects
 
 WIRE = "openai-chat"
+_INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "audio", "refusal")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+# ChatCompletionRequest of the SDK mistralai 3
 MISTRAL_FIELDS = frozenset(
-    "model messages tools tool_choice temperature top_p max_tokens stream stop random_seed presence_penalty"
-    " frequency_penalty response_format parallel_tool_calls n safe_prompt prompt_mode prediction guardrails metadata".split()
+    "model messages tools tool_choice temperature top_p top_k max_tokens min_tokens stream stop random_seed"
+    " presence_penalty frequency_penalty repetition_penalty response_format parallel_tool_calls n safe_prompt prompt_mode"
+    " prediction guardrails metadata reasoning_effort logprobs top_logprobs prompt_logprobs top_prompt_logprobs"
+    " prompt_cache_key service_tier".split()
 )
 
 
@@ -42,10 +46,10 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
             yield f"Invalid value: '{role}'. Supported values are: {', '.join(_ROLES)}. (messages[{index}].role)"
 
 
-def _known_fields(body: Body, traits: Traits) -> Iterator[Problem]:
+def _known_fields(body: Body, traits: Traits) -> Iterator[str]:
     for field in body:
         if traits.fields is not None and field not in traits.fields:
-            yield Problem("known fields", f"Extra inputs are not permitted: body.{field}", 422, code="extra_forbidden")
+            yield f"Extra inputs are not permitted: body.{field}"
 
 
 def _ids_fit(body: Body, traits: Traits) -> Iterator[Problem]:
@@ -55,12 +59,15 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[Problem]:
             found.append(message.get("tool_call_id"))
         for wire_id in found:
             if not isinstance(wire_id, str) or not wire_id:
-                yield Problem("ids fit", f"tool_call_id  is not found (messages[{index}])")
+                yield Problem("ids fit", f"tool_call_id  is not found (messages[{index}])", basis="observed")
             elif traits.id_max is not None and len(wire_id) > traits.id_max and not traits.id_pattern:
                 words = f"string too long. Expected a string with maximum length {traits.id_max}, but got a string with length {len(wire_id)}"
-                yield Problem("ids fit", f"Invalid 'messages[{index}].tool_calls[0].id': {words} instead.")
+                message_text = f"Invalid 'messages[{index}].tool_calls[0].id': {words} instead."
+                # The limit was 40 characters in reports until early 2026, and 64 since.
+                yield Problem("ids fit", message_text, basis="observed" if len(wire_id) > 64 else "assumed")
             elif traits.id_pattern and not re.fullmatch(traits.id_pattern, wire_id):
-                yield Problem("ids fit", traits.id_message.format(id=wire_id), code=traits.id_code)
+                words = traits.id_message.format(id=wire_id)
+                yield Problem("ids fit", words, code=traits.id_code, basis="observed")
 
 
 def _ids_unique(body: Body, traits: Traits) -> Iterator[str]:
@@ -78,7 +85,7 @@ def _ids_count_up(body: Body, traits: Traits) -> Iterator[str]:
     count = 0
     for message in messages_of(body):
         for call in objects(message.get("tool_calls")):
-            name = (call.get("function") or {}).get("name")
+            name = _name_in(call.get("function"))
             if call.get("id") != f"functions.{name}:{count}":
                 yield f"tool call id {call.get('id')} is not the model's own: functions.{name}:{count} was due"
             count += 1
@@ -96,7 +103,7 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
                 waiting.remove(wire_id)
                 answered.add(wire_id)
             elif wire_id in answered:
-                yield f"messages[{index}]: tool_call_id {wire_id} was answered already"
+                yield Assumed(f"messages[{index}]: tool_call_id {wire_id} was answered already")
             else:
                 yield (
                     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with"
@@ -105,11 +112,8 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
             continue
         if waiting:
             yield _unanswered(waiting)
-        calls = objects(message.get("tool_calls"))
-        waiting = [str(call.get("id")) for call in calls]
+        waiting = [str(call.get("id")) for call in objects(message.get("tool_calls"))]
         answered = set()
-        if "tool_calls" in message and not calls:
-            yield f"Invalid 'messages[{index}].tool_calls': empty array."
     if waiting:
         yield _unanswered(waiting)
 
@@ -119,6 +123,15 @@ def _unanswered(waiting: list[str]) -> str:
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
         f" The following tool_call_ids did not have response messages: {', '.join(waiting)}"
     )
+
+
+def _lists_are_not_empty(body: Body, traits: Traits) -> Iterator[str]:
+    words = "empty array. Expected an array with minimum length 1, but got an empty array instead."
+    if body.get("tools") == []:
+        yield f"Invalid 'tools': {words}"
+    for index, message in enumerate(messages_of(body)):
+        if message.get("tool_calls") == []:
+            yield f"Invalid 'messages[{index}].tool_calls': {words}"
 
 
 def _calls_are_whole(body: Body, traits: Traits) -> Iterator[str]:
@@ -132,10 +145,28 @@ def _calls_are_whole(body: Body, traits: Traits) -> Iterator[str]:
                 continue
             if not isinstance(function, dict) or not function.get("name"):
                 yield f"messages[{index}].tool_calls: a call has no function name"
-            elif not re.fullmatch(traits.name_pattern, function["name"]):
-                yield f"Invalid 'messages[{index}].tool_calls[0].function.name': string does not match pattern."
-            elif not is_object_text(function.get("arguments")):
-                yield f"messages[{index}].tool_calls: invalid function arguments json string"
+            elif not isinstance(function.get("arguments"), str):
+                yield f"Invalid type for 'messages[{index}].tool_calls[0].function.arguments': expected a string."
+
+
+def _arguments_are_json(body: Body, traits: Traits) -> Iterator[str]:
+    for index, function in _functions(body):
+        if isinstance(function.get("arguments"), str) and not is_object_text(function["arguments"]):
+            yield f"messages[{index}].tool_calls: invalid function arguments json string"
+
+
+def _call_names_fit(body: Body, traits: Traits) -> Iterator[str]:
+    for index, function in _functions(body):
+        if function.get("name") and not re.fullmatch(traits.name_pattern, str(function["name"])):
+            yield f"Invalid 'messages[{index}].tool_calls[0].function.name': string does not match pattern."
+
+
+def _functions(body: Body) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The function of every call, with the index of its message."""
+    for index, message in enumerate(messages_of(body)):
+        for call in objects(message.get("tool_calls")):
+            if isinstance(call.get("function"), dict):
+                yield index, call["function"]
 
 
 def _last_is_not_the_assistants(body: Body, traits: Traits) -> Iterator[str]:
@@ -148,21 +179,39 @@ def _last_is_not_the_assistants(body: Body, traits: Traits) -> Iterator[str]:
         yield "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant"
 
 
+def _content_is_there(body: Body, traits: Traits) -> Iterator[str]:
+    for index, message in enumerate(messages_of(body)):
+        declares = traits.mid_tools and message.get("role") == "system" and bool(objects(message.get("tools")))
+        if message.get("role") in ("user", "system", "developer") and message.get("content") is None and not declares:
+            yield f"Invalid value for 'messages[{index}].content': expected a string or an array, got null."
+
+
 def _content_is_said(body: Body, traits: Traits) -> Iterator[str]:
     for index, message in enumerate(messages_of(body)):
-        content = message.get("content")
-        calls = bool(message.get("tool_calls"))
-        blank = content is None or content == "" or content == [] or (isinstance(content, str) and content.isspace())
-        declares = traits.mid_tools and message.get("role") == "system" and bool(objects(message.get("tools")))
-        if message.get("role") in ("user", "system", "developer") and blank and not declares:
-            yield f"Invalid request: the message at position {index} with role '{message['role']}' must not be empty"
-        if message.get("role") == "assistant" and blank and not calls:
-            yield f"Invalid request: the message at position {index} with role 'assistant' must not be empty"
-        if calls and not traits.blank_content and content is not None and blank:
-            yield "Invalid request: text content is empty"
+        content, role = message.get("content"), message.get("role")
+        words = f"Invalid request: the message at position {index} with role '{role}' must not be empty"
+        if message.get("tool_calls"):
+            if not traits.blank_content and content is not None and _is_blank(content):
+                yield Assumed("Invalid request: text content is empty")  # reports say both: refused, and accepted
+        elif role in ("user", "system", "developer", "assistant") and not traits.blank_text:
+            if content in ("", []):
+                yield words
+            elif _is_blank(content):
+                yield Assumed(words)
+        if role == "assistant" and content is None and not any(message.get(key) for key in _INSTEAD_OF_CONTENT):
+            yield words
         for part in objects(content):
-            if part.get("type") == "text" and not part.get("text"):
+            if part.get("type") == "text" and not part.get("text") and not traits.blank_text:
                 yield "Invalid request: text content is empty"
+
+
+def _is_blank(content: Any) -> bool:
+    return content in ("", []) or (isinstance(content, str) and content.isspace())
+
+
+def _images_are_taken(body: Body, traits: Traits) -> Iterator[str]:
+    for index, message in enumerate(messages_of(body)):
+        for part in objects(message.get("content")):
             if part.get("type") in ("image_url", "video_url") and not traits.images:
                 yield f"messages[{index}]: unknown variant `{part['type']}`, expected `text`"
 
@@ -170,13 +219,16 @@ def _content_is_said(body: Body, traits: Traits) -> Iterator[str]:
 def _system_is_well_placed(body: Body, traits: Traits) -> Iterator[str]:
     """A system message is the first, or there is none; where it may follow, it may not declare tools unless that is known."""
     for index, message in enumerate(messages_of(body)):
-        role = message.get("role")
-        if role == "developer" and not traits.developer_role:
-            yield f"Invalid value: 'developer'. (messages[{index}].role)"
-        if role in ("system", "developer") and index and not traits.mid_system:
+        if message.get("role") in ("system", "developer") and index and not traits.mid_system:
             yield "System message must be at the beginning."
         if "tools" in message and not traits.mid_tools:
-            yield f"Unknown parameter: 'messages[{index}].tools'."
+            yield Assumed(f"Unknown parameter: 'messages[{index}].tools'.")
+
+
+def _roles_are_known(body: Body, traits: Traits) -> Iterator[str]:
+    for index, message in enumerate(messages_of(body)):
+        if message.get("role") == "developer" and not traits.developer_role:
+            yield f"Invalid value: 'developer'. (messages[{index}].role)"
 
 
 def _reasoning_is_there(body: Body, traits: Traits) -> Iterator[str]:
@@ -191,8 +243,8 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
     tools = body.get("tools")
     if tools is None:
         return
-    if not isinstance(tools, list) or not tools:
-        yield "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array instead."
+    if not isinstance(tools, list):
+        yield "Invalid type for 'tools': expected an array of objects."
         return
     if traits.max_tools is not None and len(tools) > traits.max_tools:
         yield f"Invalid 'tools': array too long. Expected an array with maximum length {traits.max_tools}."
@@ -203,7 +255,7 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
             if not isinstance(custom, dict) or not re.fullmatch(traits.name_pattern, str(custom.get("name"))):
                 yield "Invalid 'tools[0].custom.name': string does not match pattern."
             continue
-        function = tool.get("function") or {}
+        function = tool["function"] if isinstance(tool.get("function"), dict) else {}
         name = str(function.get("name"))
         if tool.get("type") == "builtin_function":
             if "parameters" in function:
@@ -212,14 +264,15 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
         if not re.fullmatch(traits.name_pattern, name):
             yield f"Invalid request: function name {name!r} is invalid, must start with a letter and can contain letters, numbers, underscores, and dashes"
         if name in names:
-            yield f"function name {name} is duplicated"
+            yield Observed(f"function name {name} is duplicated")
         names.add(name)
         schema = function.get("parameters")
         if schema is not None and (not isinstance(schema, dict) or schema.get("type") != "object"):
-            yield f"Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"'"
+            yield Observed(f"Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"'")
         elif traits.moonshot_schema and isinstance(schema, dict):
             for where in _not_moonshots(schema, "parameters"):
-                yield f"Invalid request: tools.function.parameters is not a valid moonshot flavored json schema, details: <{where}>"
+                words = f"tools.function.parameters is not a valid moonshot flavored json schema, details: <{where}>"
+                yield Observed(f"Invalid request: {words}")
 
 
 def _not_moonshots(schema: Any, where: str) -> Iterator[str]:
@@ -251,14 +304,28 @@ def _choice_fits(body: Body, traits: Traits) -> Iterator[str]:
     if not body.get("tools"):
         yield "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified."
         return
+    if not isinstance(choice, dict) or choice.get("type") == "allowed_tools":
+        if isinstance(choice, dict) and not traits.allowed_tools:
+            yield "Invalid value: 'allowed_tools'. (tool_choice.type)"
+        return
+    kind = "custom" if choice.get("type") == "custom" else "function"
+    name = _name_in(choice.get(kind))
+    if name not in [_name_in(tool.get(kind)) for tool in objects(body["tools"])]:
+        yield f"Tool choice '{name}' not found in 'tools' parameter."
+
+
+def _name_in(value: Any) -> Any:
+    return value.get("name") if isinstance(value, dict) else None
+
+
+def _choice_and_thinking(body: Body, traits: Traits) -> Iterator[str]:
+    choice = body.get("tool_choice")
+    if choice is None or (isinstance(choice, dict) and choice.get("type") == "allowed_tools"):
+        return
     kind = {"required": "required", "any": "required"}.get(choice) if isinstance(choice, str) else "named"
     if kind and thinking_is_on(body, traits) and kind not in traits.forced_choice_thinking:
         word = "specified" if kind == "named" else kind
         yield f"tool_choice '{word}' is incompatible with thinking enabled"
-    if isinstance(choice, dict):
-        name = (choice.get("function") or {}).get("name")
-        if name not in [(tool.get("function") or {}).get("name") for tool in objects(body["tools"])]:
-            yield f"Tool choice '{name}' not found in 'tools' parameter."
 
 
 def _thinking_is_well_said(body: Body, traits: Traits) -> Iterator[str]:
@@ -289,24 +356,100 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
             return {"error": {**brief, "param": None, "code": problem.code}}
 
 
+_OPENAI = "OpenAI API reference, chat.completions"
 RULES = (
-    Rule("shape", "OpenAI API reference, chat.completions: model and messages are required", _shape),
-    Rule("ids fit", "facts/tool-ids-and-formats.md §3 (OpenAI 40 characters; Mistral code 3280)", _ids_fit),
-    Rule("paired", "OpenAI error texts for tool messages; facts/streaming-and-handoff.md §b", _paired),
-    Rule("calls are whole", "facts/tool-ids-and-formats.md §3 (MiniMax 2013: arguments must be a JSON object)", _calls_are_whole),
-    Rule("system is well placed", "Qwen's, Llama's and Gemma's templates; MiniMax 2013; Mistral `Unexpected role 'system'`", _system_is_well_placed),
-    Rule("content is said", "facts/kimi.md §4: `text content is empty`", _content_is_said),
-    Rule("tools fit", "facts/kimi.md §4: at most 128 tools, names, moonshot flavored json schema", _tools_fit),
-    Rule("choice fits", "facts/kimi.md §4: forced tool_choice and thinking", _choice_fits),
-    Rule("stream options", "OpenAI API reference: stream_options", _stream_options_belong_to_streams),
+    Rule("shape", "documented", f"{_OPENAI}: model and messages are required, and every message has a role", _shape),
+    Rule(
+        "ids fit", "observed",
+        "error texts: OpenAI `string too long` (agno 5382), Mistral code 3280 (eca 233), Moonshot `tool_call_id  is not found`",
+        _ids_fit, hosts=("openai", "mistral", "moonshot"),
+        apart=(("assumed", "an id of 41 to 64 characters, refused in reports until early 2026"),),
+    ),
+    Rule(
+        "paired", "observed",
+        "error texts: OpenAI and DeepSeek `must be followed by tool messages` (deer-flow 2706, zed 51944), Moonshot the same,"
+        " Mistral `Not the same number of function calls and responses` (camel 1467), MiniMax 2013 (opencode 32608)",
+        _paired, hosts=("openai", "deepseek", "moonshot", "mistral", "minimax"),
+        apart=(("assumed", "a second answer to one call"),),
+    ),
+    Rule(
+        "lists are not empty", "observed", "OpenAI error text `empty array. Expected an array with minimum length 1`",
+        _lists_are_not_empty, hosts=("openai",),
+    ),
+    Rule("calls are whole", "documented", f"{_OPENAI}: a call has a name, and arguments that are a string", _calls_are_whole),
+    Rule(
+        "arguments are JSON", "observed", "MiniMax 2013 `invalid function arguments json string` (cc-switch 4531, pi 5468)",
+        _arguments_are_json, hosts=("minimax",),
+    ),
+    Rule(
+        "call names fit", "observed", "OpenAI error text `tool_calls[0].function.name: string does not match pattern`",
+        _call_names_fit, hosts=("openai",),
+    ),
+    Rule(
+        "roles are known", "observed",
+        "pi-ai's table of hosts that refuse the role developer; the types of the SDK mistralai 3",
+        _roles_are_known, hosts=("moonshot", "deepseek", "xai", "zai", "qwen", "mistral"),
+    ),
+    Rule(
+        "system is well placed", "observed", "Qwen's template; MiniMax 2013; Mistral `Unexpected role 'system'`",
+        _system_is_well_placed, hosts=("qwen", "minimax", "mistral"),
+        apart=(("assumed", "tools declared in a message"),),
+    ),
+    Rule("content is there", "documented", f"{_OPENAI}: user and system messages have content", _content_is_there),
+    Rule(
+        "content is said", "observed",
+        "Moonshot `must not be empty` (AstrBot 7200) and `text content is empty` (kosong); Z.ai 1213"
+        " (llxprt-code 2410); Mistral `Assistant message must have either content or tool_calls`; OpenAI"
+        " `expected a string, got null`",
+        _content_is_said, hosts=("moonshot", "mistral", "zai", "openai"),
+        apart=(("assumed", "empty text beside calls, where reports conflict; text that is only white space"),),
+    ),
+    Rule(
+        "images are taken", "observed", "DeepSeek error text: unknown variant `image_url`, expected `text`",
+        _images_are_taken, hosts=("deepseek",),
+    ),
+    Rule(
+        "tools fit", "documented",
+        f"{_OPENAI}: names, at most 128 tools; the same in DeepSeek's reference and Moonshot's guide",
+        _tools_fit, hosts=("openai", "deepseek", "moonshot"),
+        apart=(("observed", "a name declared twice, a schema that is not an object's, one that is not moonshot flavored"),),
+    ),
+    Rule(
+        "choice fits", "observed",
+        "OpenAI error texts: `'tool_choice' is only allowed when 'tools' are specified`, `not found in 'tools' parameter`",
+        _choice_fits, hosts=("openai",),
+    ),
+    Rule(
+        "choice and thinking", "observed", "Moonshot `tool_choice … is incompatible with thinking enabled` (oh-my-pi 827, inspect_ai 5152)",
+        _choice_and_thinking,
+    ),
+    Rule(
+        "stream options", "documented", f"{_OPENAI}: only with stream; DeepSeek API reference: the same",
+        _stream_options_belong_to_streams, hosts=("openai", "deepseek"),
+    ),
 )  # fmt: skip
-UNIQUE_IDS = Rule("ids unique", "facts/kimi.md §3.5: `tool call id … is duplicated`", _ids_unique)
-OWN_IDS = Rule("ids count up", "facts/kimi.md §3.1, §3.7: hosts of the weights print ids verbatim", _ids_count_up)
+UNIQUE_IDS = Rule(
+    "ids unique", "observed", "Moonshot `tool call id … is duplicated` (openclaw 51155); Mistral `Duplicate tool call id`",
+    _ids_unique, hosts=("moonshot", "mistral"),
+)  # fmt: skip
+OWN_IDS = Rule(
+    "ids count up", "assumed",
+    "Kimi's templates print ids verbatim (sglang 25358). No host refuses others, but the model imitates them and its calls are lost",
+    _ids_count_up,
+)  # fmt: skip
 REASONING = Rule(
-    "reasoning is there", "facts/kimi.md §4; facts/tool-ids-and-formats.md §3 (DeepSeek)", _reasoning_is_there
-)
+    "reasoning is there", "observed",
+    "error texts of Moonshot (mastra 12592) and DeepSeek (opencode 24722), whose guides say so too",
+    _reasoning_is_there,
+)  # fmt: skip
 THINKING = Rule(
-    "thinking is well said", "facts/kimi.md §4: thinking is an object, sampling is fixed", _thinking_is_well_said
-)
-LAST_ROLE = Rule("last role", "Mistral: `Expected last role User or Tool`", _last_is_not_the_assistants)
-KNOWN_FIELDS = Rule("known fields", "Mistral answers 422 extra_forbidden to unknown body fields", _known_fields, 422)
+    "thinking is well said", "observed",
+    "Moonshot `bool is not acceptable` (TeXRA 1905), `cannot specify both` (nanobot 3939), `only 0.6 is allowed` (recorded)",
+    _thinking_is_well_said,
+)  # fmt: skip
+LAST_ROLE = Rule("last role", "observed", "Mistral: `Expected last role User or Tool`", _last_is_not_the_assistants)
+KNOWN_FIELDS = Rule(
+    "known fields", "observed",
+    "Mistral answers 422 extra_forbidden to unknown body fields; the known ones are those of the SDK mistralai 3",
+    _known_fields, 422, "extra_forbidden",
+)  # fmt: skip

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Body, Problem, Rule, Traits, is_object_text, objects
+from .rule import Assumed, Body, Observed, Problem, Rule, Traits, is_object_text, objects
 
 WIRE = "cohere"
 _PARTS = {
@@ -58,7 +58,7 @@ def _content_fits(body: Body, traits: Traits) -> Iterator[str]:
         role, content = message.get("role"), message.get("content")
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
         if not _is_said(parts) and not message.get("tool_calls") and role != "tool":
-            yield f"invalid request: message must be at least 1 token long: 'messages[{index}].content'"
+            yield Observed(f"invalid request: message must be at least 1 token long: 'messages[{index}].content'")
         if role == "tool" and not isinstance(content, (str, list)):
             yield f"invalid request: a tool message must have content: 'messages[{index}].content'"
         for number, part in enumerate(parts):
@@ -92,7 +92,7 @@ def _thinking_fits(body: Body, traits: Traits) -> Iterator[str]:
         if not isinstance(thinking, dict) or thinking.get("type") not in ("enabled", "disabled"):
             yield "invalid request: thinking.type must be one of enabled, disabled"
         elif thinking["type"] == "enabled" and not traits.thinks_by_default:
-            yield "invalid request: thinking is not supported with this model"
+            yield Assumed("invalid request: thinking is not supported with this model")
         elif "token_budget" in thinking and not (
             type(thinking["token_budget"]) is int and thinking["token_budget"] > 0
         ):
@@ -100,9 +100,9 @@ def _thinking_fits(body: Body, traits: Traits) -> Iterator[str]:
     for index, message in enumerate(_messages(body)):
         thought = [part for part in objects(message.get("content")) if part.get("type") == "thinking"]
         if thought and not _thinks(body, traits):
-            yield f"thinking content is only allowed with thinking enabled: 'messages[{index}].content'"
+            yield Observed(f"thinking content is only allowed with thinking enabled: 'messages[{index}].content'")
         if thought and message.get("tool_plan"):
-            yield f"pass either thinking content or 'tool_plan': 'messages[{index}]'"
+            yield Assumed(f"pass either thinking content or 'tool_plan': 'messages[{index}]'")
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
@@ -129,29 +129,32 @@ def _calls_are_whole(body: Body, traits: Traits) -> Iterator[str]:
         for number, call in enumerate(objects(message.get("tool_calls"))):
             where = f"'messages[{index}].tool_calls[{number}]'"
             function = call.get("function")
-            if not isinstance(call.get("id"), str) or not call["id"] or call.get("type") != "function":
+            if not isinstance(call.get("id"), str) or not call["id"] or call.get("type", "function") != "function":
                 yield f"a tool call must have an id and the type function: {where}"
+            elif "type" not in call:
+                yield Assumed(f"a tool call must have the type function: {where}")  # the SDK has it as a default
             if not isinstance(function, dict) or not is_object_text(function.get("arguments")):
-                yield f"invalid tool arguments, expected the JSON of an object: {where}"
+                yield Assumed(f"invalid tool arguments, expected the JSON of an object: {where}")
             elif not _NAME.fullmatch(str(function.get("name"))):
-                yield _bad_name(str(function.get("name")))
+                yield Observed(_bad_name(str(function.get("name"))))
 
 
 def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
     names: set[str] = set()
     if "tools" in body and not objects(body["tools"]):
-        yield "invalid request: tools must not be empty"
+        yield Assumed("invalid request: tools must not be empty")
     for tool in objects(body.get("tools")):
         function = tool.get("function")
         function = function if isinstance(function, dict) else {}
         name, schema = str(function.get("name")), function.get("parameters")
         if not _NAME.fullmatch(name):
-            yield _bad_name(name)
+            yield Observed(_bad_name(name))
         if name in names:
-            yield f"invalid request: tool names must be unique (provided name: '{name}')"
+            yield Assumed(f"invalid request: tool names must be unique (provided name: '{name}')")
         names.add(name)
         if not isinstance(schema, dict) or schema.get("type") != "object":
-            yield f"invalid request: the parameters of tool '{name}' must be a JSON schema of type object"
+            words = f"invalid request: the parameters of tool '{name}' must be a JSON schema of type object"
+            yield Assumed(words) if isinstance(schema, dict) else words
 
 
 def _bad_name(name: str) -> str:
@@ -166,7 +169,7 @@ def _choice_fits(body: Body, traits: Traits) -> Iterator[str]:
     if choice is not None and choice not in ("REQUIRED", "NONE"):
         yield f"invalid request: tool_choice must be one of REQUIRED, NONE (provided: {choice!r})"
     if choice is not None and not body.get("tools"):
-        yield "invalid request: tool_choice needs tools"
+        yield Assumed("invalid request: tool_choice needs tools")
 
 
 def _in_range(body: Body, traits: Traits) -> Iterator[str]:
@@ -190,15 +193,43 @@ def _format_stands_alone(body: Body, traits: Traits) -> Iterator[str]:
 
 _REFERENCE = "Cohere API reference, POST /v2/chat"
 RULES = (
-    Rule("shape", f"{_REFERENCE}: model and messages are required", _shape),
-    Rule("known fields", "Cohere answers 422 `unknown field: parameter … is not a valid field`", _known_fields, 422),
-    Rule("content fits", f"{_REFERENCE}: content parts by role", _content_fits),
-    Rule("no text beside calls", "Cohere's error text, as reported in vercel/ai 5794", _no_text_beside_calls),
-    Rule("thinking fits", f"{_REFERENCE}: thinking; error text of vercel/ai 5794", _thinking_fits),
-    Rule("paired", f"{_REFERENCE}: tool messages name the call they answer", _paired),
-    Rule("calls are whole", f"{_REFERENCE}: tool_calls", _calls_are_whole),
-    Rule("tools fit", "Cohere's error text for tool names, as reported in langflow 5465", _tools_fit),
-    Rule("choice fits", f"{_REFERENCE}: tool_choice is REQUIRED or NONE", _choice_fits),
-    Rule("in range", f"{_REFERENCE}: ranges of p, k and penalties", _in_range),
-    Rule("format stands alone", f"{_REFERENCE}: response_format and its limits", _format_stands_alone),
-)
+    Rule("shape", "documented", f"{_REFERENCE}: model, messages and their roles are required", _shape),
+    Rule(
+        "known fields", "observed", "Cohere answers 422 `unknown field: parameter … is not a valid field`", _known_fields, 422
+    ),
+    Rule(
+        "content fits", "documented", f"{_REFERENCE}: content parts by role; its models page: who sees images", _content_fits,
+        apart=(("observed", "a message without words: `must be at least 1 token long`"),),
+    ),
+    Rule(
+        "no text beside calls", "observed", "Cohere's error text, as reported in vercel/ai 5794", _no_text_beside_calls
+    ),
+    Rule(
+        "thinking fits", "documented", f"{_REFERENCE}: thinking", _thinking_fits,
+        apart=(
+            ("observed", "thinking in the history without `thinking enabled` (vercel/ai 5794)"),
+            ("assumed", "thinking asked of a model that does not think; thinking beside a plan"),
+        ),
+    ),
+    Rule("paired", "assumed", f"{_REFERENCE}: tool messages name the call they answer (agentdojo 200)", _paired),
+    Rule(
+        "calls are whole", "documented", f"{_REFERENCE}: tool_calls", _calls_are_whole,
+        apart=(
+            ("observed", "a name it does not take (langflow 5465)"),
+            ("assumed", "a call without its type; arguments that are not JSON"),
+        ),
+    ),
+    Rule(
+        "tools fit", "documented", f"{_REFERENCE}: a tool has parameters", _tools_fit,
+        apart=(
+            ("observed", "a name it does not take (langflow 5465)"),
+            ("assumed", "an empty list, a name declared twice, a schema that is not an object's"),
+        ),
+    ),
+    Rule(
+        "choice fits", "documented", f"{_REFERENCE}: tool_choice is REQUIRED or NONE", _choice_fits,
+        apart=(("assumed", "a choice without tools"),),
+    ),
+    Rule("in range", "documented", f"{_REFERENCE}: ranges of p, k and penalties", _in_range),
+    Rule("format stands alone", "documented", f"{_REFERENCE}: response_format and its limits", _format_stands_alone),
+)  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Body, Problem, Rule, Traits
+from .rule import Assumed, Basis, Body, Problem, Rule, Traits
 
 WIRE = "completion"
 _FIELDS = frozenset(
@@ -14,12 +14,15 @@ _FIELDS = frozenset(
 )
 
 
-def _shape(body: Body, traits: Traits) -> Iterator[str | Problem]:
+def _shape(body: Body, traits: Traits) -> Iterator[str]:
     if not isinstance(body.get("input"), str) or not body["input"]:
-        yield Problem("shape", "input: Field required", 422)
+        yield "input: Field required"
     for field in body:
         if field not in _FIELDS:
-            yield Problem("shape", f"{field}: Extra inputs are not permitted", 422)
+            yield Assumed(f"{field}: Extra inputs are not permitted")
+
+
+def _in_range(body: Body, traits: Traits) -> Iterator[str]:
     if len(body.get("stop") or ()) > 16:
         yield "stop: at most 16 strings"
     if body.get("stream") and (body.get("num_responses") or 1) > 1:
@@ -28,11 +31,11 @@ def _shape(body: Body, traits: Traits) -> Iterator[str | Problem]:
 
 def _prompt_shape(body: Body, traits: Traits) -> Iterator[str]:
     """These hosts ignore unknown fields, so a chat field would be lost silently: refused here."""
-    if not isinstance(body.get("prompt"), str) or not body["prompt"]:
+    if not isinstance(body.get("prompt"), (str, list)) or not body["prompt"]:  # texts or tokens come as a list
         yield "prompt: Field required"
     for field in ("messages", "tools", "tool_choice", "input"):
         if field in body:
-            yield f"{field} is not a field of a completion request"
+            yield Assumed(f"{field} is not a field of a completion request")
 
 
 def _model_is_named(body: Body, traits: Traits) -> Iterator[str]:
@@ -53,12 +56,30 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
     return {"detail": {"error": problem.message}}
 
 
-_PROMPT = Rule("prompt is the model's", "facts/kimi.md §1.2, §5", _prompt_is_the_models)
+_PROMPT = Rule(
+    "prompt is the model's", "assumed",
+    "the templates of Kimi's weights: no host refuses another prompt, but the model was not trained on it",
+    _prompt_is_the_models,
+)  # fmt: skip
+_CHAT_FIELDS: tuple[tuple[Basis, str], ...] = (("assumed", "fields of a chat request, which these hosts ignore"),)
+_COMPLETIONS = "OpenAI API reference, POST /v1/completions"
 
-RULES = (Rule("shape", "facts/deepinfra-native-schema.json", _shape), _PROMPT)
-LLAMACPP = (Rule("shape", "llama.cpp tools/server/README.md, POST /completion", _prompt_shape), _PROMPT)
+RULES = (
+    Rule(
+        "shape", "documented", "DeepInfra API page of Kimi-K2.5: request schema", _shape, 422,
+        apart=(("assumed", "a field that the schema does not list"),),
+    ),
+    Rule("in range", "documented", "DeepInfra API page of Kimi-K2.5: at most 16 stops, one streamed response", _in_range),
+    _PROMPT,
+)  # fmt: skip
+LLAMACPP = (
+    Rule(
+        "shape", "documented", "llama.cpp tools/server/README.md, POST /completion", _prompt_shape, apart=_CHAT_FIELDS
+    ),
+    _PROMPT,
+)
 OPENAI = (
-    Rule("shape", "OpenAI API reference, POST /v1/completions", _prompt_shape),
-    Rule("model is named", "OpenAI API reference, POST /v1/completions", _model_is_named),
+    Rule("shape", "documented", f"{_COMPLETIONS}: prompt", _prompt_shape, apart=_CHAT_FIELDS),
+    Rule("model is named", "documented", f"{_COMPLETIONS}: model", _model_is_named),
     _PROMPT,
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Body, Problem, Rule, Traits, objects
+from .rule import Assumed, Body, Documented, Observed, Problem, Rule, Traits, objects
 
 WIRE = "gemini"
 _STATUSES = {
@@ -16,9 +16,12 @@ _STATUSES = {
     429: "RESOURCE_EXHAUSTED",
     500: "INTERNAL",
 }
+# Schema of the SDK google-genai 3, in either spelling: the API takes both of any field.
 _SCHEMA_FIELDS = frozenset(
-    "type format title description nullable enum maxItems minItems properties required minProperties maxProperties"
-    " minLength maxLength pattern example anyOf propertyOrdering default items minimum maximum".split()
+    "type format title description nullable enum properties required pattern example default items minimum maximum ref defs"
+    " maxItems minItems minProperties maxProperties minLength maxLength anyOf propertyOrdering additionalProperties"
+    " max_items min_items min_properties max_properties min_length max_length any_of property_ordering"
+    " additional_properties".split()
 )
 _BYPASS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 
@@ -33,9 +36,9 @@ def _parts(content: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 def _shape(body: Body, traits: Traits) -> Iterator[str]:
     if not _contents(body):
-        yield "* GenerateContentRequest.contents: contents is not specified"
+        yield Documented("* GenerateContentRequest.contents: contents is not specified")
     for index, content in enumerate(_contents(body)):
-        if content.get("role") not in ("user", "model", "function"):
+        if content.get("role") not in (None, "user", "model", "function"):
             yield "Please use a valid role: user, model."
         if not content.get("parts"):
             yield f"* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty."
@@ -44,16 +47,17 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
                 yield f"* GenerateContentRequest.contents[{index}].parts: contents.parts[0].data: required oneof field 'data' must have one initialized field"
 
 
-def _alternates(body: Body, traits: Traits) -> Iterator[str]:
-    before = None
+def _model_turns_follow(body: Body, traits: Traits) -> Iterator[str]:
+    """A call is the answer to a user or to results; any other answer of the model should be."""
+    before = "model"
     for content in _contents(body):
-        role = "user" if content.get("role") == "function" else content.get("role")
-        if role == before:
-            yield "Please ensure that multiturn requests alternate between user and model."
+        role = content.get("role") or "user"
+        if role == "model" == before:
+            if _parts(content, "functionCall"):
+                yield "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+            else:
+                yield Assumed("Please ensure that multiturn requests alternate between user and model.")
         before = role
-    contents = _contents(body)
-    if contents and contents[0].get("role") == "model":
-        yield "Please ensure that multiturn requests begin with a user turn."
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
@@ -68,36 +72,44 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
                 " the function call turn."
             )
         elif calls and sorted(str(a.get("name")) for a in answers) != sorted(str(c.get("name")) for c in calls):
-            yield "Please ensure that function response names match the function calls."
+            yield Assumed("Please ensure that function response names match the function calls.")
         own = _parts(content, "functionResponse")
         before = _parts(contents[index - 1], "functionCall") if index else []
         if own and not before:
             yield "Please ensure that function response turn comes immediately after a function call turn."
         for part in own:
             if not isinstance(part["functionResponse"].get("response"), dict):
-                yield "Invalid value at 'contents.parts.function_response.response' (type.googleapis.com/google.protobuf.Struct)"
+                yield Documented(
+                    "Invalid value at 'contents.parts.function_response.response' (type.googleapis.com/google.protobuf.Struct)"
+                )
         for call in calls:
             if not re.fullmatch(traits.name_pattern, str(call.get("name"))):
-                yield f"Invalid function name {call.get('name')!r}."
+                yield Assumed(f"Invalid function name {call.get('name')!r}.")
             if not isinstance(call.get("args", {}), dict):
-                yield "Invalid value at 'contents.parts.function_call.args' (type.googleapis.com/google.protobuf.Struct)"
+                yield Documented(
+                    "Invalid value at 'contents.parts.function_call.args' (type.googleapis.com/google.protobuf.Struct)"
+                )
 
 
 def _signatures_are_own(body: Body, traits: Traits) -> Iterator[str]:
-    for index, content in enumerate(_contents(body)):
+    contents = _contents(body)
+    # Only the calls of the current turn are checked: those after the last words of the user.
+    said = [number for number, each in enumerate(contents) if each.get("role") != "model" and _parts(each, "text")]
+    for index, content in enumerate(contents):
         for part in objects(content.get("parts")):
             signature = part.get("thoughtSignature")
             if signature is None or signature in _BYPASS:
                 continue
             if not str(signature).startswith(traits.signature_prefix):
-                yield f"Corrupted thought signature. (contents[{index}])"
+                yield Observed(f"Corrupted thought signature. (contents[{index}])")
         calls = _parts(content, "functionCall")
         if traits.needs_call_signature and calls and not calls[0].get("thoughtSignature"):
             name = calls[0]["functionCall"].get("name")
-            yield (
+            words = (
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to work"
                 f" correctly. Function call `default_api:{name}`, position {index}."
             )
+            yield words if index > max(said, default=-1) else Assumed(words)
 
 
 def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
@@ -107,7 +119,9 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
             if not re.fullmatch(traits.name_pattern, name):
                 yield f"* GenerateContentRequest.tools[0].function_declarations[0].name: Invalid function name {name!r}."
             for where in _outside_subset(declaration.get("parameters"), "parameters"):
-                yield f"Invalid JSON payload received. Unknown name {where} at 'tools[0].function_declarations[0]'"
+                yield Observed(
+                    f"Invalid JSON payload received. Unknown name {where} at 'tools[0].function_declarations[0]'"
+                )
 
 
 def _outside_subset(schema: Any, where: str) -> Iterator[str]:
@@ -121,8 +135,9 @@ def _outside_subset(schema: Any, where: str) -> Iterator[str]:
     for name, child in (schema.get("properties") or {}).items():
         yield from _outside_subset(child, f"{where}.{name}")
     yield from _outside_subset(schema.get("items"), f"{where}.items")
-    for child in objects(schema.get("anyOf")):
-        yield from _outside_subset(child, f"{where}.anyOf")
+    for key in ("anyOf", "any_of"):
+        for child in objects(schema.get(key)):
+            yield from _outside_subset(child, f"{where}.{key}")
 
 
 def error(problem: Problem, traits: Traits) -> dict[str, Any]:
@@ -131,9 +146,29 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
 
 
 RULES = (
-    Rule("shape", "Gemini API reference: GenerateContentRequest", _shape),
-    Rule("alternates", "Gemini error text `multiturn requests alternate between user and model`", _alternates),
-    Rule("paired", "Gemini error text `number of function response parts`", _paired),
-    Rule("signatures are own", "facts/tool-ids-and-formats.md §3: thought signatures of Gemini 3", _signatures_are_own),
-    Rule("tools fit", "Gemini API reference: Schema is a subset of OpenAPI 3.0", _tools_fit),
-)
+    Rule(
+        "shape", "observed", "Gemini error texts `Please use a valid role`, `contents.parts must not be empty`, `required oneof`",
+        _shape, apart=(("documented", "a request without contents"),),
+    ),
+    Rule(
+        "model turns follow", "observed", "Gemini error text `function call turn comes immediately after a user turn`",
+        _model_turns_follow, apart=(("assumed", "words of the model at the beginning or after its own"),),
+    ),
+    Rule(
+        "paired", "observed", "Gemini error texts `number of function response parts`, `comes immediately after`",
+        _paired,
+        apart=(
+            ("documented", "arguments and responses that are not objects"),
+            ("assumed", "the names of calls and responses"),
+        ),
+    ),
+    Rule(
+        "signatures are own", "documented", "Gemini guide on thought signatures: Gemini 3 requires them in the current turn",
+        _signatures_are_own,
+        apart=(("observed", "a foreign signature"), ("assumed", "a missing signature in an earlier turn")),
+    ),
+    Rule(
+        "tools fit", "documented", "Gemini API reference: FunctionDeclaration, and Schema as a subset of OpenAPI 3.0",
+        _tools_fit, apart=(("observed", "a keyword that Schema does not have: `Unknown name`"),),
+    ),
+)  # fmt: skip

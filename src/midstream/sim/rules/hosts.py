@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from ...core.dialect import Dialect
+from ...core.errors import LocalError
 from . import anthropic, chat, cohere, completion, gemini, ollama, responses
 from .no_tools import NO_TOOLS
 from .rule import Body, Problem, Rule, Traits
 
+Strict: TypeAlias = Literal["documented", "paranoid"] | bool
+"""What to refuse: what is documented or observed, also what is assumed, or nothing; True is the first."""
+
 _KIMI_REASONING = "thinking is enabled but reasoning_content is missing in assistant tool call message at index {index}"
+_CLAUDE_NAME = r"[A-Za-z0-9_-]{1,128}"
 _KIMI_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
 
 
@@ -67,7 +72,9 @@ _GEMINI: dict[str, Any] = {
 _COHERE: dict[str, Any] = {"bad_key_message": "invalid api token"}
 
 _ALL = (
-    _chat("openai", max_tools=128, mid_system=True, developer_role=True, freeform=True),
+    _chat(
+        "openai", max_tools=128, mid_system=True, developer_role=True, freeform=True, blank_text=True, allowed_tools=True
+    ),
     _chat("xai", mid_system=True),
     _moonshot("moonshot-k2", images=False),
     _moonshot("moonshot-k2-thinking", images=False, forced_choice_thinking=(), **_THINKS),
@@ -88,8 +95,10 @@ _ALL = (
     _chat("qwen"),
     _chat("zai", blank_content=False),
     _chat("compatible"),
-    _host("anthropic", anthropic, signature_prefix=signature_prefix("anthropic")),
-    _host("claude-4.8", anthropic, signature_prefix=signature_prefix("anthropic"), mid_system=True),
+    _host("anthropic", anthropic, signature_prefix=signature_prefix("anthropic"), name_pattern=_CLAUDE_NAME),
+    _host(
+        "claude-4.8", anthropic, signature_prefix=signature_prefix("anthropic"), name_pattern=_CLAUDE_NAME, mid_system=True
+    ),
     _host(
         "moonshot-anthropic", anthropic, (*anthropic.RULES, anthropic.REASONING),
         reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME,
@@ -97,7 +106,7 @@ _ALL = (
     _host("compatible-anthropic", anthropic),
     _host(
         "openai-responses", responses, signature_prefix=signature_prefix("openai-responses"),
-        freeform=True, namespaces=True,
+        freeform=True, namespaces=True, blank_text=True,
     ),
     _host("xai-responses", responses, signature_prefix=signature_prefix("xai-responses"), freeform=True),
     _host("compatible-responses", responses, signature_prefix=signature_prefix("compatible-responses")),
@@ -171,8 +180,20 @@ def _double(dialect: Dialect) -> Host:
     return HOSTS[other.get(wire, wire)]
 
 
-def judge(body: bytes | Body, host: Host | str) -> list[Problem]:
-    """Everything this host would refuse about a request; an empty list means that it accepts it."""
+def read_strict(strict: Strict) -> Strict:
+    """The setting as `judge` takes it. Raises LocalError for one that is none."""
+    if strict not in ("documented", "paranoid", True, False):
+        raise LocalError(f"invalid strict={strict!r}; expected documented, paranoid or False")
+    return "documented" if strict is True else strict
+
+
+def judge(body: bytes | Body, host: Host | str, strict: Strict = "documented") -> list[Problem]:
+    """Everything this host would refuse about a request; an empty list means that it accepts it.
+
+    With strict="paranoid" also what we only assume that it refuses, with strict=False nothing.
+    """
+    strict = read_strict(strict)
     judging = HOSTS[host] if isinstance(host, str) else host
     value = msgspec.json.decode(body) if isinstance(body, bytes) else body
-    return [problem for rule in judging.rules for problem in rule.problems(value, judging.traits)]
+    found = [problem for rule in judging.rules for problem in rule.problems(value, judging.traits)] if strict else []
+    return [problem for problem in found if strict == "paranoid" or problem.basis != "assumed"]

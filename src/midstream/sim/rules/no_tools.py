@@ -18,6 +18,7 @@ def _declares_none(body: Body, traits: Traits) -> Iterator[str]:
 
 NO_TOOLS = Rule(
     "no tools",
+    "observed",
     'Ollama: "registry.ollama.ai/library/gemma3:4b does not support tools" (ollama#9680); vLLM: "auto" tool choice requires '
     "--enable-auto-tool-choice (vllm#9986)",
     _declares_none,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Body, Problem, Rule, Traits, objects
+from .rule import Assumed, Body, Problem, Rule, Traits, objects
 
 WIRE = "ollama"
 _EFFORTS = ("high", "medium", "low")
@@ -16,7 +16,7 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
         yield "model is required"
     for message in objects(body.get("messages")):
         if message.get("role") not in ("system", "user", "assistant", "tool"):
-            yield f"invalid role: {message.get('role')!r}, must be system, user, assistant, or tool"
+            yield Assumed(f"invalid role: {message.get('role')!r}, must be system, user, assistant, or tool")
         if not isinstance(message.get("content", ""), str):
             yield "json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string"
         if not all(isinstance(image, str) and not image.startswith("data:") for image in message.get("images") or ()):
@@ -36,15 +36,12 @@ def _thinks(body: Body, traits: Traits) -> Iterator[str]:
         yield f"invalid think value: {body['think']!r} (must be {levels}, true, or false)"
 
 
-def _paired(body: Body, traits: Traits) -> Iterator[str]:
-    """The template prints messages in order: results must match the calls before them in number."""
+def _answered(body: Body, traits: Traits) -> Iterator[str]:
+    """The template prints messages in order: every call should have a result after it."""
     waiting = 0
     for message in objects(body.get("messages")):
         if message.get("role") == "tool":
             waiting -= 1
-            if waiting < 0:
-                yield "a tool message answers no tool call"
-                waiting = 0
             continue
         if waiting > 0:
             yield "a tool call has no tool message after it"
@@ -58,7 +55,10 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
 
 
 RULES = (
-    Rule("shape", "Ollama API: ChatRequest as its Go types read it", _shape),
-    Rule("think is known", "Ollama API: think is true, false, high, medium or low", _thinks),
-    Rule("paired", "Ollama templates print messages in order (facts/streaming-and-handoff.md §d)", _paired),
-)
+    Rule(
+        "shape", "documented", "Ollama API reference, POST /api/chat, as its Go types read it", _shape,
+        apart=(("assumed", "a role that is none of the four"),),
+    ),
+    Rule("think is known", "documented", "Ollama API reference: think is true, false, high, medium or low", _thinks),
+    Rule("answered", "assumed", "Ollama's templates print messages in order; it refuses no history for this", _answered),
+)  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .chat import error
-from .rule import Body, Rule, Traits, is_object_text, objects
+from .rule import Assumed, Body, Documented, Rule, Traits, is_object_text, objects
 
 __all__ = ["RULES", "WIRE", "error"]
 
@@ -23,16 +23,21 @@ def _kind(item: dict[str, Any]) -> str:
     return str(item.get("type") or ("message" if "role" in item else ""))
 
 
+def _continues(body: Body) -> bool:
+    """Whether the host has the items before these."""
+    return bool(body.get("previous_response_id") or body.get("conversation"))
+
+
 def _shape(body: Body, traits: Traits) -> Iterator[str]:
-    if not body.get("model"):
+    if not body.get("model") and not body.get("prompt"):  # a stored prompt may name the model, and be the input
         yield "Missing required parameter: 'model'."
-    if not body.get("input") and not body.get("previous_response_id"):
+    if not body.get("input") and not _continues(body) and not body.get("prompt"):
         yield "Missing required parameter: 'input'."
     if "messages" in body:
         yield "Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to 'input'."
     for index, item in enumerate(_items(body)):
         if not _kind(item):
-            yield f"Missing required parameter: 'input[{index}].type'."
+            yield Documented(f"Missing required parameter: 'input[{index}].type'.")
         if _kind(item) == "message" and item.get("role") not in ("user", "assistant", "system", "developer"):
             yield f"Invalid value: '{item.get('role')}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
 
@@ -45,7 +50,7 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
             yield f"Invalid 'input[{index}].call_id': string too long. Expected a string with maximum length 64."
         if kind in ("function_call", "custom_tool_call"):
             if str(item.get("call_id")) in seen:
-                yield f"Duplicate item found with call_id {item.get('call_id')}."
+                yield Assumed(f"Duplicate item found with call_id {item.get('call_id')}.")
             seen.add(str(item.get("call_id")))
         wire_id = item.get("id")
         prefix = _PREFIX.get(kind)
@@ -63,10 +68,10 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
         if kind in ("function_call", "custom_tool_call"):
             calls.append(call_id)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            if call_id not in calls and not body.get("previous_response_id"):
+            if call_id not in calls and not _continues(body):
                 yield f"No tool call found for function call output with call_id {call_id}."
             if call_id in outputs:
-                yield f"Duplicate function call output with call_id {call_id}."
+                yield Assumed(f"Duplicate function call output with call_id {call_id}.")
             outputs.append(call_id)
     for call_id in calls:
         if call_id not in outputs:
@@ -85,9 +90,10 @@ def _outputs_are_text(body: Body, traits: Traits) -> Iterator[str]:
         if _kind(item) == "custom_tool_call" and not (traits.freeform and isinstance(item.get("input"), str)):
             yield f"Invalid 'input[{index}]': expected a custom tool call with a string as its input."
         if "namespace" in item and not traits.namespaces:
-            yield f"Unknown parameter: 'input[{index}].namespace'."
+            yield Assumed(f"Unknown parameter: 'input[{index}].namespace'.")
         if _kind(item) == "function_call" and not is_object_text(item.get("arguments")):
-            yield f"Invalid 'input[{index}].arguments': expected a JSON object as a string."
+            words = f"Invalid 'input[{index}].arguments': expected a JSON object as a string."
+            yield Assumed(words) if isinstance(item.get("arguments"), str) else words
 
 
 def _reasoning_is_own_and_followed(body: Body, traits: Traits) -> Iterator[str]:
@@ -115,8 +121,10 @@ def _content_fits(body: Body, traits: Traits) -> Iterator[str]:
         if _kind(item) != "message":
             continue
         content = item.get("content")
-        if content in (None, "", []):
-            yield f"Invalid 'input[{index}].content': empty."
+        if content is None:
+            yield Documented(f"Missing required parameter: 'input[{index}].content'.")
+        elif content == [] or (content == "" and not traits.blank_text):
+            yield Assumed(f"Invalid 'input[{index}].content': empty.")
         wanted = (
             ("output_text", "refusal")
             if item.get("role") == "assistant"
@@ -133,10 +141,10 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
         kind = tool.get("type")
         if kind == "namespace" and traits.namespaces:
             if not objects(tool.get("tools")):
-                yield f"Invalid 'tools[{index}].tools': empty array."
+                yield Assumed(f"Invalid 'tools[{index}].tools': empty array.")
             tools += objects(tool.get("tools"))  # judged like any other
         elif (kind == "namespace" and not traits.namespaces) or (kind == "custom" and not traits.freeform):
-            yield f"Invalid value: '{kind}'. (tools[{index}].type)"
+            yield Assumed(f"Invalid value: '{kind}'. (tools[{index}].type)")
         if kind not in ("function", "custom"):
             continue
         if "function" in tool:
@@ -147,15 +155,41 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
         if schema is not None and (not isinstance(schema, dict) or schema.get("type") != "object"):
             yield f"Invalid schema for function '{tool.get('name')}': schema must be a JSON Schema of 'type: \"object\"'."
     if "tools" in body and not body["tools"]:
-        yield "Invalid 'tools': empty array."
+        yield Assumed("Invalid 'tools': empty array.")
 
 
+_OWN = ("openai",)
 RULES = (
-    Rule("shape", "OpenAI API reference, responses.create", _shape),
-    Rule("ids fit", "facts/tool-ids-and-formats.md §3 (Roo-Code 10763, eca 465, hermes-agent 92311)", _ids_fit),
-    Rule("paired", "OpenAI error texts `No tool output found for function call`", _paired),
-    Rule("outputs are text", "facts/tool-ids-and-formats.md §8 (#1683: array where a string was due)", _outputs_are_text),
-    Rule("reasoning is own and followed", "OpenAI error text `without its required following item`", _reasoning_is_own_and_followed),
-    Rule("content fits", "OpenAI API reference: content part types by role", _content_fits),
-    Rule("tools fit", "OpenAI API reference: function tools", _tools_fit),
+    Rule(
+        "shape", "observed", "OpenAI error texts `Missing required parameter`, `has moved to 'input'`, `Supported values are`",
+        _shape, hosts=_OWN, apart=(("documented", "an item without a type"),),
+    ),
+    Rule(
+        "ids fit", "observed", "OpenAI error texts `string too long` (Roo-Code 10763), `Expected an ID that begins with` (eca 465)",
+        _ids_fit, hosts=_OWN, apart=(("assumed", "two calls with one call_id"),),
+    ),
+    Rule(
+        "paired", "observed", "OpenAI error texts `No tool output found for function call`, `No tool call found`",
+        _paired, hosts=_OWN, apart=(("assumed", "a second output of one call"),),
+    ),
+    Rule(
+        "outputs are text", "documented", "OpenAI API reference, responses.create: items; error of llxprt-code 1683",
+        _outputs_are_text, hosts=_OWN,
+        apart=(("assumed", "arguments that are not JSON, a namespace where only OpenAI has them"),),
+    ),
+    Rule(
+        "reasoning is own and followed", "observed",
+        "OpenAI error texts `could not be verified`, `not found`, `without its required following item`",
+        _reasoning_is_own_and_followed, hosts=_OWN,
+    ),
+    Rule(
+        "content fits", "observed", "OpenAI error text `Supported values are` for the content parts of a role",
+        _content_fits, hosts=_OWN,
+        apart=(("documented", "a message without content"), ("assumed", "empty content")),
+    ),
+    Rule(
+        "tools fit", "observed", "OpenAI error texts `Missing required parameter: 'tools[0].name'`, `Invalid schema for function`",
+        _tools_fit, hosts=_OWN,
+        apart=(("assumed", "no tools in a list of them, kinds of tools that only OpenAI has"),),
+    ),
 )  # fmt: skip

@@ -1,13 +1,22 @@
-"""A rule: its name, its source, and a check that finds what breaks it."""
+"""A rule: its name, its source, how it is known, and a check that finds what breaks it.
+
+| basis | means |
+|---|---|
+| `documented` | the provider's reference or guide says so, or its SDK's types require it |
+| `observed` | an error text of the host or a recording shows it |
+| `assumed` | we think so: for our own encoders, which keep to the stricter reading |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 Body: TypeAlias = dict[str, Any]
+Basis: TypeAlias = Literal["documented", "observed", "assumed"]
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -18,6 +27,25 @@ class Problem(msgspec.Struct, frozen=True):
     status: int = 400
     type: str = "invalid_request_error"
     code: str | None = None
+    basis: Basis = "documented"
+
+
+class Labelled(str):
+    """The message of a problem that is known in another way than the rest of its rule."""
+
+    basis: ClassVar[Basis]
+
+
+class Documented(Labelled):
+    basis = "documented"
+
+
+class Observed(Labelled):
+    basis = "observed"
+
+
+class Assumed(Labelled):
+    basis = "assumed"
 
 
 class Traits(msgspec.Struct, frozen=True):
@@ -36,6 +64,10 @@ class Traits(msgspec.Struct, frozen=True):
     thinks_by_default: bool = False
     blank_content: bool = True
     """Whether empty content beside tool calls is accepted."""
+    blank_text: bool = False
+    """Whether a message may be an empty text."""
+    allowed_tools: bool = False
+    """On the chat wire: whether tool_choice may be a list of allowed tools."""
     moonshot_schema: bool = False
     forced_choice_thinking: tuple[str, ...] = ("required", "named")
     fixed_sampling: bool = False
@@ -67,17 +99,34 @@ Check: TypeAlias = Callable[[Body, Traits], Iterator[str | Problem]]
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """`check` yields the provider's message for each problem, or a Problem where status or code differ from the rule's."""
+    """`check` yields the provider's message for each problem: a plain text has the basis of the rule, a Labelled one its own.
+
+    It yields a Problem where status or code differ from the rule's.
+    """
 
     name: str
+    basis: Basis
     source: str
     check: Check
     status: int = 400
     code: str | None = None
+    hosts: tuple[str, ...] = ()
+    """How the names of the hosts begin that the source speaks of; at every other host the rule is assumed. Empty: at all."""
+    apart: tuple[tuple[Basis, str], ...] = ()
+    """What its Labelled messages say, for people: how it is known, and what it is."""
+
+    def basis_at(self, host: str, basis: Basis | None = None) -> Basis:
+        """How this rule, or what in it has another `basis`, is known of one host."""
+        known = not self.hosts or host.startswith(self.hosts)
+        return (basis or self.basis) if known else "assumed"
 
     def problems(self, body: Body, traits: Traits) -> Iterator[Problem]:
         for found in self.check(body, traits):
-            yield found if isinstance(found, Problem) else Problem(self.name, found, self.status, code=self.code)
+            if isinstance(found, Problem):
+                yield replace(found, basis=self.basis_at(traits.name, found.basis))
+            else:
+                basis = self.basis_at(traits.name, found.basis if isinstance(found, Labelled) else None)
+                yield Problem(self.name, str(found), self.status, code=self.code, basis=basis)
 
 
 def objects(value: Any) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,13 @@ def test_as_json() -> None:
     [found] = told["conversations"]
     assert [finding["kind"] for finding in found["findings"]] == ["unanswered call"]
     assert found["verdicts"][0]["problems"] and told["healed"] == "h.json.healed.jsonl"
+
+
+def test_each_verdict_says_how_it_is_known() -> None:
+    blank = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "", "tool_calls": [CALL]}]
+    result = run(written("a.json", [*blank, {"role": "tool", "tool_call_id": CALL["id"], "content": "x"}]), "--look")
+    assert re.search(r"moonshot-k2 +400 \(assumed\) Invalid request: text content is empty", result.output)
+    assert re.search(r"moonshot-k2\.5 +400 \(observed\) thinking is enabled but .* \(and 1 more\)", result.output)
+    shown = json.loads(run("a.json", "--look", "--json").output)["conversations"][0]["verdicts"]
+    verdicts = {verdict["host"]: [problem["basis"] for problem in verdict["problems"]] for verdict in shown}
+    assert verdicts["moonshot-k2.5"] == ["observed", "assumed"]  # what is only assumed comes last

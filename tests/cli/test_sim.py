@@ -78,3 +78,8 @@ def test_all_of_it_is_handed_over_in_processes_with_a_bar(monkeypatch: pytest.Mo
     result = CliRunner().invoke(main, ["sim", "matrix", "--all", "--jobs", "2"])
     assert result.exit_code == 0, result.output
     assert f"{9 * len(SCENES)} hand-offs, 3 x 3 dialects, 0 refused" in result.output
+
+
+def test_an_unknown_strictness_is_wrong_usage() -> None:
+    result = CliRunner().invoke(main, ["sim", "serve", "--strict", "very"])
+    assert result.exit_code == 2 and "'documented', 'paranoid'" in result.output

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 import pytest
@@ -16,6 +17,8 @@ from midstream.doctor.matrix import SCENES, TOOLS
 from midstream.sim.players import make_players
 from midstream.sim.rules import HOSTS, Basis, Problem, Strict, judge
 from midstream.sim.rules.no_tools import NO_TOOLS
+
+from .rules_page import PAGE, idle, write_page
 
 PLAYERS = make_players()
 JUDGED = {
@@ -464,19 +467,6 @@ def test_every_rule_refuses_its_breach(host: str) -> None:
             assert rule.name in caught, f"{host}: breach {number} of {rule.name!r} passed; caught only {caught}"
 
 
-def idle(host: str) -> set[str]:
-    """The rules a host has from its wire that can find nothing there."""
-    traits = HOSTS[host].traits
-    can_speak = {
-        "reasoning is there": traits.reasoning_field or traits.reasoning_message,  # a model that thinks
-        "choice and thinking": traits.wire == "openai-chat" and len(traits.forced_choice_thinking) < 2,
-        "images are taken": not traits.images,
-        "roles are known": not traits.developer_role,
-        "system is well placed": not (traits.mid_system and traits.mid_tools),
-    }
-    return {name for name, speaks in can_speak.items() if not speaks}
-
-
 def test_an_instruction_may_stand_among_the_messages_only_where_the_generation_takes_it() -> None:
     for host, model in (("claude-4.8", "anthropic/claude-opus-4-8"), ("anthropic", "anthropic/claude-sonnet-4-5")):
         for first in ((), (human("x"),)):
@@ -498,8 +488,14 @@ BASES = get_args(Basis)
 def test_every_rule_says_how_and_where_it_is_known_from() -> None:
     for rule in RULES:
         assert rule.basis in BASES and len(rule.source) > 15, rule.name
-        assert all(basis in BASES and basis != rule.basis and words for basis, words in rule.apart), rule.name
+        for apart in rule.apart:
+            assert apart.basis in BASES and apart.basis != rule.basis and apart.words, rule.name
+            assert apart.basis == "assumed" or len(apart.source) > 15, (rule.name, apart.words)
         assert not rule.hosts or rule.basis != "assumed", f"{rule.name}: what is assumed is assumed of every host"
+
+
+def test_the_page_lists_what_the_doubles_refuse() -> None:
+    assert PAGE.read_text("utf-8") == write_page(), "python -m tests.sim.rules_page writes the page anew"
 
 
 def test_every_rule_speaks_of_a_host_that_has_it() -> None:
@@ -523,7 +519,7 @@ def test_a_problem_is_known_as_its_rule_says() -> None:
                     assert {problem.basis for problem in problems} <= {"assumed"}, (host, rule.name)
                 else:
                     said.setdefault(id(rule), set()).update(problem.basis for problem in problems)
-    labels = {id(rule): {rule.basis, *[basis for basis, _ in rule.apart]} for rule in RULES if rule is not NO_TOOLS}
+    labels = {id(rule): {rule.basis, *[apart.basis for apart in rule.apart]} for rule in RULES if rule is not NO_TOOLS}
     names = {id(rule): rule.name for rule in RULES}
     assert {(names[key], *sorted(bases)) for key, bases in labels.items() if bases != said.get(key)} == set()
 
@@ -621,3 +617,51 @@ def test_the_words_are_the_providers_own(host: str, way: Break, words: str) -> N
     body = request(host)
     way(body)
     assert any(words in problem.message for problem in verdict(body, host))
+
+
+JUNK: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    "",
+    " ",
+    "x",
+    [],
+    [[]],
+    [None],
+    {},
+    {"a": 1},
+    [{}],
+    ["x"],
+    {"type": []},
+    [{"type": {}}],
+]
+OPTIONS = "thinking tool_choice reasoning_effort temperature stop stop_sequences response_format max_tokens system num_responses p k".split()
+
+
+@pytest.mark.parametrize("host", sorted(HOSTS))
+def test_whatever_a_request_has_in_any_place_is_judged(host: str) -> None:
+    """A double answers 400 or takes it: nothing in a body makes a rule fail itself."""
+    sound = request(host)
+    places = [*_places(sound), *[(field,) for field in OPTIONS]]
+    chance = random.Random(host)
+    for _ in range(150):
+        body = copy.deepcopy(sound)
+        if chance.random() < 0.3:
+            body["thinking"] = {"type": "enabled", "budget_tokens": 2000}
+        *way, last = chance.choice(places)
+        at: Any = body
+        for step in way:
+            at = at[step]
+        at[last] = copy.deepcopy(chance.choice(JUNK))
+        verdict(body, host)
+
+
+def _places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for step, inside in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
+        yield (*before, step)
+        yield from _places(inside, (*before, step))

@@ -220,6 +220,33 @@ def test_a_lenient_double_takes_anything() -> None:
     on_stage(play, strict=False)
 
 
+@pytest.mark.parametrize(
+    ("strict", "statuses"),
+    [("documented", (200, 400)), (True, (200, 400)), ("paranoid", (400, 400)), (False, (200, 200))],
+)
+def test_a_double_is_as_strict_as_it_is_asked_to_be(strict: Any, statuses: tuple[int, int]) -> None:
+    """An empty text beside calls is assumed to be refused, a call without a result was observed to be."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asked = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    answered = [*asked, {"role": "tool", "tool_call_id": "a", "content": "x"}]
+
+    async def play(sim: Sim, client: Client) -> tuple[int, ...]:
+        found = []
+        async with aiohttp.ClientSession() as http:
+            for messages in (answered, asked):
+                body = {"model": "kimi-k2-0905-preview", "messages": messages}
+                async with http.post(f"{sim.url}/moonshot/chat/completions", json=body) as answer:
+                    found.append(answer.status)
+        return tuple(found)
+
+    assert on_stage(play, strict=strict) == statuses
+
+
+def test_an_unknown_strictness_is_said() -> None:
+    with pytest.raises(LocalError, match="invalid strict='very'"):
+        Sim(strict="very")  # type: ignore[arg-type]
+
+
 def test_thinking_can_be_turned_off_and_on() -> None:
     async def play(sim: Sim, client: Client) -> None:
         for model in (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Assumed, Body, Observed, Problem, Rule, Traits, objects
+from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, objects
 
 WIRE = "anthropic"
 _NO_THREAD = "thread_unsupported_request"
@@ -170,7 +170,7 @@ def _thinking_leads(body: Body, traits: Traits) -> Iterator[str]:
     budget = thinking.get("budget_tokens")
     if thinking.get("type") == "enabled" and (not isinstance(budget, int) or budget < 1024):
         yield "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
-    elif isinstance(budget, int) and budget >= body.get("max_tokens", 0):
+    elif isinstance(budget, int) and isinstance(most := body.get("max_tokens"), int) and budget >= most:
         yield "`max_tokens` must be greater than `thinking.budget_tokens`."
     if body.get("temperature") not in (None, 1, 1.0):
         yield "`temperature` may only be set to 1 when thinking is enabled."
@@ -248,7 +248,7 @@ RULES = (
     ),
     Rule(
         "ids fit", "observed", "Anthropic error texts `String should match pattern` (cc-switch 1181), `ids must be unique`",
-        _ids_fit, hosts=_OWN, apart=(("assumed", "an id longer than 64 characters"),),
+        _ids_fit, hosts=_OWN, apart=(Apart("assumed", "an id longer than 64 characters"),),
     ),
     Rule(
         "paired", "observed", "Anthropic error texts for tool_use and tool_result, which its tool use guide explains",
@@ -271,7 +271,7 @@ RULES = (
     ),
     Rule(
         "tools fit", "documented", "Anthropic API reference, messages.create: tools", _tools_fit, hosts=_OWN,
-        apart=(("observed", "a name declared twice, a union at the top of a schema, the name in a call"),),
+        apart=(Apart("observed", "a name declared twice, a union at the top of a schema, the name in a call", "error texts `Tool names must be unique`, `does not support oneOf`"),),
     ),
     Rule(
         "no thread", "documented", "anthropic 2.8.0, ThreadUnsupportedRequestError: send the full conversation",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Assumed, Body, Observed, Problem, Rule, Traits, is_object_text, objects
+from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, is_object_text, objects
 
 WIRE = "openai-chat"
 _INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "audio", "refusal")
@@ -363,14 +363,14 @@ RULES = (
         "ids fit", "observed",
         "error texts: OpenAI `string too long` (agno 5382), Mistral code 3280 (eca 233), Moonshot `tool_call_id  is not found`",
         _ids_fit, hosts=("openai", "mistral", "moonshot"),
-        apart=(("assumed", "an id of 41 to 64 characters, refused in reports until early 2026"),),
+        apart=(Apart("assumed", "an id of 41 to 64 characters, refused in reports until early 2026"),),
     ),
     Rule(
         "paired", "observed",
         "error texts: OpenAI and DeepSeek `must be followed by tool messages` (deer-flow 2706, zed 51944), Moonshot the same,"
         " Mistral `Not the same number of function calls and responses` (camel 1467), MiniMax 2013 (opencode 32608)",
         _paired, hosts=("openai", "deepseek", "moonshot", "mistral", "minimax"),
-        apart=(("assumed", "a second answer to one call"),),
+        apart=(Apart("assumed", "a second answer to one call"),),
     ),
     Rule(
         "lists are not empty", "observed", "OpenAI error text `empty array. Expected an array with minimum length 1`",
@@ -393,7 +393,7 @@ RULES = (
     Rule(
         "system is well placed", "observed", "Qwen's template; MiniMax 2013; Mistral `Unexpected role 'system'`",
         _system_is_well_placed, hosts=("qwen", "minimax", "mistral"),
-        apart=(("assumed", "tools declared in a message"),),
+        apart=(Apart("assumed", "tools declared in a message"),),
     ),
     Rule("content is there", "documented", f"{_OPENAI}: user and system messages have content", _content_is_there),
     Rule(
@@ -402,7 +402,7 @@ RULES = (
         " (llxprt-code 2410); Mistral `Assistant message must have either content or tool_calls`; OpenAI"
         " `expected a string, got null`",
         _content_is_said, hosts=("moonshot", "mistral", "zai", "openai"),
-        apart=(("assumed", "empty text beside calls, where reports conflict; text that is only white space"),),
+        apart=(Apart("assumed", "empty text beside calls, where reports conflict; text that is only white space"),),
     ),
     Rule(
         "images are taken", "observed", "DeepSeek error text: unknown variant `image_url`, expected `text`",
@@ -412,7 +412,7 @@ RULES = (
         "tools fit", "documented",
         f"{_OPENAI}: names, at most 128 tools; the same in DeepSeek's reference and Moonshot's guide",
         _tools_fit, hosts=("openai", "deepseek", "moonshot"),
-        apart=(("observed", "a name declared twice, a schema that is not an object's, one that is not moonshot flavored"),),
+        apart=(Apart("observed", "a name declared twice, a schema that is not an object's, one that is not moonshot flavored", "error texts `is duplicated`, `schema must be a JSON Schema`, `moonshot flavored json schema` (kimi-cli 1903)"),),
     ),
     Rule(
         "choice fits", "observed",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Assumed, Body, Observed, Problem, Rule, Traits, is_object_text, objects
+from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, is_object_text, objects
 
 WIRE = "cohere"
 _PARTS = {
@@ -43,7 +43,7 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
     if not _messages(body):
         yield "invalid request: messages must not be empty"
     for index, message in enumerate(_messages(body)):
-        if message.get("role") not in _PARTS:
+        if str(message.get("role")) not in _PARTS:
             yield f"invalid request: unknown role {message.get('role')!r}: 'messages[{index}].role'"
 
 
@@ -177,7 +177,8 @@ def _in_range(body: Body, traits: Traits) -> Iterator[str]:
         value = body.get(field)
         if value is not None and not (isinstance(value, (int, float)) and least <= value <= most):
             yield f"invalid request: {field} must be between {least} and {most}"
-    if len(body.get("stop_sequences") or ()) > 5:
+    stops = body.get("stop_sequences")
+    if isinstance(stops, list) and len(stops) > 5:
         yield "invalid request: at most 5 stop_sequences are allowed"
 
 
@@ -199,7 +200,7 @@ RULES = (
     ),
     Rule(
         "content fits", "documented", f"{_REFERENCE}: content parts by role; its models page: who sees images", _content_fits,
-        apart=(("observed", "a message without words: `must be at least 1 token long`"),),
+        apart=(Apart("observed", "a message without words", "Cohere's error text"),),
     ),
     Rule(
         "no text beside calls", "observed", "Cohere's error text, as reported in vercel/ai 5794", _no_text_beside_calls
@@ -207,28 +208,28 @@ RULES = (
     Rule(
         "thinking fits", "documented", f"{_REFERENCE}: thinking", _thinking_fits,
         apart=(
-            ("observed", "thinking in the history without `thinking enabled` (vercel/ai 5794)"),
-            ("assumed", "thinking asked of a model that does not think; thinking beside a plan"),
+            Apart("observed", "thinking in the history while it is off", "Cohere's error text, as reported in vercel/ai 5794"),
+            Apart("assumed", "thinking asked of a model that does not think; thinking beside a plan"),
         ),
     ),
     Rule("paired", "assumed", f"{_REFERENCE}: tool messages name the call they answer (agentdojo 200)", _paired),
     Rule(
         "calls are whole", "documented", f"{_REFERENCE}: tool_calls", _calls_are_whole,
         apart=(
-            ("observed", "a name it does not take (langflow 5465)"),
-            ("assumed", "a call without its type; arguments that are not JSON"),
+            Apart("observed", "a name it does not take", "Cohere's error text, as reported in langflow 5465"),
+            Apart("assumed", "a call without its type; arguments that are not JSON"),
         ),
     ),
     Rule(
         "tools fit", "documented", f"{_REFERENCE}: a tool has parameters", _tools_fit,
         apart=(
-            ("observed", "a name it does not take (langflow 5465)"),
-            ("assumed", "an empty list, a name declared twice, a schema that is not an object's"),
+            Apart("observed", "a name it does not take", "Cohere's error text, as reported in langflow 5465"),
+            Apart("assumed", "an empty list, a name declared twice, a schema that is not an object's"),
         ),
     ),
     Rule(
         "choice fits", "documented", f"{_REFERENCE}: tool_choice is REQUIRED or NONE", _choice_fits,
-        apart=(("assumed", "a choice without tools"),),
+        apart=(Apart("assumed", "a choice without tools"),),
     ),
     Rule("in range", "documented", f"{_REFERENCE}: ranges of p, k and penalties", _in_range),
     Rule("format stands alone", "documented", f"{_REFERENCE}: response_format and its limits", _format_stands_alone),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Assumed, Basis, Body, Problem, Rule, Traits
+from .rule import Apart, Assumed, Body, Problem, Rule, Traits
 
 WIRE = "completion"
 _FIELDS = frozenset(
@@ -23,9 +23,10 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _in_range(body: Body, traits: Traits) -> Iterator[str]:
-    if len(body.get("stop") or ()) > 16:
+    stops, responses = body.get("stop"), body.get("num_responses")
+    if isinstance(stops, list) and len(stops) > 16:
         yield "stop: at most 16 strings"
-    if body.get("stream") and (body.get("num_responses") or 1) > 1:
+    if body.get("stream") and isinstance(responses, int) and responses > 1:
         yield "num_responses is incompatible with streaming"
 
 
@@ -61,13 +62,13 @@ _PROMPT = Rule(
     "the templates of Kimi's weights: no host refuses another prompt, but the model was not trained on it",
     _prompt_is_the_models,
 )  # fmt: skip
-_CHAT_FIELDS: tuple[tuple[Basis, str], ...] = (("assumed", "fields of a chat request, which these hosts ignore"),)
+_CHAT_FIELDS = (Apart("assumed", "fields of a chat request, which these hosts ignore"),)
 _COMPLETIONS = "OpenAI API reference, POST /v1/completions"
 
 RULES = (
     Rule(
         "shape", "documented", "DeepInfra API page of Kimi-K2.5: request schema", _shape, 422,
-        apart=(("assumed", "a field that the schema does not list"),),
+        apart=(Apart("assumed", "a field that the schema does not list"),),
     ),
     Rule("in range", "documented", "DeepInfra API page of Kimi-K2.5: at most 16 stops, one streamed response", _in_range),
     _PROMPT,

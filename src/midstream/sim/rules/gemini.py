@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Assumed, Body, Documented, Observed, Problem, Rule, Traits, objects
+from .rule import Apart, Assumed, Body, Documented, Observed, Problem, Rule, Traits, objects
 
 WIRE = "gemini"
 _STATUSES = {
@@ -32,6 +32,11 @@ def _contents(body: Body) -> list[dict[str, Any]]:
 
 def _parts(content: dict[str, Any], key: str) -> list[dict[str, Any]]:
     return [part for part in objects(content.get("parts")) if key in part]
+
+
+def _values(content: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """What the parts have under a key; anything but an object as an empty one."""
+    return [part[key] if isinstance(part[key], dict) else {} for part in _parts(content, key)]
 
 
 def _shape(body: Body, traits: Traits) -> Iterator[str]:
@@ -63,9 +68,9 @@ def _model_turns_follow(body: Body, traits: Traits) -> Iterator[str]:
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
     contents = _contents(body)
     for index, content in enumerate(contents):
-        calls = [part["functionCall"] for part in _parts(content, "functionCall")]
+        calls = _values(content, "functionCall")
         after = contents[index + 1] if index + 1 < len(contents) else {}
-        answers = [part["functionResponse"] for part in _parts(after, "functionResponse")]
+        answers = _values(after, "functionResponse")
         if calls and len(answers) != len(calls):
             yield (
                 "Please ensure that the number of function response parts is equal to the number of function call parts of"
@@ -73,12 +78,12 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
             )
         elif calls and sorted(str(a.get("name")) for a in answers) != sorted(str(c.get("name")) for c in calls):
             yield Assumed("Please ensure that function response names match the function calls.")
-        own = _parts(content, "functionResponse")
+        own = _values(content, "functionResponse")
         before = _parts(contents[index - 1], "functionCall") if index else []
         if own and not before:
             yield "Please ensure that function response turn comes immediately after a function call turn."
-        for part in own:
-            if not isinstance(part["functionResponse"].get("response"), dict):
+        for answer in own:
+            if not isinstance(answer.get("response"), dict):
                 yield Documented(
                     "Invalid value at 'contents.parts.function_response.response' (type.googleapis.com/google.protobuf.Struct)"
                 )
@@ -104,7 +109,7 @@ def _signatures_are_own(body: Body, traits: Traits) -> Iterator[str]:
                 yield Observed(f"Corrupted thought signature. (contents[{index}])")
         calls = _parts(content, "functionCall")
         if traits.needs_call_signature and calls and not calls[0].get("thoughtSignature"):
-            name = calls[0]["functionCall"].get("name")
+            name = _values(content, "functionCall")[0].get("name")
             words = (
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to work"
                 f" correctly. Function call `default_api:{name}`, position {index}."
@@ -132,7 +137,7 @@ def _outside_subset(schema: Any, where: str) -> Iterator[str]:
             yield f'"{key}" ({where})'
     if isinstance(schema.get("type"), list):
         yield f'"type" ({where}): a list'
-    for name, child in (schema.get("properties") or {}).items():
+    for name, child in schema["properties"].items() if isinstance(schema.get("properties"), dict) else ():
         yield from _outside_subset(child, f"{where}.{name}")
     yield from _outside_subset(schema.get("items"), f"{where}.items")
     for key in ("anyOf", "any_of"):
@@ -148,27 +153,27 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
 RULES = (
     Rule(
         "shape", "observed", "Gemini error texts `Please use a valid role`, `contents.parts must not be empty`, `required oneof`",
-        _shape, apart=(("documented", "a request without contents"),),
+        _shape, apart=(Apart("documented", "a request without contents", "Gemini API reference: GenerateContentRequest"),),
     ),
     Rule(
         "model turns follow", "observed", "Gemini error text `function call turn comes immediately after a user turn`",
-        _model_turns_follow, apart=(("assumed", "words of the model at the beginning or after its own"),),
+        _model_turns_follow, apart=(Apart("assumed", "words of the model at the beginning or after its own"),),
     ),
     Rule(
         "paired", "observed", "Gemini error texts `number of function response parts`, `comes immediately after`",
         _paired,
         apart=(
-            ("documented", "arguments and responses that are not objects"),
-            ("assumed", "the names of calls and responses"),
+            Apart("documented", "arguments and responses that are not objects", "Gemini API reference: FunctionCall and FunctionResponse"),
+            Apart("assumed", "the names of calls and responses"),
         ),
     ),
     Rule(
         "signatures are own", "documented", "Gemini guide on thought signatures: Gemini 3 requires them in the current turn",
         _signatures_are_own,
-        apart=(("observed", "a foreign signature"), ("assumed", "a missing signature in an earlier turn")),
+        apart=(Apart("observed", "a foreign signature", "error text `Corrupted thought signature`"), Apart("assumed", "a missing signature in an earlier turn")),
     ),
     Rule(
         "tools fit", "documented", "Gemini API reference: FunctionDeclaration, and Schema as a subset of OpenAPI 3.0",
-        _tools_fit, apart=(("observed", "a keyword that Schema does not have: `Unknown name`"),),
+        _tools_fit, apart=(Apart("observed", "a keyword that Schema does not have", "error text `Unknown name`"),),
     ),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .rule import Assumed, Body, Problem, Rule, Traits, objects
+from .rule import Apart, Assumed, Body, Problem, Rule, Traits, objects
 
 WIRE = "ollama"
 _EFFORTS = ("high", "medium", "low")
@@ -57,7 +57,7 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
 RULES = (
     Rule(
         "shape", "documented", "Ollama API reference, POST /api/chat, as its Go types read it", _shape,
-        apart=(("assumed", "a role that is none of the four"),),
+        apart=(Apart("assumed", "a role that is none of the four"),),
     ),
     Rule("think is known", "documented", "Ollama API reference: think is true, false, high, medium or low", _thinks),
     Rule("answered", "assumed", "Ollama's templates print messages in order; it refuses no history for this", _answered),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .chat import error
-from .rule import Assumed, Body, Documented, Rule, Traits, is_object_text, objects
+from .rule import Apart, Assumed, Body, Documented, Rule, Traits, is_object_text, objects
 
 __all__ = ["RULES", "WIRE", "error"]
 
@@ -162,20 +162,20 @@ _OWN = ("openai",)
 RULES = (
     Rule(
         "shape", "observed", "OpenAI error texts `Missing required parameter`, `has moved to 'input'`, `Supported values are`",
-        _shape, hosts=_OWN, apart=(("documented", "an item without a type"),),
+        _shape, hosts=_OWN, apart=(Apart("documented", "an item without a type", "OpenAI API reference, responses.create: items"),),
     ),
     Rule(
         "ids fit", "observed", "OpenAI error texts `string too long` (Roo-Code 10763), `Expected an ID that begins with` (eca 465)",
-        _ids_fit, hosts=_OWN, apart=(("assumed", "two calls with one call_id"),),
+        _ids_fit, hosts=_OWN, apart=(Apart("assumed", "two calls with one call_id"),),
     ),
     Rule(
         "paired", "observed", "OpenAI error texts `No tool output found for function call`, `No tool call found`",
-        _paired, hosts=_OWN, apart=(("assumed", "a second output of one call"),),
+        _paired, hosts=_OWN, apart=(Apart("assumed", "a second output of one call"),),
     ),
     Rule(
         "outputs are text", "documented", "OpenAI API reference, responses.create: items; error of llxprt-code 1683",
         _outputs_are_text, hosts=_OWN,
-        apart=(("assumed", "arguments that are not JSON, a namespace where only OpenAI has them"),),
+        apart=(Apart("assumed", "arguments that are not JSON, a namespace where only OpenAI has them"),),
     ),
     Rule(
         "reasoning is own and followed", "observed",
@@ -185,11 +185,11 @@ RULES = (
     Rule(
         "content fits", "observed", "OpenAI error text `Supported values are` for the content parts of a role",
         _content_fits, hosts=_OWN,
-        apart=(("documented", "a message without content"), ("assumed", "empty content")),
+        apart=(Apart("documented", "a message without content", "OpenAI API reference, responses.create: items"), Apart("assumed", "empty content")),
     ),
     Rule(
         "tools fit", "observed", "OpenAI error texts `Missing required parameter: 'tools[0].name'`, `Invalid schema for function`",
         _tools_fit, hosts=_OWN,
-        apart=(("assumed", "no tools in a list of them, kinds of tools that only OpenAI has"),),
+        apart=(Apart("assumed", "no tools in a list of them, kinds of tools that only OpenAI has"),),
     ),
 )  # fmt: skip

@@ -98,6 +98,14 @@ class Traits(msgspec.Struct, frozen=True):
 Check: TypeAlias = Callable[[Body, Traits], Iterator[str | Problem]]
 
 
+class Apart(msgspec.Struct, frozen=True):
+    """What a rule refuses that is known in another way than the rest of it, for people; what is assumed has no source."""
+
+    basis: Basis
+    words: str
+    source: str = ""
+
+
 class Rule(msgspec.Struct, frozen=True):
     """`check` yields the provider's message for each problem: a plain text has the basis of the rule, a Labelled one its own.
 
@@ -112,8 +120,8 @@ class Rule(msgspec.Struct, frozen=True):
     code: str | None = None
     hosts: tuple[str, ...] = ()
     """How the names of the hosts begin that the source speaks of; at every other host the rule is assumed. Empty: at all."""
-    apart: tuple[tuple[Basis, str], ...] = ()
-    """What its Labelled messages say, for people: how it is known, and what it is."""
+    apart: tuple[Apart, ...] = ()
+    """What its Labelled messages are about."""
 
     def basis_at(self, host: str, basis: Basis | None = None) -> Basis:
         """How this rule, or what in it has another `basis`, is known of one host."""

@@ -1,0 +1,82 @@
+"""docs/doubles-rules.md: what the doubles refuse, and how we know. `python -m tests.sim.rules_page` writes it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+from midstream.sim.rules import HOSTS, Basis, Rule
+from midstream.sim.rules.no_tools import NO_TOOLS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "doubles-rules.md"
+BASES = get_args(Basis)
+HEAD = """# What the doubles refuse, and how we know
+
+A double is as strict as you ask it to be: `sim_server(strict=…)` and `Sim(strict=…)` in tests, `midstream sim serve --strict …`.
+
+| strict | refuses |
+|---|---|
+| `"documented"`, the default | what is documented or observed of the host |
+| `"paranoid"` | also what is assumed. Our own encoders are tested with it: they keep to the stricter reading |
+| `False` | nothing |
+
+| basis | means |
+|---|---|
+| documented | the provider's reference or guide says so, or its SDK's types require it |
+| observed | an error text of the host or a recording shows it; a name and a number are the report, an issue or a pull request |
+| assumed | we think so: nobody has shown it, reports conflict, or it is known of another host of the same wire |
+
+Each problem has its `basis` beside its message, in `sim.refused` and in the findings of `midstream doctor`. If a double refuses what
+its host takes, the label or the rule is wrong: please report it, with the request.
+
+This page is written from the rules in `sim/rules/`.
+"""
+
+
+def idle(host: str) -> set[str]:
+    """The rules a host has from its wire that can find nothing there."""
+    traits = HOSTS[host].traits
+    can_speak = {
+        "reasoning is there": traits.reasoning_field or traits.reasoning_message,  # a model that thinks
+        "choice and thinking": traits.wire == "openai-chat" and len(traits.forced_choice_thinking) < 2,
+        "images are taken": not traits.images,
+        "roles are known": not traits.developer_role,
+        "system is well placed": not (traits.mid_system and traits.mid_tools),
+    }
+    return {name for name, speaks in can_speak.items() if not speaks}
+
+
+def write_page() -> str:
+    return "\n".join([HEAD, *_sections()])
+
+
+def _sections() -> Iterator[str]:
+    wires = sorted({host.traits.wire for host in HOSTS.values()})
+    for wire in wires:
+        yield f"## {wire}\n\n| rule | basis | hosts | source |\n|---|---|---|---|"
+        hosts = [host for host in HOSTS.values() if host.traits.wire == wire]
+        rules = {id(rule): rule for host in hosts for rule in host.rules}
+        for rule in rules.values():
+            yield from _rows(
+                rule, [host.name for host in hosts if rule in host.rules and rule.name not in idle(host.name)]
+            )
+        yield ""
+    yield "## Any wire\n\n| rule | basis | hosts | source |\n|---|---|---|---|"
+    yield from _rows(NO_TOOLS, ["any host that takes no tools for a model"])
+    yield ""
+
+
+def _rows(rule: Rule, hosts: list[str]) -> Iterator[str]:
+    for basis in BASES:
+        found = [host for host in hosts if rule.basis_at(host) == basis]
+        if found:
+            source = rule.source if basis == rule.basis else "as above, of other hosts"
+            yield f"| {rule.name} | {basis} | {', '.join(found)} | {source} |"
+    for apart in rule.apart:
+        known = [host for host in hosts if rule.basis_at(host) != "assumed" or rule.basis == "assumed"]
+        yield f"| {rule.name}: {apart.words} | {apart.basis} | {', '.join(known)} | {apart.source} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(write_page(), "utf-8")

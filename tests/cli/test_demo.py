@@ -33,7 +33,7 @@ def test_it_ends_with_nothing_refused() -> None:
     result = run("--fast")
     assert result.exit_code == 0, result.output
     assert "6 requests, 5 models, 0 refused." in result.output
-    assert "refused at 5 of 5 switches" in result.output
+    assert "refused at 4 of 5 switches" in result.output  # DeepInfra takes foreign ids; its model imitates them
     for model in TOUR:
         assert f"{model} (" in result.output
 
@@ -53,7 +53,7 @@ def test_json_is_one_object_a_line() -> None:
     result = run("--json")
     told = [json.loads(line) for line in result.output.splitlines()]
     assert told[0]["kind"] == "opening" and told[-1] == {
-        "kind": "closing", "models": 5, "requests": 6, "switches": 5, "refused": 0, "broken": 0, "saved": 5,
+        "kind": "closing", "models": 5, "requests": 6, "switches": 5, "refused": 0, "broken": 0, "saved": 4,
     }  # fmt: skip
     first = [line["event"]["type"] for line in told if line["kind"] == "event"]
     assert first[:2] == ["start", "thinking_start"] and first.count("done") == 6
@@ -82,7 +82,7 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(monkeypatch: pytest.Mon
 def test_a_refusal_is_counted_and_ends_in_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the double refuses everything. The closing line must not say 0."""
     problem = server.Problem("planted", "not today")
-    monkeypatch.setattr(server, "judge", lambda body, host: [problem])
+    monkeypatch.setattr(server, "judge", lambda body, host, strict: [problem])
     result = run("--fast")
     assert result.exit_code == 1
     assert "not today" in result.output and " 0 refused" not in result.output

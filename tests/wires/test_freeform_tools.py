@@ -61,7 +61,7 @@ def test_a_call_is_read_as_what_it_is_and_goes_to_every_other_host(name: str) ->
         PLAYERS["gemini-3-pro"],
     ):
         request = encode_request(reader.target, conversation, tools=TOOLS, cache=None)
-        assert not judge(request.body, reader.host), reader.name
+        assert not judge(request.body, reader.host, "paranoid"), reader.name
         assert request.tools == TOOLS
     assert conversation.turns[1] is turn
 

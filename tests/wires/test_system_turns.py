@@ -45,7 +45,7 @@ def test_it_stays_between_what_was_said_before_and_after(name: str) -> None:
     assert folds == (not native)
     assert ("system_folded" in [note.code for note in request.notes]) == folds
     assert [note.turn for note in request.notes if note.code == "system_folded"] == [2] * folds
-    assert not judge(request.body, player.host)
+    assert not judge(request.body, player.host, "paranoid")
 
 
 @pytest.mark.parametrize("name", PLAYERS)
@@ -59,7 +59,7 @@ def test_those_before_the_first_word_are_in_the_system_prompt_or_in_their_place(
     front = parsed.get("system") or parsed.get("systemInstruction") or parsed.get("instructions")
     if front is not None and not player.target.dialect.mid_system:
         assert "ONE" in json.dumps(front) and "TWO" in json.dumps(front)
-    assert not judge(request.body, player.host)
+    assert not judge(request.body, player.host, "paranoid")
 
 
 def test_an_orphan_between_two_at_the_beginning_loses_neither() -> None:
@@ -100,7 +100,7 @@ def test_where_anthropic_takes_one(shape: str, cached: bool) -> None:
     request = asked(CLAUDE, *turns, cache=cache)
     assert [message["role"] for message in json.loads(request.body)["messages"]] == roles
     assert request.body == asked(CLAUDE, *turns).body
-    assert not judge(request.body, CLAUDE.host)
+    assert not judge(request.body, CLAUDE.host, "paranoid")
 
 
 _turn = st.sampled_from(["human", "ai", "call", "system", "system", "tools"])
@@ -130,7 +130,7 @@ def test_any_order_of_turns_is_accepted_and_the_cache_changes_nothing(kinds: lis
         asked(player, *turns[:end], cache=cache)
     request = asked(player, *turns)
     assert asked(player, *turns, cache=cache).body == request.body
-    assert not judge(request.body, player.host)
+    assert not judge(request.body, player.host, "paranoid")
     body = request.body.decode()
     assert all(block.text in body for turn in turns for block in turn.blocks if isinstance(block, Text))
 
@@ -143,7 +143,7 @@ def test_tools_of_a_system_turn_can_be_called(name: str) -> None:
     assert "Comes late." in request.body.decode()
     declared = [note.turn for note in request.notes if note.code == "tool_declared"]
     assert declared == ([] if player.target.dialect.mid_tools else [2])
-    assert not judge(request.body, player.host)
+    assert not judge(request.body, player.host, "paranoid")
 
 
 def test_the_last_declaration_of_a_name_counts() -> None:

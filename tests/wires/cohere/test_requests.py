@@ -47,4 +47,4 @@ def test_requests_are_written_as_they_were_read(name: str) -> None:
     request = encode_draft(parsed.conversation, dialect, parsed.model, tools=parsed.tools, options=parsed.options)
     assert request.path == "/v2/chat"
     assert normal(json.loads(request.body)) == normal(body)
-    assert judge(request.body, host_for(dialect)) == []
+    assert judge(request.body, host_for(dialect), "paranoid") == []

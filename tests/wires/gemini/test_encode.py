@@ -96,7 +96,7 @@ def test_words_behind_results_join_their_content() -> None:
 
 
 def test_the_strict_double_takes_a_foreign_history() -> None:
-    assert judge(encode(weather_story(thinking="hm").done()).body, "gemini") == []
+    assert judge(encode(weather_story(thinking="hm").done()).body, "gemini", "paranoid") == []
 
 
 def test_the_first_content_is_the_users() -> None:

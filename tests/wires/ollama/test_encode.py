@@ -77,7 +77,7 @@ def test_foreign_thinking_is_dropped_kept_or_told() -> None:
 
 
 def test_the_strict_double_takes_a_foreign_history() -> None:
-    assert judge(encode(weather_story(thinking="hm").done()).body, "ollama") == []
+    assert judge(encode(weather_story(thinking="hm").done()).body, "ollama", "paranoid") == []
 
 
 def test_images_travel_as_bare_base64() -> None:

@@ -156,7 +156,7 @@ class Sim:
                 await self._tell(responder, request, provider, found, host)
             else:
                 await _refuse(responder, _bad_key(host), host)
-        except UnknownModel as error:
+        except (UnknownModel, _NoRoute) as error:
             host = error.host if isinstance(error, _NoRoute) else host
             code = "model_not_found" if host.traits.wire != "anthropic" else None
             await _refuse(responder, Problem("known model", str(error), 404, "not_found_error", code), host)
@@ -408,7 +408,7 @@ class _Stored(msgspec.Struct, frozen=True):
     items: list[dict[str, Any]]
 
 
-class _NoRoute(UnknownModel):
+class _NoRoute(Exception):
     """A path that the provider does not have; `host` is whose error says so."""
 
     def __init__(self, message: str, host: Host) -> None:

@@ -123,7 +123,9 @@ def models(case: Case) -> Outcome:
 
 
 def bad_request(case: Case) -> Outcome:
-    return failing(lambda: client(case).chat(model=case.model, messages=said(case), p=2.0))  # the reference: at most 0.99
+    return failing(
+        lambda: client(case).chat(model=case.model, messages=said(case), p=2.0)
+    )  # the reference: at most 0.99
 
 
 def refused(case: Case) -> Outcome:

@@ -54,11 +54,10 @@ class MessagesWriter:
         self._delta = b""
 
     def event(self, event: Event) -> bytes:
-        kind = type(event)
-        if kind is TextDelta:
-            return self._piece(b'"text_delta","text"', event.delta)  # type: ignore[union-attr]
-        if kind is ToolCallDelta:
-            return self._piece(b'"input_json_delta","partial_json"', event.delta)  # type: ignore[union-attr]
+        if type(event) is TextDelta:
+            return self._piece(b'"text_delta","text"', event.delta)
+        if type(event) is ToolCallDelta:
+            return self._piece(b'"input_json_delta","partial_json"', event.delta)
         match event:
             case ThinkingDelta():
                 return self._thinking(event.delta)

@@ -72,11 +72,10 @@ class ChatWriter:
         self._tail = b',"usage":null}' if counted else b"}"
 
     def event(self, event: Event) -> bytes:
-        kind = type(event)
-        if kind is TextDelta:
-            return self._delta(b'{"content":%b}' % json_text(event.delta))  # type: ignore[union-attr]
-        if kind is ToolCallDelta:
-            return self._arguments(event.delta)  # type: ignore[union-attr]
+        if type(event) is TextDelta:
+            return self._delta(b'{"content":%b}' % json_text(event.delta))
+        if type(event) is ToolCallDelta:
+            return self._arguments(event.delta)
         match event:
             case ThinkingDelta():
                 return self._reasoning(event.delta)

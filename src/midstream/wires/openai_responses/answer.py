@@ -84,13 +84,12 @@ class ResponsesWriter:
         self._echo = _echoed(context.echo or {})
 
     def event(self, event: Event) -> bytes:
-        kind = type(event)
-        if kind is TextDelta:
-            return self._delta("response.output_text.delta", event.delta, b',"content_index":0,"logprobs":[]')  # type: ignore[union-attr]
-        if kind is ToolCallDelta:
+        if type(event) is TextDelta:
+            return self._delta("response.output_text.delta", event.delta, b',"content_index":0,"logprobs":[]')
+        if type(event) is ToolCallDelta:
             if self._item["type"] == "custom_tool_call":
                 return b""  # its text may be wrapped in JSON, and is known when that is whole
-            return self._delta("response.function_call_arguments.delta", event.delta)  # type: ignore[union-attr]
+            return self._delta("response.function_call_arguments.delta", event.delta)
         match event:
             case ThinkingDelta():
                 return self._thinking(event.delta)

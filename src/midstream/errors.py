@@ -45,6 +45,7 @@ __all__ = [
     "RemoteError",
     "RetriesExhausted",
     "StoreError",
+    "StoreUnavailable",
     "TimedOut",
     "ToolFailed",
     "TransportError",

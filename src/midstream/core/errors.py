@@ -15,7 +15,7 @@ MidstreamError
 ├─ TransportError           no usable answer came back
 │  └─ ConnectFailed · TimedOut · IdleTimeout · RetriesExhausted · Aborted
 ├─ StoreError               a conversation could not be read from or written to its store
-│  └─ UnknownConversation · ConversationExists · LengthConflict · CorruptRecord · NewerSchema
+│  └─ UnknownConversation · ConversationExists · LengthConflict · CorruptRecord · NewerSchema · StoreUnavailable
 └─ LifecycleViolation       a defect in a decoder of ours
 
 This is the one table of errors: `kind` names a class in an ErrorInfo, an ErrorEvent and a stored turn's `failure`, and
@@ -379,6 +379,13 @@ class NewerSchema(StoreError):
     """The store was written by a later version of midstream."""
 
     kind = "newer_schema"
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, or is busy for too long; the same call may succeed later."""
+
+    kind = "store_unavailable"
+    retryable = True
 
 
 class LifecycleViolation(MidstreamError):

@@ -19,6 +19,7 @@ from ..core.errors import ConversationExists as ConversationExists
 from ..core.errors import CorruptRecord as CorruptRecord
 from ..core.errors import LengthConflict as LengthConflict
 from ..core.errors import NewerSchema as NewerSchema
+from ..core.errors import StoreUnavailable as StoreUnavailable
 from ..core.errors import UnknownConversation as UnknownConversation
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -17,9 +17,9 @@ from .protocol import NewerSchema
 APPLICATION_ID = 0x6D696473  # "mids": tells our files from any other SQLite database
 
 
-def migrations() -> list[tuple[int, str]]:
-    """Every migration's number and SQL, in order."""
-    folder = files("midstream.store") / "migrations"
+def migrations(package: str = "midstream.store", name: str = "migrations") -> list[tuple[int, str]]:
+    """The number and SQL of every migration in a folder of a package, in order."""
+    folder = files(package) / name
     found = [
         (int(file.name[:4]), file.read_text(encoding="utf-8"))
         for file in folder.iterdir()
@@ -28,20 +28,26 @@ def migrations() -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Apply the migrations the database does not have yet."""
-    steps = migrations()
+def migrate(
+    db: sqlite3.Connection,
+    path: Path,
+    steps: Sequence[tuple[int, str]] | None = None,
+    application_id: int = APPLICATION_ID,
+) -> None:
+    """Apply the migrations the database does not have yet (None: those of conversations)."""
+    steps = migrations() if steps is None else steps
     newest = steps[-1][0]
-    if _is_ours(db) and db.execute("PRAGMA user_version").fetchone()[0] == newest:
+    ours = db.execute("PRAGMA application_id").fetchone()[0] == application_id
+    if ours and db.execute("PRAGMA user_version").fetchone()[0] == newest:
         return
     # Another process may be migrating at the same time: decide what to do only under the write lock.
     with transaction(db):
-        version = _version(db, path, newest)
+        version = _version(db, path, newest, application_id)
         for number, script in steps:
             if number > version:
                 for statement in _statements(script):
                     db.execute(statement)
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA application_id = {application_id}")
         db.execute(f"PRAGMA user_version = {newest}")
 
 
@@ -58,20 +64,21 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _is_ours(db: sqlite3.Connection) -> bool:
-    return bool(db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID)
-
-
-def _version(db: sqlite3.Connection, path: Path, newest: int) -> int:
+def _version(db: sqlite3.Connection, path: Path, newest: int, application_id: int) -> int:
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if not _is_ours(db) and (version or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
+    ours = db.execute("PRAGMA application_id").fetchone()[0] == application_id
+    if not ours and (version or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
         raise StoreError(f"{str(path)!r} is a database of another program; choose another file for midstream")
     if version > newest:
-        raise NewerSchema(
-            f"{str(path)!r} was written by a newer midstream (schema {version}; this version supports up to {newest}): "
-            "upgrade midstream, or use another file"
-        )
+        raise newer_schema(repr(str(path)), version, newest)
     return version
+
+
+def newer_schema(where: str, version: int, newest: int) -> NewerSchema:
+    return NewerSchema(
+        f"{where} was written by a newer midstream (schema {version}; this version supports up to {newest}): "
+        "upgrade midstream, or use another database"
+    )
 
 
 def _statements(script: str) -> Iterator[str]:

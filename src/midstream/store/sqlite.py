@@ -1,8 +1,7 @@
 """The store in one SQLite file, in WAL mode: each append is one transaction, and is on the disk when it returns.
 
 Threads share one connection for writing, behind a lock, and borrow connections for reading. Processes share the file: a writer
-waits up to `patience` seconds for another, readers never wait. `_translated` is the one place where sqlite3's errors become
-StoreErrors.
+waits up to `patience` seconds for another, readers never wait.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -21,6 +20,7 @@ from msgspec.structs import astuple, replace
 
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
+from .database import IN_MEMORY, open_database, translated
 from .paths import database_path, make_private_file
 from .protocol import (
     ConversationExists,
@@ -33,7 +33,7 @@ from .protocol import (
     UnknownConversation,
 )
 from .records import decode_head, decode_turn, extended, fork_position, make_hit, make_record, turn_record
-from .schema import migrate, transaction
+from .schema import transaction
 from .search import Query
 
 _IDLE_READERS = 4
@@ -45,9 +45,6 @@ _INFO = """
 """
 
 
-_IN_MEMORY = Path(":memory:")
-
-
 class SqliteStore:
     """A Store in a file, by default in the user's data directory."""
 
@@ -55,7 +52,7 @@ class SqliteStore:
         self, path: Path | str | None = None, *, now: Callable[[], float] = time.time, patience: float = 10.0
     ) -> None:
         self.path = Path(path) if path is not None else database_path()
-        self._in_memory = self.path == _IN_MEMORY
+        self._in_memory = self.path == IN_MEMORY
         self._now = now
         self._patience = patience
         self._write_lock = Lock()
@@ -199,34 +196,7 @@ class SqliteStore:
         return row
 
     def _open(self) -> sqlite3.Connection:
-        with self._translated():
-            db = sqlite3.connect(self.path, timeout=self._patience, isolation_level=None, check_same_thread=False)
-            try:
-                self._prepare(db)
-            except BaseException:
-                db.close()
-                raise
-            return db
-
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        self._enter_wal(db)
-        # FULL: a commit is on the disk when it returns, not only in the operating system's cache.
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA secure_delete = ON")
-        migrate(db, self.path)
-
-    def _enter_wal(self, db: sqlite3.Connection) -> None:
-        # Unlike other statements, changing the mode does not wait for a lock: two processes may open a new file at once.
-        deadline = time.monotonic() + self._patience
-        while True:
-            try:
-                db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
+        return open_database(self.path, patience=self._patience, synchronous="FULL")
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -267,42 +237,16 @@ class SqliteStore:
         if self._closed:
             raise StoreError("this store is closed; open a new one")
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(_explain(error, str(self.path), self._patience)) from error
-        except UnicodeEncodeError as error:
-            raise StoreError(f"not valid Unicode (a lone surrogate at {error.start}); nothing was written") from error
-        except OverflowError as error:
-            raise StoreError(f"a number is too large to store: {error}; nothing was written") from error
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self.path, self._patience)
 
 
 class MemoryStore(SqliteStore):
     """A Store that lasts as long as its process, for tests and for chats that are not to be kept."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
-        super().__init__(_IN_MEMORY, now=now)
+        super().__init__(IN_MEMORY, now=now)
         weakref.finalize(self, self._writer.close)  # nothing is lost if nobody closes it
-
-
-def _explain(error: sqlite3.Error, path: str, patience: float) -> str:
-    """What is wrong with the file, and what to do about it."""
-    advice = {
-        sqlite3.SQLITE_BUSY: f"another process has been writing to the database for {patience:g} s; try again",
-        sqlite3.SQLITE_LOCKED: "the database is in use; try again",
-        sqlite3.SQLITE_FULL: "the disk is full; free some space and try again, nothing is lost",
-        sqlite3.SQLITE_READONLY: "the database is read-only; check its permissions, or set MIDSTREAM_HOME",
-        sqlite3.SQLITE_PERM: "no permission to open the database; check its permissions, or set MIDSTREAM_HOME",
-        sqlite3.SQLITE_CANTOPEN: "cannot open the database; check its directory and permissions, or set MIDSTREAM_HOME",
-        sqlite3.SQLITE_IOERR: "the disk failed; check it, then try again",
-        sqlite3.SQLITE_CORRUPT: "the database is damaged; move it away and restore a copy, or try `sqlite3 FILE .recover`",
-        sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; move it away, or set MIDSTREAM_HOME",
-        sqlite3.SQLITE_TOOBIG: "the record is too large to store; nothing was written",
-    }
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return f"{path!r}: {advice.get(code, 'the database reported an error')} ({error})"
 
 
 def _insert_turn(db: sqlite3.Connection, seq: int, position: int, data: bytes, words: list[str]) -> None:

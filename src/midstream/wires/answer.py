@@ -215,6 +215,7 @@ _REFUSALS = {
         "quota_exceeded": (429, "insufficient_quota", "insufficient_quota", "billing_error", "RESOURCE_EXHAUSTED"),
         "rate_limited": (429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED"),
         "overloaded": (503, "server_error", "server_is_overloaded", "overloaded_error", "UNAVAILABLE"),
+        "store_unavailable": (503, "server_error", "server_error", "api_error", "UNAVAILABLE"),
         "provider": (502, "server_error", "server_error", "api_error", "INTERNAL"),
         "remote": (502, "server_error", "server_error", "api_error", "INTERNAL"),
         "transport": (502, "server_error", "server_error", "api_error", "UNAVAILABLE"),

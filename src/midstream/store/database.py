@@ -1,0 +1,88 @@
+"""An SQLite file of midstream's: opened in WAL mode, migrated, and the one place where sqlite3's errors become StoreErrors."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from ..core.errors import StoreError, StoreUnavailable
+from .schema import APPLICATION_ID, migrate
+
+IN_MEMORY = Path(":memory:")
+
+_UNAVAILABLE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def open_database(
+    path: Path,
+    *,
+    patience: float,
+    synchronous: Literal["FULL", "NORMAL"],
+    steps: Sequence[tuple[int, str]] | None = None,
+    application_id: int = APPLICATION_ID,
+) -> sqlite3.Connection:
+    """A connection in autocommit mode, its schema up to date. It waits up to `patience` seconds for other writers."""
+    with translated(path, patience):
+        db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+        try:
+            _enter_wal(db, patience)
+            # FULL: a commit is on the disk when it returns. NORMAL: it is in the operating system's cache, and so survives
+            # the end of the process, but not of the machine.
+            db.execute(f"PRAGMA synchronous = {synchronous}")
+            db.execute("PRAGMA foreign_keys = ON")
+            db.execute("PRAGMA secure_delete = ON")
+            migrate(db, path, steps, application_id)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+@contextmanager
+def translated(path: Path, patience: float) -> Iterator[None]:
+    """Raise sqlite3's errors as StoreErrors."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        unavailable = getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNAVAILABLE
+        kind = StoreUnavailable if unavailable else StoreError
+        raise kind(_explain(error, str(path), patience)) from error
+    except UnicodeEncodeError as error:
+        raise StoreError(f"not valid Unicode (a lone surrogate at {error.start}); nothing was written") from error
+    except OverflowError as error:
+        raise StoreError(f"a number is too large to store: {error}; nothing was written") from error
+
+
+def _enter_wal(db: sqlite3.Connection, patience: float) -> None:
+    # Unlike other statements, changing the mode does not wait for a lock: two processes may open a new file at once.
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _explain(error: sqlite3.Error, path: str, patience: float) -> str:
+    """What is wrong with the file, and what to do about it."""
+    advice = {
+        sqlite3.SQLITE_BUSY: f"another process has been writing to the database for {patience:g} s; try again",
+        sqlite3.SQLITE_LOCKED: "the database is in use; try again",
+        sqlite3.SQLITE_FULL: "the disk is full; free some space and try again, nothing is lost",
+        sqlite3.SQLITE_READONLY: "the database is read-only; check its permissions, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_PERM: "no permission to open the database; check its permissions, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_CANTOPEN: "cannot open the database; check its directory and permissions, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_IOERR: "the disk failed; check it, then try again",
+        sqlite3.SQLITE_CORRUPT: "the database is damaged; move it away and restore a copy, or try `sqlite3 FILE .recover`",
+        sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; move it away, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_TOOBIG: "the record is too large to store; nothing was written",
+    }
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return f"{path!r}: {advice.get(code, 'the database reported an error')} ({error})"

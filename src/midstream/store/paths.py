@@ -30,6 +30,25 @@ def database_path(environ: Mapping[str, str] | None = None) -> Path:
     return data_dir(environ) / DATABASE
 
 
+def is_postgres(address: str) -> bool:
+    """Whether an address is that of a PostgreSQL database, not of a file."""
+    return address.startswith(("postgresql://", "postgres://"))
+
+
+def sqlite_path(address: str) -> Path:
+    """The file at an address: `sqlite://` and a path, or a path alone."""
+    scheme, separator, rest = address.partition("://")
+    if separator and scheme != "sqlite":
+        # The rest of the address is not repeated: it may hold a password.
+        raise StoreError(
+            f"cannot store anything at {scheme}://…: expected postgresql://user@host/database, or the path of a file"
+        )
+    path = rest if separator else address
+    if not path:
+        raise StoreError("an empty path: expected the path of a file, or postgresql://user@host/database")
+    return Path(path).expanduser()
+
+
 def make_private_file(path: Path) -> None:
     """Create the file and its parent directories, accessible to their owner only, unless they exist."""
     try:
@@ -38,5 +57,5 @@ def make_private_file(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"cannot use {str(path)!r} for conversations: {error}; set MIDSTREAM_HOME to a directory you can write to"
+            f"cannot use {str(path)!r} for midstream's data: {error}; set MIDSTREAM_HOME to a directory you can write to"
         ) from error

@@ -1,0 +1,1 @@
+"""The gateway: any client's wire in, any model's wire out."""

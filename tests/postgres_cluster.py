@@ -1,0 +1,139 @@
+"""A real PostgreSQL server for tests: a cluster of its own in a temp folder, reached by a unix socket, and gone with the tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+MISSING = "PostgreSQL's server is not installed: run `make e2e-tools`"
+_START = 30.0
+
+
+def server_binaries() -> Path | None:
+    """The folder of initdb and postgres, which is not on the PATH on Debian."""
+    folders = [Path(found).resolve().parent for name in ("initdb", "postgres") if (found := shutil.which(name))]
+    if config := shutil.which("pg_config"):
+        told = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=False)
+        folders.append(Path(told.stdout.strip()))
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
+
+
+class Cluster:
+    """A server that can be stopped, killed, frozen and started again."""
+
+    def __init__(self, binaries: Path, folder: Path, fsync: bool) -> None:
+        self.folder = folder
+        self.address = f"postgresql://postgres@/postgres?host={quote(str(folder), safe='')}"
+        self._binaries = binaries
+        self._fsync = "on" if fsync else "off"
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def create(self) -> None:
+        self._run(
+            "initdb", "-D", self._data, "-A", "trust", "-U", "postgres", "--no-sync", "--locale=C.UTF-8", "-E", "UTF8"
+        )
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        options = {"listen_addresses": "", "unix_socket_directories": str(self.folder), "fsync": self._fsync}
+        command = self._command("postgres", "-D", self._data, *[f"--{name}={value}" for name, value in options.items()])
+        with (self.folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + _START
+        while subprocess.run(
+            [self._binaries / "pg_isready", "-q", "-h", self.folder, "-U", "postgres"], check=False
+        ).returncode:
+            log_text = (self.folder / "log").read_text(errors="replace")
+            assert self._server.poll() is None and time.monotonic() < deadline, f"the server did not start: {log_text}"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Stop it the fast way: sessions are ended, what is committed is kept."""
+        self._signal(signal.SIGINT)
+        self._wait()
+
+    def kill(self) -> None:
+        """Stop it as a crash does: nothing is written any more."""
+        self._signal(signal.SIGQUIT)
+        self._wait()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def freeze(self) -> None:
+        """Let nothing in the server run until `thaw`: connections stay open, and nobody answers."""
+        for process in self._processes():
+            os.kill(process, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for process in self._processes():
+            os.kill(process, signal.SIGCONT)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _command(self, tool: str, *arguments: str | Path) -> list[str]:
+        # The server refuses to run as root.
+        user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        return [*user, str(self._binaries / tool), *map(str, arguments)]
+
+    def _run(self, tool: str, *arguments: str | Path) -> None:
+        done = subprocess.run(self._command(tool, *arguments), capture_output=True, text=True, cwd="/", check=False)
+        assert done.returncode == 0, f"{tool}: {done.stderr}"
+
+    def _leader(self) -> int | None:
+        """The server's own process id: what was started may be a `runuser` around it."""
+        try:
+            return int((self._data / "postmaster.pid").read_text().split()[0])
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def _processes(self) -> list[int]:
+        leader = self._leader()
+        assert leader is not None, "the server is not running"
+        children = Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
+        return [leader, *map(int, children)]
+
+    def _signal(self, number: signal.Signals) -> None:
+        leader = self._leader()
+        if leader is not None:
+            os.kill(leader, number)
+
+    def _wait(self) -> None:
+        if self._server is not None:
+            self._server.wait(timeout=_START)
+            self._server = None
+
+
+@contextmanager
+def running_cluster(*, fsync: bool = False) -> Iterator[Cluster | None]:
+    """A running server; None if its binaries are missing. `fsync`: for tests that crash it."""
+    binaries = server_binaries()
+    if binaries is None:
+        yield None
+        return
+    # Not pytest's own folder: a socket's path may have a hundred characters, and root's folders are closed to the server.
+    folder = Path(tempfile.mkdtemp(prefix="midstream-postgres-"))
+    try:
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres")
+        cluster = Cluster(binaries, folder, fsync)
+        cluster.create()
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.kill()  # an orderly end would first write everything to the folder that is about to go
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -20,7 +20,7 @@ from tests.wires import test_limits, test_long_histories, test_odd_answers, test
 ROOMS = {
     ("encode", "encode_request"): ["draft"],
     ("decode", "make_decoder"): ["context"],
-    ("parse", "parse_request"): ["body", "provider"],
+    ("parse", "parse_request"): ["body", "provider", "identity"],
     ("answer", "make_writer"): ["context"],
 }
 NO_ROOM = {("completion", "parse"): "a prompt is one text: what was a message cannot be told for sure"}

@@ -10,7 +10,8 @@ Merging of turns is each wire's own last step. `CallMatcher` is the other half: 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -334,9 +335,11 @@ class CallMatcher:
     """Pairs results with calls as they come in: by id among the still-open calls, newest turn first, else by position.
 
     Position is for results without an id: the first open call of the newest turn that has one, of the same name if any.
+    `own` finds the canonical id behind one of ours.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: Callable[[str], str | None] = from_own_id) -> None:
+        self._own = own
         self._turn = 0
         self._by_id = _Waiting()
         self._by_raw_id = _Waiting()
@@ -363,7 +366,7 @@ class CallMatcher:
         return slot.call
 
     def _labelled(self, raw_id: str) -> _Slot | None:
-        own = from_own_id(raw_id)
+        own = self._own(raw_id)
         found = (
             self._by_raw_id.newest(raw_id),
             self._by_id.newest(raw_id),
@@ -379,33 +382,66 @@ def _newest_turn_first_call(slot: _Slot) -> tuple[int, int]:
     return slot.turn, -slot.place
 
 
-def canonicalize(conversation: Conversation, provider: str = "") -> Conversation:
+class CallIdentity(Protocol):
+    """Whose ids the calls of a history carry, and what makes one call another. One serves for one history, read in order."""
+
+    def own(self, wire_id: str) -> str | None:
+        """The canonical id behind an id of ours; None for anybody else's."""
+        ...
+
+    def turn_key(self, turn: Turn, number: int) -> str:
+        """The key of a turn, which is part of the seed of its calls' ids."""
+        ...
+
+    def orphan(self, wire_id: str) -> str | None:
+        """The canonical id of a call that is not in this history, by what its result is labelled with; None if unknown."""
+        ...
+
+
+class PlacedCalls:
+    """The rule for a history that is read once and then kept: a turn without a key is known by its place."""
+
+    own = staticmethod(from_own_id)
+
+    @staticmethod
+    def turn_key(turn: Turn, number: int) -> str:
+        return turn.key or f"imported-{number}"
+
+    @staticmethod
+    def orphan(wire_id: str) -> str | None:
+        return wire_id if wire_id.startswith(PREFIX) else None
+
+
+def canonicalize(conversation: Conversation, provider: str = "", identity: CallIdentity | None = None) -> Conversation:
     """The one-time pass over a history made elsewhere: whatever its ids look like, every call gets a canonical one.
 
-    Turns without a key get one; ids that are already ours stay unless they repeat; raw ids are kept as metadata.
+    Turns get their key of `identity`; ids that are already ours stay unless they repeat; raw ids are kept as metadata.
     """
+    rule: CallIdentity = identity if identity is not None else PlacedCalls()
     seen: dict[str, int] = {}  # every id, and how often another had to be found in its place
-    matcher = CallMatcher()
+    matcher = CallMatcher(rule.own)
     turns: list[Turn] = []
     for number, turn in enumerate(conversation.turns):
-        key = turn.key or f"imported-{number}"
+        key = rule.turn_key(turn, number)
         blocks: list[Block] = []
         opened: list[ToolCall] = []
         for block in turn.blocks:
             if type(block) is ToolCall:
                 label = block.id or block.raw_id  # what the results of this history call it
-                block = _canonical_call(block, provider, key, len(opened), seen)
+                block = _canonical_call(block, provider, key, len(opened), seen, rule)
                 opened.append(replace(block, raw_id=label))
             elif type(block) is ToolResponse:
-                block = _canonical_response(block, matcher, provider, key, len(blocks))
+                block = _canonical_response(block, matcher, provider, key, len(blocks), rule)
             blocks.append(block)
         matcher.opened(opened)
         turns.append(replace(turn, key=key, blocks=tuple(blocks)))
     return replace(conversation, turns=tuple(turns))
 
 
-def _canonical_call(call: ToolCall, provider: str, key: str, index: int, seen: dict[str, int]) -> ToolCall:
-    own = from_own_id(call.id)
+def _canonical_call(
+    call: ToolCall, provider: str, key: str, index: int, seen: dict[str, int], rule: CallIdentity
+) -> ToolCall:
+    own = rule.own(call.id)
     raw = call.raw_id
     if own is None or own in seen:
         raw = raw or call.id or None
@@ -421,15 +457,12 @@ def _canonical_call(call: ToolCall, provider: str, key: str, index: int, seen: d
 
 
 def _canonical_response(
-    response: ToolResponse, matcher: CallMatcher, provider: str, key: str, place: int
+    response: ToolResponse, matcher: CallMatcher, provider: str, key: str, place: int, rule: CallIdentity
 ) -> ToolResponse:
     label = response.call_id or response.raw_id
     call = matcher.claim(label, response.name)
-    if call is not None:
-        own = call.id
-    elif response.call_id.startswith(PREFIX):
-        own = response.call_id
-    else:
+    own = call.id if call is not None else rule.orphan(response.call_id)
+    if own is None:
         own = canonical_tool_call_id(provider, label, response.name, key, place)
     raw = response.raw_id or (label if label != own else None)
     return replace(response, call_id=own, raw_id=raw, name=response.name or (call.name if call else ""))

@@ -5,7 +5,7 @@ program that talks to one host pays for one wire:
 
 - `encode.encode_request(draft) -> Request`
 - `decode.make_decoder(context) -> StreamDecoder`
-- `parse.parse_request(body, *, provider="") -> ParsedRequest`
+- `parse.parse_request(body, *, provider="", identity=None) -> ParsedRequest`
 - `answer.make_writer(context) -> AnswerWriter`
 """
 
@@ -26,6 +26,8 @@ class Wire(msgspec.Struct, frozen=True):
 
     package: str
     default: Dialect
+    names_in_path: bool = False
+    """Whether a request names its model, and whether it streams, in its path; the `parse` room then takes both."""
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...core.blocks import Block, Conversation, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import EFFORTS, Options
-from ...core.history import canonicalize
+from ...core.history import CallIdentity, canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import text_of
 from ..parsing import (
@@ -37,7 +37,7 @@ _BILLING = "x-anthropic-billing-header:"
 _CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
 
-def parse_request(body: bytes, *, provider: str = "anthropic") -> ParsedRequest:
+def parse_request(body: bytes, *, provider: str = "anthropic", identity: CallIdentity | None = None) -> ParsedRequest:
     """`provider` is the owner of the thinking and the opaque blocks in the history."""
     value, origin = open_messages(body, provider, DEFAULT.wire)
     turns: list[Turn] = []
@@ -45,7 +45,7 @@ def parse_request(body: bytes, *, provider: str = "anthropic") -> ParsedRequest:
         turns += _turns(number, message, origin)
     _pair_by_position(turns)
     system, billing = _system(value.get("system"))
-    conversation = canonicalize(Conversation(tuple(turns), system), provider)
+    conversation = canonicalize(Conversation(tuple(turns), system), provider, identity)
     thinking = value.get("thinking")
     requested = RequestedAnswer(
         usage=True,

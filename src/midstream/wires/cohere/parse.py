@@ -11,7 +11,7 @@ from typing import Any
 from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import Options
 from ...core.errors import InvalidHistory
-from ...core.history import canonicalize
+from ...core.history import CallIdentity, canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import decode_leniently, encode_json, text_of
 from ..media import opened
@@ -29,7 +29,7 @@ _OPTIONS = {
 }
 
 
-def parse_request(body: bytes, *, provider: str = "cohere") -> ParsedRequest:
+def parse_request(body: bytes, *, provider: str = "cohere", identity: CallIdentity | None = None) -> ParsedRequest:
     """`provider` is who the thinking of the history belongs to."""
     value = decode_leniently(body)
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
@@ -55,7 +55,7 @@ def parse_request(body: bytes, *, provider: str = "cohere") -> ParsedRequest:
         else:
             turns.append(Turn("human", tuple(content), key=key))
     said = system[0].text if len(system) == 1 else tuple(system) or ""
-    conversation = canonicalize(Conversation(joined_results(turns), said), provider)
+    conversation = canonicalize(Conversation(joined_results(turns), said), provider, identity)
     return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value), RequestedAnswer(usage=True))
 
 

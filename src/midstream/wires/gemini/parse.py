@@ -13,7 +13,7 @@ from typing import Any
 from ...core.blocks import Block, Conversation, Opaque, Origin, Text, Thinking, ToolResponse, Turn
 from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
-from ...core.history import canonicalize
+from ...core.history import CallIdentity, canonicalize
 from ...core.json_progress import object_text
 from ...core.tools import ToolSpec
 from ..lenient_json import decode_leniently, text_of
@@ -46,7 +46,14 @@ _SAMPLING = {
 _CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 
 
-def parse_request(body: bytes, *, provider: str = "gemini", model: str = "", stream: bool = False) -> ParsedRequest:
+def parse_request(
+    body: bytes,
+    *,
+    provider: str = "gemini",
+    identity: CallIdentity | None = None,
+    model: str = "",
+    stream: bool = False,
+) -> ParsedRequest:
     """`model` and `stream` come from the path, not from the body; `provider` is the owner of the signatures."""
     value = decode_leniently(body)
     if not isinstance(value, dict):
@@ -63,7 +70,7 @@ def parse_request(body: bytes, *, provider: str = "gemini", model: str = "", str
     turns: list[Turn] = []
     for number, content in numbered(spelled, "content"):
         turns += _turns(number, content, origin)
-    conversation = canonicalize(Conversation(tuple(turns), _system(value.get("systemInstruction"))), provider)
+    conversation = canonicalize(Conversation(tuple(turns), _system(value.get("systemInstruction"))), provider, identity)
     return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value, stream), _requested(value))
 
 

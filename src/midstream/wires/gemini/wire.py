@@ -37,4 +37,4 @@ DEFAULT = Dialect(
     user_field="",
 )
 
-WIRE = Wire(__package__, DEFAULT)
+WIRE = Wire(__package__, DEFAULT, names_in_path=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.blocks import Block, Conversation, Media, Origin, Text, Thinking, ToolResponse, Turn
 from ...core.dialect import EFFORTS, Options
-from ...core.history import canonicalize
+from ...core.history import CallIdentity, canonicalize
 from ..lenient_json import text_of
 from ..parsing import (
     OptionFields,
@@ -36,7 +36,7 @@ _SETTINGS = {
 }
 
 
-def parse_request(body: bytes, *, provider: str = "ollama") -> ParsedRequest:
+def parse_request(body: bytes, *, provider: str = "ollama", identity: CallIdentity | None = None) -> ParsedRequest:
     """`provider` is the owner of the thinking in the history."""
     value, origin = open_messages(body, provider, DEFAULT.wire)
     system: list[Text] = []
@@ -51,7 +51,7 @@ def parse_request(body: bytes, *, provider: str = "ollama") -> ParsedRequest:
             turns.append(Turn("tool", (_response(message),), key=key))
         else:
             turns.append(Turn("system" if role == "system" else "human", tuple(_content(message)), key=key))
-    conversation = canonicalize(Conversation(joined_results(turns), system_prompt(system)), provider)
+    conversation = canonicalize(Conversation(joined_results(turns), system_prompt(system)), provider, identity)
     tools = [tool.get("function") or tool for tool in objects(value.get("tools"))]
     specs = tuple([make_tool(tool, tool.get("parameters")) for tool in objects(tools)])
     requested = RequestedAnswer(usage=True, thinking=False if value.get("think") is False else None)

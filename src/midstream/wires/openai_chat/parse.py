@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import EFFORTS, Options
-from ...core.history import canonicalize
+from ...core.history import CallIdentity, canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import text_of
 from ..media import opened
@@ -50,10 +50,10 @@ _OPTION_FIELDS = {
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
 
 
-def parse_request(body: bytes, *, provider: str = "") -> ParsedRequest:
+def parse_request(body: bytes, *, provider: str = "", identity: CallIdentity | None = None) -> ParsedRequest:
     """`provider` is the owner of the reasoning in the history, where the caller knows it."""
     value, origin = open_messages(body, provider, DEFAULT.wire)
-    conversation = read_messages(value["messages"], origin)
+    conversation = read_messages(value["messages"], origin, identity)
     tools = _tools(value.get("tools")) + _tools([{"function": each} for each in objects(value.get("functions"))])
     return ParsedRequest(conversation, origin.model, tools, _options(value), _requested(value))
 
@@ -64,7 +64,7 @@ def _requested(body: dict[str, Any]) -> RequestedAnswer:
     return RequestedAnswer(usage=counted, store=flag(body.get("store")))
 
 
-def read_messages(messages: list[Any], origin: Origin) -> Conversation:
+def read_messages(messages: list[Any], origin: Origin, identity: CallIdentity | None = None) -> Conversation:
     """A list of chat messages as a conversation with canonical ids."""
     system: list[Text] = []
     turns: list[Turn] = []
@@ -83,7 +83,7 @@ def read_messages(messages: list[Any], origin: Origin) -> Conversation:
             turns.append(_turn(number, "tool", [_response(message, origin)]))
         else:
             turns.append(_turn(number, "human", _content(message, origin)))
-    return canonicalize(Conversation(joined_results(turns), system_prompt(system)), origin.provider)
+    return canonicalize(Conversation(joined_results(turns), system_prompt(system)), origin.provider, identity)
 
 
 def _turn(number: int, speaker: Any, blocks: list[Block], **fields: Any) -> Turn:

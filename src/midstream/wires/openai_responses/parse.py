@@ -27,7 +27,7 @@ from ...core.blocks import (
 )
 from ...core.dialect import EFFORTS, Options
 from ...core.errors import InvalidHistory
-from ...core.history import canonicalize
+from ...core.history import CallIdentity, canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import decode_leniently, text_of
 from ..media import opened
@@ -62,13 +62,13 @@ _DECLARING = ("additional_tools", "tool_search_output")
 """Items that bring tools, which count from there on."""
 
 
-def parse_request(body: bytes, *, provider: str = "") -> ParsedRequest:
+def parse_request(body: bytes, *, provider: str = "", identity: CallIdentity | None = None) -> ParsedRequest:
     """`provider` is the owner of the reasoning and the opaque items in the history, where the caller knows it."""
     value = decode_leniently(body)
     if not isinstance(value, dict) or not isinstance(value.get("input", []), (str, list)):
         raise InvalidHistory("expected a JSON object whose `input` is a string or a list")
     model = text_field(value, "model")
-    conversation = read_items(value.get("input") or [], Origin(provider, DEFAULT.wire, model))
+    conversation = read_items(value.get("input") or [], Origin(provider, DEFAULT.wire, model), identity)
     fields: dict[str, Any] = {}
     if isinstance(value.get("instructions"), str):
         fields["system"] = value["instructions"]
@@ -85,7 +85,7 @@ def parse_request(body: bytes, *, provider: str = "") -> ParsedRequest:
     return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value), requested)
 
 
-def read_items(items: str | list[Any], origin: Origin) -> Conversation:
+def read_items(items: str | list[Any], origin: Origin, identity: CallIdentity | None = None) -> Conversation:
     """Input items as a conversation with canonical ids."""
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
@@ -101,7 +101,7 @@ def read_items(items: str | list[Any], origin: Origin) -> Conversation:
     for place, blocks in joined.items():
         last = turns[place]
         turns[place] = Turn(last.speaker, tuple(blocks), key=last.key, origin=last.origin)
-    return canonicalize(Conversation(tuple(turns)), origin.provider)
+    return canonicalize(Conversation(tuple(turns)), origin.provider, identity)
 
 
 def _turn(item: dict[str, Any], origin: Origin, key: str) -> Turn:

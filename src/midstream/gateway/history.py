@@ -1,0 +1,308 @@
+"""A client's history on its way in: the calls under their canonical ids, and the reasoning of each answer given back to it.
+
+Of each answer, the first of these counts: a seal that opens, the vault's entry for one of its calls, and what the client sent,
+as if it had spoken to the target itself. The vault has more than a client that shows only text; where its text is not the
+client's and text is all it has, the client's counts. No seal is left anywhere that a request upstream is made from.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from ..core.handoff import Note
+from ..wires.request import ParsedRequest, parse_request
+from .issued_ids import ClientCalls, from_issued
+from .kept_turn import KeptCall, KeptTurn, restored
+from .seal import Sealer
+from .vault import Vault
+
+_SIGNATURE = "thoughtSignature"
+_MINTED = re.compile(r"[a-z]{2,4}_resp")
+"""How the ids begin that our own answers give to items: the host would look for them in vain, or find that they do not fit."""
+
+
+def read_request(
+    wire: str,
+    body: bytes,
+    *,
+    headers: Mapping[str, str] | None = None,
+    model: str = "",
+    stream: bool = False,
+) -> ParsedRequest:
+    """A client's request, its calls under ids that stay the same whatever the client does to the rest of its history."""
+    return parse_request(wire, body, headers=headers, identity=ClientCalls(wire), model=model, stream=stream)
+
+
+async def take_in(
+    parsed: ParsedRequest,
+    *,
+    wire: str,
+    tenant: str,
+    vault: Vault | None,
+    sealer: Sealer | None,
+    target: Origin,
+) -> tuple[ParsedRequest, list[Note]]:
+    """The request with the reasoning of its history restored, and notes of what was not.
+
+    `target` is the model that it goes to first. What a client sent by itself belongs to it if it speaks the client's wire.
+    """
+    turns = parsed.conversation.turns
+    reading = _Reading(wire, tenant, sealer, target)
+    if sealer is not None:
+        for sealed in _first_seals(turns):
+            await sealer.learn(sealed, time.time())
+    read = [reading.turn(number, turn) for number, turn in enumerate(turns)]
+    if vault is not None:
+        wanted = [call_id for each in read for call_id in each.call_ids]
+        if wanted:
+            kept = await vault.get(tenant, dict.fromkeys(wanted))
+            if kept:
+                reading.restore(read, kept)
+    changed = [reading.settled(each) for each in read]
+    return reading.request(parsed, changed), reading.notes
+
+
+def _first_seals(turns: Iterable[Turn]) -> list[str]:
+    """A seal of the newest answer that has one: if any key is not known yet, it is this one's."""
+    for turn in reversed(tuple(turns)):
+        for block in turn.blocks:
+            if (sealed := _seal_on(block)) is not None:
+                return [sealed]
+    return []
+
+
+def _seal_on(block: Block) -> str | None:
+    """The seal that stands where our answers put one."""
+    if type(block) is Thinking:
+        return next((proof for proof in (block.signature, block.encrypted) if proof and Sealer.is_seal(proof)), None)
+    extra = block.extra if isinstance(block, (Text, ToolCall, Media)) else None
+    found = extra.get(_SIGNATURE) if extra else None
+    return found if isinstance(found, str) and Sealer.is_seal(found) else None
+
+
+class _Answer:
+    """A turn while it is read. `call_ids` are what the vault may know more of."""
+
+    __slots__ = ("call_ids", "number", "opened", "restored", "turn")
+
+    def __init__(self, number: int, turn: Turn) -> None:
+        self.number = number
+        self.turn = turn
+        self.opened = False  # a seal gave its reasoning
+        self.restored = False  # its reasoning and its maker are known: nothing of it is the client's
+        self.call_ids: list[str] = []
+
+
+class _Reading:
+    def __init__(self, wire: str, tenant: str, sealer: Sealer | None, target: Origin) -> None:
+        self.wire = wire
+        self.tenant = tenant
+        self.sealer = sealer
+        self.target = target
+        self.notes: list[Note] = []
+        self._same_wire = target.wire == wire
+        self._used: set[str] = set()  # seals with proofs that a host takes only once
+        self._taken: set[int] = set()  # the same for entries of the vault
+
+    def turn(self, number: int, turn: Turn) -> _Answer:
+        read = _Answer(number, turn)
+        if turn.speaker != "ai":
+            return read
+        if any([_seal_on(block) is not None for block in turn.blocks]):
+            self._unseal(read)
+        calls = [block for block in turn.blocks if type(block) is ToolCall]
+        if calls and (not read.opened or self._is_targets(read.turn.origin)):
+            read.call_ids = [call.id for call in calls if call.raw_id and from_issued(call.raw_id) == call.id]
+        return read
+
+    def _is_targets(self, origin: Origin | None) -> bool:
+        return origin is not None and origin.provider == self.target.provider and origin.wire == self.target.wire
+
+    def _unseal(self, read: _Answer) -> None:
+        """Put what the seals of a turn hold in their places."""
+        turn = read.turn
+        blocks: list[Block] = []
+        origin: Origin | None = None
+        opened: list[Thinking] = []
+        for block in turn.blocks:
+            sealed = _seal_on(block)
+            kept = self._open(sealed, block, read) if sealed is not None else None
+            if kept is None:
+                if sealed is None:
+                    blocks.append(block)
+                elif type(block) is not Thinking:
+                    blocks.append(replace(block, extra=_without(block.extra, _SIGNATURE)))  # type: ignore[call-arg]
+                continue
+            origin = origin or kept.origin
+            read.opened = True
+            fresh = [each for each in kept.thinking if each not in opened]
+            opened += fresh
+            blocks += fresh
+            if type(block) is ToolCall:
+                call = next((each for each in kept.blocks if type(each) is KeptCall), None)
+                provider = kept.origin.provider if kept.origin is not None else ""
+                blocks.append(replace(block, extra=call.extra if call is not None else None, provider=provider))
+            elif type(block) is not Thinking:
+                blocks.append(replace(block, extra=_without(block.extra, _SIGNATURE)))  # type: ignore[call-arg]
+        if read.opened:
+            # What the client shows beside a seal is what the seal holds, or a part of it.
+            blocks = [block for block in blocks if type(block) is not Thinking or any(block is each for each in opened)]
+            if origin is not None and origin.wire != self.wire:
+                blocks = [_without_marks(block) if type(block) is ToolCall else block for block in blocks]
+        read.turn = replace(turn, blocks=tuple(blocks), origin=origin if read.opened else turn.origin)
+        read.restored = read.opened
+
+    def _open(self, sealed: str, block: Block, read: _Answer) -> KeptTurn | None:
+        kept = self.sealer.open_kept(self.tenant, sealed) if self.sealer is not None else None
+        if kept is None:
+            self._note(read, "the seal on this reasoning does not open; not sent")
+            return None
+        calls = [each for each in kept.blocks if type(each) is KeptCall]
+        if calls and (type(block) is not ToolCall or calls[0].id != block.id):
+            self._note(read, "the seal belongs to another call; not sent")
+            return None
+        if sealed in self._used:
+            self._note(read, "the same seal came twice; sent once")
+            return None
+        if kept.is_opaque:
+            self._used.add(sealed)
+        return kept
+
+    def _note(self, read: _Answer, why: str) -> None:
+        self.notes.append(Note("dropped", "thinking", "seal_not_opened", why, read.number, read.turn.key))
+
+    def restore(self, read: list[_Answer], found: dict[str, KeptTurn]) -> None:
+        """Give answers what the vault has for them."""
+        for each in read:
+            kept = next((found[call_id] for call_id in each.call_ids if call_id in found), None)
+            if kept is None or not (each.opened or self._prefers(kept, each.turn)):
+                continue
+            if kept.is_opaque:
+                if id(kept) in self._taken:
+                    continue
+                self._taken.add(id(kept))
+            each.turn = restored(each.turn, kept, self.wire)
+            each.restored = True
+
+    @staticmethod
+    def _prefers(kept: KeptTurn, turn: Turn) -> bool:
+        """Whether the vault's entry counts more than what the client sent."""
+        said = turn.thinking
+        return kept.is_opaque or not said.strip() or said == "".join([each.text for each in kept.thinking])
+
+    def settled(self, read: _Answer) -> Turn:
+        """The turn as it goes on: what the client sent by itself is the target's where they speak one wire; and no seals."""
+        turn = read.turn
+        if turn.speaker == "ai" and self._same_wire and not read.restored:
+            turn = replace(turn, origin=self.target, blocks=tuple([self._as_targets(block) for block in turn.blocks]))
+        elif turn.speaker != "ai" and self._same_wire and any(map(_has_origin, turn.blocks)):
+            turn = replace(turn, blocks=tuple([self._as_targets(block) for block in turn.blocks]))
+        return self._scrubbed(read, turn)
+
+    def _as_targets(self, block: Block) -> Block:
+        if type(block) is Thinking:
+            return replace(block, origin=self.target, extra=_without_minted_id(block.extra))
+        if type(block) is Opaque:
+            return replace(block, origin=self.target)
+        if type(block) is ToolCall:
+            return replace(block, provider=self.target.provider, extra=_without_minted_id(block.extra))
+        if type(block) is Text and block.extra:
+            return replace(block, extra=_without_minted_id(block.extra))
+        if type(block) is ToolResponse and any(map(_has_origin, block.content)):
+            parts = [replace(part, origin=self.target) if type(part) is Opaque else part for part in block.content]
+            return replace(block, content=tuple(parts))
+        return block
+
+    def _scrubbed(self, read: _Answer, turn: Turn) -> Turn:
+        """The turn without anything that claims to be a seal, wherever a client may have put it."""
+        blocks: list[Block] = []
+        touched = False
+        for block in turn.blocks:
+            clean = _clean_block(block)
+            touched = touched or clean is not block
+            if clean is not None:
+                blocks.append(clean)
+        extra = _clean(turn.extra) if turn.extra else turn.extra
+        if not touched and extra is turn.extra:
+            return turn
+        self._note(read, "a seal was found where none belongs; not sent")
+        return replace(turn, blocks=tuple(blocks), extra=extra or None)
+
+    def request(self, parsed: ParsedRequest, turns: list[Turn]) -> ParsedRequest:
+        conversation = replace(parsed.conversation, turns=tuple(turns))
+        options = parsed.options
+        if options.extra_body:
+            clean = _clean(options.extra_body)
+            if clean is not options.extra_body:
+                options = replace(options, extra_body=clean or None)
+        return replace(parsed, conversation=conversation, options=options)
+
+
+def _has_origin(block: Block) -> bool:
+    return type(block) is Opaque or (type(block) is ToolResponse and any(map(_has_origin, block.content)))
+
+
+def _without(extra: dict[str, Any] | None, key: str) -> dict[str, Any] | None:
+    return {name: value for name, value in extra.items() if name != key} or None if extra else None
+
+
+def _without_marks(call: ToolCall) -> ToolCall:
+    """A call whose maker spoke another wire than the client: what the client's wire put beside it means nothing there."""
+    return call if call.extra is None or _SIGNATURE in call.extra else replace(call, extra=None)
+
+
+def _without_minted_id(extra: dict[str, Any] | None) -> dict[str, Any] | None:
+    item = extra.get("item") if extra else None
+    if extra is None or not isinstance(item, dict) or not isinstance(item.get("id"), str):
+        return extra
+    if _MINTED.match(item["id"]) is None:
+        return extra
+    left = _without(item, "id")
+    return {**extra, "item": left} if left else _without(extra, "item")
+
+
+_GONE: Any = object()
+
+
+def _clean(value: Any) -> Any:
+    """JSON without the seals in it: the same object if there are none, `_GONE` for a seal itself."""
+    if isinstance(value, str):
+        return _GONE if Sealer.is_seal(value) else value
+    if isinstance(value, dict):
+        cleaned = {key: _clean(inner) for key, inner in value.items()}
+        if all([cleaned[key] is inner for key, inner in value.items()]):
+            return value
+        return {key: inner for key, inner in cleaned.items() if inner is not _GONE}
+    if isinstance(value, list):
+        items = [_clean(inner) for inner in value]
+        if all([new is old for new, old in zip(items, value, strict=True)]):
+            return value
+        return [inner for inner in items if inner is not _GONE]
+    return value
+
+
+def _clean_block(block: Block) -> Block | None:
+    """None for a block that is nothing but a seal."""
+    if type(block) is Thinking:
+        if _seal_on(block) is not None:
+            return None
+    elif type(block) is Opaque:
+        data = _clean(block.data)
+        if data is not block.data:
+            return None if data is _GONE else replace(block, data=data)
+        return block
+    elif type(block) is ToolResponse and not all([type(part) is Text and part.extra is None for part in block.content]):
+        parts = [_clean_block(part) for part in block.content]
+        if any([new is not old for new, old in zip(parts, block.content, strict=True)]):
+            block = replace(block, content=tuple([part for part in parts if part is not None]))  # type: ignore[arg-type]
+    extra = block.extra
+    if extra is None:
+        return block
+    clean = _clean(extra)
+    return block if clean is extra else replace(block, extra=clean or None)

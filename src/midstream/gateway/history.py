@@ -114,7 +114,7 @@ class _Reading:
         read = _Answer(number, turn)
         if turn.speaker != "ai":
             return read
-        if any([_seal_on(block) is not None for block in turn.blocks]):
+        if any(_seal_on(block) is not None for block in turn.blocks):
             self._unseal(read)
         calls = [block for block in turn.blocks if type(block) is ToolCall]
         if calls and (not read.opened or self._is_targets(read.turn.origin)):
@@ -136,8 +136,8 @@ class _Reading:
             if kept is None:
                 if sealed is None:
                     blocks.append(block)
-                elif type(block) is not Thinking:
-                    blocks.append(replace(block, extra=_without(block.extra, _SIGNATURE)))  # type: ignore[call-arg]
+                else:
+                    blocks += _unsigned(block)
                 continue
             origin = origin or kept.origin
             read.opened = True
@@ -148,8 +148,8 @@ class _Reading:
                 call = next((each for each in kept.blocks if type(each) is KeptCall), None)
                 provider = kept.origin.provider if kept.origin is not None else ""
                 blocks.append(replace(block, extra=call.extra if call is not None else None, provider=provider))
-            elif type(block) is not Thinking:
-                blocks.append(replace(block, extra=_without(block.extra, _SIGNATURE)))  # type: ignore[call-arg]
+            else:
+                blocks += _unsigned(block)
         if read.opened:
             # What the client shows beside a seal is what the seal holds, or a part of it.
             blocks = [block for block in blocks if type(block) is not Thinking or any(block is each for each in opened)]
@@ -252,6 +252,13 @@ def _without(extra: dict[str, Any] | None, key: str) -> dict[str, Any] | None:
     return {name: value for name, value in extra.items() if name != key} or None if extra else None
 
 
+def _unsigned(block: Block) -> list[Block]:
+    """What is left of a block without its seal: nothing of a thought."""
+    if isinstance(block, (Text, ToolCall, Media)):
+        return [replace(block, extra=_without(block.extra, _SIGNATURE))]
+    return []
+
+
 def _without_marks(call: ToolCall) -> ToolCall:
     """A call whose maker spoke another wire than the client: what the client's wire put beside it means nothing there."""
     return call if call.extra is None or _SIGNATURE in call.extra else replace(call, extra=None)
@@ -276,12 +283,12 @@ def _clean(value: Any) -> Any:
         return _GONE if Sealer.is_seal(value) else value
     if isinstance(value, dict):
         cleaned = {key: _clean(inner) for key, inner in value.items()}
-        if all([cleaned[key] is inner for key, inner in value.items()]):
+        if all(cleaned[key] is inner for key, inner in value.items()):
             return value
         return {key: inner for key, inner in cleaned.items() if inner is not _GONE}
     if isinstance(value, list):
         items = [_clean(inner) for inner in value]
-        if all([new is old for new, old in zip(items, value, strict=True)]):
+        if all(new is old for new, old in zip(items, value, strict=True)):
             return value
         return [inner for inner in items if inner is not _GONE]
     return value
@@ -289,20 +296,17 @@ def _clean(value: Any) -> Any:
 
 def _clean_block(block: Block) -> Block | None:
     """None for a block that is nothing but a seal."""
-    if type(block) is Thinking:
-        if _seal_on(block) is not None:
-            return None
-    elif type(block) is Opaque:
+    if isinstance(block, Opaque):
         data = _clean(block.data)
-        if data is not block.data:
-            return None if data is _GONE else replace(block, data=data)
+        return block if data is block.data else None if data is _GONE else replace(block, data=data)
+    if isinstance(block, Thinking) and _seal_on(block) is not None:
+        return None
+    if isinstance(block, ToolResponse) and not all(type(part) is Text and part.extra is None for part in block.content):
+        parts = [(part, _clean_block(part)) for part in block.content]
+        if any(new is not old for old, new in parts):
+            left = [new for _, new in parts if isinstance(new, (Text, Media, Opaque))]
+            block = replace(block, content=tuple(left))
+    if block.extra is None:
         return block
-    elif type(block) is ToolResponse and not all([type(part) is Text and part.extra is None for part in block.content]):
-        parts = [_clean_block(part) for part in block.content]
-        if any([new is not old for new, old in zip(parts, block.content, strict=True)]):
-            block = replace(block, content=tuple([part for part in parts if part is not None]))  # type: ignore[arg-type]
-    extra = block.extra
-    if extra is None:
-        return block
-    clean = _clean(extra)
-    return block if clean is extra else replace(block, extra=clean or None)
+    clean = _clean(block.extra)
+    return block if clean is block.extra else replace(block, extra=clean or None)

@@ -68,7 +68,7 @@ class Outgoing:
                 thoughts = []
             else:
                 blocks.append(block)
-        same = all([new is old for new, old in zip(blocks, turn.blocks, strict=True)])
+        same = all(new is old for new, old in zip(blocks, turn.blocks, strict=True))
         return turn if same else replace(turn, blocks=tuple(blocks))
 
     def for_vault(self, turn: Turn) -> bool:

@@ -333,7 +333,7 @@ def _is_plain_origin(origin: Origin | None) -> bool:
 
 
 def _are_texts(values: Iterable[object]) -> bool:
-    return all([type(value) is str for value in values])
+    return all(type(value) is str for value in values)
 
 
 def _with_betas(parsed: ParsedRequest, headers: Mapping[str, str]) -> ParsedRequest:

@@ -1,0 +1,318 @@
+"""What the operator settled in `gateway.toml`; docs/gateway-config.md shows every setting.
+
+Providers, addresses, keys and prices are not in this file: they come from the environment and from `config.toml`, as for every
+other command. A mistake is an error at the start that names the file, the line, the setting and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ..core.dialect import MissingReasoning, TextCalls
+from ..core.errors import ConfigError
+from .spend import Budget, parse_budget
+
+DEFAULT_PORT = 4000
+LogFormat: TypeAlias = Literal["json", "text", "none"]
+
+Port: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65535, description="a port from 0 (any free one) to 65535")]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000, description="a whole number from 1")]
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=86_400, description="seconds, more than 0")]
+Days: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3_650, description="days, more than 0")]
+Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, description="text that is not empty")]
+
+
+class ServerConfig(msgspec.Struct, frozen=True):
+    """Where the gateway listens, and what it lets a connection do."""
+
+    host: Name = "127.0.0.1"
+    port: Port = DEFAULT_PORT
+    workers: Annotated[int, msgspec.Meta(ge=1, le=256, description="a whole number from 1 to 256")] = 1
+    drain: Annotated[float, msgspec.Meta(ge=0, le=86_400, description="seconds, 0 or more")] = 30.0
+    """How long open answers may go on after SIGTERM."""
+    log_format: LogFormat = "json"
+    max_connections: Count = 10_000
+    max_in_flight: Count = 2_000
+    """Requests in progress, of all keys together."""
+    max_body_mb: Count = 64
+    max_header_kb: Count = 64
+    header_timeout: Seconds = 10.0
+    body_timeout: Seconds = 30.0
+    write_timeout: Seconds = 60.0
+    """How long a client may take to read what it was sent before its connection is closed."""
+
+
+class DefaultsConfig(msgspec.Struct, frozen=True):
+    """How answers are asked for where neither an alias nor a key says otherwise."""
+
+    text_calls: TextCalls = "show"
+    missing_reasoning: MissingReasoning = "placeholder"
+    pass_client_keys: bool = False
+    """Whether a client may bring its own key for a provider, in `x-midstream-provider-key`."""
+
+
+class ModelsConfig(msgspec.Struct, frozen=True):
+    """Which `provider/model` names may be asked for beside the aliases."""
+
+    allow: tuple[Name, ...] | None = None
+    """Patterns; None: whatever the operator has a key for, and hosts on this machine."""
+
+
+class KeysConfig(msgspec.Struct, frozen=True):
+    """Who may use the gateway, and the limits of a key that has none of its own."""
+
+    required: bool | None = None
+    """None: required unless the gateway listens on loopback only and no key was ever created."""
+    rate: Count | None = None
+    concurrency: Count | None = None
+    spend: str | None = None
+
+    @property
+    def budget(self) -> Budget | None:
+        return None if self.spend is None else parse_budget(self.spend)
+
+
+class StateConfig(msgspec.Struct, frozen=True):
+    """Where keys, limits, the vault and responses are kept."""
+
+    url: str = ""
+    """A path or `postgresql://…`; empty: `gateway.db` in midstream's data folder."""
+
+
+class VaultConfig(msgspec.Struct, frozen=True):
+    """The reasoning that is kept for clients which do not send it back."""
+
+    enabled: bool = True
+    seal: bool = True
+    """Whether reasoning travels sealed inside what a client does send back."""
+    keep_days: Days = 30.0
+    response_days: Days = 30.0
+    """How long a stored response can be continued with `previous_response_id`."""
+
+
+class Alias(msgspec.Struct, frozen=True):
+    """A name or pattern that clients ask for, and the models behind it: first choice first, the others if it cannot answer."""
+
+    name: str
+    models: tuple[str, ...]
+    weights: tuple[float, ...] = ()
+    sticky: bool = True
+    """Whether a conversation keeps the model that the weights gave it; otherwise each request is placed anew."""
+    text_calls: TextCalls | None = None
+    missing_reasoning: MissingReasoning | None = None
+    display_name: str = ""
+
+    @property
+    def is_pattern(self) -> bool:
+        return "*" in self.name
+
+
+class _AliasTable(msgspec.Struct, frozen=True):
+    """An alias as it is written, without its name."""
+
+    models: tuple[Name, ...] = ()
+    weights: tuple[Annotated[float, msgspec.Meta(ge=0, description="0 or more")], ...] = ()
+    sticky: bool = True
+    text_calls: TextCalls | None = None
+    missing_reasoning: MissingReasoning | None = None
+    display_name: str = ""
+
+
+class GatewayConfig(msgspec.Struct, frozen=True):
+    """The whole file. `source` is its name in messages, empty where there is none."""
+
+    server: ServerConfig = ServerConfig()
+    defaults: DefaultsConfig = DefaultsConfig()
+    models: ModelsConfig = ModelsConfig()
+    aliases: tuple[Alias, ...] = ()
+    keys: KeysConfig = KeysConfig()
+    state: StateConfig = StateConfig()
+    vault: VaultConfig = VaultConfig()
+    source: str = ""
+
+
+_SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "server": ServerConfig,
+    "defaults": DefaultsConfig,
+    "models": ModelsConfig,
+    "keys": KeysConfig,
+    "state": StateConfig,
+    "vault": VaultConfig,
+}
+_NAMES = (*_SECTIONS, "aliases")
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def load_config(path: Path | None) -> GatewayConfig:
+    """The checked file, or the defaults where there is none. ConfigError says what is wrong and where."""
+    if path is None:
+        return GatewayConfig()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    return parse_config(data, str(path))
+
+
+def parse_config(data: bytes, source: str) -> GatewayConfig:
+    """The configuration in a file's bytes; `source` is its name in messages."""
+    import tomllib
+
+    try:
+        text = data.decode("utf-8")
+        values = tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{source}: {error}") from None
+    file = _File(source, text)
+    for name in values:
+        if name not in _NAMES:
+            raise file.error((name,), f"unknown section{near(name, _NAMES)}. Allowed: {', '.join(_NAMES)}")
+    sections = {name: file.section((name,), values.get(name, {}), shape) for name, shape in _SECTIONS.items()}
+    keys = sections["keys"]
+    assert isinstance(keys, KeysConfig)
+    try:
+        _ = keys.budget
+    except ConfigError as error:
+        raise file.error(("keys", "spend"), str(error)) from None
+    return GatewayConfig(**sections, aliases=_aliases(file, values.get("aliases", {})), source=source)  # type: ignore[arg-type]
+
+
+def _aliases(file: _File, values: Any) -> tuple[Alias, ...]:
+    if not isinstance(values, dict):
+        raise file.error(("aliases",), f"expected a table of names, got {_shown(values)}")
+    return tuple([_alias(file, name, value) for name, value in values.items()])
+
+
+def _alias(file: _File, name: str, value: Any) -> Alias:
+    where = ("aliases", name)
+    if not name.strip() or name != name.strip() or not name.isprintable():
+        raise file.error(where, "a name without blanks around it is expected")
+    if isinstance(value, str):
+        value = {"models": [value]}
+    elif isinstance(value, list):
+        value = {"models": value}
+    elif not isinstance(value, dict):
+        raise file.error(
+            where, f"expected a model such as 'moonshot/kimi-k2.5', a list of them, or a table, got {_shown(value)}"
+        )
+    table = file.section(where, value, _AliasTable)
+    if not table.models:
+        raise file.error((*where, "models"), "expected at least one model, such as ['moonshot/kimi-k2.5']")
+    if len(set(table.models)) != len(table.models):
+        raise file.error((*where, "models"), "a model is named twice")
+    if table.weights and (len(table.weights) != len(table.models) or not sum(table.weights)):
+        raise file.error(
+            (*where, "weights"), f"expected {len(table.models)} numbers, one for each model, not all of them 0"
+        )
+    return Alias(name, **{field: getattr(table, field) for field in _AliasTable.__struct_fields__})
+
+
+class _File:
+    """A file's name and text, for messages that say where."""
+
+    def __init__(self, source: str, text: str) -> None:
+        self._source = source
+        self._text = text
+
+    def section(self, where: tuple[str, ...], values: Any, shape: type[S]) -> S:
+        """A table as a struct; the first setting that does not fit is told."""
+        if not isinstance(values, dict):
+            raise self.error(where, f"expected a table, got {_shown(values)}")
+        types = get_type_hints(shape, include_extras=True)
+        for name in values:
+            if name not in types:
+                raise self.error(
+                    (*where, name), f"unknown setting{near(name, types)}. Allowed here: {', '.join(types)}"
+                )
+        checked: dict[str, Any] = {}
+        for name, value in values.items():
+            try:
+                checked[name] = msgspec.convert(value, types[name])
+            except msgspec.ValidationError:
+                told = f"expected {_expected(types[name])}, got {_shown(value)}"
+                raise self.error((*where, name), told + _near_word(value, types[name])) from None
+        return shape(**checked)
+
+    def error(self, where: tuple[str, ...], what: str) -> ConfigError:
+        line = _line_of(self._text, where)
+        place = f"{self._source}, line {line}" if line else self._source
+        return ConfigError(f"{place}: {dotted(where)}: {what}")
+
+
+def dotted(where: Iterable[str]) -> str:
+    """The name of a setting as TOML writes it."""
+    return ".".join([part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in where])
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """`; did you mean x?` for the nearest of `known`, or nothing."""
+    spelled = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(name.lower()[:200], spelled, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join([spelled[each] for each in found])}?" if found else ""
+
+
+def _words(kind: Any) -> tuple[str, ...]:
+    """The words that a type allows."""
+    if get_origin(kind) is Literal:
+        return tuple([str(each) for each in get_args(kind)])
+    return tuple([word for each in get_args(kind) for word in _words(each)])
+
+
+def _near_word(value: Any, kind: Any) -> str:
+    return near(value, _words(kind)) if isinstance(value, str) else ""
+
+
+def _expected(kind: Any) -> str:
+    """What a type allows, in words."""
+    if get_origin(kind) is Annotated:
+        _, meta = get_args(kind)
+        return str(meta.description)
+    if get_origin(kind) is Literal:
+        *most, last = get_args(kind)
+        return f"{', '.join(most)} or {last}"
+    if get_origin(kind) is tuple:
+        return f"a list of {_expected(get_args(kind)[0])}"
+    options = [each for each in get_args(kind) if each is not type(None)]
+    if options:
+        return " or ".join([_expected(each) for each in options])
+    return {bool: "true or false", str: "text"}.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "a table"
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_HEADER = re.compile(r"\s*\[\[?\s*(.*?)\s*\]\]?\s*(?:#.*)?\Z")
+_SETTING = re.compile(
+    r"\s*((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\w-]+))*)\s*="
+)
+_PART = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([\w-]+)")
+
+
+def _line_of(text: str, where: tuple[str, ...]) -> int | None:
+    """The line on which a setting is written, or the nearest table around it. Only for messages: the parser keeps no lines."""
+    best, depth = None, 0
+    section: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            section = name = _parts(header[1])
+        elif setting := _SETTING.match(line):
+            name = (*section, *_parts(setting[1]))
+        else:
+            continue
+        if len(name) > depth and where[: len(name)] == name:
+            best, depth = number, len(name)
+    return best
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    return tuple([match[1] or match[2] or match[3] or "" for match in _PART.finditer(name)])

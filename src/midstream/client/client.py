@@ -10,7 +10,7 @@ one answer.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from urllib.parse import urlsplit
 
@@ -47,7 +47,8 @@ class Client:
     """Talks to models. Connections, encoded histories and the circuit breaker live as long as the client.
 
     `catalog` resolves names and finds keys: by default the user's configuration and the environment. `api_key` is used for
-    every host instead of what the catalog finds.
+    every host instead of what the catalog finds. `remember=False` keeps no encoded histories: for a caller that reads each
+    conversation anew, as a server does, there is nothing to go on with.
     """
 
     def __init__(
@@ -57,12 +58,13 @@ class Client:
         transport: TransportOptions | Transport | None = None,
         api_key: str | Secret | None = None,
         breaker: Breaker | None = None,
+        remember: bool = True,
     ) -> None:
         self.catalog = catalog or Catalog()
         self._transport = transport if isinstance(transport, Transport) else Transport(transport)
         self._api_key = None if api_key is None else Secret(api_key)
         self._breaker = breaker or Breaker()
-        self._history = HistoryCache()
+        self._history = HistoryCache() if remember else None
 
     async def __aenter__(self) -> Client:
         return self
@@ -107,8 +109,13 @@ class Client:
         tools: Sequence[ToolSpec] = (),
         options: Options | None = None,
         turn_key: str | None = None,
+        api_key: Secret | None = None,
+        sending: Callable[[Resolved, Request], None] | None = None,
     ) -> AsyncGenerator[list[Event], None]:
-        """The events of `stream` in the batches in which they arrived: lower overhead per event."""
+        """The events of `stream` in the batches in which they arrived: lower overhead per event.
+
+        `api_key` is this request's own; `sending` is told of every model that is asked, and what it is sent.
+        """
         options = options or Options()
         turn_key = turn_key or mint_turn_key()
         names = model_names(model)
@@ -116,7 +123,9 @@ class Client:
         started = False
         for name in names:
             target = self._target(name)
-            sent = _Sent(target, self.encode(target, conversation, tools, options))
+            sent = _Sent(target, self.encode(target, conversation, tools, options), api_key or self._api_key)
+            if sending is not None:
+                sending(target, sent.request)
             first, attempt = time.monotonic(), 0
             while True:
                 failed: ErrorEvent | None = None
@@ -153,7 +162,7 @@ class Client:
     async def _attempt(self, sent: _Sent, turn_key: str) -> AsyncGenerator[list[Event], None]:
         """One answer of one model: `start` when the host has accepted the request, alone, then what it says."""
         began = time.monotonic()
-        async with aclosing(self._answers(sent.request, sent.target)) as answers:
+        async with aclosing(self._answers(sent)) as answers:
             async for accepted in answers:
                 answer = accepted
                 yield [Start(turn_key, sent.target.model)]
@@ -176,10 +185,12 @@ class Client:
         tools: Sequence[ToolSpec] = (),
         options: Options | None = None,
         turn_key: str | None = None,
+        api_key: Secret | None = None,
+        sending: Callable[[Resolved, Request], None] | None = None,
     ) -> Turn:
         """The next answer as a whole Turn. An error of the provider is raised; an empty or cut answer has `failure` set."""
         whole = replace(options or Options(), stream=False)
-        sent, answer, began = await self._begin(model, conversation, tools, whole)
+        sent, answer, began = await self._begin(model, conversation, tools, whole, api_key, sending)
         async with answer:
             body = await answer.read()
         decoder = sent.request.decoder(turn_key or mint_turn_key())
@@ -192,43 +203,56 @@ class Client:
         del body  # it may echo the key, and the locals of a frame may be shown
         raise failure
 
+    async def send(self, model: str | Resolved, request: Request, *, api_key: Secret | None = None) -> HTTPResponse:
+        """Send a request that the caller made, with the host's headers and key. The answer is the caller's to read or close."""
+        return await self._open(_Sent(self._target(model), request, api_key or self._api_key))
+
     def _target(self, model: str | Resolved) -> Resolved:
         return self.catalog.resolve(model) if isinstance(model, str) else model
 
     async def _begin(
-        self, model: str | Sequence[str], conversation: Conversation | str, tools: Sequence[ToolSpec], options: Options
+        self,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        tools: Sequence[ToolSpec],
+        options: Options,
+        api_key: Secret | None,
+        sending: Callable[[Resolved, Request], None] | None,
     ) -> tuple[_Sent, HTTPResponse, float]:
         """Try the models in order until one begins to answer: what was sent, its answer, and when."""
         names = model_names(model)
         failures: list[MidstreamError] = []
         for name in names:
             target = self._target(name)
-            sent = _Sent(target, self.encode(target, conversation, tools, options))
+            sent = _Sent(target, self.encode(target, conversation, tools, options), api_key or self._api_key)
+            if sending is not None:
+                sending(target, sent.request)
             began = time.monotonic()
             try:
-                return sent, await self._open(sent.request, target), began
+                return sent, await self._open(sent), began
             except MidstreamError as error:
                 failures.append(error)
                 if not error.retryable:
                     break
         raise _verdict(names, failures)
 
-    async def _open(self, request: Request, target: Resolved) -> HTTPResponse:
-        async with aclosing(self._answers(request, target)) as answers:
+    async def _open(self, sent: _Sent) -> HTTPResponse:
+        async with aclosing(self._answers(sent)) as answers:
             async for answer in answers:
                 last = answer
         return last
 
-    async def _answers(self, request: Request, target: Resolved) -> AsyncGenerator[HTTPResponse, None]:
+    async def _answers(self, sent: _Sent) -> AsyncGenerator[HTTPResponse, None]:
         """Send the request with the host's headers and key, unless the host's breaker is open.
 
         The answers of Transport.answers: each as soon as the host has accepted the request, the last one to be read.
         """
-        secret = await self.catalog.authorize(target, self._api_key)
+        target = sent.target
+        secret = await self.catalog.authorize(target, sent.api_key)
         host = host_of(target.endpoint.base_url)
         self._breaker.check(host)
         try:
-            async with aclosing(self._send(request, target, secret)) as answers:
+            async with aclosing(self._send(sent, secret)) as answers:
                 async for answer in answers:
                     yield answer
         except MidstreamError as error:
@@ -237,13 +261,12 @@ class Client:
             raise
         self._breaker.succeeded(host)
 
-    async def _send(
-        self, request: Request, target: Resolved, secret: SecretHeaders
-    ) -> AsyncGenerator[HTTPResponse, None]:
+    async def _send(self, sent: _Sent, secret: SecretHeaders) -> AsyncGenerator[HTTPResponse, None]:
         """Send the request, and once more with a new key if a key that a command printed is refused."""
+        request, target, api_key = sent.request, sent.target, sent.api_key
         endpoint = target.endpoint
         request = replace(request, path=endpoint.at(request.path)) if endpoint.query else request
-        renewable = self.catalog.key_command(target, self._api_key) is not None
+        renewable = self.catalog.key_command(target, api_key) is not None
         while True:
             headers = SecretHeaders({**(endpoint.headers or {}), **secret})
             warn_of_clear_text(endpoint.base_url, headers)
@@ -255,7 +278,7 @@ class Client:
             except Unauthorized as error:
                 refused = secret
                 if renewable and error.status == 401:
-                    secret = await self.catalog.authorize(target, self._api_key, refused=refused)
+                    secret = await self.catalog.authorize(target, api_key, refused=refused)
                 if secret == refused:
                     raise
                 renewable = False
@@ -264,6 +287,7 @@ class Client:
 class _Sent(msgspec.Struct, frozen=True):
     target: Resolved
     request: Request
+    api_key: Secret | None = None
 
 
 def _verdict(names: Sequence[str], failures: Sequence[MidstreamError]) -> MidstreamError:

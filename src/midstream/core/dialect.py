@@ -275,6 +275,13 @@ class Dialect(Value, frozen=True):
     user_field: str = "user"
     """Where the caller's id for the end user goes; empty where the host takes none."""
     extra_body: dict[str, Any] | None = None
+    extras: tuple[str, ...] = ()
+    """Fields of its wire that it takes and that we have no option for. A stranger's request keeps them on its way here, and
+    loses all others: many hosts refuse what they do not know."""
+    server_tools: dict[str, dict[str, Any]] | None = None
+    """The tools that the host runs itself: what kind of tool (`web_search`, `code_execution`), and how it is asked for."""
+    server_tools_alone: bool = False
+    """Those are refused beside tools that the client runs."""
     headers: dict[str, str] | None = None
     path: str = ""
     """Where requests go, below the endpoint's base; empty for the wire's own path. `{model}` is replaced by the model."""
@@ -367,6 +374,8 @@ class Options(Value, frozen=True):
     previous_response_id: str | None = None
     path: HostPath | None = None
     """Which of a host's paths to take: `auto`, `native` or `chat`."""
+    betas: tuple[str, ...] = ()
+    """Features of the host that are turned on by name, where it has such names; elsewhere they mean nothing."""
     extra_body: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:

@@ -26,7 +26,22 @@ _BUDGET = DEFAULT.reasoning
 _ADAPTIVE = _replace(_BUDGET, required=False, control="adaptive", **efforts_of("claude-opus-5"))
 _OLD_SAMPLING = ("temperature", "top_p", "stop")
 
-CLAUDE = _replace(DEFAULT, name="claude", limits=_limits(64_000), exclusive_sampling=True)
+_EXTRAS = (
+    "betas", "cache_control", "container", "context_management", "inference_geo", "mcp_servers", "metadata",
+    "output_config", "service_tier", "thinking",
+)  # fmt: skip
+_SERVER_TOOLS = {
+    "web_search": {"builtin": "web_search_20250305", "name": "web_search"},
+    "code_execution": {"builtin": "code_execution_20250825", "name": "code_execution"},
+}
+CLAUDE = _replace(
+    DEFAULT,
+    name="claude",
+    limits=_limits(64_000),
+    exclusive_sampling=True,
+    extras=_EXTRAS,
+    server_tools=_SERVER_TOOLS,
+)
 CLAUDE_3 = _replace(
     CLAUDE,
     name="claude-3",

@@ -40,7 +40,11 @@ OPENAI = Dialect(
     media=("image", "audio", "file"),
     limits=Limits(max_tools=128),
     reasoning=Reasoning(control="reasoning_effort"),
-)
+    extras=(
+        "logit_bias", "logprobs", "metadata", "prediction", "prompt_cache_key", "prompt_cache_retention",
+        "safety_identifier", "service_tier", "top_logprobs", "verbosity",
+    ),
+)  # fmt: skip
 """A model or deployment whose kind its name does not tell."""
 REASONING_MODELS = r"gpt-(?:[5-9]|oss)(?!.*chat)|(?:^|/)o\d|codex|computer-use"
 _OTHER_MODELS = r"gpt-[34]|chat"

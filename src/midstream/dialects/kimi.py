@@ -37,6 +37,7 @@ _MOONSHOT = Dialect(
     builtin_prefix="$",
     builtin_stops_thinking=True,
     mid_system=True,
+    extras=("prompt_cache_key", "safety_identifier"),
 )
 _THINKS = Reasoning(
     fields=("reasoning_content", "reasoning", "reasoning_details"),

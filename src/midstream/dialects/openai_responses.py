@@ -15,6 +15,14 @@ from .chat_hosts import AZURE_ENDPOINT, AZURE_MODELS, REASONING_MODELS, XAI_EFFO
 from .provider import Provider
 
 _replace = msgspec.structs.replace
+_EXTRAS = (
+    "background", "include", "max_tool_calls", "metadata", "prompt_cache_key", "prompt_cache_retention", "reasoning",
+    "safety_identifier", "service_tier", "text", "top_logprobs", "truncation",
+)  # fmt: skip
+_SERVER_TOOLS = {
+    "web_search": {"type": "web_search"},
+    "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
+}
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 
@@ -34,7 +42,7 @@ def _dialect(name: str, provider: str, **fields: Any) -> Dialect:
 
 def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect], ...]:
     """OpenAI's models, where they reason and where they do not."""
-    newest = {"freeform": True, "namespaces": True}
+    newest = {"freeform": True, "namespaces": True, "extras": _EXTRAS, "server_tools": _SERVER_TOOLS}
     plain = _dialect(name, provider, schema="openai", limits=Limits(max_tools=128), **newest, **fields)
     rules = Reasoning(signed=True, default_on=True, control="reasoning")
     reasoning = _replace(plain, name=f"{name}-reasoning", reasoning=rules, sampling=("response_format",))

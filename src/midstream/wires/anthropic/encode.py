@@ -76,8 +76,13 @@ class _MessagesRequest:
             join_body(json_value(body)[:-1] + b',"messages":[', self._messages(marked), b"]}"),
             self.writer.context,
             self.context,
-            headers={"anthropic-version": VERSION},
+            headers={"anthropic-version": VERSION, **self._betas()},
         )
+
+    def _betas(self) -> dict[str, str]:
+        """Features asked for by name, where the host is the one that has them."""
+        named = self.options.betas if "betas" in self.dialect.extras else ()
+        return {"anthropic-beta": ",".join(named)} if named else {}
 
     def _check_thinking(self) -> None:
         """Thinking goes off where the history or the request would make it refused."""

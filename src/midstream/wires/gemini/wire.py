@@ -35,6 +35,9 @@ DEFAULT = Dialect(
     arguments_object=True,
     required_word="ANY",
     user_field="",
+    extras=("cachedContent", "generationConfig", "labels", "safetySettings", "toolConfig"),
+    server_tools={"web_search": {"builtin": "googleSearch"}, "code_execution": {"builtin": "codeExecution"}},
+    server_tools_alone=True,
 )
 
 WIRE = Wire(__package__, DEFAULT, names_in_path=True)

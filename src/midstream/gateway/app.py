@@ -1,0 +1,222 @@
+"""The ASGI application: which path is which wire, who may ask, and what is shared by all requests.
+
+The paths that answer are plain ASGI callables, for they are what a gateway does all day; the others (models, health, metrics,
+counting) are starlette's. Everything works with and without `/v1`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote
+
+import msgspec
+
+from ..client.client import Client
+from ..client.tokens import Price, estimate_conversation, estimate_tool
+from ..core.blocks import Usage
+from ..core.errors import MidstreamError
+from ..core.secret import Secret
+from ..dialects.registry import Resolved
+from ..transport.secrets import Secrets
+from ..wires.answer import AnswerContext, make_writer
+from ..wires.request import ParsedRequest
+from .body import Message, Receive
+from .exchange import Exchange, send_refusal
+from .refusals import as_told, refusal_headers
+from .responses import KeptResponses
+
+if TYPE_CHECKING:
+    from .limits import Limiter
+    from .routing import Router
+    from .seal import Sealer
+    from .state import GatewayState
+    from .tenants import Authenticator, Tenant
+    from .vault import Vault
+
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+log = logging.getLogger("midstream.gateway")
+
+_ANSWERING = {"/chat/completions": "openai-chat", "/responses": "openai-responses", "/messages": "anthropic"}
+HOT: dict[str, str] = {prefix + path: wire for prefix in ("/v1", "") for path, wire in _ANSWERING.items()}
+"""Paths that answer, and the wire that is spoken there."""
+GEMINI = re.compile(r"(?:/v1(?:alpha|beta1?)?)?/models/(?P<model>[^:]+):(?P<stream>streamG|g)enerateContent")
+_TICK = 1.0
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What an operator may set about answering."""
+
+    max_body: int = 32 * 1024 * 1024
+    silence: float = 10.0
+    """Seconds after which a waiting client is told that it is not forgotten."""
+    in_flight: int = 2_000
+    """Requests at once; the next is told to come back."""
+    own_keys: bool = False
+    """Whether a client's own provider key is used for its request (header `x-provider-key`)."""
+
+
+class Gateway:
+    """All that requests share. An ASGI application."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        router: Router,
+        authenticator: Authenticator,
+        limiter: Limiter,
+        state: GatewayState,
+        sealer: Sealer | None = None,
+        vault: Vault | None = None,
+        settings: Settings | None = None,
+        finished: Callable[[Exchange], None] | None = None,
+    ) -> None:
+        self.client = client
+        self.router = router
+        self.authenticator = authenticator
+        self.limiter = limiter
+        self.state = state
+        self.sealer = sealer
+        self.vault = vault
+        self.settings = settings or Settings()
+        self.responses = KeptResponses(state)
+        self.open_streams: set[Exchange] = set()
+        self.in_flight = 0
+        self._finished = finished
+        self._prices: dict[str, Price | None] = {}
+        self._ticker: asyncio.Task[None] | None = None
+        self._small: Any = None
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._lifespan(scope, receive, send)
+            return
+        if scope["method"] == "POST":
+            path = scope["path"]
+            wire = HOT.get(path)
+            if wire is not None:
+                await self.answer(wire, scope, receive, send)
+                return
+            match = GEMINI.fullmatch(path)
+            if match is not None:
+                stream = match["stream"] == "streamG"
+                array = stream and b"alt=sse" not in scope["query_string"]
+                await self.answer("gemini", scope, receive, send, unquote(match["model"]), stream, array)
+                return
+        if self._small is None:
+            from .small_routes import small_routes  # starlette is only for these
+
+            self._small = small_routes(self)
+        await self._small(scope, receive, send)
+
+    async def answer(
+        self,
+        wire: str,
+        scope: Message,
+        receive: Receive,
+        send: Send,
+        model: str = "",
+        stream: bool = False,
+        array: bool = False,
+    ) -> None:
+        """One request that wants an answer of a model: who asks is known before anything of it is read."""
+        try:
+            tenant = await self.authenticator.tenant(scope["headers"], scope["query_string"])
+            admission = self.limiter.admit(tenant)
+        except MidstreamError as error:
+            await self.refuse(wire, send, error)
+            return
+        exchange = Exchange(self, wire, scope, send, tenant)
+        if self.settings.own_keys:
+            exchange.key = own_key(scope)
+        self.in_flight += 1
+        try:
+            await exchange.run(receive, model=model, stream=stream, array=array)
+        except Exception as error:
+            log.exception("request %s failed", exchange.id)
+            await exchange.fail(error)
+        finally:
+            self.in_flight -= 1
+            self.responses.forget(exchange)
+            admission.release()
+            if exchange.cost:
+                admission.charge(exchange.cost)
+            if self._finished is not None:
+                self._finished(exchange)
+
+    async def refuse(self, wire: str, send: Send, error: MidstreamError) -> None:
+        """A refusal before there is anything to remember of the request."""
+        told = as_told(error)
+        status, body = make_writer(wire, AnswerContext("")).error(told)
+        await send_refusal(send, status, body, refusal_headers(told))
+
+    def estimate(self, parsed: ParsedRequest) -> int:
+        """About how many tokens a request has."""
+        return estimate_conversation(parsed.conversation) + sum([estimate_tool(tool) for tool in parsed.tools])
+
+    def cost(self, target: Resolved, usage: Usage) -> float | None:
+        """What an answer cost in dollars; None if nobody knows."""
+        if usage.cost is not None:
+            return usage.cost
+        name = target.name
+        if name not in self._prices and len(self._prices) < 4096:
+            self._prices[name] = self.client.catalog.price(target)
+        price = self._prices.get(name)
+        return None if price is None else price.cost(usage)
+
+    def scrubbed(self, body: bytes, scope: Message) -> bytes:
+        """An error's bytes without the client's own key, which an upstream may have been sent in some text."""
+        secrets = [value.decode("latin-1") for name, value in scope["headers"] if name in _KEY_HEADERS]
+        return Secrets({str(number): value for number, value in enumerate(secrets)}).scrub(body) if secrets else body
+
+    async def _lifespan(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":  # a WebSocket, which nothing here speaks
+            return
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def start(self) -> None:
+        self._ticker = asyncio.create_task(self._tick())
+
+    async def stop(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+            await asyncio.gather(self._ticker, *self._telling, return_exceptions=True)
+            self._ticker = None
+        await self.client.aclose()
+
+    async def _tick(self) -> None:
+        """Every second: clients that have heard nothing for long hear something."""
+        silence = self.settings.silence
+        while True:
+            await asyncio.sleep(min(_TICK, silence / 4))
+            now = time.monotonic()
+            for exchange in [each for each in self.open_streams if each.is_silent(now, silence)]:
+                task = asyncio.create_task(exchange.keep_alive(now))
+                self._telling.add(task)
+                task.add_done_callback(self._telling.discard)
+
+
+_KEY_HEADERS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"x-provider-key")
+
+
+def own_key(scope: Message) -> Secret | None:
+    """The client's own key for the provider, where the operator lets it pass."""
+    for name, value in scope["headers"]:
+        if name == b"x-provider-key" and value:
+            return Secret(value.decode("latin-1"))
+    return None

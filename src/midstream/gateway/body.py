@@ -1,0 +1,61 @@
+"""The body of a client's request, read and inflated within limits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from ..core.errors import Aborted, BadRequest, MidstreamError
+from ..transport.encoding import inflater
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+
+
+async def read_body(receive: Receive, encoding: bytes, limit: int) -> bytes:
+    """All of it; BadRequest with status 413 if it is longer than `limit`, Aborted if the client left before its end."""
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message.get("more_body") or message["type"] != "http.request":
+        parts, size = [body], len(body)
+        while message["type"] == "http.request" and message.get("more_body"):
+            message = await receive()
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > limit:
+                raise too_large(limit)
+        if message["type"] != "http.request":
+            raise Aborted("the client left before its request was whole")
+        body = b"".join(parts)
+    if len(body) > limit:
+        raise too_large(limit)
+    return inflated(body, encoding, limit) if encoding else body
+
+
+def inflated(body: bytes, encoding: bytes, limit: int) -> bytes:
+    """The body without its Content-Encoding, never more of it than `limit`."""
+    name = encoding.decode("latin-1")
+    try:
+        decoder = inflater(name)
+    except MidstreamError:
+        raise BadRequest(f"Content-Encoding {name[:40]!r} is not read here: send the body as it is", status=415) from None
+    if decoder is None:
+        return body
+    parts, size = [], 0
+    try:
+        decoder.feed(body)
+        while piece := decoder.piece():
+            size += len(piece)
+            if size > limit:
+                raise too_large(limit)
+            parts.append(piece)
+        decoder.close()
+    except BadRequest:
+        raise
+    except MidstreamError as error:
+        raise BadRequest(f"the body cannot be read: {error}", status=400) from None
+    return b"".join(parts)
+
+
+def too_large(limit: int) -> BadRequest:
+    return BadRequest(f"the request is larger than {limit} bytes, which is all this gateway takes", status=413)

@@ -1,0 +1,72 @@
+"""What of a client's own fields goes on to the model, and what would only be refused there.
+
+A body has fields beyond our options. Those that ask for thinking in some host's words become options; the rest goes on where the
+host is known to take it (`Dialect.extras`), and is dropped with a note everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..core.dialect import EFFORTS, Dialect, Options
+from ..core.handoff import Note
+
+FORBIDDEN = ("api_base", "base_url", "api_key", "headers", "extra_headers", "extra_body", "custom_llm_provider")
+"""Fields by which clients of other gateways say where to go and with which key. Nobody but the operator says that here."""
+SILENT = frozenset({"metadata", "client_metadata", "prompt_cache_key", "include", "store", "stream_options", "betas"})
+"""Fields that change nothing about the answer: losing them is not worth a note."""
+
+
+def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, ...] = ()) -> tuple[Options, list[Note]]:
+    """The options for this reader: the client's extra fields as options, as they came, or not at all; `allowed` are the
+    operator's own words for what goes on (`*` for everything)."""
+    extra = options.extra_body
+    if not extra:
+        return options, []
+    changed: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
+    notes: list[Note] = []
+    for name, value in extra.items():
+        if name in FORBIDDEN:
+            notes.append(_dropped(name, "where a request goes, and with which key, is the operator's to say"))
+            continue
+        if name in allowed or "*" in allowed or (wire == dialect.wire and name in dialect.extras):
+            kept[name] = value
+        elif understood := _understood(name, value):
+            changed.update({key: each for key, each in understood.items() if getattr(options, key) is None})
+        elif name not in SILENT and not _is_display(name, value):
+            notes.append(_dropped(name, f"{dialect.name} is not known to take it"))
+    return replace(options, extra_body=kept or None, **changed), notes
+
+
+def _is_display(name: str, value: Any) -> bool:
+    """How thinking is shown, which is between the client and us."""
+    return name in ("thinking", "reasoning") and isinstance(value, dict) and not set(value) - {"display", "summary"}
+
+
+def _dropped(name: str, why: str) -> Note:
+    return Note("dropped", "option", "unsupported_option", f"{name[:60]!r}: {why}")
+
+
+def _understood(name: str, value: Any) -> Mapping[str, Any]:
+    """The ways in which hosts are asked for thinking, as our options."""
+    match name, value:
+        case "thinking", {"type": "enabled" | "adaptive" | "disabled" as kind}:
+            keep = {"keep_thinking": True} if value.get("keep") == "all" else {}
+            return {"thinking": "off" if kind == "disabled" else "on", **keep}
+        case "thinking", {"clear_thinking": bool(clear)}:
+            return {"keep_thinking": not clear}
+        case "enable_thinking", bool():
+            return {"thinking": "on" if value else "off"}
+        case "preserve_thinking", bool():
+            return {"keep_thinking": value}
+        case "chat_template_kwargs", {"enable_thinking": bool(on)} | {"thinking": bool(on)}:
+            return {"thinking": "on" if on else "off"}
+        case "reasoning", {"effort": str(effort)} if effort in EFFORTS:
+            return {"effort": effort}
+        case "context_management", {"edits": [{"type": str(kind), "keep": "all"}]} if kind.startswith("clear_thinking"):
+            return {"keep_thinking": True}
+    return {}

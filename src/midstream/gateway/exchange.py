@@ -1,0 +1,358 @@
+"""One request of a client, from its body to the last byte of its answer.
+
+The body becomes a conversation, the conversation a request of the model that the route names, its events the stream or the body
+that the client's wire knows. Until the first byte of a stream is sent, a failure is a status; after it, it is the stream's last
+event. A client that leaves cancels the task, and with it the upstream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ..codec import mint_turn_key
+from ..core.blocks import Origin, Turn
+from ..core.errors import Aborted, BadRequest, MidstreamError, Overloaded
+from ..core.events import Done, ErrorEvent, Start
+from ..core.handoff import Note
+from ..dialects.registry import Resolved
+from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer
+from ..wires.request import ParsedRequest, Request, parse_request
+from .body import Message, Receive, read_body
+from .carry import carried
+from .history import take_in
+from .issued_ids import IssuedIds
+from .outgoing import Outgoing
+from .refusals import Headers, as_told, refusal_headers
+from .server_tools import without_server_tools
+
+if TYPE_CHECKING:
+    from .app import Gateway, Send
+    from .routing import Route
+    from .tenants import Tenant
+
+_SSE: Headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+_IDS = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic": "msg_", "gemini": ""}
+
+
+class Exchange:
+    """What is known of one request, and what its log line will say."""
+
+    __slots__ = (
+        "_begun", "_client_gone", "_gateway", "_last_sent", "_send", "_sending", "_writer", "answered", "asked", "began",
+        "cost", "error", "first", "id", "key", "notes", "request", "scope", "status", "stream", "target", "tenant", "turn", "wire",
+    )  # fmt: skip
+
+    def __init__(self, gateway: Gateway, wire: str, scope: Message, send: Send, tenant: Tenant) -> None:
+        self._gateway = gateway
+        self._send = send
+        self._begun = False  # whether the response's head is sent
+        self._sending = False
+        self._client_gone = False
+        self._writer: AnswerWriter | None = None
+        self._last_sent = self.began = time.monotonic()
+        self.scope = scope
+        self.wire = wire
+        self.tenant = tenant
+        self.id = os.urandom(12).hex()
+        self.key: Any = None
+        self.asked = ""
+        self.target: Resolved | None = None
+        self.request: Request | None = None
+        self.answered = 0  # models asked
+        self.notes: list[Note] = []
+        self.stream = False
+        self.status = 0
+        self.first: float | None = None
+        self.turn: Turn | None = None
+        self.cost: float | None = None
+        self.error = ""
+
+    async def run(self, receive: Receive, *, model: str = "", stream: bool = False, array: bool = False) -> None:
+        """Answer the request; `model`, `stream` and `array` are what the path says, on wires that say it there."""
+        gateway = self._gateway
+        try:
+            headers = dict(self.scope["headers"])
+            body = await read_body(receive, headers.get(b"content-encoding", b""), gateway.settings.max_body)
+            parsed, route = await self._read(body, headers, model, stream)
+            del body
+            if parsed.options.stream:
+                await self._stream(parsed, route, receive, array)
+            else:
+                await self._whole(parsed, route, receive)
+        except MidstreamError as error:
+            await self._refuse(error)
+        except asyncio.CancelledError:
+            if not self._client_gone:
+                self.error = "cancelled"
+                raise
+            self._left()
+
+    async def _read(self, body: bytes, headers: dict[bytes, bytes], model: str, stream: bool) -> tuple[ParsedRequest, Route]:
+        gateway, wire, tenant = self._gateway, self.wire, self.tenant
+        stored = None
+        if wire == "openai-responses" and b'"previous_response_id"' in body:
+            body, stored = await gateway.responses.continued(tenant.id, body)
+        betas = {"anthropic-beta": value.decode("latin-1")} if (value := headers.get(b"anthropic-beta")) else None
+        parsed = parse_request(wire, body, headers=betas, model=model, stream=stream)
+        if stored is not None:
+            asked = parsed.requested
+            parsed = replace(parsed, requested=replace(asked, echo={**(asked.echo or {}), "previous_response_id": stored}))
+        self.asked, self.stream = parsed.model, parsed.options.stream
+        if not parsed.conversation.turns and not parsed.conversation.system:
+            raise BadRequest("the request has no messages", status=400)
+        route = gateway.router.route(parsed.model, tenant, _conversation_key(headers, parsed))
+        target = self.target = gateway.client.catalog.resolve(route.models[0])
+        parsed, notes = await take_in(
+            parsed,
+            wire=wire,
+            tenant=tenant.id,
+            vault=gateway.vault,
+            sealer=gateway.sealer,
+            target=Origin(target.provider, target.dialect.wire, target.model),
+        )
+        self.notes += notes
+        if wire == "openai-responses" and parsed.requested.store is not False:
+            gateway.responses.remember(self, body)
+        parsed, notes = without_server_tools(parsed, wire, target.dialect)
+        self.notes += notes
+        options, notes = carried(parsed.options, wire, target.dialect, route.fields)
+        self.notes += notes
+        options = replace(
+            options,
+            text_calls=route.text_calls,
+            missing_reasoning=route.missing_reasoning,
+            previous_response_id=None,
+            betas=parsed.requested.betas,
+        )
+        return replace(parsed, options=options), route
+
+    def _context(self, parsed: ParsedRequest, **fields: Any) -> AnswerContext:
+        return answer_to(
+            parsed,
+            response_id=_IDS[self.wire] + self.id,
+            created=int(time.time()),
+            request_id=self.id,
+            ids=IssuedIds(self.wire),
+            **fields,
+        )
+
+    def _sent(self, target: Resolved, request: Request) -> None:
+        self.target, self.request = target, request
+        self.answered += 1
+
+    async def _stream(self, parsed: ParsedRequest, route: Route, receive: Receive, array: bool) -> None:
+        gateway = self._gateway
+        estimate = gateway.estimate(parsed) if self.wire == "anthropic" else 0
+        context = self._context(parsed, array=array, input_tokens=estimate)
+        writer = self._writer = make_writer(self.wire, context)
+        outgoing = Outgoing(self.wire, self.tenant.id, gateway.sealer, parsed.requested)
+        batches = gateway.client.batches(
+            route.models,
+            parsed.conversation,
+            tools=parsed.tools,
+            options=parsed.options,
+            turn_key=mint_turn_key(),
+            api_key=self.key,
+            sending=self._sent,
+        )
+        stop_watching = self._watch(receive)
+        gateway.open_streams.add(self)
+        try:
+            async with aclosing(batches):
+                async for batch in batches:
+                    last = batch[-1]
+                    if type(last) is Done:
+                        await self._settle(parsed, outgoing, context, last.turn)
+                    elif type(last) is ErrorEvent:
+                        self._failed(last)
+                    await self._write(b"".join([writer.event(outgoing.event(event)) for event in batch]))
+                    if self.first is None and type(last) is not Start:
+                        self.first = time.monotonic()
+            self._sending = True  # nothing comes behind the end
+            await self._send({"type": "http.response.body", "body": b""})
+        finally:
+            gateway.open_streams.discard(self)
+            stop_watching()
+
+    async def _write(self, data: bytes) -> None:
+        self._sending = True
+        try:
+            if not self._begun:
+                await self._begin()
+            if data:
+                self._last_sent = time.monotonic()
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        finally:
+            self._sending = False
+
+    async def _begin(self) -> None:
+        """The head of a stream: when the upstream has accepted, or when the client has waited long enough."""
+        self._begun = True
+        self.status = 200
+        writer = self._writer
+        assert writer is not None
+        kind = writer.media_type.encode()
+        if kind == b"text/event-stream":
+            kind += b"; charset=utf-8"
+        await self._send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind), *_SSE, *self._told()]}
+        )
+
+    def is_silent(self, now: float, silence: float) -> bool:
+        """Whether the client has heard nothing for `silence` seconds, and nothing is on its way."""
+        return not self._sending and now - self._last_sent >= silence
+
+    async def keep_alive(self, now: float) -> None:
+        """Say something that means nothing. A stream that has not begun begins with it: what fails later fails inside."""
+        if self._sending or self._writer is None:
+            return
+        self._last_sent = now
+        await self._write(self._writer.keep_alive())
+
+    async def _whole(self, parsed: ParsedRequest, route: Route, receive: Receive) -> None:
+        gateway = self._gateway
+        outgoing = Outgoing(self.wire, self.tenant.id, gateway.sealer, parsed.requested)
+        context = self._context(parsed)
+        stop_watching = self._watch(receive)
+        try:
+            turn = await self._complete(parsed, route)
+        finally:
+            stop_watching()
+        await self._settle(parsed, outgoing, context, turn)
+        body = make_writer(self.wire, context).body(outgoing.turn(turn))
+        self.status = 200
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *self._told()]
+        if self.cost is not None:
+            headers.append((b"x-midstream-cost", b"%.8f" % self.cost))
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _complete(self, parsed: ParsedRequest, route: Route) -> Turn:
+        """A whole answer. Nothing was sent yet, so the next model is asked also where one broke off in the middle."""
+        names = list(route.models)
+        while True:
+            name = names.pop(0)
+            try:
+                turn = await self._gateway.client.complete(
+                    name,
+                    parsed.conversation,
+                    tools=parsed.tools,
+                    options=parsed.options,
+                    api_key=self.key,
+                    sending=self._sent,
+                )
+                return turn.raise_for_failure()
+            except MidstreamError as error:
+                if not names or not error.retryable:
+                    raise
+
+    async def _settle(self, parsed: ParsedRequest, outgoing: Outgoing, context: AnswerContext, turn: Turn) -> None:
+        """What must be safe before the client learns that its answer is whole."""
+        gateway = self._gateway
+        self.turn = turn
+        if turn.usage is not None and self.target is not None:
+            self.cost = gateway.cost(self.target, turn.usage)
+        if gateway.vault is not None and outgoing.for_vault(turn):
+            await gateway.vault.put(self.tenant.id, turn)
+        if self.wire == "openai-responses":
+            await gateway.responses.keep(self, context, outgoing.turn(turn))
+
+    def _told(self) -> Headers:
+        """What every answer tells about itself."""
+        headers: Headers = [(b"x-request-id", self.id.encode()), (b"request-id", self.id.encode())]
+        if self.target is not None:
+            headers.append((b"x-midstream-model", _header(self.target.name)))
+        notes = [*self.notes, *(self.request.notes if self.request is not None else ())]
+        if notes:
+            counts: dict[str, int] = {}
+            for note in notes:
+                if note.action != "kept":
+                    counts[note.code] = counts.get(note.code, 0) + 1
+            if counts:
+                told = ", ".join([f"{code};n={count}" if count > 1 else code for code, count in counts.items()])
+                headers.append((b"x-midstream-notes", told.encode()))
+        if self.answered > 1:
+            headers.append((b"x-midstream-attempts", b"%d" % self.answered))
+        return headers
+
+    def _failed(self, event: ErrorEvent) -> None:
+        self.error = event.error.kind
+        self.turn = event.turn
+        if event.turn.usage is not None and self.target is not None:
+            self.cost = self._gateway.cost(self.target, event.turn.usage)
+
+    async def _refuse(self, error: MidstreamError) -> None:
+        if isinstance(error, Aborted) or self._client_gone:
+            self._left()
+            return
+        self.error = error.kind
+        told = as_told(error, own_key=self.key is not None)
+        writer = self._writer or make_writer(self.wire, AnswerContext(self.asked, request_id=self.id))
+        if self._begun:
+            _, data = writer.error(told, mid_stream=True)
+            await self._send({"type": "http.response.body", "body": self._gateway.scrubbed(data, self.scope)})
+            return
+        self.status, body = writer.error(told)
+        await send_refusal(
+            self._send, self.status, self._gateway.scrubbed(body, self.scope), [*refusal_headers(told), *self._told()]
+        )
+
+    async def fail(self, error: Exception) -> None:
+        """A defect of ours: the client gets an error of its wire, and nothing of the details."""
+        await self._refuse(Overloaded(f"the gateway failed; its log names the request {self.id}", status=500))
+        self.error = type(error).__name__
+
+    def _left(self) -> None:
+        self.status = self.status or 499
+        self.error = "client_gone"
+
+    def _watch(self, receive: Receive) -> Any:
+        """Cancel this task when the client leaves. Gives what ends the watching."""
+        task = asyncio.current_task()
+        assert task is not None
+
+        def gone(_: object = None) -> None:
+            self._client_gone = True
+            task.cancel()
+
+        extension = (self.scope.get("extensions") or {}).get("midstream")
+        if extension is not None:
+            extension["on_disconnect"](gone)
+            return lambda: extension["on_disconnect"](None)
+        watcher = asyncio.ensure_future(receive())
+        watcher.add_done_callback(lambda done: None if done.cancelled() else gone())
+        return watcher.cancel
+
+
+async def send_refusal(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:  # type: ignore[assignment]
+    head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _header(text: str) -> bytes:
+    return text.encode("ascii", "replace").replace(b"\n", b"?").replace(b"\r", b"?")
+
+
+_HINTS = (b"x-claude-code-session-id", b"x-session-id", b"session-id", b"session_id", b"x-session-affinity", b"x-midstream-conversation")
+
+
+def _conversation_key(headers: dict[bytes, bytes], parsed: ParsedRequest) -> str:
+    """What holds a conversation together for the choice of an upstream: the client's own word, else how it began. It is a hint,
+    and nobody's right to anything."""
+    for name in _HINTS:
+        if name in headers:
+            return headers[name].decode("latin-1")
+    extra = parsed.options.extra_body
+    if extra and isinstance(extra.get("prompt_cache_key"), str):
+        return str(extra["prompt_cache_key"])
+    for turn in parsed.conversation.turns:
+        if turn.speaker == "human":
+            return turn.text[:200]
+    return ""

@@ -1,0 +1,55 @@
+"""What a client is told when its request is refused: the error it should see, and how it should take it.
+
+An upstream's trouble with the operator's key is not the client's: it learns that the gateway cannot reach the model, never
+that a key was wrong, or it would ask its user for another one and retry for minutes.
+"""
+
+from __future__ import annotations
+
+from ..core.errors import (
+    BadRequest,
+    LocalError,
+    MidstreamError,
+    MissingKey,
+    NotFound,
+    Overloaded,
+    ProviderError,
+    QuotaExceeded,
+    RateLimited,
+    RetriesExhausted,
+    StoreError,
+    Unauthorized,
+)
+
+Headers = list[tuple[bytes, bytes]]
+
+_FINAL = (BadRequest, LocalError, NotFound, QuotaExceeded, Unauthorized)
+"""Errors that the same request meets again, whenever it is sent."""
+
+
+def as_told(error: MidstreamError, *, own_key: bool = False) -> MidstreamError:
+    """The error as the client may know it; with `own_key` the upstream's key is the client's own."""
+    if isinstance(error, RetriesExhausted) and error.attempts:
+        return as_told(error.attempts[-1], own_key=own_key)
+    if isinstance(error, Unauthorized) and error.provider is not None and not own_key:
+        return ProviderError(f"{error.provider} refused the gateway's key: its operator must look at it", status=502)
+    if isinstance(error, MissingKey):
+        return ProviderError(f"the gateway has no key for this model: {error}", status=503)
+    if isinstance(error, StoreError):
+        return Overloaded("the gateway cannot reach its database; try again", status=503, retry_after=1)
+    if isinstance(error, BadRequest) and error.status is None:
+        error.status = 400
+    return error
+
+
+def refusal_headers(error: MidstreamError) -> Headers:
+    """When to come back, and whether to: clients that retry by themselves read `x-should-retry`."""
+    headers: Headers = []
+    wait = getattr(error, "retry_after", None)
+    if wait is None and isinstance(error, (Overloaded, RateLimited)):
+        wait = 1.0
+    if wait is not None:
+        headers.append((b"retry-after", b"%d" % max(1, int(wait + 0.999))))
+    if isinstance(error, _FINAL):
+        headers.append((b"x-should-retry", b"false"))
+    return headers

@@ -1,0 +1,82 @@
+"""Tools that a host runs itself (web search, code execution), on their way from one wire to another.
+
+A client asks for its own wire's; the model behind the gateway may have the same thing under another name, or none. What the
+reader has is asked for in its own words; what it has not is dropped with a note, and if nothing else was asked for, the request
+is refused in plain words: an answer without the search would only look like one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..core.blocks import ToolSpec
+from ..core.dialect import Dialect
+from ..core.errors import BadRequest
+from ..core.handoff import Note
+from ..wires.request import ParsedRequest
+
+_KINDS = (
+    (re.compile(r"\$?(?:web_?search|google_?search)"), "web_search"),
+    (re.compile(r"code_?(?:execution|interpreter)"), "code_execution"),
+)
+
+
+def server_tool(tool: ToolSpec) -> tuple[str, str] | None:
+    """The name of a tool that its host runs, and what kind of tool it is (or "", if it is a kind of its own); None for a tool
+    that the client runs."""
+    extra = tool.extra or {}
+    inner = extra.get("tool")
+    name = tool.builtin or (str(inner.get("type") or next(iter(inner), "")) if isinstance(inner, dict) else "")
+    if not name:
+        return None
+    lowered = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    for pattern, kind in _KINDS:
+        if pattern.match(lowered):
+            return name, kind
+    return name, ""
+
+
+def without_server_tools(parsed: ParsedRequest, wire: str, reader: Dialect) -> tuple[ParsedRequest, list[Note]]:
+    """The request with the server tools that its reader has, in the reader's words."""
+    if reader.wire == wire or not any(tool.builtin or (tool.extra and "tool" in tool.extra) for tool in parsed.tools):
+        return parsed, []
+    own_tools = reader.server_tools or {}
+    if reader.server_tools_alone and any(server_tool(tool) is None for tool in parsed.tools):
+        own_tools = {}
+    kept: list[ToolSpec] = []
+    gone: list[str] = []
+    notes: list[Note] = []
+    for tool in parsed.tools:
+        found = server_tool(tool)
+        if found is None:
+            kept.append(tool)
+            continue
+        name, kind = found
+        own = own_tools.get(kind)
+        if own is not None:
+            kept.append(_spoken(own, reader))
+            notes.append(Note("adapted", "tool", "foreign_builtin", f"{name}: asked for as this model's own {kind}"))
+        else:
+            gone.append(tool.name)
+            notes.append(Note("dropped", "tool", "foreign_builtin", f"{name}: this model has none of its own for this request"))
+    if gone and not kept:
+        raise BadRequest(
+            f"this model has no {' and no '.join(dict.fromkeys(gone))}, and the request has no other tool: "
+            "ask a model that has it, or leave it out",
+            status=400,
+        )
+    choice = parsed.options.tool_choice
+    options = replace(parsed.options, tool_choice=None) if choice in gone else parsed.options
+    return replace(parsed, tools=tuple(kept), options=options), notes
+
+
+def _spoken(own: dict[str, Any], reader: Dialect) -> ToolSpec:
+    """A reader's own tool as its encoder takes it."""
+    builtin = own.get("builtin")
+    if builtin is not None:
+        rest = {key: value for key, value in own.items() if key not in ("builtin", "name")}
+        return ToolSpec(str(own.get("name") or builtin), builtin=str(builtin), extra=rest or None)
+    return ToolSpec(str(own.get("type") or next(iter(own))), extra={"tool": own, "wire": reader.wire})

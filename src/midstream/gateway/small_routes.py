@@ -1,0 +1,178 @@
+"""The paths beside those that answer: models, counting, kept responses, health, metrics, and the doors that clients knock on.
+
+What needs no key says so: a balancer and a client at its start have none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..core.errors import BadRequest, MidstreamError, NotFound
+from ..wires.answer import AnswerContext, make_writer
+from ..wires.lenient_json import json_value
+from ..wires.request import parse_request
+from .body import read_body
+from .model_list import model_list, one_model
+from .pass_through import PASSED, pass_through
+from .refusals import as_told, refusal_headers
+from .tenants import Tenant
+
+if TYPE_CHECKING:
+    from .app import Gateway
+
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+ESTIMATE = {"x-midstream-estimate": "true"}
+"""Tells that a count was not made by the model's own tokenizer."""
+
+
+def small_routes(gateway: Gateway) -> Starlette:
+    """An application for every path that does not answer with a model's words."""
+    routes = _Routes(gateway)
+    found = [
+        Route("/health", routes.health),
+        Route("/health/liveliness", routes.health),
+        Route("/health/liveness", routes.health),
+        Route("/health/readiness", routes.readiness),
+        Route("/metrics", routes.metrics),
+        Route("/api/hello", routes.hello, methods=["GET", "HEAD", "POST"]),
+    ]
+    for prefix in ("/v1", ""):
+        found += [
+            Route(f"{prefix}/messages/count_tokens", routes.guarded(routes.count_messages), methods=["POST"]),
+            Route(f"{prefix}/responses/input_tokens", routes.guarded(routes.count_input), methods=["POST"]),
+            Route(f"{prefix}/responses/{{id}}", routes.guarded(routes.response), methods=["GET", "DELETE"]),
+            Route(f"{prefix}/responses/{{id}}/input_items", routes.guarded(routes.input_items), methods=["GET"]),
+            Route(f"{prefix}/models", routes.guarded(routes.models), methods=["GET"]),
+            Route(f"{prefix}/models/{{model:path}}", routes.guarded(routes.model), methods=["GET"]),
+        ]
+        found += [Route(f"{prefix}/{path}", routes.guarded(routes.passed), methods=["POST"]) for path in PASSED]
+        found += [Route(f"{prefix}/{signal}", routes.telemetry, methods=["POST"]) for signal in ("metrics", "logs", "traces")]
+    for prefix in ("/v1beta", "/v1alpha", "/v1beta1", "/v1", ""):
+        path = f"{prefix}/models/{{model:path}}:countTokens"
+        found.append(Route(path, routes.guarded(routes.count_contents), methods=["POST"]))
+    for prefix in ("/v1beta", "/v1alpha", "/v1beta1"):
+        found.append(Route(f"{prefix}/models", routes.guarded(routes.models), methods=["GET"]))
+        found.append(Route(f"{prefix}/models/{{model:path}}", routes.guarded(routes.model), methods=["GET"]))
+    return Starlette(routes=found, exception_handlers={404: routes.unknown, 405: routes.wrong_method})
+
+
+class _Routes:
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+
+    def guarded(self, endpoint: Callable[[Request, Tenant], Awaitable[Response]]) -> Endpoint:
+        """The endpoint for those who may ask; errors are in the shape that the client's wire has."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                tenant = await self.gateway.authenticator.tenant(request.scope["headers"], request.scope["query_string"])
+                return await endpoint(request, tenant)
+            except MidstreamError as error:
+                return refused(request, error)
+
+        return answer
+
+    async def health(self, request: Request) -> Response:
+        return _json({"status": "ok"})
+
+    async def readiness(self, request: Request) -> Response:
+        try:
+            await self.gateway.state.ping()
+        except MidstreamError:
+            return _json({"status": "not ready", "reason": "the database cannot be reached"}, 503)
+        return _json({"status": "ready", "streams": len(self.gateway.open_streams), "in_flight": self.gateway.in_flight})
+
+    async def metrics(self, request: Request) -> Response:
+        from .metrics import exposition
+
+        return Response(exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def hello(self, request: Request) -> Response:
+        """What Claude Code asks before its first turn, without a key."""
+        return _json({"status": "ok"})
+
+    async def telemetry(self, request: Request) -> Response:
+        """Clients post their telemetry to the base URL and log an error for each refusal: it is taken, and forgotten."""
+        return _json({"partialSuccess": {}})
+
+    async def models(self, request: Request, tenant: Tenant) -> Response:
+        listed = self.gateway.router.listed(tenant)
+        return _json(model_list(wire_of(request), listed, request.query_params))
+
+    async def model(self, request: Request, tenant: Tenant) -> Response:
+        listed = self.gateway.router.listed(tenant)
+        found = one_model(wire_of(request), listed, request.path_params["model"])
+        if found is None:
+            raise NotFound(f"the model {request.path_params['model'][:100]!r} is not served here", status=404)
+        return _json(found)
+
+    async def count_messages(self, request: Request, tenant: Tenant) -> Response:
+        return _json({"input_tokens": await self._count(request, "anthropic")}, headers=ESTIMATE)
+
+    async def count_input(self, request: Request, tenant: Tenant) -> Response:
+        tokens = await self._count(request, "openai-responses")
+        return _json({"object": "response.input_tokens", "input_tokens": tokens}, headers=ESTIMATE)
+
+    async def count_contents(self, request: Request, tenant: Tenant) -> Response:
+        return _json({"totalTokens": await self._count(request, "gemini")}, headers=ESTIMATE)
+
+    async def _count(self, request: Request, wire: str) -> int:
+        gateway = self.gateway
+        encoding = request.headers.get("content-encoding", "").encode("latin-1")
+        body = await read_body(request.receive, encoding, gateway.settings.max_body)
+        return gateway.estimate(parse_request(wire, body))
+
+    async def response(self, request: Request, tenant: Tenant) -> Response:
+        kept, id = self.gateway.responses, request.path_params["id"]
+        return _json(await (kept.delete if request.method == "DELETE" else kept.response)(tenant.id, id))
+
+    async def input_items(self, request: Request, tenant: Tenant) -> Response:
+        return _json(await self.gateway.responses.items(tenant.id, request.path_params["id"]))
+
+    async def passed(self, request: Request, tenant: Tenant) -> Response:
+        return await pass_through(self.gateway, request, tenant)
+
+    async def unknown(self, request: Request, error: Exception) -> Response:
+        return refused(
+            request,
+            NotFound(
+                f"nothing is served at {request.method} {request.url.path[:200]}: see /v1/models, /v1/chat/completions, "
+                "/v1/responses, /v1/messages and /v1beta/models/…:generateContent",
+                status=404,
+            ),
+        )
+
+    async def wrong_method(self, request: Request, error: Exception) -> Response:
+        allowed = getattr(error, "headers", None) or {}
+        told = BadRequest(f"{request.method} is not answered at {request.url.path[:200]}", status=405)
+        response = refused(request, told)
+        response.headers.update(allowed)
+        return response
+
+
+def wire_of(request: Request) -> str:
+    """The wire that a client of a shared path speaks, by what only such a client sends."""
+    path = request.url.path
+    if path.startswith(("/v1beta", "/v1alpha")) or "x-goog-api-key" in request.headers:
+        return "gemini"
+    if "messages" in path or "anthropic-version" in request.headers:
+        return "anthropic"
+    return "openai-responses" if "responses" in path else "openai-chat"
+
+
+def refused(request: Request, error: MidstreamError) -> Response:
+    told = as_told(error)
+    status, body = make_writer(wire_of(request), AnswerContext("")).error(told)
+    headers = {name.decode(): value.decode() for name, value in refusal_headers(told)}
+    return Response(body, status, headers, "application/json")
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(json_value(value), status, headers, "application/json")

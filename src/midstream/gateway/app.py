@@ -19,13 +19,13 @@ import msgspec
 from ..client.client import Client
 from ..client.tokens import Price, estimate_conversation, estimate_tool
 from ..core.blocks import Usage
-from ..core.errors import MidstreamError
+from ..core.errors import MidstreamError, Overloaded
 from ..core.secret import Secret
 from ..dialects.registry import Resolved
 from ..transport.secrets import Secrets
 from ..wires.answer import AnswerContext, make_writer
 from ..wires.request import ParsedRequest
-from .body import Message, Receive
+from .body import ANSWERING, Message, Receive
 from .exchange import Exchange, send_refusal
 from .refusals import as_told, refusal_headers
 from .responses import KeptResponses
@@ -42,8 +42,8 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 log = logging.getLogger("midstream.gateway")
 
-_ANSWERING = {"/chat/completions": "openai-chat", "/responses": "openai-responses", "/messages": "anthropic"}
-HOT: dict[str, str] = {prefix + path: wire for prefix in ("/v1", "") for path, wire in _ANSWERING.items()}
+_WIRES = ("openai-chat", "openai-responses", "anthropic")
+HOT: dict[str, str] = {prefix + path: wire for prefix in ("/v1", "") for path, wire in zip(ANSWERING, _WIRES, strict=True)}
 """Paths that answer, and the wire that is spoken there."""
 GEMINI = re.compile(r"(?:/v1(?:alpha|beta1?)?)?/models/(?P<model>[^:]+):(?P<stream>streamG|g)enerateContent")
 _TICK = 1.0
@@ -58,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True):
     in_flight: int = 2_000
     """Requests at once; the next is told to come back."""
     own_keys: bool = False
-    """Whether a client's own provider key is used for its request (header `x-provider-key`)."""
+    """Whether a client's own provider key is used for its request (header `x-midstream-provider-key`)."""
 
 
 class Gateway:
@@ -129,6 +129,8 @@ class Gateway:
         """One request that wants an answer of a model: who asks is known before anything of it is read."""
         try:
             tenant = await self.authenticator.tenant(scope["headers"], scope["query_string"])
+            if self.in_flight >= self.settings.in_flight:
+                raise Overloaded("the gateway is answering as many requests as it may; try again", status=503, retry_after=1)
             admission = self.limiter.admit(tenant)
         except MidstreamError as error:
             await self.refuse(wire, send, error)
@@ -211,12 +213,12 @@ class Gateway:
                 task.add_done_callback(self._telling.discard)
 
 
-_KEY_HEADERS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"x-provider-key")
+_KEY_HEADERS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"x-midstream-provider-key")
 
 
 def own_key(scope: Message) -> Secret | None:
     """The client's own key for the provider, where the operator lets it pass."""
     for name, value in scope["headers"]:
-        if name == b"x-provider-key" and value:
+        if name == b"x-midstream-provider-key" and value:
             return Secret(value.decode("latin-1"))
     return None

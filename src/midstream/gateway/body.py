@@ -8,6 +8,8 @@ from typing import Any
 from ..core.errors import Aborted, BadRequest, MidstreamError
 from ..transport.encoding import inflater
 
+ANSWERING = ("/chat/completions", "/responses", "/messages")
+"""The paths of requests that a model answers: OpenAI's chat, Responses, Anthropic's Messages."""
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 

@@ -29,7 +29,7 @@ from .history import take_in
 from .issued_ids import IssuedIds
 from .outgoing import Outgoing
 from .refusals import Headers, as_told, refusal_headers
-from .server_tools import without_server_tools
+from .server_tools import sources_as_text, without_server_tools
 
 if TYPE_CHECKING:
     from .app import Gateway, Send
@@ -119,6 +119,7 @@ class Exchange:
         self.notes += notes
         if wire == "openai-responses" and parsed.requested.store is not False:
             gateway.responses.remember(self, body)
+        parsed = sources_as_text(parsed, target.dialect)
         parsed, notes = without_server_tools(parsed, wire, target.dialect)
         self.notes += notes
         options, notes = carried(parsed.options, wire, target.dialect, route.fields)

@@ -1,6 +1,6 @@
 """The models that a client may ask for, in the shape of its wire.
 
-Claude Code lists only ids that begin with `claude` or `anthropic`, so its list has every model under `anthropic/…` as well, with
+Claude Code lists only ids that begin with `claude` or `anthropic`, so a client of that wire gets every model under such an id, with
 a name for people; the router knows the way back.
 """
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 _CREATED = 1_790_000_000
 _DATE = "2026-09-21T00:00:00Z"
-PICKED = ("claude", "anthropic")
-"""How an id must begin to be listed by Claude Code."""
 
 
 def model_list(wire: str, models: Sequence[ListedModel], query: Mapping[str, str]) -> dict[str, Any]:
@@ -23,7 +21,7 @@ def model_list(wire: str, models: Sequence[ListedModel], query: Mapping[str, str
         return {"models": [_gemini(each.id, each.display_name) for each in models]}
     if wire != "anthropic":
         return {"object": "list", "data": [_openai(each.id) for each in models]}
-    names = [(each.id if each.id.startswith(PICKED) else f"anthropic/{each.id}", each.display_name) for each in models]
+    names = [(each.claude_id, each.display_name) for each in models]
     ids = [name for name, _ in names]
     after = query.get("after_id")
     start = ids.index(after) + 1 if after in ids else 0
@@ -37,7 +35,7 @@ def one_model(wire: str, models: Sequence[ListedModel], name: str) -> dict[str, 
     """What is told of one model; None if it is not among them."""
     plain = name.removeprefix("models/")
     for each in models:
-        if plain in (each.id, f"anthropic/{each.id}"):
+        if plain in (each.id, each.claude_id):
             if wire == "gemini":
                 return _gemini(each.id, each.display_name)
             return _anthropic(plain, each.display_name) if wire == "anthropic" else _openai(each.id)

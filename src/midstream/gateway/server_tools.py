@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..core.blocks import ToolSpec
+from ..core.blocks import Block, Opaque, Text, ToolSpec
 from ..core.dialect import Dialect
 from ..core.errors import BadRequest
 from ..core.handoff import Note
@@ -41,8 +41,10 @@ def server_tool(tool: ToolSpec) -> tuple[str, str] | None:
 
 def without_server_tools(parsed: ParsedRequest, wire: str, reader: Dialect) -> tuple[ParsedRequest, list[Note]]:
     """The request with the server tools that its reader has, in the reader's words."""
-    if reader.wire == wire or not any(tool.builtin or (tool.extra and "tool" in tool.extra) for tool in parsed.tools):
+    if not any(tool.builtin or (tool.extra and "tool" in tool.extra) for tool in parsed.tools):
         return parsed, []
+    if reader.wire == wire and (reader.server_tools or reader.builtin_prefix):
+        return parsed, []  # they are its own
     own_tools = reader.server_tools or {}
     if reader.server_tools_alone and any(server_tool(tool) is None for tool in parsed.tools):
         own_tools = {}
@@ -71,6 +73,36 @@ def without_server_tools(parsed: ParsedRequest, wire: str, reader: Dialect) -> t
     choice = parsed.options.tool_choice
     options = replace(parsed.options, tool_choice=None) if choice in gone else parsed.options
     return replace(parsed, tools=tuple(kept), options=options), notes
+
+
+def sources_as_text(parsed: ParsedRequest, reader: Dialect) -> ParsedRequest:
+    """A history whose search results another wire's host gave: for a reader that cannot read them, titles and addresses stay as
+    text, so that the model keeps its sources. The blocks themselves are dropped by the encoder, with a note."""
+    turns = list(parsed.conversation.turns)
+    changed = False
+    for place, turn in enumerate(turns):
+        if turn.speaker != "ai" or not any(type(block) is Opaque for block in turn.blocks):
+            continue
+        blocks = [_sources(block, reader) if type(block) is Opaque else block for block in turn.blocks]
+        if any(new is not old for new, old in zip(blocks, turn.blocks, strict=True)):
+            turns[place] = replace(turn, blocks=tuple(blocks))
+            changed = True
+    return replace(parsed, conversation=replace(parsed.conversation, turns=tuple(turns))) if changed else parsed
+
+
+def _sources(block: Opaque, reader: Dialect) -> Block:
+    if block.origin is None or block.origin.wire == reader.wire or not isinstance(block.data, dict):
+        return block
+    action = block.data.get("action")
+    found = block.data.get("content") if block.kind == "web_search_tool_result" else None
+    if block.kind == "web_search_call" and isinstance(action, dict):
+        found = action.get("sources")
+    lines = [
+        f"- {str(each.get('title') or each['url'])[:300]}: {str(each['url'])[:500]}"
+        for each in (found if isinstance(found, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("url"), str)
+    ]
+    return Text("\n".join(["Search results:", *lines[:50]])) if lines else block
 
 
 def _spoken(own: dict[str, Any], reader: Dialect) -> ToolSpec:

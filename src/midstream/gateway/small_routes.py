@@ -18,7 +18,7 @@ from ..core.errors import BadRequest, MidstreamError, NotFound
 from ..wires.answer import AnswerContext, make_writer
 from ..wires.lenient_json import json_value
 from ..wires.request import parse_request
-from .body import read_body
+from .body import ANSWERING, read_body
 from .model_list import model_list, one_model
 from .pass_through import PASSED, pass_through
 from .refusals import as_told, refusal_headers
@@ -52,6 +52,7 @@ def small_routes(gateway: Gateway) -> Starlette:
             Route(f"{prefix}/models", routes.guarded(routes.models), methods=["GET"]),
             Route(f"{prefix}/models/{{model:path}}", routes.guarded(routes.model), methods=["GET"]),
         ]
+        found += [Route(prefix + path, routes.hello, methods=["POST"]) for path in ANSWERING]  # for a 405 to any other method
         found += [Route(f"{prefix}/{path}", routes.guarded(routes.passed), methods=["POST"]) for path in PASSED]
         found += [Route(f"{prefix}/{signal}", routes.telemetry, methods=["POST"]) for signal in ("metrics", "logs", "traces")]
     for prefix in ("/v1beta", "/v1alpha", "/v1beta1", "/v1", ""):

@@ -53,7 +53,12 @@ PLAIN = b'{"a": "' + b"b" * 500 + b'"}'
 
 @pytest.mark.parametrize(
     ("name", "data"),
-    [("gzip", gzip.compress(PLAIN)), ("deflate", zlib.compress(PLAIN)), ("identity", PLAIN), ("GZIP", gzip.compress(PLAIN))],
+    [
+        ("gzip", gzip.compress(PLAIN)),
+        ("deflate", zlib.compress(PLAIN)),
+        ("identity", PLAIN),
+        ("GZIP", gzip.compress(PLAIN)),
+    ],
 )
 def test_compressed(name: str, data: bytes) -> None:
     assert inflated(data, name.encode(), 1000) == PLAIN

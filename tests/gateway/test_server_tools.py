@@ -23,9 +23,16 @@ SHELL: dict[str, dict[str, Any]] = {
     "anthropic": {"name": "Bash", "input_schema": {"type": "object", "properties": {}}},
     "openai-responses": {"type": "function", "name": "Bash", "parameters": {"type": "object", "properties": {}}},
     "gemini": {"functionDeclarations": [{"name": "Bash", "parameters": {"type": "object"}}]},
-    "openai-chat": {"type": "function", "function": {"name": "Bash", "parameters": {"type": "object", "properties": {}}}},
+    "openai-chat": {
+        "type": "function",
+        "function": {"name": "Bash", "parameters": {"type": "object", "properties": {}}},
+    },
 }
-HAVE = {"anthropic/claude-sonnet-5": "web_search", "openai-responses/gpt-5.2": "web_search", "gemini/gemini-2.5-pro": "googleSearch"}
+HAVE = {
+    "anthropic/claude-sonnet-5": "web_search",
+    "openai-responses/gpt-5.2": "web_search",
+    "gemini/gemini-2.5-pro": "googleSearch",
+}
 
 
 def asked(wire: str, *tools: dict[str, Any], **fields: Any) -> ParsedRequest:
@@ -69,7 +76,9 @@ def test_a_search_alone_is_refused_in_plain_words(wire: str) -> None:
 
 def test_gemini_takes_its_search_only_alone() -> None:
     parsed, _ = without_server_tools(
-        asked("anthropic", SEARCH["anthropic"], SHELL["anthropic"]), "anthropic", resolve("gemini/gemini-2.5-pro").dialect
+        asked("anthropic", SEARCH["anthropic"], SHELL["anthropic"]),
+        "anthropic",
+        resolve("gemini/gemini-2.5-pro").dialect,
     )
     assert [tool.name for tool in parsed.tools] == ["Bash"]
 
@@ -82,9 +91,15 @@ def test_a_choice_of_a_dropped_tool_goes_with_it() -> None:
 
 
 def test_results_of_another_host_stay_as_sources() -> None:
-    results = [{"type": "web_search_result", "title": "Oslo", "url": "https://yr.example/oslo", "encrypted_content": "x"}]
+    results = [
+        {"type": "web_search_result", "title": "Oslo", "url": "https://yr.example/oslo", "encrypted_content": "x"}
+    ]
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": results}
-    history = [{"role": "user", "content": "weather?"}, {"role": "assistant", "content": [found]}, {"role": "user", "content": "go on"}]
+    history = [
+        {"role": "user", "content": "weather?"},
+        {"role": "assistant", "content": [found]},
+        {"role": "user", "content": "go on"},
+    ]
     parsed = asked("anthropic", messages=history)
     assert sources_as_text(parsed, resolve("anthropic/claude-sonnet-5").dialect) is parsed
     kimi = sources_as_text(parsed, resolve("moonshot/kimi-k2.5").dialect)

@@ -19,8 +19,7 @@ import msgspec
 from ..client.client import Client
 from ..client.tokens import Price, estimate_conversation, estimate_tool
 from ..core.blocks import Usage
-from ..core.errors import MidstreamError, Overloaded
-from ..core.secret import Secret
+from ..core.errors import MidstreamError
 from ..dialects.registry import Resolved
 from ..transport.secrets import Secrets
 from ..wires.answer import AnswerContext, make_writer
@@ -29,13 +28,15 @@ from .body import ANSWERING, Message, Receive
 from .exchange import Exchange, send_refusal
 from .refusals import as_told, refusal_headers
 from .responses import KeptResponses
+from .tenants import provider_key
 
 if TYPE_CHECKING:
     from .limits import Limiter
+    from .metrics import Metrics
     from .routing import Router
     from .seal import Sealer
     from .state import GatewayState
-    from .tenants import Authenticator, Tenant
+    from .tenants import Authenticator
     from .vault import Vault
 
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
@@ -43,7 +44,9 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 log = logging.getLogger("midstream.gateway")
 
 _WIRES = ("openai-chat", "openai-responses", "anthropic")
-HOT: dict[str, str] = {prefix + path: wire for prefix in ("/v1", "") for path, wire in zip(ANSWERING, _WIRES, strict=True)}
+HOT: dict[str, str] = {
+    prefix + path: wire for prefix in ("/v1", "") for path, wire in zip(ANSWERING, _WIRES, strict=True)
+}
 """Paths that answer, and the wire that is spoken there."""
 GEMINI = re.compile(r"(?:/v1(?:alpha|beta1?)?)?/models/(?P<model>[^:]+):(?P<stream>streamG|g)enerateContent")
 _TICK = 1.0
@@ -75,6 +78,7 @@ class Gateway:
         sealer: Sealer | None = None,
         vault: Vault | None = None,
         settings: Settings | None = None,
+        metrics: Metrics | None = None,
         finished: Callable[[Exchange], None] | None = None,
     ) -> None:
         self.client = client
@@ -85,18 +89,16 @@ class Gateway:
         self.sealer = sealer
         self.vault = vault
         self.settings = settings or Settings()
+        self.metrics = metrics
         self.responses = KeptResponses(state)
         self.open_streams: set[Exchange] = set()
-        self.in_flight = 0
         self._finished = finished
         self._prices: dict[str, Price | None] = {}
-        self._ticker: asyncio.Task[None] | None = None
         self._small: Any = None
         self._telling: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._lifespan(scope, receive, send)
+        if scope["type"] != "http":  # a WebSocket, which nothing here speaks
             return
         if scope["method"] == "POST":
             path = scope["path"]
@@ -129,27 +131,24 @@ class Gateway:
         """One request that wants an answer of a model: who asks is known before anything of it is read."""
         try:
             tenant = await self.authenticator.tenant(scope["headers"], scope["query_string"])
-            if self.in_flight >= self.settings.in_flight:
-                raise Overloaded("the gateway is answering as many requests as it may; try again", status=503, retry_after=1)
-            admission = self.limiter.admit(tenant)
+            limiter = self.limiter
+            admission = limiter.admit(tenant) if limiter.prepared(tenant) else await limiter.enter(tenant)
         except MidstreamError as error:
             await self.refuse(wire, send, error)
             return
         exchange = Exchange(self, wire, scope, send, tenant)
-        if self.settings.own_keys:
-            exchange.key = own_key(scope)
-        self.in_flight += 1
         try:
+            if self.settings.own_keys:
+                exchange.key = provider_key(scope["headers"], True)
             await exchange.run(receive, model=model, stream=stream, array=array)
         except Exception as error:
             log.exception("request %s failed", exchange.id)
             await exchange.fail(error)
         finally:
-            self.in_flight -= 1
             self.responses.forget(exchange)
             admission.release()
             if exchange.cost:
-                admission.charge(exchange.cost)
+                admission.charge(round(exchange.cost * 1_000_000))
             if self._finished is not None:
                 self._finished(exchange)
 
@@ -178,28 +177,9 @@ class Gateway:
         secrets = [value.decode("latin-1") for name, value in scope["headers"] if name in _KEY_HEADERS]
         return Secrets({str(number): value for number, value in enumerate(secrets)}).scrub(body) if secrets else body
 
-    async def _lifespan(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":  # a WebSocket, which nothing here speaks
-            return
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                await self.start()
-                await send({"type": "lifespan.startup.complete"})
-            else:
-                await self.stop()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
-
-    async def start(self) -> None:
-        self._ticker = asyncio.create_task(self._tick())
-
-    async def stop(self) -> None:
-        if self._ticker is not None:
-            self._ticker.cancel()
-            await asyncio.gather(self._ticker, *self._telling, return_exceptions=True)
-            self._ticker = None
-        await self.client.aclose()
+    def keep_company(self) -> asyncio.Task[None]:
+        """Start the task that tells waiting clients that they are not forgotten; cancel it at the end."""
+        return asyncio.create_task(self._tick())
 
     async def _tick(self) -> None:
         """Every second: clients that have heard nothing for long hear something."""
@@ -214,11 +194,3 @@ class Gateway:
 
 
 _KEY_HEADERS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"x-midstream-provider-key")
-
-
-def own_key(scope: Message) -> Secret | None:
-    """The client's own key for the provider, where the operator lets it pass."""
-    for name, value in scope["headers"]:
-        if name == b"x-midstream-provider-key" and value:
-            return Secret(value.decode("latin-1"))
-    return None

@@ -40,7 +40,9 @@ def inflated(body: bytes, encoding: bytes, limit: int) -> bytes:
     try:
         decoder = inflater(name)
     except MidstreamError:
-        raise BadRequest(f"Content-Encoding {name[:40]!r} is not read here: send the body as it is", status=415) from None
+        raise BadRequest(
+            f"Content-Encoding {name[:40]!r} is not read here: send the body as it is", status=415
+        ) from None
     if decoder is None:
         return body
     parts, size = [], 0

@@ -22,10 +22,10 @@ from ..core.events import Done, ErrorEvent, Start
 from ..core.handoff import Note
 from ..dialects.registry import Resolved
 from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer
-from ..wires.request import ParsedRequest, Request, parse_request
+from ..wires.request import ParsedRequest, Request
 from .body import Message, Receive, read_body
 from .carry import carried
-from .history import take_in
+from .history import read_request, take_in
 from .issued_ids import IssuedIds
 from .outgoing import Outgoing
 from .refusals import Headers, as_told, refusal_headers
@@ -93,16 +93,20 @@ class Exchange:
                 raise
             self._left()
 
-    async def _read(self, body: bytes, headers: dict[bytes, bytes], model: str, stream: bool) -> tuple[ParsedRequest, Route]:
+    async def _read(
+        self, body: bytes, headers: dict[bytes, bytes], model: str, stream: bool
+    ) -> tuple[ParsedRequest, Route]:
         gateway, wire, tenant = self._gateway, self.wire, self.tenant
         stored = None
         if wire == "openai-responses" and b'"previous_response_id"' in body:
             body, stored = await gateway.responses.continued(tenant.id, body)
         betas = {"anthropic-beta": value.decode("latin-1")} if (value := headers.get(b"anthropic-beta")) else None
-        parsed = parse_request(wire, body, headers=betas, model=model, stream=stream)
+        parsed = read_request(wire, body, headers=betas, model=model, stream=stream)
         if stored is not None:
             asked = parsed.requested
-            parsed = replace(parsed, requested=replace(asked, echo={**(asked.echo or {}), "previous_response_id": stored}))
+            parsed = replace(
+                parsed, requested=replace(asked, echo={**(asked.echo or {}), "previous_response_id": stored})
+            )
         self.asked, self.stream = parsed.model, parsed.options.stream
         if not parsed.conversation.turns and not parsed.conversation.system:
             raise BadRequest("the request has no messages", status=400)
@@ -341,7 +345,14 @@ def _header(text: str) -> bytes:
     return text.encode("ascii", "replace").replace(b"\n", b"?").replace(b"\r", b"?")
 
 
-_HINTS = (b"x-claude-code-session-id", b"x-session-id", b"session-id", b"session_id", b"x-session-affinity", b"x-midstream-conversation")
+_HINTS = (
+    b"x-claude-code-session-id",
+    b"x-session-id",
+    b"session-id",
+    b"session_id",
+    b"x-session-affinity",
+    b"x-midstream-conversation",
+)
 
 
 def _conversation_key(headers: dict[bytes, bytes], parsed: ParsedRequest) -> str:

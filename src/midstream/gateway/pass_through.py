@@ -33,7 +33,7 @@ async def pass_through(gateway: Gateway, request: Request, tenant: Tenant) -> Re
         raise BadRequest("expected a JSON object with a `model`", status=400)
     if value.get("stream"):
         raise BadRequest(f"{path} is not streamed here: leave out `stream`", status=400)
-    admission = gateway.limiter.admit(tenant)
+    admission = await gateway.limiter.enter(tenant)
     try:
         route = gateway.router.route(value["model"], tenant, "")
         target = gateway.client.catalog.resolve(route.models[0])

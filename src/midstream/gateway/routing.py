@@ -41,6 +41,8 @@ class Route(Value, frozen=True):
     text_calls: TextCalls = "show"
     missing_reasoning: MissingReasoning = "placeholder"
     sticky: bool = True
+    fields: tuple[str, ...] = ()
+    """Fields of a client's body that go on to the model although it is not known to take them (`*` for all)."""
 
 
 class ListedModel(Value, frozen=True):
@@ -93,6 +95,12 @@ class Router:
     def listed(self, tenant: Tenant) -> list[ListedModel]:
         """The models that this tenant may ask for, aliases first. Patterns have no name to list."""
         return [each for place, each in self._table.listed if _permitted(place, tenant)]
+
+    def targets(self) -> set[str]:
+        """Every model that the configuration names, and those that are listed."""
+        table = self._table
+        named = {model for alias in table.config.aliases for model in alias.models}
+        return named | {each.target for _, each in table.listed}
 
     def served(self) -> list[str]:
         """Every name that is listed for somebody."""

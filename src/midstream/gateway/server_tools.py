@@ -63,7 +63,9 @@ def without_server_tools(parsed: ParsedRequest, wire: str, reader: Dialect) -> t
             notes.append(Note("adapted", "tool", "foreign_builtin", f"{name}: asked for as this model's own {kind}"))
         else:
             gone.append(tool.name)
-            notes.append(Note("dropped", "tool", "foreign_builtin", f"{name}: this model has none of its own for this request"))
+            notes.append(
+                Note("dropped", "tool", "foreign_builtin", f"{name}: this model has none of its own for this request")
+            )
     if gone and not kept:
         raise BadRequest(
             f"this model has no {' and no '.join(dict.fromkeys(gone))}, and the request has no other tool: "

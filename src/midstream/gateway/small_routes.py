@@ -5,7 +5,6 @@ What needs no key says so: a balancer and a client at its start have none.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +18,7 @@ from ..wires.answer import AnswerContext, make_writer
 from ..wires.lenient_json import json_value
 from ..wires.request import parse_request
 from .body import ANSWERING, read_body
+from .metrics import CONTENT_TYPE
 from .model_list import model_list, one_model
 from .pass_through import PASSED, pass_through
 from .refusals import as_told, refusal_headers
@@ -52,9 +52,13 @@ def small_routes(gateway: Gateway) -> Starlette:
             Route(f"{prefix}/models", routes.guarded(routes.models), methods=["GET"]),
             Route(f"{prefix}/models/{{model:path}}", routes.guarded(routes.model), methods=["GET"]),
         ]
-        found += [Route(prefix + path, routes.hello, methods=["POST"]) for path in ANSWERING]  # for a 405 to any other method
+        found += [
+            Route(prefix + path, routes.hello, methods=["POST"]) for path in ANSWERING
+        ]  # for a 405 to any other method
         found += [Route(f"{prefix}/{path}", routes.guarded(routes.passed), methods=["POST"]) for path in PASSED]
-        found += [Route(f"{prefix}/{signal}", routes.telemetry, methods=["POST"]) for signal in ("metrics", "logs", "traces")]
+        found += [
+            Route(f"{prefix}/{signal}", routes.telemetry, methods=["POST"]) for signal in ("metrics", "logs", "traces")
+        ]
     for prefix in ("/v1beta", "/v1alpha", "/v1beta1", "/v1", ""):
         path = f"{prefix}/models/{{model:path}}:countTokens"
         found.append(Route(path, routes.guarded(routes.count_contents), methods=["POST"]))
@@ -73,7 +77,9 @@ class _Routes:
 
         async def answer(request: Request) -> Response:
             try:
-                tenant = await self.gateway.authenticator.tenant(request.scope["headers"], request.scope["query_string"])
+                tenant = await self.gateway.authenticator.tenant(
+                    request.scope["headers"], request.scope["query_string"]
+                )
                 return await endpoint(request, tenant)
             except MidstreamError as error:
                 return refused(request, error)
@@ -88,12 +94,15 @@ class _Routes:
             await self.gateway.state.ping()
         except MidstreamError:
             return _json({"status": "not ready", "reason": "the database cannot be reached"}, 503)
-        return _json({"status": "ready", "streams": len(self.gateway.open_streams), "in_flight": self.gateway.in_flight})
+        return _json(
+            {"status": "ready", "streams": len(self.gateway.open_streams), "in_flight": self.gateway.limiter.in_flight}
+        )
 
     async def metrics(self, request: Request) -> Response:
-        from .metrics import exposition
-
-        return Response(exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        metrics = self.gateway.metrics
+        if metrics is None:
+            return refused(request, NotFound("this gateway counts nothing", status=404))
+        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
 
     async def hello(self, request: Request) -> Response:
         """What Claude Code asks before its first turn, without a key."""
@@ -128,7 +137,7 @@ class _Routes:
         gateway = self.gateway
         encoding = request.headers.get("content-encoding", "").encode("latin-1")
         body = await read_body(request.receive, encoding, gateway.settings.max_body)
-        return gateway.estimate(parse_request(wire, body))
+        return gateway.estimate(parse_request(wire, body, model=request.path_params.get("model", "")))
 
     async def response(self, request: Request, tenant: Tenant) -> Response:
         kept, id = self.gateway.responses, request.path_params["id"]

@@ -1,0 +1,283 @@
+"""A gateway made from its configuration, as a server runs it: the parts are opened at the start and closed at the end.
+
+`make_app` is importable and takes plain values, so that each worker process can make its own. Without any provider's key and
+without aliases, the doubles of `midstream.sim` are started on loopback, and their models are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from ..client.catalog import Catalog
+from ..client.client import Client
+from ..core.errors import MidstreamError, StoreError
+from ..sim.providers import sim_providers
+from ..sim.server import Sim
+from ..transport import Transport, TransportOptions
+from .access_log import AccessLog, LogFormat, RequestRecord
+from .app import Gateway, Send, Settings
+from .body import Message, Receive
+from .config import GatewayConfig, load_config
+from .exchange import Exchange
+from .limits import SYNC_EVERY, Limiter
+from .metrics import Metrics
+from .routing import Router
+from .seal import Sealer
+from .state import GatewayState, UsageRow, open_state
+from .tenants import Authenticator
+from .vault import Vault
+
+log = logging.getLogger("midstream.gateway")
+
+WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini")
+_DAY = 86_400.0
+_HOURLY = 3_600.0
+_FLUSH_EVERY = 1.0
+_UNUSED = 1_000  # connections to hosts that wait for the next request
+_UNWRITTEN = 100_000
+"""Rows of the usage log that wait while the database is away; what comes after them is lost, and counted."""
+
+
+class AppOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process needs to know to make its gateway."""
+
+    config: Path | None = None
+    state: str | None = None
+    """Where state is kept (`open_state`); None for memory."""
+    loopback: bool = True
+    shared: bool = False
+    """Whether other processes use the same state, so that limits must be shared."""
+    sim: bool = False
+    """Serve the doubles."""
+    log_format: LogFormat = "none"
+    log_fd: int = 1
+
+
+def make_app(options: AppOptions) -> GatewayApp:
+    """The application of one process."""
+    return GatewayApp(load_config(options.config), options)
+
+
+class GatewayApp:
+    """The ASGI application. `gateway` is there between start and end."""
+
+    def __init__(
+        self, config: GatewayConfig, options: AppOptions | None = None, *, catalog: Catalog | None = None
+    ) -> None:
+        self.config = config
+        self.options = options or AppOptions()
+        self.gateway: Gateway | None = None
+        self.state: GatewayState | None = None
+        self.metrics = Metrics(wires=WIRES)
+        self._catalog = catalog
+        self._log: AccessLog | None = None
+        self._stack = AsyncExitStack()
+        self._rows: list[UsageRow] = []
+        self.lost_rows = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.gateway is not None:
+            await self.gateway(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+
+    def refused(self, status: int) -> None:
+        """A request that the server refused before it came here."""
+        self.metrics.refused(status)
+
+    def reload(self) -> None:
+        """Read the configuration again. What is under way goes on as it began; ConfigError leaves all as it was."""
+        if self.gateway is None or self.options.config is None:
+            return
+        config = load_config(self.options.config)
+        self.gateway.router.replace(config)
+        self.gateway.authenticator.reconfigure(config.keys)
+        self.gateway.settings = settings_of(config)
+        self.gateway.limiter.max_in_flight = config.server.max_in_flight
+        self.metrics.know(self.gateway.router.targets())
+        self.config = config
+
+    async def open(self) -> Gateway:
+        """Open all parts. Used by the server at its start, and by tests."""
+        config, options, stack = self.config, self.options, self._stack
+        try:
+            state = self.state = open_state(options.state)
+            await state.open()
+            stack.push_async_callback(state.close)
+            catalog = self._catalog or await self._make_catalog()
+            transport = Transport(TransportOptions(max_unused=_UNUSED))
+            client = Client(catalog, transport=transport, remember=False)
+            stack.push_async_callback(client.aclose)
+            sealer = Sealer() if config.vault.seal else None
+            if sealer is not None:
+                await sealer.refresh(state, time.time())
+            vault = Vault(state, keep=config.vault.keep_days * _DAY) if config.vault.enabled else None
+            router = Router(config, catalog)
+            limiter = Limiter(state, shared=options.shared, max_in_flight=config.server.max_in_flight)
+            authenticator = Authenticator(state, config.keys, loopback=options.loopback)
+            await authenticator.refresh()
+            self._log = AccessLog(options.log_fd, options.log_format)
+            gateway = Gateway(
+                client=client,
+                router=router,
+                authenticator=authenticator,
+                limiter=limiter,
+                state=state,
+                sealer=sealer,
+                vault=vault,
+                settings=settings_of(config),
+                metrics=self.metrics,
+                finished=self._finished,
+            )
+        except BaseException:
+            await stack.aclose()
+            raise
+        self.metrics.know(router.targets())
+        self.metrics.gauge("midstream_open_streams", "Streams that are open.", lambda: len(gateway.open_streams))
+        self.metrics.gauge("midstream_in_flight", "Requests in progress.", lambda: limiter.in_flight)
+        tasks = [
+            gateway.keep_company(),
+            _every(SYNC_EVERY, limiter.sync),
+            _every(SYNC_EVERY, authenticator.refresh),
+            _every(_FLUSH_EVERY, self._write_usage),
+            _every(_HOURLY, lambda: state.sweep(time.time())),
+        ]
+        if sealer is not None:
+            tasks.append(_every(_HOURLY, lambda: sealer.refresh(state, time.time())))
+        stack.push_async_callback(self._end, tasks, limiter)
+        self.gateway = gateway
+        return gateway
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+        if self._log is not None:
+            self._log.close()
+        self.gateway = None
+
+    async def __aenter__(self) -> Gateway:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _end(self, tasks: list[asyncio.Task[None]], limiter: Limiter) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for last in (limiter.sync, self._write_usage):
+            try:
+                await last()
+            except MidstreamError as error:
+                log.error("not all that was used could be written down: %s", error)
+
+    async def _make_catalog(self) -> Catalog:
+        if not self.options.sim:
+            return Catalog()
+        sim = await self._stack.enter_async_context(Sim(port=0))
+        return Catalog(providers=sim_providers(sim.url))
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                try:
+                    await self.open()
+                except MidstreamError as error:
+                    log.error("cannot start: %s", error)
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    def _finished(self, exchange: Exchange) -> None:
+        record = record_of(exchange)
+        self.metrics.add(record)
+        if self._log is not None:
+            self._log.add(record)
+        if len(self._rows) < _UNWRITTEN:
+            self._rows.append(_row(record, exchange))
+        else:
+            self.lost_rows += 1
+
+    async def _write_usage(self) -> None:
+        if self._rows and self.state is not None:
+            rows, self._rows = self._rows, []
+            try:
+                await self.state.log_usage(rows)
+            except StoreError:
+                self._rows = rows + self._rows
+                raise
+
+
+def settings_of(config: GatewayConfig) -> Settings:
+    return Settings(max_body=config.server.max_body_mb * 1024 * 1024, own_keys=config.defaults.pass_client_keys)
+
+
+def record_of(exchange: Exchange) -> RequestRecord:
+    """What the log says of a request."""
+    now = time.monotonic()
+    usage = exchange.turn.usage if exchange.turn is not None else None
+    request = exchange.request
+    return RequestRecord(
+        id=exchange.id,
+        status=exchange.status,
+        wire=exchange.wire,
+        tenant=exchange.tenant.id,
+        key=exchange.tenant.key_id,
+        asked=exchange.asked,
+        model=exchange.target.name if exchange.target is not None else "",
+        stream=exchange.stream,
+        input=usage.read if usage is not None else 0,
+        output=usage.output if usage is not None else 0,
+        cache_read=usage.cache_read if usage is not None else 0,
+        cache_write=usage.cache_write if usage is not None else 0,
+        cost=exchange.cost,
+        ttft_ms=None if exchange.first is None else (exchange.first - exchange.began) * 1000,
+        duration_ms=(now - exchange.began) * 1000,
+        attempts=exchange.answered,
+        notes=len(exchange.notes) + (len(request.notes) if request is not None else 0),
+        error=exchange.error,
+    )
+
+
+def _row(record: RequestRecord, exchange: Exchange) -> UsageRow:
+    return UsageRow(
+        record.time.timestamp(),
+        record.tenant,
+        record.key,
+        record.model,
+        exchange.target.provider if exchange.target is not None else "",
+        record.wire,
+        record.status,
+        record.input,
+        record.output,
+        record.cache_read,
+        record.cache_write,
+        None if record.cost is None else round(record.cost * 1_000_000),
+        record.duration_ms,
+        record.ttft_ms,
+    )
+
+
+def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> asyncio.Task[None]:
+    """Do something again and again; what fails is told, and done again the next time."""
+
+    async def repeat() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except MidstreamError as error:
+                log.warning("%s", error)
+
+    return asyncio.create_task(repeat())

@@ -50,7 +50,7 @@ async def served(app: GatewayApp, **options: Any) -> AsyncIterator[str]:
     server = Server(app, ServerOptions(port=0, drain=0.2, **options))
     running = asyncio.create_task(server.serve([listener]))
     try:
-        while not server.started and not running.done():
+        while not server.started and not running.done():  # noqa: ASYNC110 uvicorn has no event for it
             await asyncio.sleep(0.005)
         if running.done():
             await running

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ParamSpec
 
 import aiohttp
 
@@ -15,6 +16,21 @@ from midstream.gateway.config import GatewayConfig, parse_config
 from midstream.gateway.server import Server, ServerOptions, address_of, bind
 from midstream.sim.providers import sim_providers
 from midstream.sim.server import Sim
+from midstream.transport import TransportOptions
+from midstream.transport.options import RetryPolicy
+from tests.event_loops import run
+
+P = ParamSpec("P")
+
+
+def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that is a coroutine."""
+
+    @functools.wraps(test)
+    def in_loop(*args: P.args, **kwargs: P.kwargs) -> None:
+        run(test(*args, **kwargs))
+
+    return in_loop
 
 
 class Gate:
@@ -61,13 +77,16 @@ async def served(app: GatewayApp, **options: Any) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def gate(config: str = "", *, state: str | None = None, script: Any = None, **sim: Any) -> AsyncIterator[Gate]:
+async def gate(
+    config: str = "", *, state: str | None = None, script: Any = None, retries: int = 2, **sim: Any
+) -> AsyncIterator[Gate]:
     """A gateway with this configuration in front of doubles that play `script`, or the model that reads the prompt."""
     if script is not None:
         sim["script"] = script
     async with Sim(port=0, **sim) as doubles:
         parsed = parse_config(config.encode(), "gateway.toml") if config else GatewayConfig()
         catalog = Catalog(providers=sim_providers(doubles.url), environ={})
-        app = GatewayApp(parsed, AppOptions(state=state), catalog=catalog)
+        transport = TransportOptions(retry=RetryPolicy(max_retries=retries, initial=0.01))
+        app = GatewayApp(parsed, AppOptions(state=state), catalog=catalog, transport=transport)
         async with served(app) as url, aiohttp.ClientSession() as http:
             yield Gate(url, app, doubles, http)

@@ -551,6 +551,7 @@ ACCEPTED: list[tuple[str, str, Break]] = [
     ("anthropic", "results in two messages are combined", lambda b: b["messages"].insert(3, {
         "role": "user", "content": [b["messages"][2]["content"].pop(), *[b["messages"][2]["content"].pop() for _ in b["messages"][2]["content"][2:]]]
     })),
+    ("anthropic", "adaptive thinking: turns need not start with a thinking block", lambda b: [b.update(thinking={"type": "adaptive"}), drop_thinking(b)]),
     ("anthropic", "the SDK: max_tokens 0 fills the cache", lambda b: b.update(max_tokens=0)),
     ("anthropic", "its error text allows names of 128 characters", lambda b: b["tools"][0].update(name="x" * 128)),
     ("mistral", "fields of the SDK", lambda b: b.update(

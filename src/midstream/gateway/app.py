@@ -48,7 +48,7 @@ HOT: dict[str, str] = {
     prefix + path: wire for prefix in ("/v1", "") for path, wire in zip(ANSWERING, _WIRES, strict=True)
 }
 """Paths that answer, and the wire that is spoken there."""
-GEMINI = re.compile(r"(?:/v1(?:alpha|beta1?)?)?/models/(?P<model>[^:]+):(?P<stream>streamG|g)enerateContent")
+GEMINI = re.compile(r"(?:/v1(?:alpha|beta1?)?)?/models/(?P<model>.+):(?P<stream>streamG|g)enerateContent")
 _TICK = 1.0
 
 

@@ -69,7 +69,12 @@ class GatewayApp:
     """The ASGI application. `gateway` is there between start and end."""
 
     def __init__(
-        self, config: GatewayConfig, options: AppOptions | None = None, *, catalog: Catalog | None = None
+        self,
+        config: GatewayConfig,
+        options: AppOptions | None = None,
+        *,
+        catalog: Catalog | None = None,
+        transport: TransportOptions | None = None,
     ) -> None:
         self.config = config
         self.options = options or AppOptions()
@@ -77,6 +82,7 @@ class GatewayApp:
         self.state: GatewayState | None = None
         self.metrics = Metrics(wires=WIRES)
         self._catalog = catalog
+        self._transport = transport or TransportOptions(max_unused=_UNUSED)
         self._log: AccessLog | None = None
         self._stack = AsyncExitStack()
         self._rows: list[UsageRow] = []
@@ -112,8 +118,7 @@ class GatewayApp:
             await state.open()
             stack.push_async_callback(state.close)
             catalog = self._catalog or await self._make_catalog()
-            transport = Transport(TransportOptions(max_unused=_UNUSED))
-            client = Client(catalog, transport=transport, remember=False)
+            client = Client(catalog, transport=Transport(self._transport), remember=False)
             stack.push_async_callback(client.aclose)
             sealer = Sealer() if config.vault.seal else None
             if sealer is not None:

@@ -243,6 +243,8 @@ def refusal_of(error: MidstreamError) -> Refusal:
     row = next(_REFUSALS[name] for kind in kinds if (name := _SAME.get(kind, kind)) in _REFUSALS)
     changed: dict[str, Any] = {"message": mended(error.summary) or "the answer failed, and no reason was given"}
     status = error.status if isinstance(error, ProviderError) else None
+    if isinstance(error, ProviderError) and error.code and error.provider is None:
+        changed["code"] = error.code  # one of our own words, not a host's
     if status is not None and 400 <= status < 600:
         changed["status"] = status
         if status in _BY_STATUS:

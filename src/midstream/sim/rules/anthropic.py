@@ -162,7 +162,8 @@ def _thinking_is_own(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _thinking_leads(body: Body, traits: Traits) -> Iterator[str]:
-    """While thinking, the assistant message of a running tool loop must begin with its thinking."""
+    """While thinking within a budget, the assistant message of a running tool loop must begin with its thinking; adaptive
+    thinking does not ask for it."""
     if not _thinks(body):
         return
     messages = _turns(body)
@@ -177,7 +178,7 @@ def _thinking_leads(body: Body, traits: Traits) -> Iterator[str]:
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
         yield "Thinking may not be enabled when tool_choice forces tool use."
-    if len(messages) >= 2 and _of(messages[-1], "tool_result"):
+    if thinking.get("type") == "enabled" and len(messages) >= 2 and _of(messages[-1], "tool_result"):
         first = (_blocks(messages[-2]) or [{}])[0].get("type")
         if first not in ("thinking", "redacted_thinking"):
             yield (
@@ -266,7 +267,7 @@ RULES = (
     ),
     Rule("thinking is own", "documented", f"{_GUIDE}: signatures are verified", _thinking_is_own, hosts=_OWN),
     Rule(
-        "thinking leads", "documented", f"{_GUIDE}: tool use, budget, temperature, tool_choice",
+        "thinking leads", "documented", f"{_GUIDE}: tool use, budget, temperature, tool_choice; adaptive thinking: validation changes",
         _thinking_leads, hosts=_OWN,
     ),
     Rule(

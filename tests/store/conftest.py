@@ -1,9 +1,11 @@
-"""Every store there is. A new one joins the conformance suite by a row in STORES."""
+"""Every store there is. A new one joins the conformance suite by a row in STORES, or, if it needs a server, by fixtures of the same
+names: tests/e2e/postgres."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,17 +14,34 @@ from midstream.store import MemoryStore, SqliteStore, Store
 
 from .plain_store import PlainStore
 
-STORES: dict[str, Callable[[Path, Callable[[], float]], Store]] = {
+MakeStore = Callable[[Path, Callable[[], float]], Store]
+STORES: dict[str, MakeStore] = {
     "plain": lambda folder, now: PlainStore(now),
     "memory": lambda folder, now: MemoryStore(now),
     "sqlite": lambda folder, now: SqliteStore(folder / "conversations.db", now=now),
 }
 
 
+@pytest.fixture
+def makers() -> list[MakeStore]:
+    """Makers of stores that are compared with each other."""
+    return list(STORES.values())
+
+
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store whose clock ticks one second a look."""
+    with closing(STORES[request.param](tmp_path, ticking_clock())) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=STORES)
+def lasting_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """One store for all the examples of a property."""
+    with closing(STORES[request.param](tmp_path_factory.mktemp("store"), lambda: 0.0)) as made:
+        yield made
+
+
+def ticking_clock() -> Callable[[], float]:
     ticks = itertools.count(1000)
-    made = STORES[request.param](tmp_path, lambda: float(next(ticks)))
-    yield made
-    made.close()
+    return lambda: float(next(ticks))

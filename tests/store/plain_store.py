@@ -113,7 +113,7 @@ class PlainStore:
                 (arrival, stored.info.id, position, self._titled(stored).title, data)
                 for stored in self._stored.values()
                 for position, (arrival, data, words) in enumerate(stored.turns)
-                if wanted and matches(wanted, words)
+                if wanted and wanted.matches(words)
             ]
             found.sort(reverse=True)
             hits = [make_hit(wanted, name, at, title, data) for _, name, at, title, data in found[: max(0, limit)]]
@@ -171,8 +171,3 @@ class PlainStore:
     @staticmethod
     def _titled(stored: _Stored) -> ConversationInfo:
         return replace(stored.info, title=stored.meta.get("title", stored.info.title))
-
-
-def matches(query: Query, held: list[str]) -> bool:
-    """Whether every phrase of a query is somewhere in these words."""
-    return all(next(query._places(index, held), None) is not None for index in range(len(query.phrases)))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,7 @@ from midstream.core.errors import StoreError
 from midstream.store import ConversationExists, Entry, LengthConflict, Original, Store, UnknownConversation
 
 from . import samples
-from .conftest import STORES
+from .conftest import MakeStore
 
 
 def ai(text: str, origin: Origin | None = None) -> Turn:
@@ -27,14 +25,6 @@ def ai(text: str, origin: Origin | None = None) -> Turn:
 
 def said(store: Store, *lines: str) -> str:
     return store.create(Conversation(tuple([human(line) for line in lines])))
-
-
-@pytest.fixture(scope="module", params=STORES)
-def lasting_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """One store for all the examples of a property."""
-    made = STORES[request.param](tmp_path_factory.mktemp("store"), lambda: 0.0)
-    with closing(made):
-        yield made
 
 
 many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -410,11 +400,11 @@ def test_a_closed_store_says_so(store: Store) -> None:
             action()
 
 
-def test_random_work_gives_the_same_everywhere(tmp_path: Path) -> None:
+def test_random_work_gives_the_same_everywhere(makers: list[MakeStore], tmp_path: Path) -> None:
     """The stores are run side by side through the same actions and must agree on every answer."""
     chance = random.Random(11)
     words = ["alpha", "beta", "gamma", "天气", "get_weather", "Zürich"]
-    stores = [make(tmp_path, lambda: 5.0) for make in STORES.values()]
+    stores = [make(tmp_path, lambda: 5.0) for make in makers]
     ids: list[str] = []
     for step in range(300):
         match chance.randrange(6):

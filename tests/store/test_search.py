@@ -5,7 +5,6 @@ from hypothesis import given
 from midstream.store.search import MAX_QUERY_WORDS, Query, folded, words
 
 from . import samples
-from .plain_store import matches
 
 
 def test_words_are_folded() -> None:
@@ -36,4 +35,4 @@ def test_a_query_is_bounded_and_matches_itself(text: str) -> None:
     query = Query(text)
     assert sum(map(len, query.phrases)) <= MAX_QUERY_WORDS
     if query:
-        assert matches(query, folded(text))
+        assert query.matches(folded(text))

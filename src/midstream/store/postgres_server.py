@@ -15,7 +15,7 @@ from ..core.errors import StoreError, StoreUnavailable
 from .schema import newer_schema
 
 try:
-    import psycopg
+    import psycopg as psycopg
     import psycopg_pool as psycopg_pool
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError as error:

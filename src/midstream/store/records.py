@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from .protocol import ConversationInfo, CorruptRecord, Entry, Hit
 from .search import Query, folded, searchable
 
 _TITLE = 80
+_MOST = 2**31  # a larger limit is the same as none
 
 _decode_turn = msgspec.json.Decoder(Turn).decode
 _decode_head = msgspec.json.Decoder(Conversation).decode
@@ -67,13 +68,21 @@ def fork_position(conversation_id: str, position: int | None, length: int) -> in
     return at
 
 
-def make_hit(query: Query, conversation_id: str, position: int, title: str, data: bytes) -> Hit | None:
-    """A stored turn as a search result; None if it cannot be read, so that one bad record does not hide the others."""
+def make_hit(
+    query: Query, conversation_id: str, position: int, title: str, data: bytes, *, check: bool = False
+) -> Hit | None:
+    """A stored turn as a search result; None if it cannot be read, so that one bad record does not hide the others.
+
+    With `check`, also None if the turn does not match: for an index that knows words, but not their order.
+    """
     try:
         turn = decode_turn(data, conversation_id, position)
     except CorruptRecord:
         return None
-    snippet, marks = query.snippet(searchable(turn))
+    text = searchable(turn)
+    if check and not query.matches(folded(text)):
+        return None
+    snippet, marks = query.snippet(text)
     return Hit(conversation_id, position, turn.speaker, title, snippet, marks)
 
 
@@ -161,3 +170,39 @@ def models_of(turns: Iterable[Turn]) -> tuple[str, ...]:
         if turn.origin is not None and turn.origin.model
     ]
     return tuple(dict.fromkeys(names))
+
+
+def assemble(conversation_id: str, head: bytes, length: int, rows: Iterable[tuple[int, bytes]]) -> Conversation:
+    """A conversation from its head and the rows of its turns, of which none may be missing."""
+    turns: list[Turn] = []
+    for position, data in rows:
+        if position != len(turns):
+            break
+        turns.append(decode_turn(data, conversation_id, position))
+    if len(turns) != length:
+        raise CorruptRecord(
+            f"turn {len(turns)} of conversation {conversation_id!r} is missing; fork the conversation at {len(turns)} to keep the turns before it"
+        )
+    return replace(decode_head(head, conversation_id), turns=tuple(turns))
+
+
+def make_info(row: tuple[Any, ...]) -> ConversationInfo:
+    """A row of a list: id, title, created, updated, length, models, parent, forked_at."""
+    conversation_id, title, created, updated, length, models, parent, forked_at = row
+    return ConversationInfo(conversation_id, title, created, updated, length, decode_models(models), parent, forked_at)
+
+
+def encode_models(models: tuple[str, ...]) -> str:
+    return msgspec.json.encode(models).decode()
+
+
+def decode_models(text: str) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except (msgspec.MsgspecError, ValueError):
+        return ()  # derived data: one bad row must not break the whole list
+
+
+def bounded(number: int) -> int:
+    """A limit or an offset that a database takes."""
+    return max(0, min(number, _MOST))

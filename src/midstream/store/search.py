@@ -83,6 +83,10 @@ class Query:
     def __bool__(self) -> bool:
         return bool(self.phrases)
 
+    def matches(self, held: Sequence[str]) -> bool:
+        """Whether every phrase is somewhere in these words."""
+        return all(next(self._places(index, held), None) is not None for index in range(len(self.phrases)))
+
     def snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
         """The text around the first match, and the positions of all matches within it."""
         held = list(words(text))

@@ -9,13 +9,12 @@ from __future__ import annotations
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import msgspec
 from msgspec.structs import astuple, replace
 
 from ..core.blocks import Conversation, Turn
@@ -25,19 +24,28 @@ from .paths import database_path, make_private_file
 from .protocol import (
     ConversationExists,
     ConversationInfo,
-    CorruptRecord,
     Entry,
     Hit,
     LengthConflict,
     Original,
     UnknownConversation,
 )
-from .records import decode_head, decode_turn, extended, fork_position, make_hit, make_record, turn_record
+from .records import (
+    assemble,
+    bounded,
+    decode_models,
+    encode_models,
+    extended,
+    fork_position,
+    make_hit,
+    make_info,
+    make_record,
+    turn_record,
+)
 from .schema import transaction
 from .search import Query
 
 _IDLE_READERS = 4
-_MOST = 2**31  # a larger limit is the same as none
 
 _INFO = """
     SELECT c.id, coalesce(m.value, c.title), c.created, c.updated, c.length, c.models, c.parent, c.forked_at
@@ -75,7 +83,7 @@ class SqliteStore:
             seq = db.execute(
                 "INSERT INTO conversations (id, head, title, models, length, created, updated, parent, forked_at)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (id_, head, title, _encode_models(models), length, created, updated, parent, forked_at),
+                (id_, head, title, encode_models(models), length, created, updated, parent, forked_at),
             ).lastrowid
             assert seq is not None
             for position, (data, words) in enumerate(turns):
@@ -93,10 +101,10 @@ class SqliteStore:
             if length != expected_length:
                 raise LengthConflict(conversation_id, expected_length, length)
             _insert_turn(db, seq, length, data, words)
-            title, known = extended(title, _decode_models(models), turn)
+            title, known = extended(title, decode_models(models), turn)
             db.execute(
                 "UPDATE conversations SET length = ?, title = ?, models = ?, updated = ? WHERE seq = ?",
-                (length + 1, title, _encode_models(known), self._now(), seq),
+                (length + 1, title, encode_models(known), self._now(), seq),
             )
         return expected_length + 1
 
@@ -104,7 +112,7 @@ class SqliteStore:
         with self._reading() as db:
             seq, head, length = self._find(db, conversation_id, "seq, head, length")
             rows = _turn_rows(db, seq, length)
-        return _assemble(conversation_id, head, length, rows)
+        return assemble(conversation_id, head, length, rows)
 
     def entry(self, conversation_id: str) -> Entry:
         columns = "seq, head, length, created, updated, parent, forked_at"
@@ -114,7 +122,7 @@ class SqliteStore:
             meta = db.execute("SELECT key, value FROM meta WHERE conversation = ? ORDER BY key", (seq,)).fetchall()
             kept = db.execute("SELECT format, data, name FROM originals WHERE conversation = ?", (seq,)).fetchone()
         original = Original(*kept) if kept else None
-        conversation = _assemble(conversation_id, head, length, rows)
+        conversation = assemble(conversation_id, head, length, rows)
         return Entry(conversation, dict(meta), created, updated, parent, forked_at, original)
 
     def info(self, conversation_id: str) -> ConversationInfo:
@@ -122,14 +130,14 @@ class SqliteStore:
             row = db.execute(f"{_INFO} WHERE c.id = ?", (conversation_id,)).fetchone()
         if row is None:
             raise UnknownConversation(conversation_id)
-        return _info(row)
+        return make_info(row)
 
     def list(self, limit: int = 50, offset: int = 0) -> Sequence[ConversationInfo]:
         with self._reading() as db:
             rows = db.execute(
-                f"{_INFO} ORDER BY c.updated DESC, c.seq DESC LIMIT ? OFFSET ?", (_bounded(limit), _bounded(offset))
+                f"{_INFO} ORDER BY c.updated DESC, c.seq DESC LIMIT ? OFFSET ?", (bounded(limit), bounded(offset))
             ).fetchall()
-        return [_info(row) for row in rows]
+        return [make_info(row) for row in rows]
 
     def search(self, query: str, limit: int = 20) -> Sequence[Hit]:
         wanted = Query(query)
@@ -146,7 +154,7 @@ class SqliteStore:
                 LEFT JOIN meta m ON m.conversation = c.seq AND m.key = 'title'
                 ORDER BY t.id DESC
                 """,
-                (_match(wanted), _bounded(limit)),
+                (_match(wanted), bounded(limit)),
             ).fetchall()
         return [hit for row in rows if (hit := make_hit(wanted, *row)) is not None]
 
@@ -156,7 +164,7 @@ class SqliteStore:
             at = fork_position(conversation_id, at_position, length)
             rows = _turn_rows(db, seq, at)
             meta = dict(db.execute("SELECT key, value FROM meta WHERE conversation = ?", (seq,)).fetchall())
-        conversation = _assemble(conversation_id, head, at, rows)
+        conversation = assemble(conversation_id, head, at, rows)
         return self.add(Entry(replace(conversation, id=""), meta, parent=conversation_id, forked_at=at))
 
     def delete(self, conversation_id: str) -> None:
@@ -262,39 +270,6 @@ def _turn_rows(db: sqlite3.Connection, seq: int, length: int) -> list[tuple[int,
     ).fetchall()
 
 
-def _assemble(conversation_id: str, head: bytes, length: int, rows: Iterable[tuple[int, bytes]]) -> Conversation:
-    turns: list[Turn] = []
-    for position, data in rows:
-        if position != len(turns):
-            break
-        turns.append(decode_turn(data, conversation_id, position))
-    if len(turns) != length:
-        raise CorruptRecord(
-            f"turn {len(turns)} of conversation {conversation_id!r} is missing; fork the conversation at {len(turns)} to keep the turns before it"
-        )
-    return replace(decode_head(head, conversation_id), turns=tuple(turns))
-
-
-def _info(row: tuple[Any, ...]) -> ConversationInfo:
-    conversation_id, title, created, updated, length, models, parent, forked_at = row
-    return ConversationInfo(conversation_id, title, created, updated, length, _decode_models(models), parent, forked_at)
-
-
-def _encode_models(models: tuple[str, ...]) -> str:
-    return msgspec.json.encode(models).decode()
-
-
-def _decode_models(text: str) -> tuple[str, ...]:
-    try:
-        return msgspec.json.decode(text, type=tuple[str, ...])
-    except (msgspec.MsgspecError, ValueError):
-        return ()  # derived data: one bad row must not break the whole list
-
-
 def _match(query: Query) -> str:
     """The query for FTS5: every phrase quoted, so that nothing in it is syntax, and the last word a prefix."""
     return " ".join(['"' + " ".join(phrase).replace('"', '""') + '"' for phrase in query.phrases]) + " *"
-
-
-def _bounded(number: int) -> int:
-    return max(0, min(number, _MOST))

@@ -17,7 +17,16 @@ from midstream.cli.main import main
 from midstream.dialects.registry import REGISTRY
 from midstream.sim.server import Sim
 
-_OURS = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "MIDSTREAM_MODEL", "MIDSTREAM_DEBUG", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+_OURS = (
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "MIDSTREAM_MODEL",
+    "MIDSTREAM_DEBUG",
+    "MIDSTREAM_STORE",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+)
 
 
 @pytest.fixture

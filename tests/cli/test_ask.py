@@ -125,6 +125,24 @@ def test_no_store_keeps_nothing(cli: Cli, home: Path) -> None:
     assert not home.exists()
 
 
+def test_the_store_is_where_the_flag_or_the_environment_says(
+    cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "elsewhere" / "chats.db"
+    session = msgspec.json.decode(cli("ask", *KIMI, "--store", str(place), "--json", "One").stdout)["session"]
+    assert not home.exists()
+    assert session[:8] in cli("sessions", "--store", str(place)).stdout
+    assert "One" in cli("sessions", "--store", str(place), "search", "one").stdout
+    assert session[:8] not in cli("sessions").stdout
+    monkeypatch.setenv("MIDSTREAM_STORE", str(place))
+    assert session[:8] in cli("sessions").stdout
+    assert "One" in cli("sessions", "show", session).stdout
+    assert cli("doctor", session, "--look").exit_code == OK
+    assert f"store = {place}    # $MIDSTREAM_STORE" in cli("config", "show", "--origin").stdout
+    assert cli("sessions", "delete", "-y", session).exit_code == OK
+    assert cli("sessions").stdout == ""
+
+
 def test_the_system_prompt_and_thinking_are_sent(cli: Cli) -> None:
     result = cli("ask", *KIMI, "-s", "Be kind.", "--thinking", "off", "Hello")
     assert "No tool is needed" not in result.stderr

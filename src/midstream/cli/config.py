@@ -12,7 +12,7 @@ import msgspec
 from ..client.config import LoadedConfig, config_home, load_config
 from ..client.settings import list_settings
 from ..core.visible import visible
-from ..store.paths import database_path
+from ..store.paths import database_path, shown_address
 from .options import default_model
 from .terminal import color_option
 
@@ -69,7 +69,10 @@ def _rows(loaded: LoadedConfig) -> Iterator[tuple[str, Any, str]]:
     for setting in list_settings(loaded):
         if setting.name != "default_model":  # given above: the command line also looks at which key is set
             yield setting.name, setting.value, setting.origin
-    yield "store", str(database_path()), _place_origin()
+    if address := os.environ.get("MIDSTREAM_STORE"):
+        yield "store", shown_address(address), "$MIDSTREAM_STORE"
+    else:
+        yield "store", str(database_path()), _place_origin()
 
 
 def _place_origin() -> str:

@@ -14,12 +14,13 @@ from ..core.blocks import Conversation
 from ..core.errors import StoreError
 from ..core.visible import terminal_safe
 from ..doctor import Diagnosis, examine, refusals
+from ..store import open_store
 from ..store.export import to_jsonl
 from ..store.importing import FORMATS, read_file
 from ..store.paths import database_path
 from ..store.protocol import Entry
-from ..store.sqlite import SqliteStore
 from .main import FAILED, OK
+from .options import store_option
 from .sessions import write_file
 
 
@@ -32,13 +33,22 @@ from .sessions import write_file
 @click.option("--for", "model", metavar="MODEL", help="Write the copy as a request to this model.")
 @click.option("--look", is_flag=True, help="Only report; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def doctor(target: str, format_: str | None, output: Path | None, model: str | None, look: bool, as_json: bool) -> int:
+@store_option
+def doctor(
+    target: str,
+    format_: str | None,
+    output: Path | None,
+    model: str | None,
+    look: bool,
+    as_json: bool,
+    store_at: str | None,
+) -> int:
     """Report what is broken in a history and who would refuse it, and write a healed copy.
 
     FILE contains midstream's JSONL or Conversation JSON, OpenAI chat messages, Anthropic messages or Responses items; ID is
     that of a stored conversation. The exit code is 1 if something was broken.
     """
-    entries = _entries(target, format_)
+    entries = _entries(target, format_, store_at)
     diagnoses = [examine(entry.conversation, entry.original) for entry in entries]
     wrong = {number for number, each in enumerate(diagnoses) if refusals(each.healed)}
     broken = any(diagnosis.broken for diagnosis in diagnoses)
@@ -59,17 +69,16 @@ def doctor(target: str, format_: str | None, output: Path | None, model: str | N
     return FAILED if broken or wrong else OK
 
 
-def _entries(target: str, format_: str | None) -> list[Entry]:
+def _entries(target: str, format_: str | None, store_at: str | None) -> list[Entry]:
     """What to examine. Of our own files, that is the conversation, not the original it was once imported from."""
     path = Path(target)
     if path.is_file():
         own = _conversation_json(path) if format_ is None else None
         entries = own if own is not None else list(read_file(path, format_))
         return [_as_ours(entry) if format_ == "midstream" or entry.conversation.id else entry for entry in entries]
-    database = database_path()
-    if not database.exists():
+    if store_at is None and not database_path().exists():
         raise StoreError(f"{target!r} is not a file, and no conversation is stored yet")
-    with closing(SqliteStore(database)) as store:
+    with closing(open_store(store_at)) as store:
         return [_as_ours(store.entry(target))]
 
 

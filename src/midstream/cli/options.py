@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     yolo: bool = False
     allow: tuple[str, ...] = ()
     store: bool = True
+    store_at: str | None = None
     thinking: str | None = None
     tool_format: str | None = None
 
@@ -140,6 +141,14 @@ def tool_option(help: str, default: tuple[str, ...] = ()) -> Callable[[F], F]:
     )
 
 
+store_option = click.option(
+    "--store",
+    "store_at",
+    metavar="ADDRESS",
+    envvar="MIDSTREAM_STORE",
+    help="Where conversations are stored: the path of a file, or postgresql://user@host/database. [env: MIDSTREAM_STORE]",
+)
+
 _CONVERSATION = (
     click.option(
         "-m",
@@ -172,6 +181,7 @@ _CONVERSATION = (
         help="How tools are spoken of. auto: the host's own way. openai, anthropic, mistral, kimi: the wire's calls with these "
         f"ids. For a model without tool calls, as plain text: {', '.join(TEXT_FORMATS)}.",
     ),
+    store_option,
     click.option("--no-store", "store", flag_value=False, default=True, help="Do not save the conversation."),
     color_option,
 )

@@ -12,7 +12,8 @@ import msgspec
 
 from ..core.errors import LocalError
 from ..core.visible import terminal_safe, visible
-from ..store import ConversationInfo, SqliteStore, import_file, to_jsonl, to_markdown
+from ..store import ConversationInfo, import_file, open_store, to_jsonl, to_markdown
+from .options import store_option
 from .terminal import Paint, color_choice, color_option, is_terminal, wants_color
 from .view import shortened
 from .workspace import find_session
@@ -45,13 +46,15 @@ def _ago(seconds: float) -> str:
 @click.group(invoke_without_command=True, epilog=_EPILOG)
 @click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@store_option
 @color_option
 @click.pass_context
-def sessions(ctx: click.Context, limit: int, as_json: bool) -> None:
+def sessions(ctx: click.Context, limit: int, as_json: bool, store_at: str | None) -> None:
     """List stored conversations, the latest first, or work with one of them."""
+    ctx.obj = store_at
     if ctx.invoked_subcommand is not None:
         return
-    with closing(SqliteStore()) as store:
+    with closing(open_store(store_at)) as store:
         infos = store.list(limit)
     now = time.time()
     for info in infos:
@@ -62,10 +65,11 @@ def sessions(ctx: click.Context, limit: int, as_json: bool) -> None:
 
 @sessions.command()
 @click.argument("words", nargs=-1, required=True)
-def search(words: tuple[str, ...]) -> None:
+@click.pass_obj
+def search(store_at: str | None, words: tuple[str, ...]) -> None:
     """Find turns that contain all these words."""
     paint = Paint(wants_color(color_choice(), sys.stdout))
-    with closing(SqliteStore()) as store:
+    with closing(open_store(store_at)) as store:
         hits = store.search(" ".join(words))
     for hit in hits:
         line = visible(" ".join(hit.snippet.split()))
@@ -75,9 +79,10 @@ def search(words: tuple[str, ...]) -> None:
 @sessions.command()
 @click.argument("session_id", metavar="ID")
 @click.option("--thinking", is_flag=True, help="Include the reasoning.")
-def show(session_id: str, thinking: bool) -> None:
+@click.pass_obj
+def show(store_at: str | None, session_id: str, thinking: bool) -> None:
     """Show a conversation as Markdown."""
-    with closing(SqliteStore()) as store:
+    with closing(open_store(store_at)) as store:
         entry = store.entry(find_session(store, session_id))
     _write(to_markdown(entry, thinking=thinking))
 
@@ -87,9 +92,10 @@ def show(session_id: str, thinking: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Export all conversations (as JSONL).")
 @click.option("--format", "kind", type=click.Choice(["md", "jsonl"]), help="md for reading, jsonl for importing again.")
 @click.option("--thinking", is_flag=True, help="Include the reasoning (jsonl always does).")
-def export(session_id: str | None, everything: bool, kind: str | None, thinking: bool) -> None:
+@click.pass_obj
+def export(store_at: str | None, session_id: str | None, everything: bool, kind: str | None, thinking: bool) -> None:
     """Write a conversation to standard output (the last one by default)."""
-    with closing(SqliteStore()) as store:
+    with closing(open_store(store_at)) as store:
         if everything and kind != "md":
             offset = 0
             while infos := store.list(100, offset):
@@ -106,9 +112,10 @@ def export(session_id: str | None, everything: bool, kind: str | None, thinking:
 @sessions.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--provider", help="The provider of these histories, if the files do not name it.")
-def import_(files: tuple[Path, ...], provider: str | None) -> None:
+@click.pass_obj
+def import_(store_at: str | None, files: tuple[Path, ...], provider: str | None) -> None:
     """Import histories: OpenAI, Anthropic, Responses, kimi-cli, llm, or our own JSONL."""
-    with closing(SqliteStore()) as store:
+    with closing(open_store(store_at)) as store:
         for file in files:
             for conversation_id in import_file(store, file, provider=provider):
                 click.echo(conversation_id)
@@ -117,9 +124,10 @@ def import_(files: tuple[Path, ...], provider: str | None) -> None:
 @sessions.command()
 @click.argument("session_id", metavar="ID")
 @click.confirmation_option("-y", "--yes", prompt="Delete this conversation for good?")
-def delete(session_id: str) -> None:
+@click.pass_obj
+def delete(store_at: str | None, session_id: str) -> None:
     """Delete a conversation for good."""
-    with closing(SqliteStore()) as store:
+    with closing(open_store(store_at)) as store:
         found = find_session(store, session_id)
         store.delete(found)
     click.echo(f"deleted {found}", err=True)

@@ -25,7 +25,7 @@ from ..core.errors import ConfigError, LocalError
 from ..core.handoff import SwitchReport
 from ..core.visible import visible
 from ..dialects.registry import Resolved
-from ..store import SqliteStore, Store
+from ..store import Store, open_store
 from .options import POLICIES, SIM, Settings, default_model, stored_options
 
 SIM_DELAY = "0.02"  # seconds before each piece, so that the tokens are seen arriving
@@ -63,7 +63,7 @@ class Workspace:
         settings = self.settings
         self._stack.push_async_callback(self._client.aclose)
         if settings.store:
-            self.store = SqliteStore()
+            self.store = open_store(settings.store_at)
             self._stack.callback(self.store.close)
         conversation, stored = self._conversation()
         model = settings.model or stored.get("model") or default_model(self._loaded, os.environ)[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ..core.errors import StoreError
 
@@ -47,6 +48,21 @@ def sqlite_path(address: str) -> Path:
     if not path:
         raise StoreError("an empty path: expected the path of a file, or postgresql://user@host/database")
     return Path(path).expanduser()
+
+
+def shown_address(address: str) -> str:
+    """An address as it may be shown: without the name, password and parameters of a connection."""
+    scheme, separator, _ = address.partition("://")
+    if not separator or scheme == "sqlite":
+        return address
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        return f"{scheme}://…"
+    # A password with unescaped characters has spilled over into what looks like host and path.
+    spilled = "@" in parts.path + parts.query + parts.fragment
+    return f"{scheme}://{'…' if spilled else host + parts.path}"
 
 
 def make_private_file(path: Path) -> None:

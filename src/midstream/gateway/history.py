@@ -18,7 +18,7 @@ from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall
 from ..core.handoff import Note
 from ..wires.request import ParsedRequest, parse_request
 from .issued_ids import ClientCalls, from_issued
-from .kept_turn import KeptCall, KeptTurn, restored
+from .kept_turn import KeptCall, KeptTurn, placed, restored
 from .seal import Sealer
 from .vault import Vault
 
@@ -130,31 +130,30 @@ class _Reading:
         blocks: list[Block] = []
         origin: Origin | None = None
         opened: list[Thinking] = []
+        since_call = 0  # where the blocks begin that came since the last call
         for block in turn.blocks:
             sealed = _seal_on(block)
             kept = self._open(sealed, block, read) if sealed is not None else None
-            if kept is None:
-                if sealed is None:
-                    blocks.append(block)
-                else:
-                    blocks += _unsigned(block)
-                continue
-            origin = origin or kept.origin
-            read.opened = True
-            fresh = [each for each in kept.thinking if each not in opened]
-            opened += fresh
-            blocks += fresh
-            if type(block) is ToolCall:
-                call = next((each for each in kept.blocks if type(each) is KeptCall), None)
-                provider = kept.origin.provider if kept.origin is not None else ""
-                blocks.append(replace(block, extra=call.extra if call is not None else None, provider=provider))
+            if kept is not None:
+                origin = origin or kept.origin
+                read.opened = True
+                opened += kept.thinking
+            if sealed is None:
+                blocks.append(block)
+            elif isinstance(block, ToolCall) and kept is not None:
+                # Its seal holds all that was thought since the last call, also what other seals there hold.
+                said = [each for each in blocks[since_call:] if type(each) is not Thinking]
+                blocks[since_call:] = placed([*said, _as_kept(block, kept)], kept.blocks)
             else:
+                blocks += kept.thinking if kept is not None else ()
                 blocks += _unsigned(block)
+            if type(block) is ToolCall:
+                since_call = len(blocks)
         if read.opened:
             # What the client shows beside a seal is what the seal holds, or a part of it.
             blocks = [block for block in blocks if type(block) is not Thinking or any(block is each for each in opened)]
             if origin is not None and origin.wire != self.wire:
-                blocks = [_without_marks(block) if type(block) is ToolCall else block for block in blocks]
+                blocks = [_without_marks(block, origin) if type(block) is ToolCall else block for block in blocks]
         read.turn = replace(turn, blocks=tuple(blocks), origin=origin if read.opened else turn.origin)
         read.restored = read.opened
 
@@ -252,6 +251,11 @@ def _without(extra: dict[str, Any] | None, key: str) -> dict[str, Any] | None:
     return {name: value for name, value in extra.items() if name != key} or None if extra else None
 
 
+def _as_kept(call: ToolCall, kept: KeptTurn) -> ToolCall:
+    extra = next((each.extra for each in kept.blocks if type(each) is KeptCall), None)
+    return replace(call, extra=extra, provider=kept.origin.provider if kept.origin is not None else "")
+
+
 def _unsigned(block: Block) -> list[Block]:
     """What is left of a block without its seal: nothing of a thought."""
     if isinstance(block, (Text, ToolCall, Media)):
@@ -259,9 +263,9 @@ def _unsigned(block: Block) -> list[Block]:
     return []
 
 
-def _without_marks(call: ToolCall) -> ToolCall:
+def _without_marks(call: ToolCall, origin: Origin) -> ToolCall:
     """A call whose maker spoke another wire than the client: what the client's wire put beside it means nothing there."""
-    return call if call.extra is None or _SIGNATURE in call.extra else replace(call, extra=None)
+    return call if call.extra is None or call.provider == origin.provider else replace(call, extra=None)
 
 
 def _without_minted_id(extra: dict[str, Any] | None) -> dict[str, Any] | None:

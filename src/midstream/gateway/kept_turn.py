@@ -96,9 +96,13 @@ def kept_of(turn: Turn, tenant: str = "") -> KeptTurn:
         elif type(block) is ToolCall:
             blocks.append(KeptCall(block.id, block.extra))
         elif type(block) is Text:
-            blocks.append(KeptText(_digest(block.text), block.extra))
+            blocks.append(kept_text(block))
     extra = turn.extra if turn.extra and turn.extra.get(DETAILS) else None
     return KeptTurn(turn.origin, tuple(blocks), {DETAILS: extra[DETAILS]} if extra else None, tenant)
+
+
+def kept_text(text: Text) -> KeptText:
+    return KeptText(_digest(text.text), text.extra)
 
 
 def _digest(text: str) -> bytes:
@@ -126,14 +130,14 @@ def restored(turn: Turn, kept: KeptTurn, wire: str) -> Turn:
             block = replace(block, extra=_over(block.extra, text.extra))
         said.append(block)
     extra = {**(turn.extra or {}), **kept.extra} if kept.extra else turn.extra
-    return replace(turn, blocks=_placed(said, kept.blocks), origin=kept.origin, extra=extra)
+    return replace(turn, blocks=placed(said, kept.blocks), origin=kept.origin, extra=extra)
 
 
 def _over(own: dict[str, Any] | None, kept: dict[str, Any] | None) -> dict[str, Any] | None:
     return {**own, **kept} if own and kept else kept or own
 
 
-def _placed(said: Sequence[Block], kept: Sequence[KeptBlock]) -> tuple[Block, ...]:
+def placed(said: Sequence[Block], kept: Sequence[KeptBlock]) -> tuple[Block, ...]:
     """The blocks of the client with the kept thinking among them. One walk over each."""
     places = {block.id: number for number, block in enumerate(said) if type(block) is ToolCall}
     before: dict[int, list[Thinking]] = {}

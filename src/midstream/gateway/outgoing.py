@@ -17,11 +17,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ..core.blocks import Block, Thinking, ToolCall, Turn
-from ..core.events import Event, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallDelta, ToolCallEnd
+from ..core.blocks import Block, Text, Thinking, ToolCall, Turn
+from ..core.events import Event, TextDelta, TextEnd, ThinkingDelta, ThinkingEnd, ToolCallDelta, ToolCallEnd
 from ..wires.openai_responses.answer import ENCRYPTED
 from ..wires.request import RequestedAnswer
-from .kept_turn import DETAILS, KeptCall, KeptTurn
+from .kept_turn import DETAILS, KeptCall, KeptText, KeptTurn, kept_text
 from .seal import Sealer
 
 _SIGNATURE = "thoughtSignature"
@@ -30,7 +30,7 @@ _SIGNATURE = "thoughtSignature"
 class Outgoing:
     """The events of one answer, or the whole of it."""
 
-    __slots__ = ("_on_calls", "_proof", "_sealer", "_seals", "_tenant", "_thoughts", "_wire")
+    __slots__ = ("_on_calls", "_proof", "_sealer", "_seals", "_since_call", "_tenant", "_wire")
 
     def __init__(self, wire: str, tenant: str, sealer: Sealer | None, requested: RequestedAnswer) -> None:
         self._wire = wire
@@ -38,7 +38,7 @@ class Outgoing:
         self._sealer = sealer
         self._proof = _proof_field(wire, requested)
         self._on_calls = wire == "gemini"
-        self._thoughts: list[Thinking] = []  # streamed since the last call
+        self._since_call: list[Thinking | KeptText] = []  # what was streamed since the last call
         self._seals: dict[int, str | None] = {}  # by the place of their block; None for what is too large
 
     def event(self, event: Event) -> Event:
@@ -46,27 +46,31 @@ class Outgoing:
         if kind is TextDelta or kind is ToolCallDelta or kind is ThinkingDelta:
             return event
         if isinstance(event, ThinkingEnd):
-            self._thoughts.append(event.block)
+            self._since_call.append(event.block)
             block = self._thinking(event.index, event.block)
             return event if block is event.block else ThinkingEnd(event.index, block)
         if isinstance(event, ToolCallEnd):
-            thoughts, self._thoughts = self._thoughts, []
-            call = self._call(event.index, event.block, thoughts)
+            before, self._since_call = self._since_call, []
+            call = self._call(event.index, event.block, before)
             return event if call is event.block else ToolCallEnd(event.index, call)
+        if isinstance(event, TextEnd) and self._since_call:
+            self._since_call.append(kept_text(event.block))
         return event
 
     def turn(self, turn: Turn) -> Turn:
         """The whole answer as this client gets it."""
         blocks: list[Block] = []
-        thoughts: list[Thinking] = []
+        before: list[Thinking | KeptText] = []
         for place, block in enumerate(turn.blocks):
             if type(block) is Thinking:
-                thoughts.append(block)
+                before.append(block)
                 blocks.append(self._thinking(place, block))
             elif type(block) is ToolCall:
-                blocks.append(self._call(place, block, thoughts))
-                thoughts = []
+                blocks.append(self._call(place, block, before))
+                before = []
             else:
+                if type(block) is Text and before:
+                    before.append(kept_text(block))
                 blocks.append(block)
         same = all(new is old for new, old in zip(blocks, turn.blocks, strict=True))
         return turn if same else replace(turn, blocks=tuple(blocks))
@@ -86,7 +90,8 @@ class Outgoing:
             if type(old) is Thinking:
                 loose = loose or self._on_calls or self._seals.get(place) is None
             elif type(old) is ToolCall:
-                held = self._on_calls and new is not old
+                # A client that did not ask for thoughts may know nothing of signatures either.
+                held = self._on_calls and new is not old and bool(self._proof)
                 if not held and (loose or _has_state(old)):
                     return True
                 loose = loose and not held
@@ -109,14 +114,15 @@ class Outgoing:
             return True
         return bool(block.encrypted if self._wire == "openai-responses" or block.redacted else block.signature)
 
-    def _call(self, place: int, call: ToolCall, thoughts: Sequence[Thinking]) -> ToolCall:
+    def _call(self, place: int, call: ToolCall, before: Sequence[Thinking | KeptText]) -> ToolCall:
         """On Gemini's wire a call is the one block whose signature every client sends back."""
-        if not self._on_calls or not thoughts or (call.extra and call.extra.get(_SIGNATURE)):
+        if not self._on_calls or not before or (call.extra and call.extra.get(_SIGNATURE)):
             return call
-        origin = thoughts[0].origin
+        thought = before[0]
+        origin = thought.origin if type(thought) is Thinking else None
         if origin is not None and origin.wire == self._wire:
             return call
-        sealed = self._sealed(place, KeptTurn(origin, (*thoughts, KeptCall(call.id, call.extra))))
+        sealed = self._sealed(place, KeptTurn(origin, (*before, KeptCall(call.id, call.extra))))
         return call if sealed is None else replace(call, extra={_SIGNATURE: sealed})
 
     def _sealed(self, place: int, kept: KeptTurn) -> str | None:

@@ -26,8 +26,8 @@ MIXED = ("moonshot-k2.5", "claude-4.6", "openai-responses-5", "gemini-3-pro", "m
 
 
 def origin_of(player: Player) -> Origin:
-    target = player.target
-    return Origin(target.provider, target.dialect.wire, target.model)
+    dialect = player.target.dialect
+    return Origin(dialect.provider, dialect.wire, player.target.model)
 
 
 async def make_door(*, seals: bool = True, vault: bool = True) -> Door:
@@ -54,7 +54,9 @@ async def rounds(
         assert not problems, (client.wire, manner, player.name, number, problems[0])
         sent.append(request.body)
         calls = (Call("read_file", {"path": f"b{number}", "a": 1}), Call("list_files"))[: 1 + number % 2]
-        answer = Answer("" if number % 2 else f"Step {number}.", thinking=f"thought number {number}", calls=calls)
+        answer = Answer(
+            "" if number % 2 else f"Step {number}.", thinking=f"thought number {number}" + "." * number, calls=calls
+        )
         turn = player.answer(answer, key=f"t{number}", number=number)
         turns.append(turn)
         await door.answer(client, parsed, turn, stream=stream)

@@ -162,9 +162,9 @@ class _Reading:
         if kept is None:
             self._note(read, "the seal on this reasoning does not open; not sent")
             return None
-        calls = [each for each in kept.blocks if type(each) is KeptCall]
-        if calls and (type(block) is not ToolCall or calls[0].id != block.id):
-            self._note(read, "the seal belongs to another call; not sent")
+        calls = [each.id for each in kept.blocks if type(each) is KeptCall]
+        if calls != ([block.id] if type(block) is ToolCall else []) or not isinstance(block, (Thinking, ToolCall)):
+            self._note(read, "the seal belongs to another block; not sent")
             return None
         if sealed in self._used:
             self._note(read, "the same seal came twice; sent once")

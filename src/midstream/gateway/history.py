@@ -189,11 +189,13 @@ class _Reading:
             each.turn = restored(each.turn, kept, self.wire)
             each.restored = True
 
-    @staticmethod
-    def _prefers(kept: KeptTurn, turn: Turn) -> bool:
-        """Whether the vault's entry counts more than what the client sent."""
+    def _prefers(self, kept: KeptTurn, turn: Turn) -> bool:
+        """Whether the vault's entry counts more than what the client sent, which is nobody's where the target speaks another
+        wire than the client."""
         said = turn.thinking
-        return kept.is_opaque or not said.strip() or said == "".join([each.text for each in kept.thinking])
+        if not self._same_wire or kept.is_opaque or not said.strip():
+            return True
+        return said == "".join([each.text for each in kept.thinking])
 
     def settled(self, read: _Answer) -> Turn:
         """The turn as it goes on: what the client sent by itself is the target's where they speak one wire; and no seals."""

@@ -51,11 +51,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 10_000
     head_time: float = 10.0
     body_time: float = 30.0
-    """How long a body may pause, and how long it may take beyond what `body_rate` allows it."""
-    body_rate: float = 4096.0
-    """The least bytes per second."""
+    """How long a body may pause, and how long it may take beyond what `rate` allows it."""
     write_time: float = 30.0
     """How long a client may stop reading."""
+    rate: float = 4096.0
+    """Bytes per second. Whoever sends or reads less counts as stopped."""
     idle_time: float = 75.0
     """How long a connection is kept open between requests."""
     linger_time: float = 2.0
@@ -95,11 +95,13 @@ class GatewayProtocol(HttpToolsProtocol):
         self._waiting: deque[ServedRequest] = deque()
         self._receiving: ServedRequest | None = None  # the one whose body is being read
         self._refusal: tuple[int, str] | None = None
-        self._head_size = 0
+        self._head_size = 0  # of the headers that are whole
+        self._head_wire = 0  # of all that came of a head
         self._begun_in_feed = False
         self._body_began = 0.0
         self._body_wire = 0  # bytes of the body's wire form
         self._reading_paused_at = 0.0
+        self._unsent = 0  # bytes in the write buffer when it was last looked at
         self._writable: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -133,7 +135,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._leave()
             self.transport.abort()  # closing would first wait for the client to read what is buffered
         else:
-            self.expires = self.loop.time() + self.limits.write_time
+            self._close()
 
     def _leave(self) -> None:
         """Tell the requests of this connection that their client is gone."""
@@ -155,7 +157,6 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         if phase == _BETWEEN:
             self.expires = self.loop.time() + self.limits.head_time
-            self._head_size = 0
         self._begun_in_feed = False
         try:
             self.parser.feed_data(data)
@@ -169,8 +170,8 @@ class GatewayProtocol(HttpToolsProtocol):
         else:
             if self._phase == _HEAD and (phase != _BODY or not self._begun_in_feed):
                 # The head is not whole. Of a first part that came behind another request nobody knows the size.
-                self._head_size += len(data)
-                if self._head_size > self.limits.head + self.limits.url:
+                self._head_wire += len(data)
+                if self._head_wire > self.limits.head + self.limits.url:
                     self._refuse(431, "the request's headers are too large")
             elif self._phase == _BODY:
                 self._feed_of_body(len(data) if phase == _BODY else 0)
@@ -190,7 +191,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def _expect_body(self, served: ServedRequest) -> None:
         limits = self.limits
         paused = self.loop.time() + limits.body_time
-        slow = self._body_began + limits.body_time + served.received / limits.body_rate
+        slow = self._body_began + limits.body_time + served.received / limits.rate
         self.expires = paused if paused < slow else slow
 
     # What llhttp says of a request, in order
@@ -198,7 +199,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._phase = _HEAD
         self._begun_in_feed = True
-        self._head_size = 0
+        self._head_size = self._head_wire = 0
         self._framing = b""
         self._hosts = 0
         self.url = b""
@@ -360,8 +361,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
         A socket closed with unread bytes is reset, and a client still sending would lose the answer it has not read yet.
         """
-        self._phase = _DEAF
-        self.expires = self.loop.time() + self.limits.linger_time
+        self._last_words(self.limits.linger_time)
         self._resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -369,23 +369,43 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _close(self) -> None:
-        self._phase = _DEAF
-        self.expires = self.loop.time() + self.limits.write_time
+        self._last_words(self.limits.write_time)
         self.transport.close()
 
-    def expire(self) -> None:
+    def _last_words(self, time: float) -> None:
+        self._phase = _DEAF
+        self._unsent = self.transport.get_write_buffer_size()
+        self.expires = self.loop.time() + (self.limits.write_time if self._unsent else time)
+
+    def expire(self, now: float) -> None:
         """The server saw that one of the times is over."""
-        phase = self._phase
+        limits = self.limits
+        if self.write_expires < now:
+            if self._is_stalled():
+                self._leave()
+                self.transport.abort()
+                return
+            self.write_expires = now + limits.write_time
+        if self.expires >= now:
+            return
         self.expires = inf
-        if self.write_expires != inf or self.transport.is_closing() or (phase == _DEAF and self._answering is None):
-            self._leave()
-            self.transport.abort()
+        phase = self._phase
+        if self.transport.is_closing() or (phase == _DEAF and self._answering is None):
+            if self._is_stalled():
+                self.transport.abort()
+            else:
+                self.expires = now + limits.write_time
         elif phase == _HEAD:
-            self._refuse(408, f"the request's headers did not arrive within {self.limits.head_time:g} s")
+            self._refuse(408, f"the request's headers did not arrive within {limits.head_time:g} s")
         elif phase == _BODY:
             self._refuse(408, "the request's body stopped or came too slowly")
         elif phase == _BETWEEN and self._answering is None:
             self._close()
+
+    def _is_stalled(self) -> bool:
+        """Whether the client took next to nothing of what is waiting for it since the last look."""
+        before, self._unsent = self._unsent, self.transport.get_write_buffer_size()
+        return before - self._unsent < self.limits.write_time * self.limits.rate
 
     # Answers
 
@@ -404,11 +424,8 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if not served.keep_alive:
-            if self._receiving is served or self.flow.read_paused:
-                self._receiving = None
-                self._linger()
-            else:
-                self._close()
+            self._receiving = None
+            self._linger()
             return
         if self._waiting:
             self._start(self._waiting.popleft())
@@ -456,6 +473,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         self.write_expires = self.loop.time() + self.limits.write_time
+        self._unsent = self.transport.get_write_buffer_size()
         if self._writable is None:
             self._writable = self.loop.create_future()
 

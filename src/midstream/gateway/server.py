@@ -115,7 +115,7 @@ class Server(uvicorn.Server):
         now = asyncio.get_running_loop().time()
         late = [each for each in self.state.connections if each.expires < now or each.write_expires < now]  # type: ignore[union-attr]
         for connection in late:
-            connection.expire()  # type: ignore[union-attr]
+            connection.expire(now)  # type: ignore[union-attr]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         state = self.state

@@ -141,14 +141,14 @@ async def running(app: Any = None, *, drain: float = 2.0, **limits: Any) -> Asyn
     options = ServerOptions(port=0, limits=Limits(**limits), drain=drain)
     listener = bind(options)
     port = listener.getsockname()[1]
-    server = Server(app, options)
+    started = asyncio.Event()
+    server = Server(app, options, ready=lambda url: started.set())
     here = Running(server, port, app)
     server.state.refused = here.refused.append
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: here.faults.append(context))
     serving = asyncio.ensure_future(server._serve([listener]))
     try:
-        while not server.started:
-            await asyncio.sleep(0.005)
+        await started.wait()
         yield here
     finally:
         server.should_exit = True

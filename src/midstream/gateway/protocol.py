@@ -283,7 +283,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _check_head(self, version: str, framing: bytes) -> None:
         if version not in ("1.1", "1.0"):
-            self._stop(505, f"HTTP/{version} is not spoken here: use HTTP/1.1")
+            self._stop(400, f"HTTP/{version} is not spoken here: use HTTP/1.1")
         if framing == b"too large":
             self._stop(413, f"the request is larger than {self.limits.body} bytes, which is all this gateway takes")
         if framing and (framing != b"chunked" or version == "1.0"):
@@ -447,7 +447,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def abandoned(self) -> None:
         """An answer cannot be finished. The client sees what there is of it, and that its end is missing."""
         self._leave()
-        self._close()
+        self._linger()
 
     def take(self, served: ServedRequest) -> bytes:
         """What has come of a body, handed to the application."""
@@ -621,7 +621,7 @@ class ServedRequest:
         """Make the head. What came of the request until now decides whether the connection can go on after it."""
         connection = self._connection
         self.begun = True
-        self.expects_100 = False
+        self.chunked = self.expects_100 = False
         if self.more or connection.state.draining:
             self.keep_alive = False
         lines = [STATUS_LINE[status]]
@@ -678,7 +678,7 @@ class ServedRequest:
             if self._left >= 0:
                 self._left -= len(body)
                 if self._left < 0 or (self._left and not more):
-                    self._connection.abandoned()
+                    self._head = head
                     raise RuntimeError("the answer's body is not as long as its Content-Length says")
             data = head + body
         if data:

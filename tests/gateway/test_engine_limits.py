@@ -22,7 +22,7 @@ POST = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 
 async def wait_until(condition: Any) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110: what is waited for has no event, and must not need one
+        while not condition():  # noqa: ASYNC110  (what is waited for has no event, and must not need one)
             await asyncio.sleep(0.01)
 
 
@@ -285,7 +285,7 @@ def test_a_slow_reader_gets_everything() -> None:
 def test_the_application_learns_that_its_client_left(path: str, how: str) -> None:
     async def main() -> None:
         async with running(Streaming()) as here:
-            reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+            _, writer = await asyncio.open_connection("127.0.0.1", here.port)
             writer.write(get(path))
             await wait_until(lambda: here.app.seen)
             await asyncio.sleep(0.02)

@@ -119,14 +119,15 @@ class AccessLog:
     def _write(self) -> None:
         while (batch := self._batches.get()) is not None:
             try:
-                for piece in _whole_lines(batch, self._pieces):
+                for piece in whole_lines(batch, self._pieces):
                     while piece:
                         piece = piece[os.write(self._fd, piece) :]
             except OSError:  # nobody reads any more: the gateway goes on without a log
                 self.lost += batch.count(b"\n")
 
 
-def _whole_lines(batch: bytes, most: int) -> Iterator[bytes]:
+def whole_lines(batch: bytes, most: int) -> Iterator[bytes]:
+    """Cut it behind line breaks, into pieces of at most `most` bytes; a longer line is a piece of its own."""
     start = 0
     while len(batch) - start > most:
         end = batch.rfind(b"\n", start, start + most) + 1 or batch.index(b"\n", start) + 1

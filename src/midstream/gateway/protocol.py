@@ -36,6 +36,9 @@ _HIGH_WATER = 64 * 1024  # of a body that the application has not taken yet
 _CHUNK_OVERHEAD = 16 * 1024  # bytes of chunk extensions and trailers beyond what one-byte chunks need
 _ONE_BYTE_CHUNK = 8  # bytes on the wire for one of body, at most
 _HOST_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]%~!$&'()*+;="
+_SINGLE = (b"host", b"transfer-encoding", b"content-length", b"expect")
+_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection"})
+_NO_BODY, _UNTIL_CLOSE = -1, -2  # lengths of answers that have none to announce
 _BETWEEN, _HEAD, _BODY, _DEAF = range(4)  # what of a request is expected next; the deaf throw away what they hear
 
 
@@ -70,6 +73,7 @@ class EngineState(ServerState):
         self.limits = limits
         self.refused = refused
         self.draining = False
+        self.default_head = b""  # lines that every answer has, such as the date
         self.admitted = 0  # connections, without those that were turned away and are only being closed
 
 
@@ -95,8 +99,8 @@ class GatewayProtocol(HttpToolsProtocol):
         self._waiting: deque[ServedRequest] = deque()
         self._receiving: ServedRequest | None = None  # the one whose body is being read
         self._refusal: tuple[int, str] | None = None
-        self._head_size = 0  # of the headers that are whole
-        self._head_wire = 0  # of all that came of a head
+        self._feed = 0  # bytes that are being read
+        self._head_wire = 0  # bytes of a head that came before them
         self._begun_in_feed = False
         self._body_began = 0.0
         self._body_wire = 0  # bytes of the body's wire form
@@ -158,6 +162,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if phase == _BETWEEN:
             self.expires = self.loop.time() + self.limits.head_time
         self._begun_in_feed = False
+        self._feed = len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -199,11 +204,8 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._phase = _HEAD
         self._begun_in_feed = True
-        self._head_size = self._head_wire = 0
-        self._framing = b""
-        self._hosts = 0
+        self._head_wire = 0
         self.url = b""
-        self.expect_100_continue = False
         self.headers = []
 
     def on_url(self, url: bytes) -> None:
@@ -212,33 +214,28 @@ class GatewayProtocol(HttpToolsProtocol):
             self._stop(414, f"the request's URL is longer than {self.limits.url} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        headers = self.headers
-        headers.append((name, value))
-        limits = self.limits
-        self._head_size += len(name) + len(value) + 4
-        if self._head_size > limits.head or len(headers) > limits.headers:
-            self._stop(431, f"the request has more than {limits.headers} headers or {limits.head} bytes of them")
-        if name == b"host":
-            self._hosts += 1
-            if not value or value.translate(None, _HOST_CHARACTERS):
-                self._stop(400, "the request's Host header is invalid")
-        elif name == b"content-length":
-            if self._phase == _HEAD and int(value) > limits.body:  # llhttp let through digits only
-                self._framing = b"too large"
-        elif name == b"transfer-encoding":
-            self._framing = value.strip().lower()
-        elif name == b"expect":
-            if value.lower() != b"100-continue":
-                self._stop(417, "the only expectation that can be met is 100-continue")
-            self.expect_100_continue = True
+        self.headers.append((name.lower(), value))  # of a head that is too large, no more than one read comes here
 
     def on_headers_complete(self) -> None:
         parser = self.parser
+        headers = self.headers
+        self._check_size(headers)
+        fields = dict(headers)
         version = parser.get_http_version()
-        framing = self._framing
-        if version != "1.1" or framing or self._hosts != 1:
-            self._check_head(version, framing)
+        if version != "1.1" or len(fields) != len(headers):
+            self._check_odd_head(version, [name for name, _ in headers])
+        host = fields.get(b"host")
+        if (not host or host.translate(None, _HOST_CHARACTERS)) and (version == "1.1" or host is not None):
+            self._stop(400, "a request has one Host header, with the name of a host")
+        coding = fields.get(b"transfer-encoding")
+        if coding is not None and coding.strip().lower() != b"chunked":
+            self._stop(400, "the only transfer coding that is read here is chunked")
+        length = fields.get(b"content-length")
+        if length is not None and int(length) > self.limits.body:  # llhttp let through digits only
+            self._too_large()
+        expectation = fields.get(b"expect")
+        if expectation is not None and expectation.lower() != b"100-continue":
+            self._stop(417, "the only expectation that can be met is 100-continue")
         upgrade = parser.should_upgrade()
         method = parser.get_method().decode("ascii")
         if upgrade:
@@ -264,11 +261,11 @@ class GatewayProtocol(HttpToolsProtocol):
             "path": unquote(path) if "%" in path else path,
             "raw_path": raw_path,
             "query_string": url.query or b"",
-            "headers": self.headers,
+            "headers": headers,
             "state": self.app_state.copy(),
             "extensions": {"midstream": {"on_disconnect": served.on_disconnect}},
         }
-        served.expects_100 = self.expect_100_continue and version == "1.1"
+        served.expects_100 = expectation is not None and version == "1.1"
         self.headers = []  # trailers are not headers: nobody gets them
         self._phase = _BODY
         self._receiving = served
@@ -281,15 +278,25 @@ class GatewayProtocol(HttpToolsProtocol):
             self._waiting.append(served)
             self._pause_reading()
 
-    def _check_head(self, version: str, framing: bytes) -> None:
+    def _check_size(self, headers: list[tuple[bytes, bytes]]) -> None:
+        limits = self.limits
+        if len(headers) > limits.headers or (
+            self._head_wire + self._feed > limits.head
+            and sum([len(each[0]) + len(each[1]) + 4 for each in headers]) > limits.head
+        ):
+            self._stop(431, f"the request has more than {limits.headers} headers or {limits.head} bytes of them")
+
+    def _check_odd_head(self, version: str, names: list[bytes]) -> None:
         if version not in ("1.1", "1.0"):
             self._stop(400, f"HTTP/{version} is not spoken here: use HTTP/1.1")
-        if framing == b"too large":
-            self._stop(413, f"the request is larger than {self.limits.body} bytes, which is all this gateway takes")
-        if framing and (framing != b"chunked" or version == "1.0"):
-            self._stop(400, "the only transfer coding that is read here is chunked, and that on HTTP/1.1")
-        if self._hosts > 1 or (version == "1.1" and not self._hosts):
-            self._stop(400, "a request has exactly one Host header")
+        if version == "1.0" and b"transfer-encoding" in names:
+            self._stop(400, "HTTP/1.0 has no transfer codings")
+        for name in _SINGLE:
+            if names.count(name) > 1:
+                self._stop(400, f"the header {name.decode()} is there twice")
+
+    def _too_large(self) -> NoReturn:
+        self._stop(413, f"the request is larger than {self.limits.body} bytes, which is all this gateway takes")
 
     def on_body(self, body: bytes) -> None:
         served = self._receiving
@@ -297,7 +304,7 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         served.received += len(body)
         if served.received > self.limits.body:
-            self._stop(413, f"the request is larger than {self.limits.body} bytes, which is all this gateway takes")
+            self._too_large()
         if served.complete:
             return
         served.parts.append(body)
@@ -307,6 +314,8 @@ class GatewayProtocol(HttpToolsProtocol):
         served.wake()
 
     def on_message_complete(self) -> None:
+        if self.headers:  # trailers
+            self._check_size(self.headers)
         served, self._receiving = self._receiving, None
         self._phase = _BETWEEN
         self.expires = inf
@@ -624,37 +633,36 @@ class ServedRequest:
         self.chunked = self.expects_100 = False
         if self.more or connection.state.draining:
             self.keep_alive = False
-        lines = [STATUS_LINE[status]]
+        lines: list[bytes] = []
         length: int | None = None
-        says_close = False
-        for name, value in (*connection.state.default_headers, *headers):
+        framing = b""
+        for name, value in headers:
             name = name.lower()
-            if name == b"content-length":
-                length = int(value)
-            elif name == b"connection":
-                if b"close" in value.lower():
-                    says_close = True
-                    self.keep_alive = False
-            elif name == b"transfer-encoding":
-                continue  # ours to decide
-            lines.append(b"%b: %b\r\n" % (name, value))
-        if not self.keep_alive and not says_close:
-            lines.append(b"connection: close\r\n")
-        bodiless = self.scope["method"] == "HEAD" or status in (204, 304)
-        if bodiless:
-            self._left = -1
+            if name in _FRAMING:
+                if name == b"content-length":
+                    length = int(value)
+                else:
+                    if name == b"connection" and b"close" in value.lower():
+                        self.keep_alive = False
+                    continue  # ours to say
+            lines += (name, b": ", value, b"\r\n")
+        told = b"".join(lines)
+        breaks = len(lines) // 4
+        if told.count(b"\n") != breaks or told.count(b"\r") != breaks or b"\0" in told:
+            self.begun = False
+            raise RuntimeError("a header of the answer has a line break or NUL in it")
+        if not self.keep_alive:
+            framing = b"connection: close\r\n"
+        if self.scope["method"] == "HEAD" or status == 304 or status == 204:
+            self._left = _NO_BODY
         elif length is not None:
             self._left = length
         elif self.scope["http_version"] == "1.1":
             self.chunked = True
-            lines.append(b"transfer-encoding: chunked\r\n")
+            framing += b"transfer-encoding: chunked\r\n"
         else:
-            self._left = -2  # until the connection closes
-        head = b"".join(lines)
-        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or b"\0" in head:
-            self.begun = False
-            raise RuntimeError("a header of the answer has a line break or NUL in it")
-        self._head = head + b"\r\n"
+            self._left = _UNTIL_CLOSE
+        self._head = b"%b%b%b%b\r\n" % (STATUS_LINE[status], connection.state.default_head, told, framing)
 
     def _write_head(self) -> None:
         head, self._head = self._head, b""
@@ -672,7 +680,7 @@ class ServedRequest:
                 )
             else:
                 data = head if more else head + b"0\r\n\r\n"
-        elif self._left == -1:
+        elif self._left == _NO_BODY:
             data = head
         else:
             if self._left >= 0:

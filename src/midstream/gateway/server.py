@@ -108,7 +108,10 @@ class Server(uvicorn.Server):
         if self._parent is not None and os.getppid() != self._parent:
             log.error("the process that watches over this worker is gone: draining")
             self.should_exit = True
-        return await super().on_tick(counter)
+        end = await super().on_tick(counter)
+        if counter % 10 == 0:  # uvicorn has just made a new date
+            self.state.default_head = b"".join([b"%b: %b\r\n" % header for header in self.state.default_headers])
+        return end
 
     def sweep(self) -> None:
         """End what has run out of time."""

@@ -243,7 +243,7 @@ class Limiter:
         if bucket is None or bucket.size != rate:
             bucket = account.bucket = Bucket(rate, clock, period=60.0)
         if not bucket.take(clock):
-            raise _too_many(rate, bucket.wait(clock))
+            raise _too_many(rate, max(bucket.wait(clock), self._minute_left(account.lease)))
         wait = self._lease(account, rate) if self._shared else 0.0
         if wait:
             bucket.give_back()
@@ -251,8 +251,7 @@ class Limiter:
 
     def _lease(self, account: _Account, rate: int) -> float:
         """Take one request out of this process's part of the minute; the seconds to wait if there is none."""
-        now = self._now()
-        minute = int(now // 60)
+        minute = int(self._now() // 60)
         lease = account.lease
         if lease is None or lease.minute != minute:
             lease = account.lease = _Lease(minute)
@@ -260,13 +259,17 @@ class Limiter:
             lease.left -= 1
             wait = 0.0
         else:
-            wait = (minute + 1) * 60.0 - now if lease.over else 1.0
+            wait = self._minute_left(lease) or 1.0
         if lease.left <= 0 and not lease.asking and not lease.over:
             lease.asking = True
             task = asyncio.get_running_loop().create_task(self._ask(account.tenant.key_id, lease, rate))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
         return wait
+
+    def _minute_left(self, lease: _Lease | None) -> float:
+        """The seconds until a minute whose total is used up is over."""
+        return max(0.0, (lease.minute + 1) * 60.0 - self._now()) if lease is not None and lease.over else 0.0
 
     async def _ask(self, key_id: str, lease: _Lease, rate: int) -> None:
         """Take what was lent, and the next part, out of the minute's total."""

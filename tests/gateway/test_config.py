@@ -93,6 +93,7 @@ def test_every_setting_is_read() -> None:
         text_calls = "execute"
         missing_reasoning = "fail"
         pass_client_keys = true
+        pass_fields = ["top_k"]
         [models]
         allow = ["a/*"]
         [keys]
@@ -116,6 +117,7 @@ def test_every_setting_is_read() -> None:
         sticky = false
         text_calls = "reask"
         missing_reasoning = "disable-thinking"
+        pass_fields = []
         display_name = "Three"
         """,
         "x",
@@ -125,4 +127,6 @@ def test_every_setting_is_read() -> None:
     for section in SECTIONS:
         assert [name for name in told[section] if told[section][name] == plain[section][name]] == []
     assert config.aliases[:2] == (Alias("one", ("a/b",)), Alias("two", ("a/b", "c/d")))
-    assert config.aliases[2] == Alias("three-*", ("a/b", "c/d"), (1, 0.5), False, "reask", "disable-thinking", "Three")
+    assert config.aliases[2] == Alias(
+        "three-*", ("a/b", "c/d"), (1, 0.5), False, "reask", "disable-thinking", (), "Three"
+    )

@@ -320,7 +320,7 @@ def test_the_rate_of_two_processes_is_bounded() -> None:
     async def work(rate: int, burst: int) -> None:
         async with Fleet(2) as fleet:
             who, count = tenant(rate=rate), 0
-            for _ in range(3 * rate):
+            for _ in range(rate + 1):
                 count += sum([admitted(limiter, who, burst) for limiter in fleet.limiters])
                 await fleet.settle()
             assert rate <= count <= rate + 2 * lease_of(rate), (rate, burst, count)
@@ -330,8 +330,8 @@ def test_the_rate_of_two_processes_is_bounded() -> None:
             fleet.clock.pass_(60)
             assert admitted(fleet.limiters[0], who, 1) == 1
 
-    for rate in (1, 2, 10, 60, 100, 500):
-        for burst in (1, 7, 1000):
+    for rate in (1, 2, 10, 60, 100):
+        for burst in (1, 7, 50):
             run(work(rate, burst))
 
 

@@ -139,6 +139,10 @@ def test_settings_come_from_the_key_the_alias_and_the_defaults() -> None:
         ("reask", "disable-thinking"),
         ("show", "disable-thinking"),
     ]
+    fields = make_router(
+        TOML + '[defaults]\npass_fields = ["a"]\n[aliases.b]\nmodels = ["sim/x-gpt-4"]\npass_fields = []'
+    )
+    assert [fields.route(name, LOCAL, "c").fields for name in ("fast", "split", KIMI, "b")] == [("a",)] * 3 + [()]
     plain = ROUTER.route("fast", LOCAL)
     assert (plain.text_calls, plain.missing_reasoning) == ("show", "placeholder")
 

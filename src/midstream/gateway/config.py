@@ -40,11 +40,11 @@ class ServerConfig(msgspec.Struct, frozen=True):
     max_connections: Count = 10_000
     max_in_flight: Count = 2_000
     """Requests in progress, of all keys together."""
-    max_body_mb: Count = 64
+    max_body_mb: Count = 32
     max_header_kb: Count = 64
     header_timeout: Seconds = 10.0
     body_timeout: Seconds = 30.0
-    write_timeout: Seconds = 60.0
+    write_timeout: Seconds = 30.0
     """How long a client may take to read what it was sent before its connection is closed."""
 
 
@@ -55,6 +55,8 @@ class DefaultsConfig(msgspec.Struct, frozen=True):
     missing_reasoning: MissingReasoning = "placeholder"
     pass_client_keys: bool = False
     """Whether a client may bring its own key for a provider, in `x-midstream-provider-key`."""
+    pass_fields: tuple[Name, ...] = ()
+    """Fields of a client's body that go on to the model although it is not known to take them; `*` for all."""
 
 
 class ModelsConfig(msgspec.Struct, frozen=True):
@@ -106,6 +108,7 @@ class Alias(msgspec.Struct, frozen=True):
     """Whether a conversation keeps the model that the weights gave it; otherwise each request is placed anew."""
     text_calls: TextCalls | None = None
     missing_reasoning: MissingReasoning | None = None
+    pass_fields: tuple[Name, ...] | None = None
     display_name: str = ""
 
     @property
@@ -121,6 +124,7 @@ class _AliasTable(msgspec.Struct, frozen=True):
     sticky: bool = True
     text_calls: TextCalls | None = None
     missing_reasoning: MissingReasoning | None = None
+    pass_fields: tuple[Name, ...] | None = None
     display_name: str = ""
 
 

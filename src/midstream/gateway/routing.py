@@ -18,6 +18,8 @@ import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
+from msgspec.structs import replace
+
 from ..client.catalog import Catalog
 from ..core.blocks import Value
 from ..core.dialect import MissingReasoning, TextCalls
@@ -90,7 +92,7 @@ class Router:
             conversation = f"{self._requests}"
         first = _pick(alias.models, alias.weights, conversation)
         rest = [model for model in alias.models if model != first]
-        return Route(asked, (first, *rest), route.name, route.text_calls, route.missing_reasoning, alias.sticky)
+        return replace(route, models=(first, *rest))
 
     def listed(self, tenant: Tenant) -> list[ListedModel]:
         """The models that this tenant may ask for, aliases first. Patterns have no name to list."""
@@ -168,6 +170,7 @@ class _Table:
             tenant.text_calls or (alias and alias.text_calls) or defaults.text_calls,
             (alias and alias.missing_reasoning) or defaults.missing_reasoning,
             alias is None or alias.sticky,
+            defaults.pass_fields if alias is None or alias.pass_fields is None else alias.pass_fields,
         )
 
     def _find(self, asked: str) -> _Place | None:

@@ -47,7 +47,10 @@ COMMANDS = {
     "doctor": "Report what is broken in a history, and write a healed copy.",
     "demo": "Watch one conversation go through many models; needs no key.",
     "sim": "Run doubles of the providers on loopback.",
+    "serve": "Run the gateway: any client, any model.",
+    "gateway": "Run the gateway, make keys for it, check its configuration.",
 }
+_HOMES = {"serve": "gateway"}  # commands that live in another command's module
 
 _EPILOG = """\b
 Examples:
@@ -55,6 +58,7 @@ Examples:
   git diff | midstream ask "Write a commit message" -m anthropic/claude-sonnet-4-5
   midstream chat -m sim/kimi-k2.5            needs no key: a scripted model
   midstream chat --continue                  continue the last conversation
+  midstream serve                            for Claude Code, Codex and other clients
 
 \b
 Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again), 130 interrupted.
@@ -70,7 +74,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command = getattr(importlib.import_module(f"midstream.cli.{cmd_name}"), cmd_name)
+        module = importlib.import_module(f"midstream.cli.{_HOMES.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
 

@@ -186,7 +186,8 @@ class GatewayApp:
         if not self.options.sim:
             return Catalog()
         sim = await self._stack.enter_async_context(Sim(port=0))
-        return Catalog(providers=sim_providers(sim.url))
+        # Only `sim/…`: what is named by its real provider must never be answered by a double.
+        return Catalog(providers=[row for row in sim_providers(sim.url) if row.name == "sim"])
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -14,7 +14,7 @@ import msgspec
 from midstream.errors import MidstreamError
 from midstream.gateway import server
 
-from .serving import Echo, respond
+from .engine_serving import Echo, respond
 
 
 class Program(Echo):

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.event_loops import run
-
-from tests.gateway.raw_serving import CONTINUE, GOOD, Answers, Echo, respond, running, talk
+from tests.gateway.engine_serving import CONTINUE, GOOD, Answers, Echo, respond, running, talk
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from tests.event_loops import run
-
-from tests.gateway.raw_serving import GOOD, Answers, running, talk
+from tests.gateway.engine_serving import GOOD, Answers, running, talk
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 

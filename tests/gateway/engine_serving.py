@@ -102,6 +102,12 @@ class Answers:
         self.whole += 1
 
 
+async def wait_until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  (what is waited for has no event, and must not need one)
+            await asyncio.sleep(0.005)
+
+
 async def talk(port: int, *pieces: bytes, pause: float = 0) -> bytes:
     """Send the pieces, one after the other, and give all that came until the server closed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -123,6 +129,16 @@ async def talk(port: int, *pieces: bytes, pause: float = 0) -> bytes:
             pass
 
 
+class Clock:
+    """The server's time, which only moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class Running:
     """A server in this loop."""
 
@@ -132,6 +148,18 @@ class Running:
         self.app = app
         self.refused: list[int] = []
         self.faults: list[dict[str, Any]] = []
+        self.clock = Clock()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and the server see it."""
+        self.clock.now += seconds
+        self.server.sweep()
+
+    @property
+    def connection(self) -> Any:
+        """The only one."""
+        (connection,) = self.server.state.connections
+        return connection
 
 
 @asynccontextmanager
@@ -145,6 +173,7 @@ async def running(app: Any = None, *, drain: float = 2.0, **limits: Any) -> Asyn
     server = Server(app, options, ready=lambda url: started.set())
     here = Running(server, port, app)
     server.state.refused = here.refused.append
+    server.state.clock = here.clock
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: here.faults.append(context))
     serving = asyncio.ensure_future(server._serve([listener]))
     try:

@@ -1,4 +1,4 @@
-"""Slow, stalled, greedy and leaving clients. The limits are small ones, handed in."""
+"""Slow, stalled, greedy and leaving clients. The server's clock is ours."""
 
 from __future__ import annotations
 
@@ -7,90 +7,144 @@ import gc
 import logging
 import socket
 import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from tests.event_loops import run
-from tests.gateway.engine_serving import CONTINUE, GOOD, Answers, Echo, respond, running, talk
+
+from .engine_serving import CONTINUE, GOOD, Answers, Echo, Running, respond, running, talk, wait_until
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
 POST = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 
 
-async def wait_until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  (what is waited for has no event, and must not need one)
-            await asyncio.sleep(0.01)
+def get(path: str, version: str = "1.1") -> bytes:
+    return f"GET /{path} HTTP/{version}\r\nHost: x\r\n\r\n".encode()
+
+
+async def connect(here: Running, *said: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that has said something, which the server has heard."""
+    before = here.server.state.admitted
+    reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+    await wait_until(lambda: here.server.state.admitted > before)
+    for each in said:
+        writer.write(each)
+    return reader, writer
+
+
+async def statuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> list[int]:
+    """Of all the answers until the server closed."""
+    async with asyncio.timeout(20):
+        found = Answers(await reader.read()).statuses
+    writer.close()
+    return found
 
 
 def test_slow_loris() -> None:
     """200 connections that never finish their heads do not keep a good client waiting, and are closed by the limit."""
 
     async def main() -> None:
-        async with running(head_time=1.0, linger_time=0.2) as here:
-            half = [await asyncio.open_connection("127.0.0.1", here.port) for _ in range(200)]
-            for _, writer in half:
-                writer.write(b"GET /a HTTP/1.1\r\nHost: x\r\nX-A: ")
+        async with running(head_time=10) as here:
+            half = [await connect(here, b"GET /a HTTP/1.1\r\nHost: x\r\nX-A: ") for _ in range(200)]
+            await wait_until(lambda: sum(each._head_wire > 0 for each in here.server.state.connections) == 200)
+            here.advance(9)
             assert Answers(await talk(here.port, GOOD)).statuses == [200]
-            await wait_until(lambda: here.server.state.admitted >= 200)
-            async with asyncio.timeout(5):
-                ends = await asyncio.gather(*[reader.read() for reader, _ in half])
-            assert {Answers(end).statuses[0] for end in ends} == {408}
+            assert here.refused == []
+            here.advance(2)
             assert here.refused == [408] * 200
-            for _, writer in half:
-                writer.close()
+            assert [await statuses(*each) for each in half] == [[408]] * 200
             assert here.app.seen == ["/good"]
 
     run(main())
 
 
 def test_slow_loris_that_trickles() -> None:
-    """A byte now and then does not extend the time for a head."""
+    """A header now and then does not extend the time for a head."""
 
     async def main() -> None:
-        async with running(head_time=0.4, linger_time=0.2) as here:
-            pieces = [b"GET /a HTTP/1.1\r\nHost: x\r\n"] + [b"X-A: a\r\n"] * 40
-            assert Answers(await talk(here.port, *pieces, pause=0.05)).statuses == [408]
+        async with running(head_time=10) as here:
+            reader, writer = await connect(here, b"GET /a HTTP/1.1\r\n")
+            for number in range(9):
+                heard = here.connection._head_wire
+                writer.write(b"X-A: a\r\n")
+                await wait_until(lambda heard=heard: here.connection._head_wire > heard)
+                assert here.refused == [], number
+                here.advance(1.2)
+            assert await statuses(reader, writer) == [408]
 
     run(main())
 
 
 def test_a_silent_connection_is_closed_without_a_word() -> None:
     async def main() -> None:
-        async with running(head_time=0.2) as here:
-            assert await talk(here.port) == b""
+        async with running(head_time=10) as here:
+            client = await connect(here)
+            here.advance(11)
+            assert await statuses(*client) == []
+            assert here.refused == []
 
     run(main())
 
 
 def test_an_idle_connection_is_closed() -> None:
     async def main() -> None:
-        async with running(idle_time=0.2) as here:
-            assert Answers(await talk(here.port, b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")).statuses == [200]
+        async with running(idle_time=60) as here:
+            reader, writer = await connect(here, get("a"))
+            await reader.readuntil(b"}")
+            here.advance(59)
+            writer.write(get("b"))
+            await reader.readuntil(b"}")
+            here.advance(59)
+            assert not reader.at_eof()
+            here.advance(2)
+            assert await reader.read() == b""
+            writer.close()
 
     run(main())
 
 
-@pytest.mark.parametrize("trickle", [False, True], ids=["stalled", "trickling"])
-def test_a_slow_body(trickle: bool) -> None:
+async def send_body(here: Running, pieces: list[bytes], pause: float) -> list[int]:
+    """The answers to a body that comes in these pieces, with a pause after each."""
+    reader, writer = await connect(here, POST % (sum(map(len, pieces)) or 9))
+    size = 0
+    await wait_until(lambda: here.app.seen)
+    for piece in pieces:
+        here.advance(pause)
+        if here.refused or not here.server.state.connections:
+            break
+        writer.write(piece)
+        size += len(piece)
+        served = here.connection._answering
+        await wait_until(lambda: served.received == size)  # noqa: B023
+    here.advance(pause)
+    await wait_until(lambda: here.server.state.total_requests or here.refused)
+    here.advance(1000)
+    return await statuses(reader, writer)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "pause", "expected"),
+    [
+        ([], 31.0, [408]),  # nothing comes
+        ([b"x" * 100_000, b"x"], 31.0, [408]),  # it stops
+        ([b"x"] * 20, 20.0, [408]),  # it never stops, and never gets anywhere
+        ([b"x" * 1000] * 20, 20.0, [408]),  # 50 bytes per second
+        ([b"x" * 50_000] * 20, 10.0, [200]),  # 5000 bytes per second, for more than three minutes
+        ([b"x" * 1000] * 20, 1.0, [200]),  # slow, but soon over
+    ],
+    ids=["nothing", "stalled", "drop by drop", "below the rate", "above the rate", "short"],
+)
+def test_a_slow_body(pieces: list[bytes], pause: float, expected: list[int]) -> None:
     """A body that stops, or comes more slowly than the least rate, is refused; the application hears that it is over."""
 
     async def main() -> None:
-        async with running(body_time=0.4, rate=1000, linger_time=0.2) as here:
-            pieces = [POST % 1000, *([b"x"] * 100 if trickle else [b"x"])]
-            assert Answers(await talk(here.port, *pieces, pause=0.02)).statuses == [408]
-            await wait_until(lambda: here.app.left == ["/a"])
-
-    run(main())
-
-
-def test_a_slow_body_above_the_rate_is_taken() -> None:
-    async def main() -> None:
-        async with running(body_time=0.4, rate=100) as here:
-            pieces = [POST % 600, *[b"x" * 60] * 10, GOOD]
-            assert Answers(await talk(here.port, *pieces, pause=0.1)).statuses == [200, 200]
+        async with running(body_time=30, rate=4096) as here:
+            assert await send_body(here, pieces, pause) == expected
+            await wait_until(lambda: here.app.left == ([] if expected == [200] else ["/a"]))
 
     run(main())
 
@@ -99,7 +153,7 @@ class Patient(Echo):
     """Waits before it reads."""
 
     async def echo(self, scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.8)
+        await self.proceed.wait()
         await super().echo(scope, receive, send)
 
 
@@ -107,24 +161,16 @@ def test_the_application_may_take_its_time_to_read() -> None:
     """The body is not read ahead of it, and the client is not blamed for that."""
 
     async def main() -> None:
-        async with running(Patient(), body_time=0.4, rate=1e6) as here:
+        async with running(Patient(), body_time=30, rate=1e6) as here:
             body = b"x" * 8_000_000
-            talking = asyncio.ensure_future(talk(here.port, POST % len(body) + body))
-            await wait_until(lambda: here.app.seen)
-            await asyncio.sleep(0.2)
-            (connection,) = here.server.state.connections
-            assert connection._answering.held < 1_000_000
-            assert Answers(await ended(talking, here)).statuses == [200]
+            talking = asyncio.ensure_future(talk(here.port, POST % len(body) + body, GOOD))
+            await wait_until(lambda: here.app.seen and here.connection.flow.read_paused)
+            assert here.connection._answering.held < 1_000_000
+            here.advance(500)
+            here.app.proceed.set()
+            assert Answers(await talking).statuses == [200, 200]
 
     run(main())
-
-
-async def ended(talking: asyncio.Future[bytes], here: Any) -> bytes:
-    """What was said until the connection has nothing more to do, which then is closed from here."""
-    await wait_until(lambda: all(each._answering is None for each in here.server.state.connections))
-    for connection in list(here.server.state.connections):
-        connection.shutdown()
-    return await talking
 
 
 def test_a_refusal_reaches_a_client_that_is_still_sending() -> None:
@@ -147,7 +193,7 @@ def test_a_refusal_reaches_a_client_that_is_still_sending() -> None:
 
 def test_connections_over_the_cap() -> None:
     async def main() -> None:
-        async with running(connections=3, linger_time=0.2) as here:
+        async with running(connections=3, linger_time=2) as here:
             held = [await asyncio.open_connection("127.0.0.1", here.port) for _ in range(3)]
             await wait_until(lambda: here.server.state.admitted == 3)
             answer = Answers(await talk(here.port, GOOD))
@@ -239,22 +285,30 @@ class Streaming(Echo):
         await respond(send, 200, b"x" * 3_000_000)
 
 
-def get(path: str, version: str = "1.1") -> bytes:
-    return f"GET /{path} HTTP/{version}\r\nHost: x\r\n\r\n".encode()
+@asynccontextmanager
+async def slow_reader(here: Running, said: bytes) -> AsyncIterator[socket.socket]:
+    """A client whose kernel does not read ahead much."""
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setblocking(False)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        await loop.sock_connect(client, ("127.0.0.1", here.port))
+        await loop.sock_sendall(client, said)
+        yield client
 
 
 def test_a_stalled_reader_stops_the_application_and_is_closed() -> None:
     async def main() -> None:
-        async with running(Streaming(), write_time=0.5) as here:
-            loop = asyncio.get_running_loop()
-            with socket.socket() as client:
-                client.setblocking(False)
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-                await loop.sock_connect(client, ("127.0.0.1", here.port))
-                await loop.sock_sendall(client, get("flood"))
-                await asyncio.wait_for(here.app.gone.wait(), 10)
-                assert here.app.sent < 10_000_000
-                await wait_until(lambda: not here.server.state.connections)
+        async with running(Streaming(), write_time=30) as here, slow_reader(here, get("flood")):
+            await wait_until(lambda: here.server.state.connections and here.connection.unwritable is not None)
+            sent = here.app.sent
+            await asyncio.sleep(0.05)
+            assert here.app.sent == sent < 10_000_000  # it waits
+            here.advance(29)
+            assert not here.app.gone.is_set()
+            here.advance(2)
+            assert here.app.gone.is_set()
+            await wait_until(lambda: not here.server.state.connections)
 
     run(main())
 
@@ -263,18 +317,27 @@ def test_a_slow_reader_gets_everything() -> None:
     """What takes longer than the write time to read is sent whole, as long as the reader takes some of it."""
 
     async def main() -> None:
-        async with running(Streaming(), write_time=0.3, rate=10_000) as here:
-            loop = asyncio.get_running_loop()
-            with socket.socket() as client:
-                client.setblocking(False)
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-                await loop.sock_connect(client, ("127.0.0.1", here.port))
-                await loop.sock_sendall(client, get("whole").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-                got = b""
-                while piece := await loop.sock_recv(client, 30_000):
-                    got += piece
-                    await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+        closing = get("whole").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        async with running(Streaming(), write_time=30, rate=1000) as here, slow_reader(here, closing) as client:
+            got = b""
+            while piece := await asyncio.wait_for(loop.sock_recv(client, 200_000), 20):
+                got += piece
+                await asyncio.sleep(0.005)
+                here.advance(5)
+            assert here.clock.now > 1060
             assert Answers(got).bodies == [b"x" * 3_000_000]
+
+    run(main())
+
+
+def test_a_reader_that_stops_in_the_last_bytes_is_closed() -> None:
+    async def main() -> None:
+        closing = get("whole").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        async with running(Streaming(), write_time=30) as here, slow_reader(here, closing):
+            await wait_until(lambda: here.server.state.total_requests)
+            here.advance(31)
+            await wait_until(lambda: not here.server.state.connections)
 
     run(main())
 
@@ -308,6 +371,25 @@ def test_the_head_is_sent_with_the_body_or_soon() -> None:
             here.app.proceed.set()
             assert await reader.readuntil(b"0\r\n\r\n") == b"4\r\nlate\r\n0\r\n\r\n"
             writer.close()
+
+    run(main())
+
+
+def test_pipelined_requests_wait_their_turn() -> None:
+    """While one is answered and one waits, the next are not read; all are answered, in order."""
+
+    async def main() -> None:
+        async with running(Patient(), pipelined=4) as here:
+            reader, writer = await connect(here, get("a"))
+            await wait_until(lambda: here.app.seen)
+            writer.write(get("b"))
+            await wait_until(lambda: here.connection.flow.read_paused)
+            writer.write(get("c") + get("d") + GOOD)
+            await asyncio.sleep(0.05)
+            assert len(here.connection._waiting) == 1
+            here.app.proceed.set()
+            assert await statuses(reader, writer) == [200] * 5
+            assert here.app.seen == ["/a", "/b", "/c", "/d", "/good"]
 
     run(main())
 
@@ -377,7 +459,7 @@ def test_what_is_refused_is_not_kept() -> None:
 
     async def main() -> None:
         piece = b"a" * 250_000
-        async with running(linger_time=0.3) as here:
+        async with running() as here:
             gc.collect()
             tracemalloc.start()
             try:

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from tests.event_loops import run
-from tests.gateway.engine_serving import GOOD, Answers, running, talk
+
+from .engine_serving import GOOD, Answers, running, talk
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
 CASES = msgspec.json.decode((Path(__file__).parents[1] / "data/gateway/http_raw.json").read_bytes())["vectors"]
-LIMITS: dict[str, Any] = {"url": 200, "head": 1000, "headers": 12, "body": 1000, "pipelined": 4, "linger_time": 0.5}
+LIMITS: dict[str, Any] = {"url": 200, "head": 1000, "headers": 12, "body": 1000, "pipelined": 4}
 
 
 def raw(case: dict[str, Any]) -> bytes:

@@ -165,11 +165,3 @@ def _sums(
         total.first_total += counts.first_total
         total.cost += counts.cost
     return sums
-
-
-METRICS = Metrics()
-"""Those of this process. A process is one gateway."""
-
-
-def exposition() -> bytes:
-    return METRICS.exposition()

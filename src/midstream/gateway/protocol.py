@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
@@ -72,6 +73,7 @@ class EngineState(ServerState):
         super().__init__()
         self.limits = limits
         self.refused = refused
+        self.clock: Callable[[], float] = time.monotonic
         self.draining = False
         self.default_head = b""  # lines that every answer has, such as the date
         self.admitted = 0  # connections, without those that were turned away and are only being closed
@@ -91,6 +93,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)  # a strict one: uvicorn's reads on after `Connection: close`
         self.state = cast(EngineState, server_state)
         self.limits = self.state.limits
+        self.clock = self.state.clock
         self.expires = inf
         self.write_expires = inf
         self._phase = _BETWEEN
@@ -106,7 +109,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._body_wire = 0  # bytes of the body's wire form
         self._reading_paused_at = 0.0
         self._unsent = 0  # bytes in the write buffer when it was last looked at
-        self._writable: asyncio.Future[None] | None = None
+        self.unwritable: asyncio.Future[None] | None = None  # done when the client has read enough
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -119,7 +122,7 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         state.admitted += 1
         self._admitted = True
-        self.expires = self.loop.time() + self.limits.head_time
+        self.expires = self.clock() + self.limits.head_time
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._admitted:
@@ -160,7 +163,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if phase == _DEAF:
             return
         if phase == _BETWEEN:
-            self.expires = self.loop.time() + self.limits.head_time
+            self.expires = self.clock() + self.limits.head_time
         self._begun_in_feed = False
         self._feed = len(data)
         try:
@@ -195,7 +198,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _expect_body(self, served: ServedRequest) -> None:
         limits = self.limits
-        paused = self.loop.time() + limits.body_time
+        paused = self.clock() + limits.body_time
         slow = self._body_began + limits.body_time + served.received / limits.rate
         self.expires = paused if paused < slow else slow
 
@@ -219,7 +222,8 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         parser = self.parser
         headers = self.headers
-        self._check_size(headers)
+        if len(headers) > self.limits.headers or self._head_wire + self._feed > self.limits.head:
+            self._check_size(headers)
         fields = dict(headers)
         version = parser.get_http_version()
         if version != "1.1" or len(fields) != len(headers):
@@ -270,7 +274,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._phase = _BODY
         self._receiving = served
         self._body_wire = 0
-        self._body_began = self.loop.time()
+        self._body_began = self.clock()
         self.expires = self._body_began + self.limits.body_time
         if self._answering is None:
             self._start(served)
@@ -280,10 +284,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _check_size(self, headers: list[tuple[bytes, bytes]]) -> None:
         limits = self.limits
-        if len(headers) > limits.headers or (
-            self._head_wire + self._feed > limits.head
-            and sum([len(each[0]) + len(each[1]) + 4 for each in headers]) > limits.head
-        ):
+        if len(headers) > limits.headers or sum([len(name) + len(value) + 4 for name, value in headers]) > limits.head:
             self._stop(431, f"the request has more than {limits.headers} headers or {limits.head} bytes of them")
 
     def _check_odd_head(self, version: str, names: list[bytes]) -> None:
@@ -381,10 +382,10 @@ class GatewayProtocol(HttpToolsProtocol):
         self._last_words(self.limits.write_time)
         self.transport.close()
 
-    def _last_words(self, time: float) -> None:
+    def _last_words(self, linger: float) -> None:
         self._phase = _DEAF
         self._unsent = self.transport.get_write_buffer_size()
-        self.expires = self.loop.time() + (self.limits.write_time if self._unsent else time)
+        self.expires = self.clock() + (self.limits.write_time if self._unsent else linger)
 
     def expire(self, now: float) -> None:
         """The server saw that one of the times is over."""
@@ -449,9 +450,9 @@ class GatewayProtocol(HttpToolsProtocol):
             if self.state.draining:
                 self._close()
             else:
-                self.expires = self.loop.time() + self.limits.idle_time
+                self.expires = self.clock() + self.limits.idle_time
         elif self._phase == _HEAD:
-            self.expires = self.loop.time() + self.limits.head_time
+            self.expires = self.clock() + self.limits.head_time
 
     def abandoned(self) -> None:
         """An answer cannot be finished. The client sees what there is of it, and that its end is missing."""
@@ -469,7 +470,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _pause_reading(self) -> None:
         if not self.flow.read_paused:
-            self._reading_paused_at = self.loop.time()
+            self._reading_paused_at = self.clock()
             self.flow.pause_reading()
 
     def _resume_reading(self) -> None:
@@ -477,28 +478,24 @@ class GatewayProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
             served = self._receiving
             if served is not None:  # the pause was ours, so it does not count
-                self._body_began += self.loop.time() - self._reading_paused_at
+                self._body_began += self.clock() - self._reading_paused_at
                 self._expect_body(served)
 
     def pause_writing(self) -> None:
-        self.write_expires = self.loop.time() + self.limits.write_time
+        self.write_expires = self.clock() + self.limits.write_time
         self._unsent = self.transport.get_write_buffer_size()
-        if self._writable is None:
-            self._writable = self.loop.create_future()
+        if self.unwritable is None:
+            self.unwritable = self.loop.create_future()
 
     def resume_writing(self) -> None:
         self.write_expires = inf
-        writable, self._writable = self._writable, None
+        writable, self.unwritable = self.unwritable, None
         if writable is not None and not writable.done():
             writable.set_result(None)
 
     async def writable(self) -> None:
-        while self._writable is not None:
-            await asyncio.shield(self._writable)  # several may wait, and one of them may be cancelled
-
-    @property
-    def is_writable(self) -> bool:
-        return self._writable is None
+        while self.unwritable is not None:
+            await asyncio.shield(self.unwritable)  # several may wait, and one of them may be cancelled
 
 
 class ServedRequest:
@@ -611,20 +608,20 @@ class ServedRequest:
 
     async def send(self, message: Message) -> None:
         connection = self._connection
-        if not connection.is_writable:
+        if connection.unwritable is not None:
             await connection.writable()
         if self.disconnected:
             return
         kind = message["type"]
-        if not self.begun:
+        if self.begun:
+            if kind != "http.response.body" or self.complete:
+                raise RuntimeError(f"unexpected message {kind!r}")
+            self._write_body(message.get("body", b""), message.get("more_body", False))
+        else:
             if kind != "http.response.start":
                 raise RuntimeError(f"expected the message 'http.response.start', got {kind!r}")
             self._begin(message["status"], message.get("headers", ()))
             connection.loop.call_soon(self._write_head)
-        elif kind != "http.response.body" or self.complete:
-            raise RuntimeError(f"unexpected message {kind!r}")
-        else:
-            self._write_body(message.get("body", b""), message.get("more_body", False))
 
     def _begin(self, status: int, headers: Any) -> None:
         """Make the head. What came of the request until now decides whether the connection can go on after it."""
@@ -670,31 +667,31 @@ class ServedRequest:
             self._connection.transport.write(head)
 
     def _write_body(self, body: bytes, more: bool) -> None:
-        head, self._head = self._head, b""
-        if self.chunked:
-            if body:
-                data = (
-                    b"%b%x\r\n%b\r\n" % (head, len(body), body)
-                    if more
-                    else b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body)
-                )
-            else:
-                data = head if more else head + b"0\r\n\r\n"
-        elif self._left == _NO_BODY:
-            data = head
-        else:
-            if self._left >= 0:
-                self._left -= len(body)
-                if self._left < 0 or (self._left and not more):
-                    self._head = head
-                    raise RuntimeError("the answer's body is not as long as its Content-Length says")
-            data = head + body
-        if data:
-            self._connection.transport.write(data)
+        if not self.chunked:
+            self._write_plain(body, more)
+        elif body:
+            form = b"%b%x\r\n%b\r\n" if more else b"%b%x\r\n%b\r\n0\r\n\r\n"
+            self._connection.transport.write(form % (self._head, len(body), body))
+            self._head = b""
+        elif self._head or not more:
+            self._connection.transport.write(self._head if more else self._head + b"0\r\n\r\n")
+            self._head = b""
         if not more:
             self.complete = True
             self.wake()
             self._connection.answered(self)
+
+    def _write_plain(self, body: bytes, more: bool) -> None:
+        if self._left == _NO_BODY:
+            body = b""
+        elif self._left != _UNTIL_CLOSE:
+            left = self._left - len(body)
+            if left < 0 or (left and not more):
+                raise RuntimeError("the answer's body is not as long as its Content-Length says")
+            self._left = left
+        if self._head or body:
+            self._connection.transport.write(self._head + body)
+            self._head = b""
 
 
 def refusal_body(status: int, reason: str) -> bytes:

@@ -115,7 +115,7 @@ class Server(uvicorn.Server):
 
     def sweep(self) -> None:
         """End what has run out of time."""
-        now = asyncio.get_running_loop().time()
+        now = self.state.clock()
         late = [each for each in self.state.connections if each.expires < now or each.write_expires < now]  # type: ignore[union-attr]
         for connection in late:
             connection.expire(now)  # type: ignore[union-attr]

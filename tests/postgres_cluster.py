@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 MISSING = "PostgreSQL's server is not installed: run `make e2e-tools`"
@@ -45,9 +46,12 @@ class Cluster:
     def start(self) -> None:
         """Start the server, and wait until it answers."""
         options = {"listen_addresses": "", "unix_socket_directories": str(self.folder), "fsync": self._fsync}
-        command = self._command("postgres", "-D", self._data, *[f"--{name}={value}" for name, value in options.items()])
+        settings = [f"--{name}={value}" for name, value in options.items()]
+        command = [self._binaries / "postgres", "-D", self._data, *settings]
         with (self.folder / "log").open("ab") as log:
-            self._server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            self._server = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd="/", start_new_session=True, **_as_user()
+            )
         deadline = time.monotonic() + _START
         while subprocess.run(
             [self._binaries / "pg_isready", "-q", "-h", self.folder, "-U", "postgres"], check=False
@@ -58,13 +62,11 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop it the fast way: sessions are ended, what is committed is kept."""
-        self._signal(signal.SIGINT)
-        self._wait()
+        self._end(signal.SIGINT)
 
     def kill(self) -> None:
         """Stop it as a crash does: nothing is written any more."""
-        self._signal(signal.SIGQUIT)
-        self._wait()
+        self._end(signal.SIGQUIT)
 
     def restart(self) -> None:
         self.stop()
@@ -83,37 +85,27 @@ class Cluster:
     def _data(self) -> Path:
         return self.folder / "data"
 
-    def _command(self, tool: str, *arguments: str | Path) -> list[str]:
-        # The server refuses to run as root.
-        user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-        return [*user, str(self._binaries / tool), *map(str, arguments)]
-
     def _run(self, tool: str, *arguments: str | Path) -> None:
-        done = subprocess.run(self._command(tool, *arguments), capture_output=True, text=True, cwd="/", check=False)
+        command = [self._binaries / tool, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False, **_as_user())
         assert done.returncode == 0, f"{tool}: {done.stderr}"
 
-    def _leader(self) -> int | None:
-        """The server's own process id: what was started may be a `runuser` around it."""
-        try:
-            return int((self._data / "postmaster.pid").read_text().split()[0])
-        except (OSError, ValueError, IndexError):
-            return None
-
     def _processes(self) -> list[int]:
-        leader = self._leader()
-        assert leader is not None, "the server is not running"
+        assert self._server is not None, "the server is not running"
+        leader = self._server.pid
         children = Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
         return [leader, *map(int, children)]
 
-    def _signal(self, number: signal.Signals) -> None:
-        leader = self._leader()
-        if leader is not None:
-            os.kill(leader, number)
-
-    def _wait(self) -> None:
+    def _end(self, number: signal.Signals) -> None:
         if self._server is not None:
+            self._server.send_signal(number)
             self._server.wait(timeout=_START)
             self._server = None
+
+
+def _as_user() -> dict[str, Any]:
+    """The server refuses to run as root."""
+    return {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
 
 
 @contextmanager

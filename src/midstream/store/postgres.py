@@ -275,7 +275,7 @@ class PostgresStore:
                 with self._server.translated(), self._pool.connection(timeout=wait) as db:
                     before, again = again, True
                     # Nobody holds a lock for long; one who has frozen in the middle must not stop everybody.
-                    db.execute(f"{begin}; SET LOCAL lock_timeout = '5s'")
+                    db.execute(f"{begin}; SET LOCAL lock_timeout = {round(self._patience * 1000)}".encode())
                     result = work(db, before)
                     db.execute("COMMIT")
                     return result

@@ -28,9 +28,9 @@ logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 _RETRY_AFTER = 0.1
 
-# SQLSTATE codes that pass by themselves: connection lost or refused, the server starting, stopping or full, deadlocks.
+# SQLSTATE codes that pass by themselves: connection lost or refused, the server starting, stopping or full, deadlocks, locks held.
 _PASSING_CLASSES = ("08", "40")
-_PASSING = ("57P01", "57P02", "57P03", "57P05", "53300")
+_PASSING = ("57P01", "57P02", "57P03", "57P05", "53300", "55P03")
 
 
 class Server:
@@ -118,8 +118,11 @@ class Server:
             yield db
 
     def _version(self, db: psycopg.Connection, schema: LiteralString) -> int:
-        found = db.execute("SELECT to_regclass(%s)", (f"{schema}.version",)).fetchone()
-        if found == (None,):
+        # Not to_regclass: it may answer from a cache that does not know yet what another process has just made.
+        made = db.execute(
+            "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'version'", (schema,)
+        ).fetchone()
+        if made is None:
             return 0
         row = db.execute(f"SELECT version FROM {schema}.version").fetchone()
         return 0 if row is None else int(row[0])

@@ -118,7 +118,7 @@ class Exchange:
             tenant=tenant.id,
             vault=gateway.vault,
             sealer=gateway.sealer,
-            target=Origin(target.provider, target.dialect.wire, target.model),
+            target=Origin(target.dialect.provider, target.dialect.wire, target.model),
         )
         self.notes += notes
         if wire == "openai-responses" and parsed.requested.store is not False:

@@ -382,6 +382,10 @@ def _newest_turn_first_call(slot: _Slot) -> tuple[int, int]:
     return slot.turn, -slot.place
 
 
+_LABELLED = frozenset({ToolCall, ToolResponse})
+"""The blocks that carry an id."""
+
+
 class CallIdentity(Protocol):
     """Whose ids the calls of a history carry, and what makes one call another. One serves for one history, read in order."""
 
@@ -423,6 +427,9 @@ def canonicalize(conversation: Conversation, provider: str = "", identity: CallI
     turns: list[Turn] = []
     for number, turn in enumerate(conversation.turns):
         key = rule.turn_key(turn, number)
+        if key == turn.key and _LABELLED.isdisjoint(map(type, turn.blocks)):
+            turns.append(turn)
+            continue
         blocks: list[Block] = []
         opened: list[ToolCall] = []
         for block in turn.blocks:

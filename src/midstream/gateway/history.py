@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -52,12 +52,12 @@ async def take_in(
 
     `target` is the model that it goes to first. What a client sent by itself belongs to it if it speaks the client's wire.
     """
-    turns = parsed.conversation.turns
     reading = _Reading(wire, tenant, sealer, target)
-    if sealer is not None:
-        for sealed in _first_seals(turns):
-            await sealer.learn(sealed, time.time())
-    read = [reading.turn(number, turn) for number, turn in enumerate(turns)]
+    read = [_Answer(number, turn) for number, turn in enumerate(parsed.conversation.turns)]
+    if sealer is not None and (sealed := _newest_seal(read)) is not None:
+        await sealer.learn(sealed, time.time())
+    for each in read:
+        reading.open(each)
     if vault is not None:
         wanted = [call_id for each in read for call_id in each.call_ids]
         if wanted:
@@ -68,13 +68,24 @@ async def take_in(
     return reading.request(parsed, changed), reading.notes
 
 
-def _first_seals(turns: Iterable[Turn]) -> list[str]:
+def _newest_seal(read: list[_Answer]) -> str | None:
     """A seal of the newest answer that has one: if any key is not known yet, it is this one's."""
-    for turn in reversed(tuple(turns)):
-        for block in turn.blocks:
-            if (sealed := _seal_on(block)) is not None:
-                return [sealed]
-    return []
+    for each in reversed(read):
+        if not each.is_plain:
+            for block in each.turn.blocks:
+                if (sealed := _seal_on(block)) is not None:
+                    return sealed
+    return None
+
+
+def _is_plain(block: Block) -> bool:
+    """Whether there is no place in it where a seal could be."""
+    kind = type(block)
+    if kind is Opaque or block.extra is not None:  # type: ignore[union-attr]
+        return False
+    if kind is ToolResponse:
+        return all(map(_is_plain, block.content))  # type: ignore[union-attr]
+    return kind is not Thinking or (block.signature is None and block.encrypted is None)  # type: ignore[union-attr]
 
 
 def _seal_on(block: Block) -> str | None:
@@ -89,11 +100,12 @@ def _seal_on(block: Block) -> str | None:
 class _Answer:
     """A turn while it is read. `call_ids` are what the vault may know more of."""
 
-    __slots__ = ("call_ids", "number", "opened", "restored", "turn")
+    __slots__ = ("call_ids", "is_plain", "number", "opened", "restored", "turn")
 
     def __init__(self, number: int, turn: Turn) -> None:
         self.number = number
         self.turn = turn
+        self.is_plain = turn.extra is None and all(map(_is_plain, turn.blocks))
         self.opened = False  # a seal gave its reasoning
         self.restored = False  # its reasoning and its maker are known: nothing of it is the client's
         self.call_ids: list[str] = []
@@ -110,16 +122,16 @@ class _Reading:
         self._used: set[str] = set()  # seals with proofs that a host takes only once
         self._taken: set[int] = set()  # the same for entries of the vault
 
-    def turn(self, number: int, turn: Turn) -> _Answer:
-        read = _Answer(number, turn)
+    def open(self, read: _Answer) -> None:
+        """Take the reasoning of an answer out of its seals, and see what the vault may know of it."""
+        turn = read.turn
         if turn.speaker != "ai":
-            return read
-        if any(_seal_on(block) is not None for block in turn.blocks):
+            return
+        if not read.is_plain and any(_seal_on(block) is not None for block in turn.blocks):
             self._unseal(read)
         calls = [block for block in turn.blocks if type(block) is ToolCall]
         if calls and (not read.opened or self._is_targets(read.turn.origin)):
             read.call_ids = [call.id for call in calls if call.raw_id and from_issued(call.raw_id) == call.id]
-        return read
 
     def _is_targets(self, origin: Origin | None) -> bool:
         return origin is not None and origin.provider == self.target.provider and origin.wire == self.target.wire
@@ -202,9 +214,11 @@ class _Reading:
         turn = read.turn
         if turn.speaker == "ai" and self._same_wire and not read.restored:
             turn = replace(turn, origin=self.target, blocks=tuple([self._as_targets(block) for block in turn.blocks]))
-        elif turn.speaker != "ai" and self._same_wire and any(map(_has_origin, turn.blocks)):
+        elif read.is_plain or turn.speaker == "ai":
+            pass
+        elif self._same_wire and any(map(_has_origin, turn.blocks)):
             turn = replace(turn, blocks=tuple([self._as_targets(block) for block in turn.blocks]))
-        return self._scrubbed(read, turn)
+        return turn if read.is_plain else self._scrubbed(read, turn)
 
     def _as_targets(self, block: Block) -> Block:
         if type(block) is Thinking:

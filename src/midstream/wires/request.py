@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from ..core.blocks import Block, Conversation, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn, Value
+from ..core.blocks import Conversation, Opaque, Text, Turn, Value
 from ..core.dialect import Dialect, Options, TextCalls, TextFormat
 from ..core.errors import InvalidHistory, LocalError, MidstreamError, RemoteError
 from ..core.handoff import Note
@@ -261,7 +261,7 @@ def parse_request(
         known = get_wire(wire)
         path = {"model": model, "stream": stream} if known.names_in_path else {}
         parsed: ParsedRequest = known.room("parse").parse_request(body, provider=provider, identity=identity, **path)
-        parsed = checked(parsed)
+        parsed = msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
         return _with_betas(parsed, headers) if headers else parsed
     except RemoteError as error:  # the peer is a client here, and its mistake is in the request
         raise InvalidHistory(f"not a valid {wire} request: {error}") from None
@@ -269,71 +269,6 @@ def parse_request(
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise InvalidHistory(f"not a valid {wire} request: {error}") from None
-
-
-def checked(parsed: ParsedRequest) -> ParsedRequest:
-    """The same request with every value of its type, or a ValidationError that names the place of one that is not.
-
-    To convert all of it would be sure and simple, and costs as much as the history is long. Turns of plain blocks, which are
-    nearly all, are looked at where they stand; only what is out of the ordinary is converted.
-    """
-    conversation = parsed.conversation
-    try:
-        turns = [turn if _is_plain(turn) else _converted(turn) for turn in conversation.turns]
-        bare = replace(parsed, conversation=replace(conversation, turns=()))
-        rest = msgspec.convert(msgspec.to_builtins(bare), ParsedRequest)
-    except msgspec.ValidationError:  # said of the whole, the error names its place
-        return msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
-    return replace(rest, conversation=replace(rest.conversation, turns=tuple(turns)))
-
-
-def _converted(turn: Turn) -> Turn:
-    return msgspec.convert(msgspec.to_builtins(turn), Turn)
-
-
-def _is_plain(turn: Turn) -> bool:
-    """Whether a turn holds nothing but values of the right types, without anything that only its origin understands."""
-    if turn.extra is not None or turn.tools or turn.usage is not None or type(turn.key) is not str:
-        return False
-    return type(turn.role) is str and _is_plain_origin(turn.origin) and all(map(_is_plain_block, turn.blocks))
-
-
-def _is_plain_block(block: Block) -> bool:
-    kind = type(block)
-    if kind is Text:
-        return type(block.text) is str and block.extra is None  # type: ignore[union-attr]
-    if kind is ToolCall:
-        call: ToolCall = block  # type: ignore[assignment]
-        texts = (call.id, call.name, call.arguments, call.provider, call.namespace)
-        return call.extra is None and _are_texts(texts) and (call.raw_id is None or type(call.raw_id) is str)
-    if kind is ToolResponse:
-        response: ToolResponse = block  # type: ignore[assignment]
-        if response.extra is not None or type(response.call_id) is not str or type(response.name) is not str:
-            return False
-        labelled = response.raw_id is None or type(response.raw_id) is str
-        return labelled and type(response.is_error) is bool and all(map(_is_plain_text, response.content))
-    if kind is Thinking:
-        thinking: Thinking = block  # type: ignore[assignment]
-        proofs = [proof for proof in (thinking.signature, thinking.encrypted) if proof is not None]
-        return (
-            thinking.extra is None
-            and _are_texts((thinking.text, thinking.field, *proofs))
-            and type(thinking.redacted) is bool
-            and _is_plain_origin(thinking.origin)
-        )
-    return False
-
-
-def _is_plain_text(part: Block) -> bool:
-    return type(part) is Text and type(part.text) is str and part.extra is None
-
-
-def _is_plain_origin(origin: Origin | None) -> bool:
-    return origin is None or _are_texts((origin.provider, origin.wire, origin.model))
-
-
-def _are_texts(values: Iterable[object]) -> bool:
-    return all(type(value) is str for value in values)
 
 
 def _with_betas(parsed: ParsedRequest, headers: Mapping[str, str]) -> ParsedRequest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -96,10 +97,17 @@ def test_a_model_gets_its_own_reasoning_back_through_every_client(
             door = await make_door()
             sent, turns = await rounds(client, door, [player] * 4, manner, stream=stream, missing="fail")
             told = json.loads(sent[-1])
+            for before, after in pairwise([history(json.loads(body)) for body in sent]):
+                assert after[: len(before)] == before, "no prompt cache would hold"
             for turn in turns[:-1]:
                 assert proofs(turn) and set(proofs(turn)) <= set(texts_in(told)), (thinking, proofs(turn), told)
 
     asyncio.run(run())
+
+
+def history(body: dict[str, Any]) -> list[Any]:
+    found: list[Any] = body.get("messages") or body.get("input") or body["contents"]
+    return found
 
 
 def proofs(turn: Turn) -> list[str]:

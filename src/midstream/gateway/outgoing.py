@@ -39,7 +39,7 @@ class Outgoing:
         self._proof = _proof_field(wire, requested)
         self._on_calls = wire == "gemini"
         self._since_call: list[Thinking | KeptText] = []  # what was streamed since the last call
-        self._seals: dict[int, str | None] = {}  # by the place of their block; None for what is too large
+        self._seals: dict[int, tuple[KeptTurn, str | None]] = {}  # by the place of their block; None: it is too large
 
     def event(self, event: Event) -> Event:
         kind = type(event)
@@ -88,7 +88,7 @@ class Outgoing:
         loose = False  # there is reasoning that no seal holds so far
         for place, (new, old) in enumerate(zip(sent, turn.blocks, strict=True)):
             if type(old) is Thinking:
-                loose = loose or self._on_calls or self._seals.get(place) is None
+                loose = loose or self._on_calls or self._seals.get(place, (None, None))[1] is None
             elif type(old) is ToolCall:
                 # A client that did not ask for thoughts may know nothing of signatures either.
                 held = self._on_calls and new is not old and bool(self._proof)
@@ -128,9 +128,10 @@ class Outgoing:
     def _sealed(self, place: int, kept: KeptTurn) -> str | None:
         if self._sealer is None:
             return None
-        if place not in self._seals:
-            self._seals[place] = self._sealer.seal_kept(self._tenant, kept)
-        return self._seals[place]
+        made = self._seals.get(place)
+        if made is None or made[0] != kept:
+            made = self._seals[place] = (kept, self._sealer.seal_kept(self._tenant, kept))
+        return made[1]
 
 
 def _proof_field(wire: str, requested: RequestedAnswer) -> str:

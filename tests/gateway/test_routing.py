@@ -147,6 +147,23 @@ def test_settings_come_from_the_key_the_alias_and_the_defaults() -> None:
     assert (plain.text_calls, plain.missing_reasoning) == ("show", "placeholder")
 
 
+def test_a_clients_own_key_is_seen_by_one_provider_only() -> None:
+    router = make_router(
+        '[aliases]\na = ["moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5", "moonshot/kimi-k3"]\n'
+        'b = { models = ["moonshot/kimi-k2.5", "moonshotx/x", "anthropic/claude-y"], weights = [0, 0, 1] }\n',
+        config=Config(providers={"moonshotx": ProviderConfig(base_url="http://127.0.0.1:1")}),
+    )
+    assert len(router.route("a", LOCAL).models) == 3
+    assert router.route("a", LOCAL, own_key=True).models == ("moonshot/kimi-k2.5", "moonshot/kimi-k3")
+    assert router.route("b", LOCAL, "c", own_key=True).models == ("anthropic/claude-y",)
+    assert router.route(KIMI, LOCAL, own_key=True).models == (KIMI,)
+
+
+def test_an_alias_leads_to_the_full_names_of_its_models() -> None:
+    router = make_router('[aliases]\na = "MOONSHOT:kimi-k2.5"\nb = "mine"', config=Config(aliases={"mine": KIMI}))
+    assert router.route("a", LOCAL).models == router.route("b", LOCAL).models == (KIMI,)
+
+
 PERMITTED = [
     (("fast",), "fast", True),
     (("FAST",), "fast", True),
@@ -282,6 +299,7 @@ def test_hosts_and_aliases_of_the_operators_own_are_served() -> None:
         ),
         ('[aliases]\n"a-*" = "kimi-k2.5"', "aliases.\"a-*\": 'kimi-k2.5' does not name a provider"),
         ('[aliases]\na = "moonshot/kimi-k2.5"\nb = "a"', "an alias leads to models, not to another alias"),
+        ('[aliases]\na = ["moonshot/kimi-k2.5", "moonshot:kimi-k2.5"]', "aliases.a: two names lead to the same model"),
         ('[aliases]\na = "moonshot/kimi-k2.5"\nA = "moonshot/kimi-k3"', "aliases.A: this name is already there as 'a'"),
     ],
 )

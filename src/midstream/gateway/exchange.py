@@ -110,7 +110,9 @@ class Exchange:
         self.asked, self.stream = parsed.model, parsed.options.stream
         if not parsed.conversation.turns and not parsed.conversation.system:
             raise BadRequest("the request has no messages", status=400)
-        route = gateway.router.route(parsed.model, tenant, _conversation_key(headers, parsed))
+        route = gateway.router.route(
+            parsed.model, tenant, _conversation_key(headers, parsed), own_key=self.key is not None
+        )
         target = self.target = gateway.client.catalog.resolve(route.models[0])
         parsed, notes = await take_in(
             parsed,

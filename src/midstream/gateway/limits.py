@@ -77,7 +77,7 @@ class Admission:
 class _Account:
     """What one key has used."""
 
-    __slots__ = ("bucket", "lease", "running", "spent", "tenant")
+    __slots__ = ("_until", "_window", "bucket", "lease", "running", "spent", "tenant")
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
@@ -86,6 +86,16 @@ class _Account:
         self.lease: _Lease | None = None
         self.spent: dict[str, int] = {}
         """Micro-dollars by window, once they are known; what `sync` has yet to write is in it."""
+        self._window = ("", "")
+        self._until = 0.0
+
+    def window(self, now: float) -> str:
+        """The name of the current window."""
+        kind = self.tenant.spend_window
+        if now >= self._until or self._window[0] != kind:
+            self._window = (kind, window_key(kind, now))
+            self._until = window_end(kind, now) or math.inf
+        return self._window[1]
 
 
 class _Lease:
@@ -128,13 +138,13 @@ class Limiter:
         """Whether `admit` knows what this key has spent so far. If not: `await prepare(tenant)` first."""
         if tenant.spend is None or self._store is None:
             return True
-        account = self._accounts.get(tenant.key_id)
-        return account is not None and window_key(tenant.spend_window, self._now()) in account.spent
+        return (account := self._account(tenant)).window(self._now()) in account.spent
 
     async def prepare(self, tenant: Tenant) -> None:
         """Read what the key has spent in the current window."""
         if not self.prepared(tenant):
-            await self._learn(self._account(tenant), window_key(tenant.spend_window, self._now()))
+            account = self._account(tenant)
+            await self._learn(account, account.window(self._now()))
 
     async def enter(self, tenant: Tenant, *, slot: bool = True) -> Admission:
         """`admit`, after `prepare` where that is needed."""
@@ -173,7 +183,7 @@ class Limiter:
 
     def charge(self, account: _Account, micros: int) -> None:
         tenant = account.tenant
-        window = window_key(tenant.spend_window, self._now())
+        window = account.window(self._now())
         if window in account.spent:
             account.spent[window] += micros
         elif self._store is None:
@@ -198,7 +208,7 @@ class Limiter:
                 raise
         if self._shared:
             for account in list(self._accounts.values()):
-                window = window_key(account.tenant.spend_window, self._now())
+                window = account.window(self._now())
                 if window in account.spent:
                     await self._learn(account, window)
 
@@ -224,7 +234,7 @@ class Limiter:
 
     def _check_spend(self, account: _Account, tenant: Tenant) -> None:
         now = self._now()
-        spent = account.spent.get(window_key(tenant.spend_window, now), 0)
+        spent = account.spent.get(account.window(now), 0)
         if spent < micro_dollars(tenant.spend or 0.0):
             return
         end = window_end(tenant.spend_window, now)

@@ -75,9 +75,10 @@ class Router:
         """Route by this configuration from now on. ConfigError, with the old one still in force, if it cannot be used."""
         self._table = _Table(config, catalog or self._table.catalog)
 
-    def route(self, asked: str, tenant: Tenant, conversation: str = "") -> Route:
+    def route(self, asked: str, tenant: Tenant, conversation: str = "", *, own_key: bool = False) -> Route:
         """The chain for a request. `conversation` is any text that stays the same through a conversation: requests with the
-        same one go to the same model, in every process. UnknownModel or BadRequest if there is none for this tenant."""
+        same one go to the same model, in every process. UnknownModel or BadRequest if there is none for this tenant. A client
+        that brings its `own_key` gets models of one provider: nobody else may see the key."""
         table = self._table
         key = (asked, tenant.models, tenant.text_calls)
         route = table.routes.get(key)
@@ -85,14 +86,17 @@ class Router:
             route = table.make_route(asked, tenant)
             _remember(table.routes, key, route)
         alias = table.weighted.get(route.name)
-        if alias is None:
-            return route
-        if not alias.sticky or not conversation:
-            self._requests += 1
-            conversation = f"{self._requests}"
-        first = _pick(alias.models, alias.weights, conversation)
-        rest = [model for model in alias.models if model != first]
-        return replace(route, models=(first, *rest))
+        if alias is not None:
+            if not alias.sticky or not conversation:
+                self._requests += 1
+                conversation = f"{self._requests}"
+            first = _pick(alias.models, alias.weights, conversation)
+            rest = [model for model in alias.models if model != first]
+            route = replace(route, models=(first, *rest))
+        if own_key and len(route.models) > 1:
+            provider = f"{route.models[0].partition('/')[0]}/"
+            route = replace(route, models=tuple([each for each in route.models if each.startswith(provider)]))
+        return route
 
     def listed(self, tenant: Tenant) -> list[ListedModel]:
         """The models that this tenant may ask for, aliases first. Patterns have no name to list."""
@@ -136,12 +140,16 @@ class _Table:
 
     def _add(self, alias: Alias) -> None:
         where = f"{self.config.source or 'gateway.toml'}: {dotted(('aliases', alias.name))}"
+        models: list[str] = []
         for model in alias.models:
             try:
-                self.catalog.resolve(model)
+                models.append(self.catalog.resolve(model).name)
             except LocalError as error:
                 hint = "; an alias leads to models, not to another alias" if self._is_alias(model) else ""
                 raise ConfigError(f"{where}: {error}{hint}") from None
+        if len(set(models)) != len(models):
+            raise ConfigError(f"{where}: two names lead to the same model: {', '.join(alias.models)}")
+        alias = replace(alias, models=tuple(models))
         lower = alias.name.lower()
         if alias.is_pattern:
             self._patterns.append((pattern_of(alias.name), alias))

@@ -7,18 +7,23 @@ Nothing here requires pytest; `pytest_plugins = ["midstream.testing.pytest_plugi
 """
 
 from ..sim.answer import Answer, Call
+from .agent_script import AgentScript, ReadFile, RunCommand, WriteFile
 from .conformance import CHECKS, Check, Outcome, Report, check_host, conformance
 from .server import ScriptedModel, SimServer, sim_server
 
 __all__ = [
     "CHECKS",
+    "AgentScript",
     "Answer",
     "Call",
     "Check",
     "Outcome",
+    "ReadFile",
     "Report",
+    "RunCommand",
     "ScriptedModel",
     "SimServer",
+    "WriteFile",
     "check_host",
     "conformance",
     "sim_server",

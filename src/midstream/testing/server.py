@@ -18,7 +18,7 @@ from ..sim.answer import Answer
 from ..sim.rules.hosts import Strict
 from ..sim.rules.rule import Problem
 from ..sim.scripted_model import next_answer
-from ..sim.server import Seen, Sim
+from ..sim.server import Script, Seen, Sim
 
 _KEPT = 1000
 """So many conversations are remembered."""
@@ -94,17 +94,21 @@ def sim_server(
     strict: Strict = "documented",
     port: int = 0,
     key: str | None = None,
+    script: Script | None = None,
 ) -> Iterator[SimServer]:
-    """Start the doubles. They answer with `lines`, one per request, or else with the scripted model, which reads the prompt.
+    """Start the doubles. They answer with `lines`, one per request, or with a `script` that decides by the conversation
+    (`AgentScript`, or a function of yours), or else with the scripted model, which reads the prompt.
 
     They refuse what is documented of a host or was observed at it; with strict="paranoid" also what we assume, with
     strict=False nothing. Given a `key`, they refuse every other one, as the hosts do.
     """
-    script = ScriptedModel(*lines) if lines else None
-    sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=script or next_answer, key=key)
+    if lines and script is not None:
+        raise LocalError("give sim_server either lines or a script, not both")
+    scripted = ScriptedModel(*lines) if lines else None
+    sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=scripted or script or next_answer, key=key)
     with closing(Background()) as background:
         background.run(sim.__aenter__())
         try:
-            yield SimServer(sim, script)
+            yield SimServer(sim, scripted)
         finally:
             background.run(sim.__aexit__(None, None, None))

@@ -1,0 +1,100 @@
+"""Coding agents that nobody here wrote: the newest of each, run without a terminal, a home or a key of anybody's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).parent.parent.parent
+FOLDER = ROOT / ".clients"
+"""Where `make test-clients` installs them, each into a folder of its own."""
+NODE = FOLDER / "node" / "node_modules" / ".bin"
+_DATA = ROOT / "tests" / "data" / "clients"
+_PATIENCE = 120.0
+
+
+class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One agent: how it is started, its environment and the files of its home. `{url}`, `{model}`, `{key}`, `{task}` and
+    `{work}` in any text stand for what they say."""
+
+    name: str
+    package: str
+    wire: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    files: dict[str, Any] = {}
+
+    @property
+    def bin(self) -> Path:
+        return FOLDER / self.name / "node_modules" / ".bin"
+
+    @property
+    def installed(self) -> bool:
+        return (self.bin / self.command[0]).exists()
+
+    @property
+    def version(self) -> str:
+        text = (self.bin.parent / self.package / "package.json").read_bytes()
+        return str(msgspec.json.decode(text)["version"])
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """How a run ended; `status` is None if it had to be stopped."""
+
+    status: int | None
+    output: str
+    seconds: float
+
+
+AGENTS = msgspec.json.decode((_DATA / "agents.json").read_bytes(), type=list[Agent])
+
+
+def run(
+    agent: Agent, task: str, *, url: str, model: str, home: Path, work: Path, key: str = "no-key-of-anybody"
+) -> Ran:
+    """Give the agent a task and wait for its end."""
+    said = {"url": url, "model": model, "key": key, "task": task, "work": str(work)}
+    for name, content in agent.files.items():
+        file = home / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(msgspec.json.encode(_filled(content, said)))
+    environment = {
+        "PATH": f"{agent.bin}:{NODE}:{os.defpath}", "HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8", "TERM": "dumb",
+        "NO_COLOR": "1", "NO_PROXY": "*", "no_proxy": "*", "DO_NOT_TRACK": "1",
+        **_filled(agent.environment, said),
+    }  # fmt: skip
+    began = time.monotonic()
+    with subprocess.Popen(
+        _filled(list(agent.command), said),
+        cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", start_new_session=True, executable=str(agent.bin / agent.command[0]),
+    ) as process:  # fmt: skip
+        status: int | None = None
+        try:
+            output, _ = process.communicate(timeout=_PATIENCE)
+            status = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+    return Ran(status, output, time.monotonic() - began)
+
+
+def _filled(template: Any, said: dict[str, str]) -> Any:
+    """The template with every placeholder replaced, in keys too."""
+    match template:
+        case str():
+            for name, value in said.items():
+                template = template.replace(f"{{{name}}}", value)
+            return template
+        case list():
+            return [_filled(each, said) for each in template]
+        case dict():
+            return {_filled(key, said): _filled(value, said) for key, value in template.items()}
+        case _:
+            return template

@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 E2E := .venv-e2e
 BENCH := .venv-bench
+CLIENTS := .venv-clients
 
-.PHONY: help install demo check check-wheel format test e2e-tools test-e2e bench bench-codec clean
+.PHONY: help install demo check check-wheel format test e2e-tools test-e2e test-clients bench bench-codec clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
@@ -14,6 +15,7 @@ help:
 	@echo "make test      run the tests on all cores (sets up first)"
 	@echo "make e2e-tools install the system packages that some tests need (Debian and Ubuntu, as root); without them those tests say that they did not run"
 	@echo "make test-e2e  official clients against the doubles, a real llama.cpp server, a real proxy and a real PostgreSQL (installs into $(E2E); about 10 minutes)"
+	@echo "make test-clients  the newest coding agents from npm through the gateway (installs them into .clients, 2 GB; about 10 minutes)"
 	@echo "make check     formatting, lint, types, import direction"
 	@echo "make check-wheel  build the wheel and try it in a fresh environment for each Python found (a few minutes)"
 	@echo "make format    reformat the code"
@@ -55,6 +57,10 @@ $(E2E)/.installed: pyproject.toml tests/e2e/npm/package.json scripts/install-e2e
 test-e2e: $(E2E)/.installed
 	$(E2E)/bin/pytest -q tests/e2e
 
+test-clients:
+	@PYTHON="$(PYTHON)" VENV="$(CLIENTS)" sh scripts/install-clients
+	$(CLIENTS)/bin/pytest -q tests/clients
+
 bench-codec: $(STAMP)
 	@$(BIN)/python -m benchmarks.codec
 
@@ -66,4 +72,4 @@ bench: $(BENCH)/.installed
 	@$(BENCH)/bin/python -m benchmarks.peers
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(BENCH)-newer $(E2E) $(E2E)-litellm tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(BENCH)-newer $(E2E) $(E2E)-litellm $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

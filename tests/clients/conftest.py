@@ -1,0 +1,113 @@
+"""The doubles for the whole run, in a network of our own, and the table of what every agent did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from midstream.core.blocks import Conversation
+from midstream.core.tools import ToolSpec
+from midstream.sim.rules.rule import Problem
+from midstream.sim.server import Seen
+from midstream.testing import AgentScript, Answer, SimServer, sim_server
+from tests.clients.agents import AGENTS, FOLDER
+from tests.clients.namespace import is_alone, leave_the_network
+
+LOG = FOLDER / "results.md"
+_RESULTS = pytest.StashKey[list["Result"]]()
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One line of the table."""
+
+    agent: str
+    target: str
+    rounds: int
+    requests: int
+    refused: int
+    files: bool
+    seconds: float
+
+    def row(self) -> str:
+        files = "yes" if self.files else "NO"
+        figures = f"{self.rounds} | {self.requests} | {self.refused} | {files} | {self.seconds:.1f}"
+        return f"| {self.agent} | {self.target} | {figures} |"
+
+
+class Stage:
+    """The doubles, with a plan that the test at hand has given, and what they received since then."""
+
+    def __init__(self) -> None:
+        self.plan = AgentScript()
+        self.sim: SimServer | None = None
+        self._before = 0
+        self._refused = 0
+
+    def __call__(self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
+        return self.plan(conversation, tools, model=model, thinks=thinks)
+
+    def begin(self, plan: AgentScript) -> None:
+        self.plan = plan
+        self._before = self.running.requests
+        self._refused = len(self.running.refused)
+
+    @property
+    def running(self) -> SimServer:
+        assert self.sim is not None
+        return self.sim
+
+    @property
+    def requests(self) -> int:
+        return self.running.requests - self._before
+
+    @property
+    def seen(self) -> list[Seen]:
+        return self.running.seen[-self.requests :] if self.requests else []
+
+    @property
+    def refused(self) -> list[Problem]:
+        return self.running.refused[self._refused :]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_RESULTS] = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def alone() -> bool:
+    """Whether nothing can leave; before any thread or process of the tests is there."""
+    return leave_the_network()
+
+
+@pytest.fixture(scope="session")
+def stage(alone: bool) -> Iterator[Stage]:
+    stage = Stage()
+    with sim_server(script=stage) as stage.sim:
+        yield stage
+
+
+@pytest.fixture
+def results(request: pytest.FixtureRequest) -> list[Result]:
+    return request.config.stash[_RESULTS]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show the table, keep it, and name the agents that did not run."""
+    results = config.stash[_RESULTS]
+    if results:
+        versions = ", ".join([f"{agent.name} {agent.version}" for agent in AGENTS if agent.installed])
+        head = ["| agent | model | rounds | requests | refused | files | seconds |", "|---|---|---|---|---|---|---|"]
+        lines = [versions, "", *head, *[result.row() for result in results]]
+        LOG.write_text("\n".join(lines) + "\n", "utf-8")
+        terminalreporter.section("what the agents did")
+        terminalreporter.write_line("\n".join(lines))
+        terminalreporter.write_line(f"\nwritten to {Path(LOG).relative_to(FOLDER.parent)}")
+    missing = [agent.name for agent in AGENTS if not agent.installed]
+    if missing:
+        terminalreporter.section("NOT RUN", sep="*", red=True, bold=True)
+        terminalreporter.write_line(f"not installed: {', '.join(missing)}", red=True)
+    if not is_alone():
+        terminalreporter.write_line("the agents could reach the network: run as root to keep them from it", yellow=True)

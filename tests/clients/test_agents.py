@@ -1,0 +1,81 @@
+"""Every agent does a task of three rounds of calls with every model: files on disk as asked, and nothing refused.
+
+The models are doubles that carry out a plan; what counts as refused is what they wrote down themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from midstream.testing import AgentScript, ReadFile, RunCommand, WriteFile
+from tests.clients.agents import AGENTS, Agent, Ran, run
+from tests.clients.conftest import Result, Stage
+from tests.clients.namespace import is_alone
+
+TASK = "Write notes.txt, append a number to it, write other.txt, then read notes.txt."
+ANSWER = "All of it is done, Captain."
+NUMBER = "4242"
+"""Stands in no command: who has seen it has seen the result of one."""
+DIRECT = {
+    "anthropic": ("anthropic", "claude-sonnet-5"),
+    "openai-responses": ("openai-responses", "gpt-5.2"),
+    "gemini": ("gemini", "gemini-3-pro-preview"),
+    "openai-chat": ("moonshot", "kimi-k2.5"),
+}
+
+
+def plan(work: Path) -> AgentScript:
+    notes = work / "notes.txt"
+    return AgentScript(
+        WriteFile(str(notes), "first line\n"),
+        [RunCommand(f"expr 6 '*' 707 >> {notes}"), RunCommand(f"echo other > {work}/other.txt")],
+        ReadFile(str(notes)),
+        answer=ANSWER,
+    )
+
+
+def perform(agent: Agent, stage: Stage, folder: Path, *, url: str, model: str, target: str) -> tuple[Ran, Result]:
+    """Let the agent do the task."""
+    if not agent.installed:
+        pytest.skip(f"DID NOT RUN: {agent.name} is not installed")
+    home, work = folder / "home", folder / "work"
+    home.mkdir()
+    work.mkdir()
+    stage.begin(plan(work))
+    ran = run(agent, TASK, url=url, model=model, home=home, work=work)
+    rounds = sum(1 for seen in stage.seen if seen.status == 200 and _has_tools(seen.body)) - 1
+    files = {file.name: file.read_text() for file in work.iterdir() if file.is_file()}
+    done = files.get("notes.txt") == f"first line\n{NUMBER}\n" and files.get("other.txt") == "other\n"
+    return ran, Result(agent.name, target, rounds, stage.requests, len(stage.refused), done, ran.seconds)
+
+
+def judge(ran: Ran, result: Result, stage: Stage) -> None:
+    assert not stage.refused, [problem.message for problem in stage.refused]
+    assert ran.status == 0, ran.output
+    assert result.files, ran.output
+    assert result.rounds == len(stage.plan.rounds), ran.output
+    assert ANSWER in ran.output
+    assert NUMBER in json.dumps(stage.seen[-1].body), "the model never saw the result of its last call"
+
+
+def _has_tools(body: dict[str, object]) -> bool:
+    return bool(body.get("tools"))
+
+
+def test_nothing_can_leave(alone: bool) -> None:
+    if not alone:
+        pytest.skip("DID NOT RUN: only root can leave the network")
+    assert is_alone()
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=[agent.name for agent in AGENTS])
+def test_without_a_gateway(agent: Agent, stage: Stage, tmp_path: Path, results: list[Result]) -> None:
+    """The agent at a double of its own provider: what goes wrong here has nothing to do with the gateway."""
+    provider, model = DIRECT[agent.wire]
+    url = stage.running.base_url(provider)
+    ran, result = perform(agent, stage, tmp_path, url=url, model=model, target=f"{model}, directly")
+    results.append(result)
+    judge(ran, result, stage)

@@ -14,9 +14,19 @@ from midstream.sim.rules.rule import Problem
 from midstream.sim.server import Seen
 from midstream.testing import AgentScript, Answer, SimServer, sim_server
 from tests.clients.agents import AGENTS, FOLDER
+from tests.clients.gateway import gateway_process, upstreams
 from tests.clients.namespace import is_alone, leave_the_network
 
 LOG = FOLDER / "results.md"
+# The names that agents ask for. Some agents know a name and ask for a newer one of its kind.
+CONFIG = """
+[aliases]
+"kimi-k2.5" = "moonshot/kimi-k2.5"
+"claude-sonnet-5*" = "anthropic/claude-sonnet-5"
+"gpt-5.2*" = "openai-responses/gpt-5.2"
+"gemini-3*-pro-preview" = "gemini/gemini-3-pro-preview"
+"mistral-large-latest" = "mistral/mistral-large-latest"
+"""
 _RESULTS = pytest.StashKey[list["Result"]]()
 
 
@@ -87,6 +97,13 @@ def stage(alone: bool) -> Iterator[Stage]:
     stage = Stage()
     with sim_server(script=stage) as stage.sim:
         yield stage
+
+
+@pytest.fixture(scope="session")
+def gateway(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the gateway; one for the whole run, as people have it."""
+    with gateway_process(tmp_path_factory.mktemp("gateway"), CONFIG, upstreams(stage.running)) as url:
+        yield url
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ DIRECT = {
     "openai-chat": ("moonshot", "kimi-k2.5"),
 }
 
+MODELS = ("kimi-k2.5", "claude-sonnet-5", "gpt-5.2", "gemini-3-pro-preview", "mistral-large-latest")
+
 
 def plan(work: Path) -> AgentScript:
     notes = work / "notes.txt"
@@ -77,5 +79,15 @@ def test_without_a_gateway(agent: Agent, stage: Stage, tmp_path: Path, results: 
     provider, model = DIRECT[agent.wire]
     url = stage.running.base_url(provider)
     ran, result = perform(agent, stage, tmp_path, url=url, model=model, target=f"{model}, directly")
+    results.append(result)
+    judge(ran, result, stage)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("agent", AGENTS, ids=[agent.name for agent in AGENTS])
+def test_through_the_gateway(
+    agent: Agent, model: str, stage: Stage, gateway: str, tmp_path: Path, results: list[Result]
+) -> None:
+    ran, result = perform(agent, stage, tmp_path, url=gateway, model=model, target=model)
     results.append(result)
     judge(ran, result, stage)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ParamSpec
 
 import aiohttp
 
 from midstream.client.catalog import Catalog
+from midstream.dialects.provider import Provider
 from midstream.gateway.assembly import AppOptions, GatewayApp
 from midstream.gateway.config import GatewayConfig, parse_config
 from midstream.gateway.server import Server, ServerOptions, address_of, bind
@@ -78,14 +79,21 @@ async def served(app: GatewayApp, **options: Any) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def gate(
-    config: str = "", *, state: str | None = None, script: Any = None, retries: int = 2, **sim: Any
+    config: str = "",
+    *,
+    state: str | None = None,
+    script: Any = None,
+    retries: int = 2,
+    more: Sequence[Provider] = (),
+    **sim: Any,
 ) -> AsyncIterator[Gate]:
-    """A gateway with this configuration in front of doubles that play `script`, or the model that reads the prompt."""
+    """A gateway with this configuration in front of doubles that play `script`, or the model that reads the prompt; and in front
+    of `more` providers."""
     if script is not None:
         sim["script"] = script
     async with Sim(port=0, **sim) as doubles:
         parsed = parse_config(config.encode(), "gateway.toml") if config else GatewayConfig()
-        catalog = Catalog(providers=sim_providers(doubles.url), environ={})
+        catalog = Catalog(providers=[*sim_providers(doubles.url), *more], environ={})
         transport = TransportOptions(retry=RetryPolicy(max_retries=retries, initial=0.01))
         app = GatewayApp(parsed, AppOptions(state=state), catalog=catalog, transport=transport)
         async with served(app) as url, aiohttp.ClientSession() as http:

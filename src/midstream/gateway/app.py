@@ -183,8 +183,8 @@ class Gateway:
 
     async def _tick(self) -> None:
         """Every second: clients that have heard nothing for long hear something."""
-        silence = self.settings.silence
         while True:
+            silence = self.settings.silence  # it may change while the gateway runs
             await asyncio.sleep(min(_TICK, silence / 4))
             now = time.monotonic()
             for exchange in [each for each in self.open_streams if each.is_silent(now, silence)]:

@@ -95,6 +95,7 @@ EVENTS: dict[str, tuple[bytes, ...]] = {
         b'data: {"choices":[{"index":0,"delta":{"content":null,"reasoning":T},"finish_reason":V}]}',
         b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":T}}]}}],"p":V}',
         b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":V,"id":V,"function":{"name":"look","arguments":T}}]}}]}',
+        b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":V,"function":{"arguments":T}}]}}]}',
         b'data: {"choices":[{"index":0,"delta":{"content":V,"content":T}}],"usage":V}',
         b'data: {"choices":[{"index":0,"delta":{"content":T,"content":V}}],"error":V}',
         b'data: {"choices":[{"index":V,"delta":{"content":T},"logprobs":{"content":[{"token":T}]}}]}',
@@ -192,8 +193,8 @@ def learned(event: bytes) -> StreamDecoder:
 def fit(made: StreamDecoder, data: bytes) -> tuple[list[str], int]:
     """What is read of the data by stencil, and how many bytes of it are left."""
     assert made.stencils is not None
-    _, texts, size = made.stencils.read(data)
-    return texts, len(data) - size
+    runs, size = made.stencils.read(data)
+    return [text for _, texts in runs for text in texts], len(data) - size
 
 
 @pytest.mark.parametrize("event", [CHAT, PADDED])
@@ -299,6 +300,56 @@ def test_a_field_that_matters_never_becomes_one_that_may_differ() -> None:
             made.feed(filled(event, b'"a"', others[number % 2]))
         data = filled(event, b'"a"', b"5")
         assert fit(made, data) == ([], len(data)), event
+
+
+CALL = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":V,"function":{"arguments":T}}]}}]}\n\n'
+
+
+def interleaved() -> StreamDecoder:
+    """A chat decoder that has seen two calls take turns."""
+    made = decoder("openai-chat")
+    for number in (b"0", b"1"):
+        made.feed(
+            CALL.replace(b'"function":{', b'"id":"c%s","function":{"name":"look",' % number)
+            .replace(b"V", number)
+            .replace(b"T", b'""')
+        )
+    for text in (b'"{"', b'" "', b'"\\n"'):
+        made.feed(filled(CALL, text, b"0") + filled(CALL, text, b"1"))
+    return made
+
+
+def test_calls_that_take_turns_are_read_together() -> None:
+    pieces = [(b"%d" % (n % 2 if n < 8 else 1), f"{n} ") for n in range(20)]
+    burst = b"".join([filled(CALL, json.dumps(text).encode(), number) for number, text in pieces])
+    made = interleaved()
+    assert made.stencils is not None
+    read: list[str] = []
+    left = burst
+    while left:
+        runs, size = made.stencils.read(left)
+        assert size and (len(runs) > 1 or len(runs[0][1]) > 1)
+        read += [text for _, texts in runs for text in texts]
+        left = left[size:]
+    assert read == [text for _, text in pieces]
+
+
+def test_a_call_that_was_not_seen_ends_what_is_read_together() -> None:
+    known = filled(CALL, b'"a"', b"1") + filled(CALL, b'"b"', b"0")
+    for number in (b"2", b"10", b"-1", b"null", b'"0"', b"00"):
+        other = filled(CALL, b'"c"', number)
+        assert fit(interleaved(), known + other + known) == (["a", "b"], len(other + known))
+        assert fit(interleaved(), other) == ([], len(other))
+
+
+def test_interleaved_arguments_reach_their_calls() -> None:
+    made, full = interleaved(), interleaved()
+    full.stencils = None
+    rows = [filled(CALL, b'"\\"%d\\": 1, "' % n, b"%d" % (n % 2)) for n in range(60)]
+    rows += [filled(CALL, b'"\\"z\\": 2}"', b"%d" % n) for n in (0, 1)]
+    end = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n'
+    wanted = full.feed(b"".join(rows) + end)
+    assert made.feed(b"".join(rows) + end) == wanted and made.progress == full.progress
 
 
 RESPONSES = (

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from .blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolKind, Turn, Usage
@@ -255,8 +256,7 @@ class TurnBuilder:
         if self.split_surrogates or "" in deltas or self._chars + size > self._limit:
             return False
         piece.parts += deltas
-        index = piece.index
-        self.out += [event(index, delta) for delta in deltas]
+        self.out += map(event, repeat(piece.index), deltas)
         self._chars += size
         return True
 

@@ -13,33 +13,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-_TEXT, _NUMBER, _PADDING = "text", "number", "padding"
+_TEXT, _NUMBER, _PADDING, _CHOICE = "text", "number", "padding", "choice"
 # A number as JSON writes it, and one that every field of numbers can hold; between quotes, what is one string for sure.
 _KINDS = {
-    _TEXT: rb'("(?:[^"\\\x00-\x1f]++|\\.)*+")',
-    _NUMBER: rb"(0|[1-9][0-9]{0,14}+)",
-    _PADDING: rb"([ !#-\[\]-~]*+)",
+    _TEXT: rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"',
+    _NUMBER: rb"(?:0|[1-9][0-9]{0,14}+)",
+    _PADDING: rb"[ !#-\[\]-~]*+",
 }
-_NOTHING: tuple[list[str], int] = ([], 0)
+_KINDS[_CHOICE] = _KINDS[_NUMBER]
+_WHOLE = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
+_ZERO = ord("0")
 _PROBE = "\u0001stencil"
 _OTHER = (b'"stencil"', b"9182736450")  # in place of a string, and of a number, that differs from event to event
 _TOKEN = re.compile(rb'("(?:[^"\\]++|\\.)*+"|(?<![\w.+-])(?:0|[1-9][0-9]{0,14})(?![\w.+-]))')
 _PREFIX = re.compile(rb"(?:(?:event:[^\r\n]*\r?\n)?data: ?)?")
 _SUFFIXES = (b"\n\n", b"\r\n\r\n", b"\n", b"\r\n")
-_ANCHOR = 64
-"""The longest needle that is searched for: a longer one costs more than comparing the rest of each event."""
+_ROOM = 256
+"""For a text and what else differs, where it is guessed how many bytes some events take."""
 _ROWS = 64
 """How many events are read at once, at most: what comes behind them may not fit."""
 _MOST_TOKENS = 400
 _LARGE = 8 * 1024
 """A larger event is not worth learning from: its text is what costs."""
 _MOST = 4
-"""How many stencils one answer keeps: calls may come interleaved."""
+"""How many stencils one answer keeps."""
+_MOST_CHOICES = 32
+"""How many templates one stencil chooses from: calls may come interleaved."""
 _PATIENCE = 6
 _LONGEST_WAIT = 6
 _decode_text = msgspec.json.Decoder(str).decode
@@ -79,6 +83,11 @@ class Template:
         return bool(self.event == other.event)
 
 
+Run = tuple[Template, list[str]]
+"""An event, and the texts that it comes with again and again."""
+_NOTHING: tuple[list[Run], int] = ([], 0)
+
+
 def is_empty(shape: msgspec.Struct, *, but: str) -> bool:
     """Whether every other field holds nothing."""
     return not any(getattr(shape, name) for name in shape.__struct_fields__ if name != but)
@@ -90,87 +99,197 @@ to the answer and changes nothing else. Asked for an event that differs, it says
 
 
 class Stencil:
-    """What stands around the text, and around what else differs, in events that mean the same."""
+    """What stands around the text, and around what else differs, in events that mean the same.
 
-    __slots__ = (
-        "_anchor", "_close", "_head", "_pattern", "_reach", "_segments", "_size", "_tail", "_tail_size", "_text", "_two",
-        "template",
-    )  # fmt: skip
+    `layout` is the event it was learned from. One number may choose between several templates: whose arguments these are, say.
+    """
 
-    def __init__(self, segments: list[bytes], kinds: list[str], template: Template) -> None:
-        """`kinds` says what stands between two segments: the text, a number, or the inside of a string."""
-        self._head, *_, self._tail = segments
-        self._size, self._tail_size = len(self._head), len(self._tail)
+    __slots__ = ("_chosen", "_columns", "_glue", "_layout", "_pattern", "_reach", "_segments", "_size", "_templates", "_text", "_two", "template")  # fmt: skip
+
+    def __init__(self, layout: _Layout, templates: dict[bytes, Template]) -> None:
+        """`templates` are given by the number that chooses, or by b"" if there is none."""
+        self._layout = layout
+        segments, kinds = layout.cut()
+        self._segments = segments
+        self._glue = [*segments[1:-1], segments[-1] + segments[0]]  # what stands behind each value but the last one
+        self._size = len(segments[0])
         self._two = 2 * sum(map(len, segments))
-        self._anchor, self._close = self._tail[-_ANCHOR:], self._tail[:-_ANCHOR]
-        self._segments = tuple(segments)
-        self._text = 2 * kinds.index(_TEXT) + 1
-        self._pattern = _pattern(segments, kinds) if len(kinds) > 1 else None
+        self._columns = kinds
+        self._text = kinds.index(_TEXT)
+        self._chosen = kinds.index(_CHOICE) if _CHOICE in kinds else None
+        self._pattern: re.Pattern[bytes] | None = None
         self._reach = 2
-        self.template = template
+        self._templates = templates
+        self.template = next(iter(templates.values()))
+
+    def covers(self, other: Stencil) -> bool:
+        """Whether what fits the other one fits this one."""
+        return not other._layout.choice and self._layout.differences(other._layout) == []
+
+    def joined(self, other: Stencil) -> Stencil | None:
+        """Both in one, where they differ in one number."""
+        layout = self._layout.joined(other._layout)
+        if layout is None or len(self._templates) >= _MOST_CHOICES:
+            return None
+        templates = dict(self._templates)
+        if not self._layout.choice:
+            templates = {self._layout.parts[layout.choice]: self.template}
+        return Stencil(layout, {**templates, other._layout.parts[layout.choice]: other.template})
 
     def read_one(self, data: bytes) -> str | None:
-        """The text, if `data` is one such event and nothing else."""
-        if len(data) >= self._two or not data.startswith(self._head) or not data.endswith(self._tail):
+        """The text, if `data` is one such event and nothing else; then `template` is the event."""
+        segments = self._segments
+        if len(data) >= self._two or not data.startswith(segments[0]) or not data.endswith(segments[-1]):
             return None
         try:
-            if self._pattern is None:
-                return _decode_text(data[self._size : -self._tail_size])
-            found = self._pattern.fullmatch(data)
-            if found is None or found.groups()[::2] != self._segments:
+            if len(segments) == 2:
+                return _decode_text(data[self._size : -len(segments[1])])
+            return self._read_values(data)
+        except (msgspec.DecodeError, ValueError):
+            return None
+
+    def _read_values(self, data: bytes) -> str | None:
+        """As `read_one`, where more than the text differs. Without a pattern: on a cold start one costs more than it finds."""
+        segments, at, text = self._segments, self._size, ""
+        last = len(segments) - 1
+        for place, kind in enumerate(self._columns, 1):
+            end = len(data) - len(segments[last]) if place == last else data.find(segments[place], at)
+            if end < at:
                 return None
-            return _decode_text(found[self._text + 1])
-        except (msgspec.DecodeError, ValueError):
-            return None
+            value = data[at:end]
+            if kind is _TEXT:
+                text = _decode_text(value)
+            elif not _is_plain(kind, value) and not _WHOLE[kind].fullmatch(value):
+                return None
+            if kind is _CHOICE:
+                template = self._templates.get(value)
+                if template is None:
+                    return None
+                self.template = template
+            at = end + len(segments[place])
+        return text
 
-    def read(self, data: bytes) -> tuple[list[str], int]:
-        """The texts of the events that `data` begins with, and how many bytes these take; ([], 0) where one text is odd."""
-        if not data.startswith(self._head):
+    def read(self, data: bytes) -> tuple[list[Run], int]:
+        """The events that `data` begins with, and how many bytes these take; ([], 0) where one text is odd."""
+        if not data.startswith(self._segments[0]):
             return _NOTHING
-        literals, size, is_all = self._repeated(data) if self._pattern is None else self._matched(data, self._pattern)
-        self._reach = min(2 * self._reach, _ROWS) if is_all else 1 + len(literals)
-        if not literals:
+        if self._pattern is None:
+            self._pattern = _pattern(self._segments, self._columns)
+        found: list[Any] = self._pattern.findall(data, 0, self._reach * (self._two // 2 + _ROOM))
+        columns: list[Sequence[bytes]] = [found] if len(self._columns) == 1 else list(zip(*found, strict=True))
+        rows = self._together(columns, len(found))
+        size = len(rows)
+        count = len(found)
+        if not data.startswith(rows):
+            count, size = self._fitting(data, columns)
+        if self._chosen is not None and count and not self._templates.keys() >= set(columns[self._chosen][:count]):
+            known = [choice in self._templates for choice in columns[self._chosen][:count]]
+            count = known.index(False)
+            size = len(self._together([column[:count] for column in columns], count))
+        self._reach = min(2 * self._reach, _ROWS) if count == len(found) else 2 + count
+        if not count:
             return _NOTHING
         try:
-            return _each(literals), size
+            texts = _each(columns[self._text][:count])
         except (msgspec.DecodeError, ValueError):
             return _NOTHING
+        return (
+            self._runs(columns[self._chosen], texts) if self._chosen is not None else [(self.template, texts)]
+        ), size
 
-    def _repeated(self, data: bytes) -> tuple[list[bytes], int, bool]:
-        """What stands between head and tail, as often as both come; how many bytes that takes, and whether more may follow."""
-        rows = data.split(self._anchor, self._reach)
-        rest = len(rows.pop())
-        head, close, size = self._head, self._close, self._size
-        if close:
-            stop = -len(close)
-            found = [row[size:stop] for row in rows if row.startswith(head) and row.endswith(close, size)]
-        else:
-            found = [row[size:] for row in rows if row.startswith(head)]
-        if len(found) == len(rows):
-            return found, len(data) - rest, True
-        count = [row.startswith(head) and row.endswith(close, size) for row in rows].index(False)
-        return found[:count], sum(map(len, rows[:count])) + count * len(self._anchor), False
-
-    def _matched(self, data: bytes, pattern: re.Pattern[bytes]) -> tuple[Sequence[bytes], int, bool]:
-        """The same, where more than the text differs."""
-        scanner = pattern.scanner(data)  # type: ignore[attr-defined]  # as `re.Scanner` has it: one match right behind the other
-        found: list[re.Match[bytes]] = list(islice(iter(scanner.match, None), self._reach))
-        columns = list(zip(*[match.groups() for match in found], strict=True))
-        count = len(found)
-        for column, segment in zip(columns[::2], self._segments, strict=False):
-            if column.count(segment) != len(found):
-                count = min(count, [each == segment for each in column].index(False))
+    def _together(self, columns: list[Sequence[bytes]], count: int) -> bytes:
+        """The bytes of so many events with these values."""
         if not count:
-            return (), 0, False
-        return columns[self._text][:count], found[count - 1].end(), count == len(found)
+            return b""
+        first, last = self._segments[0], self._segments[-1]
+        if len(columns) == 1:
+            return first + self._glue[0].join(columns[0]) + last
+        width = 2 * len(columns)
+        parts = [first] * (width * count + 1)
+        for place, (column, glue) in enumerate(zip(columns, self._glue, strict=True)):
+            parts[2 * place + 1 :: width] = column
+            parts[2 * place + 2 :: width] = [glue] * count
+        parts[-1] = last
+        return b"".join(parts)
+
+    def _fitting(self, data: bytes, columns: list[Sequence[bytes]]) -> tuple[int, int]:
+        """How many events fit before the first that does not, and how many bytes these take."""
+        at = 0
+        for count, values in enumerate(zip(*columns, strict=True)):
+            event = self._together([[value] for value in values], 1)
+            if not data.startswith(event, at):
+                return count, at
+            at += len(event)
+        return (len(columns[0]), at) if columns else (0, 0)
+
+    def _runs(self, choices: Sequence[bytes], texts: list[str]) -> list[Run]:
+        runs: list[Run] = []
+        before = None
+        for choice, text in zip(choices, texts, strict=False):
+            if choice == before:
+                runs[-1][1].append(text)
+            else:
+                runs.append((self._templates[choice], [text]))
+                before = choice
+        return runs
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    """The bytes of an event, cut at its tokens: which of them is the text, which differ from event to event without meaning
+    anything, and which chooses what the event means (0 for none)."""
+
+    prefix: bytes
+    parts: list[bytes]
+    text: int
+    differs: frozenset[int]
+    end: bytes
+    choice: int = 0
+
+    def cut(self) -> tuple[list[bytes], list[str]]:
+        """What stays the same, and the kind of what stands between."""
+        segments, kinds = [self.prefix], []
+        for place, part in enumerate(self.parts):
+            if place == self.text:
+                kinds.append(_TEXT)
+                segments.append(b"")
+            elif place in self.differs and part[:1] == b'"':
+                segments[-1] += b'"'
+                kinds.append(_PADDING)
+                segments.append(b'"')
+            elif place in self.differs or (place == self.choice and place):
+                kinds.append(_CHOICE if place == self.choice else _NUMBER)
+                segments.append(b"")
+            else:
+                segments[-1] += part
+        segments[-1] += self.end
+        return segments, kinds
+
+    def differences(self, other: _Layout) -> list[int] | None:
+        """Where the other one differs from what must not; None if the two cannot be compared."""
+        mine, theirs = self.parts, other.parts
+        if (self.prefix, self.text, self.end, len(mine)) != (other.prefix, other.text, other.end, len(theirs)):
+            return None
+        free = {self.text, *self.differs}
+        if not free >= other.differs:
+            return None
+        return [place for place, part in enumerate(mine) if part != theirs[place] and place not in free]
+
+    def joined(self, other: _Layout) -> _Layout | None:
+        """Of both, if they differ in one number and it is the only one that chooses."""
+        places = self.differences(other) if self.differs == other.differs and not other.choice else None
+        if not places or len(places) > 1 or self.choice not in (0, places[0]):
+            return None
+        if not (self.parts[places[0]] + other.parts[places[0]]).isdigit():
+            return None
+        return replace(self, choice=places[0])
 
 
 def _pattern(segments: list[bytes], kinds: list[str]) -> re.Pattern[bytes]:
-    """Cuts an event at the places that differ. It knows the lengths only, so that it serves the answers to come as well:
-    to make one costs as much as reading a hundred events."""
-    parts = [rb"(.{%d})" % len(segments[0])]
+    """Finds what differs. It knows the lengths of the rest only, so that it serves the answers to come as well: to make one costs
+    as much as reading a hundred events. Whether the rest is as it should be is looked at afterwards, in one comparison."""
+    parts = [re.escape(segments[0][:1]), rb".{%d}" % (len(segments[0]) - 1)]
     for kind, segment in zip(kinds, segments[1:], strict=True):
-        parts.append(_KINDS[kind] + rb"(.{%d})" % len(segment))
+        parts.append(b"(" + _KINDS[kind] + rb").{%d}" % len(segment))
     return re.compile(b"".join(parts), re.DOTALL)
 
 
@@ -210,17 +329,25 @@ class StencilMemory:
         """So many events were read and not learned from."""
         self._wait = max(0, self._wait - events)
 
-    def read(self, data: bytes) -> tuple[Template | None, list[str], int]:
-        """The event that `data` begins with, the texts that it comes with again and again, and how many bytes these take."""
+    def read(self, data: bytes) -> tuple[list[Run], int]:
+        """The events that `data` begins with, and how many bytes these take."""
         for stencil in self._stencils:
             text = stencil.read_one(data)
-            texts, size = ([text], len(data)) if text is not None else stencil.read(data)
+            runs, size = ([(stencil.template, [text])], len(data)) if text is not None else stencil.read(data)
             if size:
                 if stencil is not self.last:
-                    self._put_first(stencil)
+                    self._return_to(stencil)
                 self.failures = 0
-                return stencil.template, texts, size
-        return None, [], 0
+                return runs, size
+        return _NOTHING
+
+    def _return_to(self, stencil: Stencil) -> None:
+        """Another one than the last fits, not for the first time: perhaps both take turns."""
+        last = self.last
+        joined = None if last is None else last.joined(stencil)
+        if joined is not None:
+            self._stencils = [each for each in self._stencils if each is not last and each is not stencil]
+        self._put_first(joined or stencil)
 
     def _put_first(self, stencil: Stencil) -> None:
         others = [each for each in self._stencils if each is not stencil]
@@ -233,8 +360,10 @@ class StencilMemory:
         if self.failures > _PATIENCE:
             self._wait = 1 << min(self.failures - _PATIENCE, _LONGEST_WAIT)
         stencil = self._cut(raw, data, name) if len(raw) <= _LARGE else None
-        if stencil is not None:
-            self._put_first(stencil)
+        if stencil is None:
+            return
+        self._stencils = [known for known in self._stencils if not stencil.covers(known)]
+        self._put_first(stencil)
 
     def _cut(self, raw: bytes, data: bytes, name: str) -> Stencil | None:
         at = raw.rfind(data)
@@ -250,12 +379,12 @@ class StencilMemory:
         places = [place for place in range(1, len(parts), 2) if _is_text(parts, place, text)]
         for place in places:
             if self._fits(parts, place, self._differs, template, name):
-                return _stencil(prefix, parts, place, self._differs, end, template)
+                return Stencil(_Layout(prefix, parts, place, frozenset(self._differs), end), {b"": template})
         if self._differs:  # something that matters differed, such as whose arguments these are
             self._differs = set()
             for place in places:
                 if self._fits(parts, place, self._differs, template, name):
-                    return _stencil(prefix, parts, place, self._differs, end, template)
+                    return Stencil(_Layout(prefix, parts, place, frozenset(self._differs), end), {b"": template})
         return None
 
     def _compare(self, parts: list[bytes]) -> None:
@@ -280,6 +409,11 @@ class StencilMemory:
         return found is not None and template.is_same(found, _PROBE)
 
 
+def _is_plain(kind: str, value: bytes) -> bool:
+    """Whether this is a number or a padding as nearly all are."""
+    return value.isalnum() if kind is _PADDING else value.isdigit() and len(value) < 10 and value[0] != _ZERO
+
+
 def _is_key(parts: list[bytes], place: int) -> bool:
     return parts[place + 1].lstrip()[:1] == b":"
 
@@ -292,24 +426,3 @@ def _is_text(parts: list[bytes], place: int, text: Any) -> bool:
         return bool(_decode_text(token) == text)
     except (msgspec.DecodeError, ValueError):
         return False
-
-
-def _stencil(
-    prefix: bytes, parts: list[bytes], text: int, differs: set[int], end: bytes, template: Template
-) -> Stencil:
-    segments, kinds = [prefix], []
-    for place, part in enumerate(parts):
-        if place == text:
-            kinds.append(_TEXT)
-            segments.append(b"")
-        elif place in differs and part[:1] == b'"':
-            segments[-1] += b'"'
-            kinds.append(_PADDING)
-            segments.append(b'"')
-        elif place in differs:
-            kinds.append(_NUMBER)
-            segments.append(b"")
-        else:
-            segments[-1] += part
-    segments[-1] += end
-    return Stencil(segments, kinds, template)

@@ -25,7 +25,7 @@ from ..core.events import Done, ErrorEvent, ErrorInfo, Event
 from ..core.reduce import TurnBuilder
 from .provider_errors import provider_error
 from .sse import DONE, ServerSentEvent
-from .stencil import ReadTemplate, StencilMemory, Template
+from .stencil import ReadTemplate, Run, StencilMemory
 
 # A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
 _SLICE = 16 * 1024
@@ -221,16 +221,16 @@ class StreamDecoder:
                 return self._builder.ended
         tries = 0
         while data:
-            template = None
+            runs: list[Run] = []
             if framing.between and len(data) <= self._limit:
-                template, texts, size = stencils.read(data)
-                if template is not None:
-                    if self._tell(template, texts):
+                runs, size = stencils.read(data)
+                if runs:
+                    if self._tell(runs):
                         return True
                     if size == len(data):
                         return False
                     data = data[size:]
-                    if len(texts) >= _LONG_RUN:
+                    if len(runs) >= _LONG_RUN or len(runs[0][1]) >= _LONG_RUN:
                         continue
             tries += 1
             if stencils.is_waiting or tries > _TRIES:
@@ -238,7 +238,7 @@ class StreamDecoder:
                 ended = self._read(framing.feed(data))
                 stencils.skip(self.progress - before)
                 return ended
-            if template is not None:
+            if runs:
                 continue
             size = _end(data, framing.ends)
             piece, data = data[:size], data[size:]
@@ -250,16 +250,18 @@ class StreamDecoder:
                 stencils.learn(piece, events[0].data, events[0].event)
         return False
 
-    def _tell(self, template: Template, texts: list[str]) -> bool:
+    def _tell(self, runs: list[Run]) -> bool:
         """One event for each text; whether the answer ended among them."""
-        if len(texts) > 1 and template.tell_all is not None and template.tell_all(texts):
-            self.progress += len(texts)
-            return False
-        for text in texts:
-            self.progress += 1
-            template.tell(text)
-            if self._builder.ended:
-                return True
+        builder = self._builder
+        for template, texts in runs:
+            if len(texts) > 1 and template.tell_all is not None and template.tell_all(texts):
+                self.progress += len(texts)
+                continue
+            for text in texts:
+                self.progress += 1
+                template.tell(text)
+                if builder.ended:
+                    return True
         return False
 
     def _read(self, events: Iterable[ServerSentEvent]) -> bool:

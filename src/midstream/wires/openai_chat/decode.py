@@ -137,6 +137,8 @@ class ChatStreamReader:
         calls[0].index = index
 
         def tell(text: str) -> None:
+            if self._reasoning_text is None and self._calls.more(index, text):
+                return
             function.arguments = text
             self._message(message)
 

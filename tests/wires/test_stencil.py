@@ -306,21 +306,21 @@ CALL = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":V,"functio
 
 
 def interleaved() -> StreamDecoder:
-    """A chat decoder that has seen two calls take turns."""
+    """A chat decoder that has seen three calls take turns."""
     made = decoder("openai-chat")
-    for number in (b"0", b"1"):
+    for number in (b"0", b"1", b"2"):
         made.feed(
             CALL.replace(b'"function":{', b'"id":"c%s","function":{"name":"look",' % number)
             .replace(b"V", number)
             .replace(b"T", b'""')
         )
     for text in (b'"{"', b'" "', b'"\\n"'):
-        made.feed(filled(CALL, text, b"0") + filled(CALL, text, b"1"))
+        made.feed(b"".join([filled(CALL, text, number) for number in (b"0", b"1", b"2")]))
     return made
 
 
 def test_calls_that_take_turns_are_read_together() -> None:
-    pieces = [(b"%d" % (n % 2 if n < 8 else 1), f"{n} ") for n in range(20)]
+    pieces = [(b"%d" % (n % 3 if n < 12 else 1), f"{n} ") for n in range(20)]
     burst = b"".join([filled(CALL, json.dumps(text).encode(), number) for number, text in pieces])
     made = interleaved()
     assert made.stencils is not None
@@ -336,7 +336,7 @@ def test_calls_that_take_turns_are_read_together() -> None:
 
 def test_a_call_that_was_not_seen_ends_what_is_read_together() -> None:
     known = filled(CALL, b'"a"', b"1") + filled(CALL, b'"b"', b"0")
-    for number in (b"2", b"10", b"-1", b"null", b'"0"', b"00"):
+    for number in (b"3", b"10", b"-1", b"null", b'"0"', b"00"):
         other = filled(CALL, b'"c"', number)
         assert fit(interleaved(), known + other + known) == (["a", "b"], len(other + known))
         assert fit(interleaved(), other) == ([], len(other))
@@ -345,8 +345,8 @@ def test_a_call_that_was_not_seen_ends_what_is_read_together() -> None:
 def test_interleaved_arguments_reach_their_calls() -> None:
     made, full = interleaved(), interleaved()
     full.stencils = None
-    rows = [filled(CALL, b'"\\"%d\\": 1, "' % n, b"%d" % (n % 2)) for n in range(60)]
-    rows += [filled(CALL, b'"\\"z\\": 2}"', b"%d" % n) for n in (0, 1)]
+    rows = [filled(CALL, b'"\\"%d\\": 1, "' % n, b"%d" % (n % 3)) for n in range(60)]
+    rows += [filled(CALL, b'"\\"z\\": 2}"', b"%d" % n) for n in (0, 1, 2)]
     end = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n'
     wanted = full.feed(b"".join(rows) + end)
     assert made.feed(b"".join(rows) + end) == wanted and made.progress == full.progress

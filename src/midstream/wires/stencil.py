@@ -344,7 +344,7 @@ class StencilMemory:
     def _return_to(self, stencil: Stencil) -> None:
         """Another one than the last fits, not for the first time: perhaps both take turns."""
         last = self.last
-        joined = None if last is None else last.joined(stencil)
+        joined = None if last is None else stencil.joined(last) or last.joined(stencil)
         if joined is not None:
             self._stencils = [each for each in self._stencils if each is not last and each is not stencil]
         self._put_first(joined or stencil)

@@ -33,7 +33,7 @@ from ..core.events import Done, ErrorEvent, ErrorInfo, Event, Start
 from ..core.secret import Secret, SecretHeaders, hide
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
-from ..transport import HTTPResponse, Transport, TransportOptions, stream_events
+from ..transport import EventReader, HTTPResponse, Transport, TransportOptions
 from ..transport.target import warn_of_clear_text
 from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
@@ -130,14 +130,28 @@ class Client:
             while True:
                 failed: ErrorEvent | None = None
                 try:
-                    async with aclosing(self._attempt(sent, turn_key)) as batches:
-                        async for batch in batches:
-                            last = batch[-1]
-                            if isinstance(last, ErrorEvent) and not last.turn.blocks:
-                                failed = last
-                            elif not started or type(last) is not Start:
+                    began = time.monotonic()
+                    async with aclosing(self._answers(sent)) as answers:
+                        async for accepted in answers:
+                            answer = accepted
+                            if not started:
                                 started = True
+                                yield [Start(turn_key, target.model)]
+                    # One generator for the whole way up: each one more is paid at every chunk of a live stream.
+                    reader = EventReader(answer, sent.request.decoder(turn_key))
+                    ended = False
+                    try:
+                        while not ended:
+                            batch = await reader.batch()
+                            ended = reader.ended
+                            if type(batch[0]) is Start:
+                                del batch[0]  # told when the host accepted the request
+                            if ended:
+                                failed = _settle(batch, began)
+                            if batch:
                                 yield batch
+                    finally:
+                        reader.close()
                     if failed is None:
                         return
                     failure = failed.to_exception()
@@ -158,24 +172,6 @@ class Client:
             yield sent.request.decoder(turn_key).fail(ErrorInfo.of(verdict))[-1:]
         else:
             yield [failed]
-
-    async def _attempt(self, sent: _Sent, turn_key: str) -> AsyncGenerator[list[Event], None]:
-        """One answer of one model: `start` when the host has accepted the request, alone, then what it says."""
-        began = time.monotonic()
-        async with aclosing(self._answers(sent)) as answers:
-            async for accepted in answers:
-                answer = accepted
-                yield [Start(turn_key, sent.target.model)]
-        async with aclosing(stream_events(answer, sent.request.decoder(turn_key))) as batches:
-            async for batch in batches:
-                last = batch[-1]
-                if isinstance(last, (Done, ErrorEvent)):
-                    turn = replace(last.turn, latency_ms=(time.monotonic() - began) * 1000)
-                    batch[-1] = replace(last, turn=turn)
-                if type(batch[0]) is Start:
-                    del batch[0]
-                if batch:
-                    yield batch
 
     async def complete(
         self,
@@ -288,6 +284,18 @@ class _Sent(msgspec.Struct, frozen=True):
     target: Resolved
     request: Request
     api_key: Secret | None = None
+
+
+def _settle(batch: list[Event], began: float) -> ErrorEvent | None:
+    """Say in the last batch how long the answer took. A failure before the first block is taken out of it."""
+    last = batch[-1]
+    assert isinstance(last, (Done, ErrorEvent))
+    last = replace(last, turn=replace(last.turn, latency_ms=(time.monotonic() - began) * 1000))
+    if isinstance(last, ErrorEvent) and not last.turn.blocks:
+        batch.clear()
+        return last
+    batch[-1] = last
+    return None
 
 
 def _verdict(names: Sequence[str], failures: Sequence[MidstreamError]) -> MidstreamError:

@@ -97,14 +97,14 @@ class ReplyState:
     """What has come of an answer: nothing, a part that its caller may leave, or all of it."""
 
     def __init__(self) -> None:
-        self._seen: list[Event] = []
+        self._seen: list[list[Event]] = []
         self._turn: Turn | None = None
         self.error: ErrorInfo | None = None
 
     @property
     def turn(self) -> Turn | None:
         if self._turn is None and self._seen:
-            return aborted(self._seen)
+            return aborted([event for batch in self._seen for event in batch])
         return self._turn
 
     def add(self, batch: list[Event]) -> None:
@@ -114,7 +114,7 @@ class ReplyState:
             self.error = last.error if isinstance(last, ErrorEvent) else None
             self._seen.clear()
         else:
-            self._seen += batch
+            self._seen.append(batch)
 
     def left(self) -> None:
         """No more will be read."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from .client import Transport
 from .options import RetryPolicy, TransportOptions
 from .response import HTTPResponse
-from .stream import stream_events
+from .stream import EventReader, stream_events
 from .target import KeyInClearText, OutgoingRequest
 
 __all__ = [
+    "EventReader",
     "HTTPResponse",
     "KeyInClearText",
     "OutgoingRequest",

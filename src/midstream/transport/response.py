@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..core.errors import IdleTimeout, LimitExceeded, LocalError, MidstreamError, TimedOut, TransportError
 from .encoding import Inflater, inflater
@@ -89,22 +89,17 @@ class HTTPResponse:
                 self._watch.start()
         return self._head
 
-    async def chunk(self) -> bytes:
+    def chunk(self) -> Coroutine[Any, Any, bytes]:
         """The next bytes, empty at the end. Does not restart the idle timer: only the caller knows what counts as data."""
+        return self._raw() if self._head == b"" and self._inflater is None else self._chunk()
+
+    async def _chunk(self) -> bytes:
         if self._head is None:
             await self.begin()
         if self._head:
             head, self._head = self._head, b""
             return head
-        try:
-            data = await self._raw() if self._inflater is None else await self._inflated()
-            self._total += len(data)
-            if self._total > self.options.max_stream:
-                raise LimitExceeded(f"the response is longer than {self.options.max_stream} bytes")
-        except BaseException:  # a cancelled caller's connection is closed before anything else happens
-            self.close()
-            raise
-        return data
+        return await (self._raw() if self._inflater is None else self._inflated())
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes. Blank chunks are keep-alives (DeepSeek sends empty lines) and do not restart the idle timer."""
@@ -159,12 +154,17 @@ class HTTPResponse:
 
     async def _inflated(self) -> bytes:
         assert self._inflater is not None
-        while not (piece := self._inflater.piece()):
-            raw = await self._raw()
-            if not raw:
-                self._inflater.close()
-                return b""
-            self._inflater.feed(raw)
+        try:
+            while not (piece := self._inflater.piece()):
+                raw = await self._raw()
+                if not raw:
+                    self._inflater.close()
+                    return b""
+                self._inflater.feed(raw)
+        except BaseException:
+            self.close()
+            raise
+        self._count(piece)
         return piece
 
     async def _raw(self) -> bytes:
@@ -183,12 +183,23 @@ class HTTPResponse:
                         data = inner.take()
                 finally:
                     watch.rest()
-        except MidstreamError as error:
-            raise (self._ended or error) from None
+        except BaseException as error:  # a cancelled caller's connection is closed before anything else happens
+            self.close()
+            if self._ended is not None and isinstance(error, MidstreamError):
+                raise self._ended from None
+            raise
         if not data:
             self._over = self._eof = True
             self._watch.stop()
+        elif self._inflater is None:
+            self._count(data)
         return data
+
+    def _count(self, data: bytes) -> None:
+        self._total += len(data)
+        if self._total > self.options.max_stream:
+            self.close()
+            raise LimitExceeded(f"the response is longer than {self.options.max_stream} bytes")
 
     def _after_the_end(self) -> bytes:
         if self._ended is not None:

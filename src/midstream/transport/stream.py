@@ -15,31 +15,50 @@ from ..wires.stream_decoder import StreamDecoder
 from .response import HTTPResponse
 
 
-async def stream_events(answer: HTTPResponse, decoder: StreamDecoder) -> AsyncGenerator[list[Event], None]:
-    """The events of an answer, in batches as they come; the last batch ends with `done` or `error`.
+class EventReader:
+    """Reads an answer batch by batch until `ended`. Close it to close the connection, wherever the answer is left."""
 
-    Leave early through `contextlib.aclosing`: closing the iterator closes the connection.
-    """
-    progress = decoder.progress
-    ended = False
-    try:
-        while not ended:
+    __slots__ = ("_answer", "_decoder", "_progress", "ended")
+
+    def __init__(self, answer: HTTPResponse, decoder: StreamDecoder) -> None:
+        self._answer = answer
+        self._decoder = decoder
+        self._progress = decoder.progress
+        self.ended = False
+
+    async def batch(self) -> list[Event]:
+        """The next events, in the batch in which they came; the last batch ends with `done` or `error`."""
+        answer, decoder = self._answer, self._decoder
+        while True:
             try:
                 data = await answer.chunk()
                 events = decoder.feed(data) if data else _end(decoder)
             except MidstreamError as error:
                 events = decoder.fail(ErrorInfo.of(error))
-            if events or decoder.progress != progress:
-                progress = decoder.progress
+            if events or decoder.progress != self._progress:
+                self._progress = decoder.progress
                 answer.progress()
-            ended = decoder.ended
-            if ended:
+            if decoder.ended:
+                self.ended = True
                 _leave(answer, events)
                 _scrub(answer, events)
+                return events
             if events:
+                return events
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+async def stream_events(answer: HTTPResponse, decoder: StreamDecoder) -> AsyncGenerator[list[Event], None]:
+    """The batches of an EventReader. Leave early through `contextlib.aclosing`: closing the iterator closes the connection."""
+    reader = EventReader(answer, decoder)
+    try:
+        while not reader.ended:
+            if events := await reader.batch():
                 yield events
     finally:
-        answer.close()
+        reader.close()
 
 
 def _end(decoder: StreamDecoder) -> list[Event]:

@@ -11,6 +11,7 @@ import ipaddress
 import re
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -158,6 +159,7 @@ def _check_header(name: str, value: Secret) -> None:
         raise LocalError(f"the value of the header {name!r} contains a control character; check it for a line break")
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """True for `localhost` and for literal loopback addresses (127.0.0.0/8, ::1, the unspecified ones). Nothing is looked up.
 

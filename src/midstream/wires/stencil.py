@@ -35,7 +35,7 @@ _PREFIX = re.compile(rb"(?:(?:event:[^\r\n]*\r?\n)?data: ?)?")
 _SUFFIXES = (b"\n\n", b"\r\n\r\n", b"\n", b"\r\n")
 _ROOM = 256
 """For a text and what else differs, where it is guessed how many bytes some events take."""
-_ROWS = 64
+_ROWS = 256
 """How many events are read at once, at most: what comes behind them may not fit."""
 _MOST_TOKENS = 400
 _LARGE = 8 * 1024
@@ -118,7 +118,7 @@ class Stencil:
         self._text = kinds.index(_TEXT)
         self._chosen = kinds.index(_CHOICE) if _CHOICE in kinds else None
         self._pattern: re.Pattern[bytes] | None = None
-        self._reach = 2
+        self._reach = 8
         self._templates = templates
         self.template = next(iter(templates.values()))
 
@@ -177,15 +177,14 @@ class Stencil:
             self._pattern = _pattern(self._segments, self._columns)
         found: list[Any] = self._pattern.findall(data, 0, self._reach * (self._two // 2 + _ROOM))
         columns: list[Sequence[bytes]] = [found] if len(self._columns) == 1 else list(zip(*found, strict=True))
-        rows = self._together(columns, len(found))
-        size = len(rows)
         count = len(found)
+        if self._chosen is not None and count and not self._templates.keys() >= set(columns[self._chosen]):
+            count = [choice in self._templates for choice in columns[self._chosen]].index(False)
+            columns = [column[:count] for column in columns]
+        rows = self._together(columns, count)
+        size = len(rows)
         if not data.startswith(rows):
-            count, size = self._fitting(data, columns)
-        if self._chosen is not None and count and not self._templates.keys() >= set(columns[self._chosen][:count]):
-            known = [choice in self._templates for choice in columns[self._chosen][:count]]
-            count = known.index(False)
-            size = len(self._together([column[:count] for column in columns], count))
+            count, size = self._fitting(data, columns, count)
         self._reach = min(2 * self._reach, _ROWS) if count == len(found) else 2 + count
         if not count:
             return _NOTHING
@@ -212,15 +211,17 @@ class Stencil:
         parts[-1] = last
         return b"".join(parts)
 
-    def _fitting(self, data: bytes, columns: list[Sequence[bytes]]) -> tuple[int, int]:
-        """How many events fit before the first that does not, and how many bytes these take."""
-        at = 0
-        for count, values in enumerate(zip(*columns, strict=True)):
-            event = self._together([[value] for value in values], 1)
-            if not data.startswith(event, at):
-                return count, at
-            at += len(event)
-        return (len(columns[0]), at) if columns else (0, 0)
+    def _fitting(self, data: bytes, columns: list[Sequence[bytes]], count: int) -> tuple[int, int]:
+        """How many events of these fit, before the first that does not, and how many bytes they take."""
+        fitting, size = 0, 0
+        while fitting < count:
+            middle = (fitting + count + 1) // 2
+            rows = self._together([column[:middle] for column in columns], middle)
+            if data.startswith(rows):
+                fitting, size = middle, len(rows)
+            else:
+                count = middle - 1
+        return fitting, size
 
     def _runs(self, choices: Sequence[bytes], texts: list[str]) -> list[Run]:
         runs: list[Run] = []
@@ -376,7 +377,12 @@ class StencilMemory:
         parts = _TOKEN.split(data, _MOST_TOKENS)
         self._compare(parts)
         text = getattr(template.owner, template.field)
-        places = [place for place in range(1, len(parts), 2) if _is_text(parts, place, text)]
+        if type(text) is not str:
+            return None
+        written = msgspec.json.encode(text)
+        places = [place for place in range(1, len(parts), 2) if parts[place] == written and not _is_key(parts, place)]
+        if not places:  # written in another way
+            places = [place for place in range(1, len(parts), 2) if _is_text(parts, place, text)]
         for place in places:
             if self._fits(parts, place, self._differs, template, name):
                 return Stencil(_Layout(prefix, parts, place, frozenset(self._differs), end), {b"": template})
@@ -418,7 +424,7 @@ def _is_key(parts: list[bytes], place: int) -> bool:
     return parts[place + 1].lstrip()[:1] == b":"
 
 
-def _is_text(parts: list[bytes], place: int, text: Any) -> bool:
+def _is_text(parts: list[bytes], place: int, text: str) -> bool:
     token = parts[place]
     if token[:1] != b'"' or _is_key(parts, place):
         return False

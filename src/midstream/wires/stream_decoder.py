@@ -28,7 +28,7 @@ from .sse import DONE, ServerSentEvent
 from .stencil import ReadTemplate, Run, StencilMemory
 
 # A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
-_SLICE = 16 * 1024
+_SLICE = 64 * 1024
 _TINY = 16
 """No event is as small as this."""
 _LONG_RUN = 4

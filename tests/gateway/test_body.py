@@ -59,6 +59,7 @@ PLAIN = b'{"a": "' + b"b" * 500 + b'"}'
         ("identity", PLAIN),
         ("GZIP", gzip.compress(PLAIN)),
     ],
+    ids=["gzip", "deflate", "identity", "upper case"],
 )
 def test_compressed(name: str, data: bytes) -> None:
     assert inflated(data, name.encode(), 1000) == PLAIN

@@ -151,6 +151,22 @@ class TestSharedTransactions:
 
         on(path, work)
 
+    def test_the_thread_and_the_loop_share_no_statement(self, path: Path) -> None:
+        """Cursors that end on the loop's thread would disturb the statements of the other, now and then."""
+
+        async def work(state: SqliteState) -> None:
+            async def one(number: int) -> None:
+                for part in range(100):
+                    await state.put_vault("t", [VaultEntry(f"{number}-{part}", b"x" * 500)], 9.0)
+                    await state.add_spend({("k", "w"): 1})
+                    with pytest.raises(StoreError):
+                        await state.add_spend({("k", "w"): 1, ("bad", "w"): 2**70})
+
+            await asyncio.gather(*[one(number) for number in range(16)])
+            assert await state.spend("k", "w") == 1600
+
+        on(path, work)
+
     def test_the_vault_is_asked_once_for_many_ids(self, path: Path) -> None:
         async def work(state: SqliteState) -> None:
             assert state._db is not None

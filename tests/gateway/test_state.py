@@ -306,6 +306,19 @@ def test_a_cancelled_caller_harms_nobody(new_state: OpenState) -> None:
     on(new_state, work)
 
 
+def test_closing_waits_for_what_was_begun(new_state: OpenState) -> None:
+    async def main() -> None:
+        state = new_state()
+        await state.open()
+        puts = [asyncio.ensure_future(state.put_vault("a", [VaultEntry(str(n), b"x")], 100.0)) for n in range(20)]
+        adds = [asyncio.ensure_future(state.add_spend({("k", "w"): 1})) for _ in range(20)]
+        await asyncio.sleep(0)
+        await state.close()
+        await asyncio.gather(*puts, *adds)
+
+    run(main())
+
+
 def test_a_closed_state_says_so(new_state: OpenState) -> None:
     async def main() -> None:
         state = new_state()

@@ -176,8 +176,14 @@ def address(tenant: str, id: str) -> bytes:
     return sha256(len(owner).to_bytes(8) + owner + id.encode("utf-8", "surrogatepass")).digest()
 
 
-def loggable(text: str) -> str:
-    """Text that every database can hold: without NUL and lone surrogates."""
-    if text.isascii() and "\0" not in text:
-        return text
+def loggable(row: UsageRow) -> UsageRow:
+    """The row with text that every database can hold: without NUL and lone surrogates."""
+    text = row.tenant + row.key_id + row.model + row.provider + row.wire
+    if text.isascii() and "\0" not in text:  # nearly every row
+        return row
+    names = ("tenant", "key_id", "model", "provider", "wire")
+    return replace(row, **{name: _holdable(getattr(row, name)) for name in names})
+
+
+def _holdable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

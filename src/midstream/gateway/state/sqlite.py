@@ -143,13 +143,11 @@ class SqliteState:
 
     async def put_vault(self, tenant: str, entries: Sequence[VaultEntry], expires: float) -> None:
         rows = [(address(tenant, entry.call_id), expires, entry.thinking) for entry in entries]
-        await self._write(
-            lambda db: db.executemany(
-                "INSERT INTO vault (address, expires, thinking) VALUES (?, ?, ?)"
-                " ON CONFLICT (address) DO UPDATE SET expires = excluded.expires, thinking = excluded.thinking",
-                rows,
-            )
+        statement = (
+            "INSERT INTO vault (address, expires, thinking) VALUES (?, ?, ?)"
+            " ON CONFLICT (address) DO UPDATE SET expires = excluded.expires, thinking = excluded.thinking"
         )
+        await self._write(partial(_insert, statement, rows))
 
     async def get_vault(self, tenant: str, call_ids: Sequence[str], now: float) -> dict[str, bytes]:
         wanted = {address(tenant, call_id): call_id for call_id in call_ids}
@@ -168,13 +166,11 @@ class SqliteState:
 
     async def put_response(self, tenant: str, id: str, record: bytes, expires: float) -> None:
         row = (address(tenant, id), expires, record)
-        await self._write(
-            lambda db: db.execute(
-                "INSERT INTO responses (address, expires, record) VALUES (?, ?, ?)"
-                " ON CONFLICT (address) DO UPDATE SET expires = excluded.expires, record = excluded.record",
-                row,
-            )
+        statement = (
+            "INSERT INTO responses (address, expires, record) VALUES (?, ?, ?)"
+            " ON CONFLICT (address) DO UPDATE SET expires = excluded.expires, record = excluded.record"
         )
+        await self._write(partial(_insert, statement, [row]))
 
     async def get_response(self, tenant: str, id: str, now: float) -> bytes | None:
         row = await self._read(
@@ -192,13 +188,11 @@ class SqliteState:
 
     async def add_spend(self, amounts: Mapping[tuple[str, str], int]) -> None:
         rows = [(*which, amount) for which, amount in amounts.items()]
-        await self._write(
-            lambda db: db.executemany(
-                "INSERT INTO spend VALUES (?, ?, ?)"
-                " ON CONFLICT (key_id, window) DO UPDATE SET amount = amount + excluded.amount",
-                rows,
-            )
+        statement = (
+            "INSERT INTO spend VALUES (?, ?, ?)"
+            " ON CONFLICT (key_id, window) DO UPDATE SET amount = amount + excluded.amount"
         )
+        await self._write(partial(_insert, statement, rows))
 
     async def spend(self, key_id: str, window: str) -> int:
         row = await self._read(
@@ -219,7 +213,7 @@ class SqliteState:
         return int(row[0])
 
     async def log_usage(self, rows: Sequence[UsageRow]) -> None:
-        values = [[loggable(part) if isinstance(part, str) else part for part in astuple(row)] for row in rows]
+        values = [astuple(loggable(row)) for row in rows]
         marks = ", ".join("?" * len(UsageRow.__struct_fields__))
 
         def work(db: sqlite3.Connection) -> None:
@@ -318,14 +312,14 @@ def _run(jobs: list[_Job], db: sqlite3.Connection, path: Path, patience: float) 
                     if any(job.durable for job in writes):
                         db.execute("PRAGMA synchronous = NORMAL")
         except Exception as error:  # the transaction as a whole: nobody's write was done
-            results = [(job, None, error) for job in writes]
+            results = [(job, None, _bare(error)) for job in writes]
     for job in jobs:
         if not job.writes:
             try:
                 with translated(path, patience):
-                    results.append((job, job.work(db), None))
+                    results.append((job, _value(job.work(db)), None))
             except Exception as error:
-                results.append((job, None, error))
+                results.append((job, None, _bare(error)))
     return results
 
 
@@ -334,15 +328,29 @@ def _attempt(job: _Job, db: sqlite3.Connection, path: Path, patience: float) -> 
     db.execute("SAVEPOINT job")
     try:
         with translated(path, patience):
-            result = job.work(db)
+            result = _value(job.work(db))
     except Exception as error:
         if not db.in_transaction:  # the whole transaction is gone (a full disk): nobody's write was done
             raise
         db.execute("ROLLBACK TO job")
         db.execute("RELEASE job")
-        return None, error
+        return None, _bare(error)
     db.execute("RELEASE job")
     return result, None
+
+
+def _value(result: Any) -> Any:
+    # A cursor that ends on another thread resets a statement that this one may just be executing.
+    assert not isinstance(result, sqlite3.Cursor), "a cursor must not leave the thread of its connection"
+    return result
+
+
+def _bare(error: Exception) -> Exception:
+    """The error without the frames it came through: they hold cursors (see _value)."""
+    for each in (error, error.__cause__):
+        if isinstance(each, StoreError | sqlite3.Error):
+            each.__traceback__ = None
+    return error
 
 
 def _settle(results: list[_Outcome]) -> None:
@@ -353,6 +361,10 @@ def _settle(results: list[_Outcome]) -> None:
             job.done.set_result(result)
         else:
             job.done.set_exception(error)
+
+
+def _insert(statement: str, rows: list[tuple[Any, ...]], db: sqlite3.Connection) -> None:
+    db.executemany(statement, rows)
 
 
 def _delete(statement: str, bound: float, db: sqlite3.Connection) -> int:

@@ -196,6 +196,9 @@ def test_conversations_survive_a_restart_under_load(mortal: Cluster) -> None:
         print(f"{sum(lengths.values())} turns, each stored once; {failed} calls failed as StoreUnavailable")
 
 
+COMMIT = b"COMMIT\0"  # the whole statement: every transaction begins with READ COMMITTED
+
+
 class TestLostAnswers:
     """The connection breaks after the work was committed: the second attempt must find that out."""
 
@@ -251,7 +254,7 @@ class TestLostAnswers:
     def test_a_turn_is_appended_once(self, proxy: CuttingProxy) -> None:
         with closing(PostgresStore(proxy.address)) as store:
             made = store.create()
-            proxy.cut_after = b"COMMIT"
+            proxy.cut_after = COMMIT
             assert store.append(made, human("once"), 0) == 1
             assert proxy.cuts == 1
             assert [turn.text for turn in store.load(made).turns] == ["once"]
@@ -282,12 +285,12 @@ class TestLostAnswers:
 
     def test_a_conversation_is_created_and_deleted_once(self, proxy: CuttingProxy) -> None:
         with closing(PostgresStore(proxy.address)) as store:
-            proxy.cut_after = b"COMMIT"
+            proxy.cut_after = COMMIT
             assert store.create(Conversation((human("x"),), id="mine")) == "mine"
             with pytest.raises(ConversationExists):
                 store.create(Conversation(id="mine"))
             assert [info.turns for info in store.list()] == [1]
-            proxy.cut_after = b"COMMIT"
+            proxy.cut_after = COMMIT
             store.delete("mine")
             assert proxy.cuts == 2
             with pytest.raises(UnknownConversation):

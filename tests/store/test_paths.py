@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,22 @@ def test_an_address_that_is_none_is_refused_without_repeating_it(address: str) -
 )
 def test_an_address_is_shown_without_a_password(address: str, shown: str) -> None:
     assert shown_address(address) == shown
+
+
+def test_without_psycopg_the_extra_is_named() -> None:
+    script = """
+import sys
+from midstream.core.errors import StoreError
+from midstream.gateway.state import open_state
+from midstream.store import open_store
+assert "psycopg" not in sys.modules, "imported before anybody asked for it"
+sys.modules["psycopg"] = None
+for opening in (open_store, open_state):
+    try:
+        opening("postgresql://user:hunter2@host/database")
+    except StoreError as error:
+        print(error)
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert told.count("pip install 'midstream[postgres]'") == 2
+    assert "hunter2" not in told

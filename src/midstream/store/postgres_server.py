@@ -85,7 +85,8 @@ class Server:
         return state.startswith(_PASSING_CLASSES) or state in _PASSING
 
     def unavailable(self, error: BaseException | None = None) -> StoreUnavailable:
-        told = f" ({_first_line(error)})" if error is not None else ""
+        known = error is not None and not isinstance(error, psycopg_pool.PoolTimeout)  # that says only how long it took
+        told = f" ({_first_line(error)})" if known else ""
         return StoreUnavailable(
             f"{self.name} did not answer within {self.patience:g} s{told}; try again, and check that it is running"
         )
@@ -134,6 +135,6 @@ def _worth_waiting(error: psycopg.OperationalError) -> bool:
     return not any(word in text for word in ("password", "authentication", "does not exist", "pg_hba", "resolve"))
 
 
-def _first_line(error: BaseException) -> str:
+def _first_line(error: BaseException | None) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

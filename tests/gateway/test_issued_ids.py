@@ -123,6 +123,7 @@ def calls_of(wire: str, body: bytes) -> list[list[str]]:
     made = [[call.id for call in turn.tool_calls] for turn in turns if turn.tool_calls]
     every = [call_id for each in made for call_id in each]
     assert len(set(every)) == len(every), "two calls share an id"
+    assert len({turn.key for turn in turns}) == len(turns), "two turns share a key"
     results = [response.call_id for turn in turns for response in turn.tool_responses]
     assert set(results) <= set(every), "a result lost its call"
     return made
@@ -183,3 +184,17 @@ def test_the_wire_is_part_of_a_foreign_call() -> None:
     history: list[Answer] = [([("same", "f", {})], [0])]
     found = {wire: calls_of(wire, render(wire, history, changed=False))[0][0] for wire in CLIENTS}
     assert len(set(found.values())) == len(CLIENTS)
+
+
+def test_a_result_under_an_id_that_merely_looks_like_a_calls_is_not_its() -> None:
+    canonical = canonical_tool_call_id("", "r", "f", "k", 0)
+    issued = IssuedIds("openai-chat").resolve_tool_call_id(ToolCall(canonical, "f"))
+    lookalike = canonical.replace(PREFIX, "call_")
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "tool_calls": [{"id": issued, "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": lookalike, "content": "not this"},
+    ]
+    turns = read_request("openai-chat", json.dumps({"messages": messages}).encode()).conversation.turns
+    assert turns[1].tool_calls[0].id == canonical
+    assert turns[2].tool_responses[0].call_id != canonical

@@ -340,18 +340,79 @@ def test_another_tenants_history_brings_nothing_of_it() -> None:
     asyncio.run(run())
 
 
-def test_nothing_breaks_without_seals_or_vault() -> None:
+def test_without_seals_a_proof_is_given_only_to_clients_of_its_own_wire() -> None:
+    """Else it would come back as if a host of the client's wire had made it."""
+    proofs = {
+        "anthropic": Thinking("hm", "thinking", "c2lnbmVk", origin=CLAUDE),
+        "openai-responses": Thinking(
+            "hm", "summary", encrypted="c2lnbmVk", origin=Origin("openai", "openai-responses", "gpt-5")
+        ),
+        "gemini": Thinking("hm", "thought", "c2lnbmVk", origin=Origin("gemini", "gemini", "gemini-3-pro")),
+    }
+
     async def run() -> None:
         for wire in CLIENTS:
-            client, door = CLIENTS[wire](), Door("acme", None, None)
+            for made, thought in proofs.items():
+                client, door = CLIENTS[wire](), Door("acme", None, None)
+                client.says("Go.")
+                parsed, _ = await door.take_in(client, KIMI)
+                assert thought.origin is not None
+                told = await door.answer(
+                    client, parsed, make_turn(1, thought, call(1), origin=thought.origin), stream=False
+                )
+                assert (b"c2lnbmVk" in told) is (wire == made), (wire, made)
+                client.answers(client.calls()[0], "done")
+                parsed, notes = await door.take_in(client, KIMI)
+                assert parsed.conversation.turns[1].tool_calls and not notes
+
+    asyncio.run(run())
+
+
+GPT = make_players()["openai-responses-5"]
+
+
+def test_a_clients_two_messages_for_one_answer_send_its_encrypted_reasoning_once() -> None:
+    """A host refuses an item that comes twice; plain reasoning goes with both, for some hosts want it with each call."""
+
+    async def run() -> None:
+        dialect = GPT.target.dialect
+        origin = Origin(dialect.provider, dialect.wire, GPT.target.model)
+        encrypted = Thinking("", "summary", encrypted="c2VjcmV0", origin=origin, extra={"item": {"id": "rs_1"}})
+        for thought, target, times in ((encrypted, origin, 1), (Thinking("c2VjcmV0", origin=KIMI), KIMI, 2)):
+            client, door = ChatClient(), Door("acme", None, Vault(None))
             client.says("Go.")
-            parsed, _ = await door.take_in(client, KIMI)
-            turn = make_turn(1, Thinking("hm", "thinking", "signed elsewhere", origin=CLAUDE), call(1), origin=CLAUDE)
-            told = await door.answer(client, parsed, turn, stream=False)
-            assert (b"signed elsewhere" in told) is (wire == "anthropic")
+            parsed, _ = await door.take_in(client, target)
+            turn = make_turn(1, thought, call(1), call(1, 1), origin=target)
+            await door.answer(client, parsed, turn, stream=False)
+            first, second = client.messages[-1]["tool_calls"]
+            client.messages[-1] = {"role": "assistant", "tool_calls": [first]}
+            client.answers(first["id"], "done")
+            client.messages.append({"role": "assistant", "tool_calls": [second]})
+            client.answers(second["id"], "done")
+            parsed, _ = await door.take_in(client, target)
+            assert msgspec.json.encode(parsed.conversation).count(b"c2VjcmV0") == times
+
+    asyncio.run(run())
+
+
+def test_a_seal_that_comes_twice_sends_encrypted_reasoning_once() -> None:
+    async def run() -> None:
+        dialect = GPT.target.dialect
+        origin = Origin(dialect.provider, dialect.wire, GPT.target.model)
+        client, door = CLIENTS["anthropic"](), Door("acme", await make_sealer(), None)
+        client.says("Go.")
+        for number in range(2):
+            parsed, _ = await door.take_in(client, origin)
+            thought = Thinking(
+                "", "summary", encrypted=f"c2VjcmV0{number}", origin=origin, extra={"item": {"id": f"rs_{number}"}}
+            )
+            await door.answer(client, parsed, make_turn(number, thought, call(number), origin=origin), stream=False)
             client.answers(client.calls()[0], "done")
-            parsed, notes = await door.take_in(client, KIMI)
-            assert parsed.conversation.turns[1].tool_calls and not notes
+        answers = [message for message in client.messages if message["role"] == "assistant"]
+        answers[1]["content"][0] = answers[0]["content"][0]
+        parsed, notes = await door.take_in(client, origin)
+        sent = encode_request(GPT.target, parsed.conversation, tools=parsed.tools).body
+        assert sent.count(b"c2VjcmV0") == 1 and [note.code for note in notes] == ["seal_not_opened"]
 
     asyncio.run(run())
 

@@ -164,8 +164,6 @@ class _Reading:
         if read.opened:
             # What the client shows beside a seal is what the seal holds, or a part of it.
             blocks = [block for block in blocks if type(block) is not Thinking or any(block is each for each in opened)]
-            if origin is not None and origin.wire != self.wire:
-                blocks = [_without_marks(block, origin) if type(block) is ToolCall else block for block in blocks]
         read.turn = replace(turn, blocks=tuple(blocks), origin=origin if read.opened else turn.origin)
         read.restored = read.opened
 
@@ -212,23 +210,22 @@ class _Reading:
     def settled(self, read: _Answer) -> Turn:
         """The turn as it goes on: what the client sent by itself is the target's where they speak one wire; and no seals."""
         turn = read.turn
-        if turn.speaker == "ai" and self._same_wire and not read.restored:
-            turn = replace(turn, origin=self.target, blocks=tuple([self._as_targets(block) for block in turn.blocks]))
-        elif read.is_plain or turn.speaker == "ai":
+        if not self._same_wire or (read.is_plain and turn.speaker != "ai"):
             pass
-        elif self._same_wire and any(map(_has_origin, turn.blocks)):
+        elif turn.speaker == "ai" and not read.restored:
+            turn = replace(turn, origin=self.target, blocks=tuple([self._as_targets(block) for block in turn.blocks]))
+        elif turn.speaker == "ai":
+            turn = replace(turn, blocks=tuple([_as_host_named(block) for block in turn.blocks]))
+        elif any(map(_has_origin, turn.blocks)):
             turn = replace(turn, blocks=tuple([self._as_targets(block) for block in turn.blocks]))
         return turn if read.is_plain else self._scrubbed(read, turn)
 
     def _as_targets(self, block: Block) -> Block:
-        if type(block) is Thinking:
-            return replace(block, origin=self.target, extra=_without_minted_id(block.extra))
-        if type(block) is Opaque:
+        block = _as_host_named(block)
+        if isinstance(block, (Thinking, Opaque)):
             return replace(block, origin=self.target)
         if type(block) is ToolCall:
-            return replace(block, provider=self.target.provider, extra=_without_minted_id(block.extra))
-        if type(block) is Text and block.extra:
-            return replace(block, extra=_without_minted_id(block.extra))
+            return replace(block, provider=self.target.provider)
         if type(block) is ToolResponse and any(map(_has_origin, block.content)):
             parts = [replace(part, origin=self.target) if type(part) is Opaque else part for part in block.content]
             return replace(block, content=tuple(parts))
@@ -279,19 +276,16 @@ def _unsigned(block: Block) -> list[Block]:
     return []
 
 
-def _without_marks(call: ToolCall, origin: Origin) -> ToolCall:
-    """A call whose maker spoke another wire than the client: what the client's wire put beside it means nothing there."""
-    return call if call.extra is None or call.provider == origin.provider else replace(call, extra=None)
-
-
-def _without_minted_id(extra: dict[str, Any] | None) -> dict[str, Any] | None:
+def _as_host_named(block: Block) -> Block:
+    """The block without an id of its item that we made up."""
+    extra = block.extra if isinstance(block, (Thinking, Text, ToolCall)) else None
     item = extra.get("item") if extra else None
     if extra is None or not isinstance(item, dict) or not isinstance(item.get("id"), str):
-        return extra
+        return block
     if _MINTED.match(item["id"]) is None:
-        return extra
+        return block
     left = _without(item, "id")
-    return {**extra, "item": left} if left else _without(extra, "item")
+    return replace(block, extra={**extra, "item": left} if left else _without(extra, "item"))
 
 
 _GONE: Any = object()

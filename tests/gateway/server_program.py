@@ -13,6 +13,8 @@ import msgspec
 
 from midstream.errors import MidstreamError
 from midstream.gateway import server
+from midstream.gateway.access_log import RequestRecord
+from midstream.gateway.metrics import Metrics
 
 from .engine_serving import Echo, respond
 
@@ -23,6 +25,7 @@ class Program(Echo):
             raise ValueError("broken on purpose")
         super().__init__()
         self._broken = broken
+        self.metrics = Metrics()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan" and self._broken == "lifespan":
@@ -30,7 +33,11 @@ class Program(Echo):
         await super().__call__(scope, receive, send)
 
     async def pid(self, scope: Any, receive: Any, send: Any) -> None:
+        self.metrics.add(RequestRecord(id="", status=200, wire="gemini"))
         await respond(send, 200, b"%d %d" % (os.getpid(), self.reloads), (b"connection", b"close"))
+
+    async def counted(self, scope: Any, receive: Any, send: Any) -> None:
+        await respond(send, 200, self.metrics.exposition(), (b"connection", b"close"))
 
     async def stream(self, scope: Any, receive: Any, send: Any) -> None:
         """A second of it."""
@@ -64,6 +71,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s %(message)s")
     server._GRACE = 0.5
     server._LONGEST_WAIT = 0.05
+    server._QUICK_DEATHS = 2
     options = msgspec.convert(given, server.ServerOptions)
     try:
         if workers > 1:

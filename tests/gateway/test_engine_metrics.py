@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -81,3 +82,27 @@ def test_models_are_known_after_a_reload() -> None:
     metrics.add(record())
     assert value(metrics, "midstream_requests_total", wire="anthropic", model="other", status="200") == 1
     assert value(metrics, "midstream_requests_total", wire="anthropic", model="sim/kimi", status="200") == 1
+
+
+def test_workers_tell_the_numbers_of_all(tmp_path: Path) -> None:
+    first, second = Metrics(["sim/kimi"]), Metrics(["sim/kimi"])
+    for number, each in enumerate((first, second)):
+        each.share(tmp_path, number)
+        each.gauge("midstream_open_streams", "Streams.", lambda: 3)
+        each.add(record(input=5, output=5, cost=0.5, ttft_ms=1.0, error="overloaded", notes=1))
+        each.refused(413)
+        each.save()
+    for each in (first, second):
+        assert value(each, "midstream_requests_total", wire="anthropic", model="sim/kimi", status="200") == 2
+        assert value(each, "midstream_request_seconds_count", wire="anthropic", model="sim/kimi") == 2
+        assert value(each, "midstream_tokens_total", model="sim/kimi", kind="output") == 10
+        assert value(each, "midstream_cost_dollars_total", model="sim/kimi") == 1.0
+        assert value(each, "midstream_errors_total", kind="overloaded") == 2
+        assert value(each, "midstream_refused_total", status="413") == 2
+        assert value(each, "midstream_notes_total") == 2
+        assert value(each, "midstream_open_streams") == 6
+    successor = Metrics(["sim/kimi"])
+    successor.share(tmp_path, 1)  # the second died
+    assert value(successor, "midstream_requests_total", wire="anthropic", model="sim/kimi", status="200") == 2
+    (tmp_path / "0.metrics").write_bytes(b"cut")
+    assert value(successor, "midstream_requests_total", wire="anthropic", model="sim/kimi", status="200") == 1

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
 
+from midstream.gateway.protocol import EngineState, GatewayProtocol, Limits
 from tests.event_loops import run
 
-from .engine_serving import GOOD, Answers, running, talk
+from .engine_serving import GOOD, Answers, Echo, running, talk
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -66,3 +71,98 @@ def test_raw_requests_byte_by_byte() -> None:
             assert [each for each in wrong if each] == []
 
     run(main())
+
+
+class Wire(asyncio.Transport):
+    """A transport that only remembers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        assert not self.closed
+        self.written += data
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        assert not self.closed
+        self.closed = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+async def heard(pieces: list[bytes]) -> tuple[bytes, bool]:
+    """What a connection says to these pieces, and whether it closed."""
+    state = EngineState(Limits(pipelined=1000))
+    config = uvicorn.Config(Echo(), http=GatewayProtocol, ws="none", log_config=None, lifespan="off", interface="asgi3")
+    config.load()
+    connection = GatewayProtocol(config, state, {})
+    wire = Wire()
+    connection.connection_made(wire)
+    for piece in pieces:
+        if not wire.closed:
+            connection.data_received(piece)
+            await asyncio.sleep(0)
+    while state.tasks and connection._receiving is None:
+        await asyncio.wait(state.tasks)
+    connection.connection_lost(None)
+    await asyncio.gather(*state.tasks)
+    return wire.written, wire.closed
+
+
+FRAGMENTS = [
+    b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"POST /a HTTP/1.1\r\n",
+    b"GET /a HTTP/1.0\r\n",
+    b"Host: x\r\n",
+    b"Content-Length: 3\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Connection: close\r\n",
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\n",
+    b"Connection: Upgrade\r\nUpgrade: h2c\r\n",
+    b"Expect: 100-continue\r\n",
+    b"X-A: a\r\n",
+    b"\r\n",
+    b"abc",
+    b"3\r\nabc\r\n",
+    b"0\r\n\r\n",
+    b"\n",
+    b"\0",
+    b" ",
+]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=4), max_size=14), st.data())
+def test_any_bytes_in_any_pieces(fragments: list[bytes], data: st.DataObject) -> None:
+    """Whatever comes is answered or refused, never with an error of ours, and the same however it is cut."""
+    whole = b"".join(fragments)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(whole)), max_size=6)) | {0, len(whole)})
+    pieces = [whole[start:end] for start, end in pairwise(cuts) if end > start]
+
+    async def main() -> tuple[tuple[bytes, bool], tuple[bytes, bool]]:
+        return await heard([whole]), await heard(pieces)
+
+    (at_once, closed), (in_pieces, closed_too) = run(main())
+    found = Answers(at_once)
+    assert all(200 <= status < 500 for status in found.statuses)
+    assert found.whole == len(found.statuses)
+    assert (Answers(in_pieces).statuses, closed_too) == (found.statuses, closed)

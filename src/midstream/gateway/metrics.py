@@ -1,7 +1,8 @@
 """What the gateway counts, for Prometheus.
 
 A request adds to plain numbers; prometheus_client only writes them out when somebody asks. Every label has a bounded set of
-values: models are those of the configuration, and what a client makes up is "other".
+values: models are those of the configuration, and what a client makes up is "other". Several workers keep their numbers in one
+folder, so that whichever of them is asked tells those of all; only `process_*` are of the one that answers.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from operator import add
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
@@ -28,23 +31,52 @@ _TOKENS = ("input", "output", "cache_read", "cache_write")
 _KINDS = 64  # of errors: they are names of ours, this is only the end of a mistake
 
 
-class _Counts:
+def _buckets() -> list[int]:
+    return [0] * len(_BOUNDS)
+
+
+class _Counts(msgspec.Struct):
     """All numbers of one wire, model and status: one lookup finds them."""
 
-    __slots__ = ("cost", "first", "first_total", "requests", "seconds", "seconds_total", "tokens")
+    requests: int = 0
+    seconds: list[int] = msgspec.field(default_factory=_buckets)
+    seconds_total: float = 0.0
+    first: list[int] = msgspec.field(default_factory=_buckets)
+    first_total: float = 0.0
+    tokens: list[int] = msgspec.field(default_factory=lambda: [0] * len(_TOKENS))
+    cost: float = 0.0
 
-    def __init__(self) -> None:
-        self.requests = 0
-        self.seconds = [0] * len(_BOUNDS)
-        self.seconds_total = 0.0
-        self.first = [0] * len(_BOUNDS)
-        self.first_total = 0.0
-        self.tokens = [0] * len(_TOKENS)
-        self.cost = 0.0
+    def add(self, other: _Counts) -> None:
+        self.requests += other.requests
+        self.seconds = list(map(add, self.seconds, other.seconds))
+        self.seconds_total += other.seconds_total
+        self.first = list(map(add, self.first, other.first))
+        self.first_total += other.first_total
+        self.tokens = list(map(add, self.tokens, other.tokens))
+        self.cost += other.cost
 
 
-def _buckets(counts: list[int]) -> list[tuple[str, float]]:
-    return list(zip(_BOUNDS, [float(reached) for reached in accumulate(counts)], strict=True))
+class _Totals(msgspec.Struct):
+    """The numbers of one process, or of several."""
+
+    counts: dict[tuple[str, str, int], _Counts] = {}
+    errors: dict[str, int] = {}
+    refused: dict[int, int] = {}
+    attempts: int = 0
+    notes: int = 0
+    gauges: dict[str, float] = {}
+
+    def add(self, other: _Totals) -> None:
+        for key, counts in other.counts.items():
+            self.counts.setdefault(key, _Counts()).add(counts)
+        for kind, count in other.errors.items():
+            self.errors[kind] = self.errors.get(kind, 0) + count
+        for status, count in other.refused.items():
+            self.refused[status] = self.refused.get(status, 0) + count
+        for name, value in other.gauges.items():
+            self.gauges[name] = self.gauges.get(name, 0.0) + value
+        self.attempts += other.attempts
+        self.notes += other.notes
 
 
 class Metrics:
@@ -53,12 +85,9 @@ class Metrics:
     def __init__(self, models: Iterable[str] = (), wires: Iterable[str] = _WIRES) -> None:
         self._models = frozenset(models)
         self._wires = frozenset(wires)
-        self._counts: dict[tuple[str, str, int], _Counts] = {}
-        self._errors: dict[str, int] = {}
-        self._refused: dict[int, int] = {}
-        self._attempts = 0
-        self._notes = 0
+        self._totals = _Totals()
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self._file: Path | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -73,7 +102,8 @@ class Metrics:
 
     def add(self, record: RequestRecord) -> None:
         """Count one request."""
-        counts = self._counts.get((record.wire, record.model, record.status)) or self._bounded(record)
+        totals = self._totals
+        counts = totals.counts.get((record.wire, record.model, record.status)) or self._bounded(record)
         counts.requests += 1
         seconds = record.duration_ms / 1000
         counts.seconds[bisect_left(_SECONDS, seconds)] += 1
@@ -91,77 +121,111 @@ class Metrics:
         if record.cost:
             counts.cost += record.cost
         if record.error:
-            kind = record.error if record.error in self._errors or len(self._errors) < _KINDS else OTHER
-            self._errors[kind] = self._errors.get(kind, 0) + 1
-        self._attempts += record.attempts
-        self._notes += record.notes
+            errors = totals.errors
+            kind = record.error if record.error in errors or len(errors) < _KINDS else OTHER
+            errors[kind] = errors.get(kind, 0) + 1
+        totals.attempts += record.attempts
+        totals.notes += record.notes
 
     def _bounded(self, record: RequestRecord) -> _Counts:
         """The numbers of a record whose labels were not seen yet, or are not told apart."""
         model = record.model if record.model in self._models else OTHER
         wire = record.wire if record.wire in self._wires else OTHER
         status = record.status if record.status in STATUS_LINE else 0
-        return self._counts.setdefault((wire, model, status), _Counts())
+        return self._totals.counts.setdefault((wire, model, status), _Counts())
 
     def refused(self, status: int) -> None:
         """Count one request that was refused before the application saw it."""
-        self._refused[status] = self._refused.get(status, 0) + 1
+        refused = self._totals.refused
+        refused[status] = refused.get(status, 0) + 1
+
+    def share(self, folder: Path, number: int) -> None:
+        """Be one of several workers, who keep their numbers in this folder. One that replaces another goes on from its numbers."""
+        self._file = folder / f"{number}.metrics"
+        before = _read(self._file)
+        if before is not None:
+            before.gauges = {}
+            self._totals.add(before)
+
+    def save(self) -> None:
+        """Let the other workers see our numbers. The server calls it every second."""
+        if self._file is not None:
+            self._totals.gauges = self._read_gauges()
+            fresh = self._file.with_suffix(".new")
+            fresh.write_bytes(msgspec.msgpack.encode(self._totals))
+            fresh.replace(self._file)
 
     def exposition(self) -> bytes:
         """All of it as Prometheus reads it."""
         return generate_latest(self._registry)
 
+    def _read_gauges(self) -> dict[str, float]:
+        return {name: float(read()) for name, (_, read) in self._gauges.items()}
+
+    def _all(self) -> _Totals:
+        """Our numbers, and those of the other workers."""
+        every = _Totals()
+        every.add(self._totals)
+        every.gauges = self._read_gauges()
+        if self._file is not None:
+            for path in self._file.parent.glob("*.metrics"):
+                if path != self._file and (theirs := _read(path)) is not None:
+                    every.add(theirs)
+        return every
+
     def collect(self) -> Iterator[Any]:
         """What prometheus_client asks for."""
+        every = self._all()
         requests = CounterMetricFamily("midstream_requests", "Requests answered.", labels=["wire", "model", "status"])
+        for (wire, model, status), counts in every.counts.items():
+            requests.add_metric([wire, model, str(status)], counts.requests)
         seconds = HistogramMetricFamily(
             "midstream_request_seconds", "Until the end of an answer.", labels=["wire", "model"]
         )
         first = HistogramMetricFamily(
             "midstream_first_token_seconds", "Until the first piece of it.", labels=["wire", "model"]
         )
+        for where, counts in _sums(every, lambda key: key[:2]).items():
+            seconds.add_metric(where, _reached(counts.seconds), counts.seconds_total)
+            first.add_metric(where, _reached(counts.first), counts.first_total)
         tokens = CounterMetricFamily("midstream_tokens", "Tokens of requests and answers.", labels=["model", "kind"])
         cost = CounterMetricFamily(
             "midstream_cost_dollars", "What answers cost, where that is known.", labels=["model"]
         )
-        for (wire, model, status), counts in self._counts.items():
-            requests.add_metric([wire, model, str(status)], counts.requests)
-        for where, group in _sums(self._counts, lambda key: key[:2]).items():
-            seconds.add_metric(where, _buckets(group.seconds), group.seconds_total)
-            first.add_metric(where, _buckets(group.first), group.first_total)
-        for (model,), group in _sums(self._counts, lambda key: key[1:2]).items():
-            for kind, count in zip(_TOKENS, group.tokens, strict=True):
+        for (model,), counts in _sums(every, lambda key: key[1:2]).items():
+            for kind, count in zip(_TOKENS, counts.tokens, strict=True):
                 tokens.add_metric([model, kind], count)
-            cost.add_metric([model], group.cost)
-        yield from (requests, seconds, first, tokens, cost)
+            cost.add_metric([model], counts.cost)
         errors = CounterMetricFamily("midstream_errors", "Requests that failed, by the kind of error.", labels=["kind"])
-        for kind, count in self._errors.items():
+        for kind, count in every.errors.items():
             errors.add_metric([kind], count)
-        yield errors
         refused = CounterMetricFamily(
             "midstream_refused", "Requests refused as HTTP, before anything else.", labels=["status"]
         )
-        for status, count in self._refused.items():
+        for status, count in every.refused.items():
             refused.add_metric([str(status)], count)
-        yield refused
-        yield CounterMetricFamily("midstream_attempts", "Requests sent to models.", value=self._attempts)
+        yield from (requests, seconds, first, tokens, cost, errors, refused)
+        yield CounterMetricFamily("midstream_attempts", "Requests sent to models.", value=every.attempts)
         yield CounterMetricFamily(
-            "midstream_notes", "Changes made to conversations for their readers.", value=self._notes
+            "midstream_notes", "Changes made to conversations for their readers.", value=every.notes
         )
-        for name, (help, read) in self._gauges.items():
-            yield GaugeMetricFamily(name, help, value=read())
+        for name, (help, _) in self._gauges.items():
+            yield GaugeMetricFamily(name, help, value=every.gauges.get(name, 0.0))
 
 
-def _sums(
-    found: dict[tuple[str, str, int], _Counts], by: Callable[[tuple[str, str, int]], tuple[Any, ...]]
-) -> dict[tuple[str, ...], _Counts]:
+def _reached(counts: list[int]) -> list[tuple[str, float]]:
+    return list(zip(_BOUNDS, [float(reached) for reached in accumulate(counts)], strict=True))
+
+
+def _sums(totals: _Totals, by: Callable[[tuple[str, str, int]], tuple[Any, ...]]) -> dict[tuple[str, ...], _Counts]:
     sums: dict[tuple[str, ...], _Counts] = {}
-    for key, counts in found.items():
-        total = sums.setdefault(by(key), _Counts())
-        total.seconds = list(map(add, total.seconds, counts.seconds))
-        total.first = list(map(add, total.first, counts.first))
-        total.tokens = list(map(add, total.tokens, counts.tokens))
-        total.seconds_total += counts.seconds_total
-        total.first_total += counts.first_total
-        total.cost += counts.cost
+    for key, counts in totals.counts.items():
+        sums.setdefault(by(key), _Counts()).add(counts)
     return sums
+
+
+def _read(path: Path) -> _Totals | None:
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=_Totals)
+    except (FileNotFoundError, msgspec.DecodeError):  # a worker that has not begun, or of another version
+        return None

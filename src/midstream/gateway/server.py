@@ -7,7 +7,6 @@ the exit code is 0. A second signal cancels at once. SIGHUP calls the applicatio
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import inspect
 import logging
@@ -19,9 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from math import inf
 from multiprocessing.connection import wait
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
@@ -65,6 +67,7 @@ class Server(uvicorn.Server):
         ready: Callable[[str], None] | None = None,
         refused: Callable[[int], None] | None = None,
         parent: int | None = None,
+        every_second: Callable[[], None] | None = None,
     ) -> None:
         config = uvicorn.Config(
             app,
@@ -87,6 +90,7 @@ class Server(uvicorn.Server):
         self._app = app
         self._ready = ready
         self._parent = parent
+        self._every_second = every_second
         self._reloading: set[asyncio.Task[None]] = set()
         shortest = min(
             options.limits.head_time, options.limits.body_time, options.limits.write_time, options.limits.idle_time
@@ -111,6 +115,8 @@ class Server(uvicorn.Server):
         end = await super().on_tick(counter)
         if counter % 10 == 0:  # uvicorn has just made a new date
             self.state.default_head = b"".join([b"%b: %b\r\n" % header for header in self.state.default_headers])
+            if self._every_second is not None:
+                self._every_second()
         return end
 
     def sweep(self) -> None:
@@ -166,7 +172,7 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0.02)
         return True
 
-    @contextlib.contextmanager
+    @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -291,7 +297,7 @@ def serve_workers(
     """Serve in `options.workers` processes that share one socket. Gives the exit code.
 
     Each worker is a fresh process and makes its application with `factory`, which must therefore be importable: a function of
-    a module, or a `functools.partial` of one with plain values. A worker that dies is replaced, later each time it dies early;
+    a module, or a `functools.partial` of one with plain values. If the application has `metrics`, the workers share them. A worker that dies is replaced, later each time it dies early;
     when none stays alive, the server gives up.
     """
     listener = bind(options)
@@ -322,9 +328,12 @@ class Supervisor:
 
     def run(self) -> int:
         wake, waker = socket.socketpair()
-        with wake, waker, self._handlers(waker):
+        with ExitStack() as stack:
+            for each in (wake, waker, self._handlers(waker)):
+                stack.enter_context(each)
             wake.setblocking(False)
             self._workers = {number: _Worker() for number in range(self._options.workers)}
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="midstream-gateway-")))
             give_up = inf
             asked = 0
             told = self._ready is None
@@ -334,7 +343,7 @@ class Supervisor:
                     if not self._signals:
                         for number, worker in self._workers.items():
                             if worker.process is None and worker.start_at <= now:
-                                self._start(number, worker)
+                                self._start(number, worker, folder)
                     elif asked < self._signals:
                         asked = self._signals
                         give_up = now + (self._options.drain if asked == 1 else 0) + 2 * _GRACE + _FLUSH
@@ -346,7 +355,7 @@ class Supervisor:
                     wait(
                         [wake, *(each.process.sentinel for each in self._workers.values() if each.process)], timeout=0.2
                     )
-                    with contextlib.suppress(BlockingIOError):
+                    with suppress(BlockingIOError):
                         wake.recv(4096)
                     self._bury()
                     if not told and all(each.is_ready for each in self._workers.values()):
@@ -359,11 +368,11 @@ class Supervisor:
                         worker.process.join()
         return 1 if self._failed else 0
 
-    def _start(self, number: int, worker: _Worker) -> None:
+    def _start(self, number: int, worker: _Worker, folder: Path) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(
             target=_work,
-            args=(self._factory, self._options, self._listener, theirs, os.getpid()),
+            args=(self._factory, self._options, self._listener, theirs, os.getpid(), folder, number),
             name=f"midstream-gateway-{number}",
         )
         process.start()
@@ -397,7 +406,7 @@ class Supervisor:
             if worker.process is not None and worker.process.is_alive() and worker.process.pid:
                 os.kill(worker.process.pid, number)
 
-    @contextlib.contextmanager
+    @contextmanager
     def _handlers(self, waker: socket.socket) -> Generator[None, None, None]:
         def end(number: int, frame: FrameType | None) -> None:
             self._signals += 1
@@ -444,7 +453,15 @@ class _Worker:
             self.ready = None
 
 
-def _work(factory: Callable[[], App], options: ServerOptions, listener: socket.socket, ready: Any, parent: int) -> None:
+def _work(
+    factory: Callable[[], App],
+    options: ServerOptions,
+    listener: socket.socket,
+    ready: Any,
+    parent: int,
+    folder: Path,
+    number: int,
+) -> None:
     """A worker's whole life."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGHUP"):
@@ -455,4 +472,15 @@ def _work(factory: Callable[[], App], options: ServerOptions, listener: socket.s
         ready.close()
 
     app = factory()
-    sys.exit(_run(Server(app, options, ready=tell, refused=getattr(app, "refused", None), parent=parent), listener))
+    metrics = getattr(app, "metrics", None)
+    if metrics is not None:
+        metrics.share(folder, number)
+    server = Server(
+        app,
+        options,
+        ready=tell,
+        refused=getattr(app, "refused", None),
+        parent=parent,
+        every_second=None if metrics is None else metrics.save,
+    )
+    sys.exit(_run(server, listener))

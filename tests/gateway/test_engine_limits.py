@@ -19,6 +19,7 @@ from .engine_serving import CONTINUE, GOOD, Answers, Echo, Running, respond, run
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
+LARGE = 16_000_000  # more than the kernel takes for a client that does not read
 POST = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 
 
@@ -163,12 +164,16 @@ def test_the_application_may_take_its_time_to_read() -> None:
     async def main() -> None:
         async with running(Patient(), body_time=30, rate=1e6) as here:
             body = b"x" * 8_000_000
-            talking = asyncio.ensure_future(talk(here.port, POST % len(body) + body, GOOD))
+            reader, writer = await connect(here, POST % (len(body) + 1) + body)
             await wait_until(lambda: here.app.seen and here.connection.flow.read_paused)
             assert here.connection._answering.held < 1_000_000
             here.advance(500)
             here.app.proceed.set()
-            assert Answers(await talking).statuses == [200, 200]
+            await wait_until(lambda: here.connection._answering.received == len(body))
+            here.advance(1)
+            assert here.refused == []
+            writer.write(b"x" + GOOD)
+            assert await statuses(reader, writer) == [200, 200]
 
     run(main())
 
@@ -282,7 +287,7 @@ class Streaming(Echo):
         await send({"type": "http.response.body", "body": b"four"})
 
     async def whole(self, scope: Any, receive: Any, send: Any) -> None:
-        await respond(send, 200, b"x" * 3_000_000)
+        await respond(send, 200, b"x" * LARGE)
 
 
 @asynccontextmanager
@@ -325,8 +330,37 @@ def test_a_slow_reader_gets_everything() -> None:
                 got += piece
                 await asyncio.sleep(0.005)
                 here.advance(5)
-            assert here.clock.now > 1060
-            assert Answers(got).bodies == [b"x" * 3_000_000]
+            assert here.clock.now > 1100
+            assert Answers(got).bodies == [b"x" * LARGE]
+
+    run(main())
+
+
+def test_a_stalled_reader_that_closes_its_half_is_gone() -> None:
+    async def main() -> None:
+        async with running(Streaming()) as here, slow_reader(here, get("flood")) as client:
+            await wait_until(lambda: here.server.state.connections and here.connection.unwritable is not None)
+            client.shutdown(socket.SHUT_WR)
+            await wait_until(lambda: not here.server.state.connections)
+            assert here.app.gone.is_set()
+
+    run(main())
+
+
+def test_there_is_no_refusal_in_the_middle_of_an_answer() -> None:
+    async def main() -> None:
+        async with running(Streaming()) as here:
+            reader, writer = await connect(
+                here, b"POST /head HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"bad chunk\r\n")
+            try:
+                assert await reader.read() == b""
+            except ConnectionResetError:
+                pass
+            here.app.proceed.set()
+            writer.close()
 
     run(main())
 
@@ -479,7 +513,7 @@ def test_drain() -> None:
     """Nothing new is accepted, idle connections close, what is open may finish."""
 
     async def main() -> None:
-        async with running(Streaming(), drain=5) as here:
+        async with running(Streaming(), drain=600) as here:
             idle_reader, idle = await asyncio.open_connection("127.0.0.1", here.port)
             idle.write(get("a"))
             await idle_reader.readuntil(b"}")

@@ -205,6 +205,13 @@ def test_a_made_up_name_does_not_open_another_pattern() -> None:
         router.route("claude-haiku-opus", haiku)
 
 
+def test_a_name_that_is_too_long_fits_no_pattern() -> None:
+    router = make_router('[aliases]\n"*" = "moonshot/kimi-k2.5"')
+    assert router.route("x" * LONGEST_NAME, LOCAL).models == (KIMI,)
+    with pytest.raises(UnknownModel):
+        router.route("x" * (LONGEST_NAME + 1), LOCAL)
+
+
 def test_one_keys_permission_is_not_anothers() -> None:
     allowed, denied = Tenant("a", "1"), Tenant("b", "2", models=("fast",))
     for _ in range(2):

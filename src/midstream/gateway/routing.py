@@ -311,8 +311,6 @@ def _pick(models: Sequence[str], weights: Sequence[float], conversation: str) ->
     as many conversations move as must."""
     best, chosen = -math.inf, models[0]
     for model, weight in zip(models, weights, strict=True):
-        if weight <= 0:
-            continue
         digest = blake2b(f"{model}\0{conversation}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
         share = (int.from_bytes(digest, "big") + 0.5) / 2**64
         # -weight / ln(share) is larger the larger the weight; the largest of all wins with a chance of weight / sum.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -21,6 +22,8 @@ import pytest
 from midstream.cli.client_setup import KEY_VARIABLE, NO_KEY, SETUPS, Address, exports, overview
 from midstream.cli.gateway import binds_loopback
 from midstream.gateway.api_key import PREFIX, fault_of
+from midstream.gateway.spend import window_key
+from midstream.gateway.state import open_state
 
 from .conftest import Cli
 
@@ -59,6 +62,22 @@ def test_a_key_needs_only_a_name(cli: Cli) -> None:
     row = json.loads(cli("gateway", "keys", "list", "--json").stdout)
     assert (row["id"], row["name"], row["tenant"], row["models"]) == (id, "me", "me", [])
     assert row["rate"] is row["concurrency"] is row["spend"] is row["expires"] is None
+
+
+def test_the_list_shows_the_limits_of_the_configuration_too(cli: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "gateway.toml"
+    config.write_text(f'[state]\nurl = "{tmp_path}/x.db"\n[keys]\nrate = 7\nspend = "3/day"\n')
+    _, id = create(cli, "--name", "me", "--config", str(config))
+
+    async def spend() -> None:
+        state = open_state(f"{tmp_path}/x.db")
+        await state.open()
+        await state.add_spend({(id, window_key("day", time.time())): 1_250_000})
+        await state.close()
+
+    asyncio.run(spend())
+    listed = cli("gateway", "keys", "list", "--config", str(config)).stdout
+    assert "7 requests a minute" in listed and "$3 a day" in listed and "$1.25" in listed
 
 
 def test_a_key_is_revoked(cli: Cli) -> None:

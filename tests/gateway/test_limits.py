@@ -255,8 +255,10 @@ class Away:
     def __init__(self, state: GatewayState) -> None:
         self.state = state
         self.away = False
+        self.calls = 0
 
     async def _check(self) -> None:
+        self.calls += 1
         await asyncio.sleep(0)  # as over a network: others run before the answer is there
         if self.away:
             raise StoreError("the database is away")
@@ -401,6 +403,43 @@ def test_two_processes_know_each_others_spend_after_a_sync() -> None:
                     limiter.admit(who)
             for each in held:
                 each.release()
+
+    run(work())
+
+
+def test_what_others_spent_in_a_pause_is_read_with_the_next_request() -> None:
+    async def work() -> None:
+        async with Fleet(2) as fleet:
+            one, two = fleet.limiters
+            who = tenant(spend=1.0)
+            for limiter in fleet.limiters:
+                (await limiter.enter(who)).release()
+                await limiter.sync()
+            assert two.prepared(who)
+            fleet.clock.pass_(10)
+            await two.sync()
+            (await one.enter(who)).charge(DOLLAR)
+            await one.sync()
+            await two.sync()  # it asks only for keys that were used lately
+            assert not two.prepared(who)
+            with pytest.raises(QuotaExceeded):
+                await two.enter(who)
+
+    run(work())
+
+
+def test_a_sync_reads_only_what_was_used_lately() -> None:
+    async def work() -> None:
+        async with Fleet(1) as fleet:
+            (limiter,) = fleet.limiters
+            who = [Tenant("t", f"key_{number}", spend=1.0) for number in range(20)]
+            for each in who:
+                (await limiter.enter(each)).release()
+            fleet.clock.pass_(10)
+            before = fleet.store.calls
+            limiter.admit(who[3]).release()
+            await limiter.sync()
+            assert fleet.store.calls == before + 1
 
     run(work())
 

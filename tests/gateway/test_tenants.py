@@ -81,12 +81,14 @@ class Counted:
     def __init__(self, state: GatewayState) -> None:
         self._state = state
         self.lookups = 0
+        self.listings = 0
 
     async def key_by_digest(self, digest: bytes) -> KeyRecord | None:
         self.lookups += 1
         return await self._state.key_by_digest(digest)
 
     async def keys(self) -> list[KeyRecord]:
+        self.listings += 1
         return await self._state.keys()
 
 
@@ -279,6 +281,9 @@ def test_the_first_key_closes_an_open_gateway() -> None:
             with pytest.raises(Unauthorized):
                 await door.auth.tenant([])
             assert (await door.asks()).id == "acme"
+            before = door.store.listings
+            await door.auth.refresh()
+            assert door.store.listings == before  # once closed it need not look again
 
     run(work())
 

@@ -26,7 +26,7 @@ class Address(NamedTuple):
 
 class ClientSetup(NamedTuple):
     """A program: what it is called, its variables (their values are words for a shell), and how it is started. `before` are
-    further lines for `eval`, `clears` variables that would lead it elsewhere."""
+    further lines for `eval`, `clears` variables that would lead it elsewhere, `note` what a person should know."""
 
     title: str
     variables: Callable[[Address], dict[str, str]]
@@ -34,6 +34,7 @@ class ClientSetup(NamedTuple):
     before: Callable[[Address], str] = lambda _: ""
     clears: tuple[str, ...] = ()
     is_sdk: bool = False
+    note: str = ""
 
 
 def _quoted(text: str) -> str:
@@ -96,6 +97,7 @@ SETUPS: dict[str, ClientSetup] = {
         },
         lambda _: "gemini",
         clears=("GOOGLE_API_KEY",),
+        note="if it asks how to sign in, choose the Gemini API key",
     ),
     "kimi": ClientSetup(
         "Kimi Code",
@@ -153,7 +155,8 @@ SETUPS: dict[str, ClientSetup] = {
 def exports(name: str, to: Address) -> str:
     """Lines for `eval` that point this program at the gateway."""
     setup = SETUPS[name]
-    lines = [f"unset {variable}" for variable in setup.clears]
+    lines = [f"# {setup.note}"] if setup.note else []
+    lines += [f"unset {variable}" for variable in setup.clears]
     lines += [f"export {variable}={value}" for variable, value in setup.variables(to).items()]
     before = setup.before(to)
     return "\n".join([*lines, *([before] if before else [])])

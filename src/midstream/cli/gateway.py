@@ -27,7 +27,7 @@ from ..gateway.config import DEFAULT_PORT, Alias, GatewayConfig, LogFormat, load
 from ..gateway.routing import Router
 from ..gateway.spend import MICRO, Budget, parse_budget, window_key
 from ..gateway.state import GatewayState, KeyRecord, open_state, state_path
-from ..gateway.tenants import LOCAL
+from ..gateway.tenants import LOCAL, tenant_of
 from ..sim.providers import MODELS, sim_providers
 from ..store.paths import is_postgres
 from .client_setup import KEY_VARIABLE, SETUPS, Address, exports, overview
@@ -370,11 +370,13 @@ def create(
 def list_keys(as_json: bool, config_path: Path | None, store: str | None) -> None:
     """List the keys, with their limits and what they have spent. The keys themselves are not stored."""
     now = time.time()
+    config = load_config(_config_path(config_path))
 
     async def read(state: GatewayState) -> list[tuple[KeyRecord, int]]:
-        return [(key, await state.spend(key.id, window_key(key.spend_window, now))) for key in await state.keys()]
+        found = [_with_defaults(key, config) for key in await state.keys()]
+        return [(key, await state.spend(key.id, window_key(key.spend_window, now))) for key in found]
 
-    found = _run_with_state(_state_url(store, load_config(_config_path(config_path))), read)
+    found = _run_with_state(_state_url(store, config), read)
     if as_json:
         for key, spent in found:
             click.echo(msgspec.json.encode(_key_row(key, spent, now)))
@@ -407,6 +409,14 @@ def revoke(ids: tuple[str, ...], config_path: Path | None, store: str | None) ->
             click.echo(f"{id} is revoked.")
     if unknown:
         raise LocalError(f"no key {', '.join(unknown)} that could be revoked; `midstream gateway keys list` shows them")
+
+
+def _with_defaults(key: KeyRecord, config: GatewayConfig) -> KeyRecord:
+    """The key with the limits that hold for it."""
+    tenant = tenant_of(key, config.keys)
+    return replace(
+        key, rate=tenant.rate, concurrency=tenant.concurrency, spend=tenant.spend, spend_window=tenant.spend_window
+    )
 
 
 def _key_row(key: KeyRecord, spent: int, now: float) -> dict[str, Any]:

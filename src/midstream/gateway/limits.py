@@ -6,7 +6,7 @@ requests that are in progress when the money runs out still end. With several pr
 - rate: a process takes leases out of the minute's total. It may hold `lease_of(rate)` requests that it has not used, and
   lend as many before the state has answered. So N processes admit at most rate + N x lease_of(rate) in a calendar minute.
 - concurrency: counted in each process, so at most N x concurrency.
-- spend: what others spent is known `SYNC_EVERY` seconds later, when `sync` has run.
+- spend: a process knows what others spent until 2 x `SYNC_EVERY` seconds ago: by `sync`, or, after a pause, by asking.
 
 docs/gateway-config.md tells operators the same.
 """
@@ -27,6 +27,10 @@ from .tenants import Tenant
 
 SYNC_EVERY = 1.0
 """How often `sync` should run, in seconds."""
+_KNOWN_FOR = 2 * SYNC_EVERY
+"""For how many seconds what a key has spent counts as known where others spend too."""
+_USED_FOR = 5 * SYNC_EVERY
+"""For how many seconds after a key's last request `sync` asks for what it has spent."""
 
 
 class LimitStore(Protocol):
@@ -77,7 +81,7 @@ class Admission:
 class _Account:
     """What one key has used."""
 
-    __slots__ = ("_until", "_window", "bucket", "lease", "running", "spent", "tenant")
+    __slots__ = ("_until", "_window", "bucket", "learned", "lease", "running", "spent", "tenant", "used")
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
@@ -86,6 +90,10 @@ class _Account:
         self.lease: _Lease | None = None
         self.spent: dict[str, int] = {}
         """Micro-dollars by window, once they are known; what `sync` has yet to write is in it."""
+        self.learned = 0.0
+        """When that was read from the store."""
+        self.used = 0.0
+        """When its last request came."""
         self._window = ("", "")
         self._until = 0.0
 
@@ -138,7 +146,10 @@ class Limiter:
         """Whether `admit` knows what this key has spent so far. If not: `await prepare(tenant)` first."""
         if tenant.spend is None or self._store is None:
             return True
-        return (account := self._account(tenant)).window(self._now()) in account.spent
+        account = self._account(tenant)
+        if self._shared and self._clock() - account.learned > _KNOWN_FOR:
+            return False
+        return account.window(self._now()) in account.spent
 
     async def prepare(self, tenant: Tenant) -> None:
         """Read what the key has spent in the current window."""
@@ -207,10 +218,9 @@ class Limiter:
                     self._unwritten[key] = self._unwritten.get(key, 0) + micros
                 raise
         if self._shared:
-            for account in list(self._accounts.values()):
-                window = account.window(self._now())
-                if window in account.spent:
-                    await self._learn(account, window)
+            since = self._clock() - _USED_FOR
+            for account in [each for each in self._accounts.values() if each.spent and each.used > since]:
+                await self._learn(account, account.window(self._now()))
 
     async def settled(self) -> None:
         """Wait for the leases that were asked for."""
@@ -231,9 +241,11 @@ class Limiter:
         spent = await self._store.spend(key_id, window)
         # One window is enough: the former one is over.
         account.spent = {window: spent + self._unwritten.get((key_id, window), 0)}
+        account.learned = self._clock()
 
     def _check_spend(self, account: _Account, tenant: Tenant) -> None:
         now = self._now()
+        account.used = self._clock()
         spent = account.spent.get(account.window(now), 0)
         if spent < micro_dollars(tenant.spend or 0.0):
             return

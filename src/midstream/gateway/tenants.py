@@ -83,6 +83,7 @@ class Authenticator:
         self._clock = clock
         self._now = now
         self._open = False
+        self._has_keys = False
         self._found: dict[bytes, tuple[float, KeyRecord, Tenant]] = {}
         self._refused: dict[bytes, tuple[float, str]] = {}
         self._lookups = Bucket(LOOKUPS, clock())
@@ -96,7 +97,9 @@ class Authenticator:
         """See whether there are keys: call it at the start, and every few seconds. The first key that is ever created closes
         an open gateway; revoking the last one does not open it again."""
         required = self._config.required
-        self._open = False if not self._loopback or required else required is False or not await self._store.keys()
+        if self._loopback and required is None and not self._has_keys:
+            self._has_keys = bool(await self._store.keys())
+        self._open = self._loopback and not (self._has_keys if required is None else required)
         if len(self._found) > _REMEMBERED:
             self._found = {digest: each for digest, each in self._found.items() if each[0] > self._clock()}
 

@@ -402,9 +402,10 @@ def test_keys_and_a_new_configuration_count_while_it_runs(cli: Cli, environ: dic
     config.write_text(SIM)
     with running(environ, tmp_path, "--config", str(config), "--log-format", "none") as gateway:
         assert "kimi-k2.5" in gateway.model("fast")
-        config.write_text('[aliases]\nfast = "sim/gpt-4o"\n')
+        config.write_text('[aliases]\nfast = "sim/gpt-4o"\n[vault]\nkeep_days = 1\n')
         gateway.process.send_signal(signal.SIGHUP)
         gateway.says("(?m)^midstream: reloaded$")
+        gateway.says(r"what changed under \[vault\] counts from the next start")
         assert "gpt-4o" in gateway.model("fast") and gateway.ask("claude-x")[0] == 404
         config.write_text('[aliases]\nfast = "sim/kimi-k3"\nbad = 3\n')
         gateway.process.send_signal(signal.SIGHUP)

@@ -108,6 +108,11 @@ class GatewayApp:
         self.gateway.settings = settings_of(config)
         self.gateway.limiter.max_in_flight = config.server.max_in_flight
         self.metrics.know(self.gateway.router.targets())
+        later = [
+            f"[{name}]" for name in ("server", "state", "vault") if getattr(config, name) != getattr(self.config, name)
+        ]
+        if later:
+            log.warning("what changed under %s counts from the next start", " and ".join(later))
         self.config = config
 
     async def open(self) -> Gateway:

@@ -28,11 +28,10 @@ from ..gateway.routing import Router
 from ..gateway.spend import MICRO, Budget, parse_budget, window_key
 from ..gateway.state import GatewayState, KeyRecord, open_state, state_path
 from ..gateway.tenants import LOCAL, tenant_of
-from ..sim.providers import MODELS, sim_providers
+from ..sim.providers import MODELS, SIM, sim_providers
 from ..store.paths import is_postgres
 from .client_setup import KEY_VARIABLE, SETUPS, Address, exports, overview
 from .main import OK
-from .options import SIM
 
 if TYPE_CHECKING:
     from ..gateway.assembly import AppOptions, GatewayApp

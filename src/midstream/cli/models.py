@@ -13,9 +13,8 @@ from ..client.config import load_config
 from ..core.errors import MissingKey, UnknownModel
 from ..dialects.provider import Provider
 from ..dialects.registry import Resolved
-from ..sim.providers import sim_providers
+from ..sim.providers import SIM, sim_providers
 from ..wires.tool_format import resolve_tool_format
-from .options import SIM
 from .terminal import Paint, color_choice, color_option, wants_color
 
 _EPILOG = """\b

@@ -18,7 +18,7 @@ from ..core.dialect import EFFORTS as ALL_EFFORTS
 from ..core.dialect import MissingReasoning, Options
 from ..core.errors import LocalError, MidstreamError
 from ..core.ids import valid_tool_format
-from ..sim.providers import MODELS
+from ..sim.providers import MODELS, SIM
 from ..wires.tool_format import TEXT_FORMATS
 from .terminal import color_option
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SIM = "sim"
 FALLBACK_MODEL = "moonshot/kimi-k2.5"
 POLICIES: tuple[str, ...] = get_args(MissingReasoning)
 EFFORTS = tuple([effort for effort in ALL_EFFORTS if effort != "none"])  # `none` is written `off`

@@ -13,10 +13,9 @@ import click
 from ..dialects.registry import Registry
 from ..doctor import SCENES, HandOff, hand_offs, table
 from ..sim.players import make_players
-from ..sim.providers import MODELS, PLAYED, sim_providers
+from ..sim.providers import MODELS, PLAYED, SIM, sim_providers
 from ..sim.server import FAULTS, Sim
 from .main import FAILED, OK
-from .options import SIM
 from .running import run
 
 _ALSO = ("vllm-kimi-k2.5",)  # Kimi's own ids, which none of the played hosts demands

@@ -25,8 +25,9 @@ from ..core.errors import ConfigError, LocalError
 from ..core.handoff import SwitchReport
 from ..core.visible import visible
 from ..dialects.registry import Resolved
+from ..sim.providers import SIM
 from ..store import Store, open_store
-from .options import POLICIES, SIM, Settings, default_model, stored_options
+from .options import POLICIES, Settings, default_model, stored_options
 
 SIM_DELAY = "0.02"  # seconds before each piece, so that the tokens are seen arriving
 SIM_DELAY_VARIABLE = "MIDSTREAM_SIM_DELAY"

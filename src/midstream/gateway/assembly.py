@@ -18,7 +18,7 @@ import msgspec
 from ..client.catalog import Catalog
 from ..client.client import Client
 from ..core.errors import MidstreamError, StoreError
-from ..sim.providers import sim_providers
+from ..sim.providers import SIM, sim_providers
 from ..sim.server import Sim
 from ..transport import Transport, TransportOptions
 from .access_log import AccessLog, LogFormat, RequestRecord
@@ -192,7 +192,7 @@ class GatewayApp:
             return Catalog()
         sim = await self._stack.enter_async_context(Sim(port=0))
         # Only `sim/…`: what is named by its real provider must never be answered by a double.
-        return Catalog(providers=[row for row in sim_providers(sim.url) if row.name == "sim"])
+        return Catalog(providers=[row for row in sim_providers(sim.url) if row.name == SIM])
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -10,6 +10,9 @@ from ..core.dialect import Endpoint
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY
 
+SIM = "sim"
+"""The provider that stands for all of them."""
+
 
 class Played(NamedTuple):
     """A provider that `sim/…` plays for the model names that `pattern` finds, some of them to offer, and who it is."""
@@ -54,7 +57,7 @@ def sim_providers(url: str) -> list[Provider]:
             for inner, dialect in REGISTRY.providers[row.provider].dialects
         ]
     )
-    return [*providers, Provider("sim", _endpoint(f"{url}/sim", Endpoint("")), dialects, models=MODELS)]
+    return [*providers, Provider(SIM, _endpoint(f"{url}/sim", Endpoint("")), dialects, models=MODELS)]
 
 
 def _endpoint(base_url: str, like: Endpoint) -> Endpoint:

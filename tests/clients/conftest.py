@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from midstream.core.blocks import Conversation
+from midstream.core.blocks import Conversation, Thinking, Turn
 from midstream.core.tools import ToolSpec
 from midstream.sim.rules.rule import Problem
 from midstream.sim.server import Seen
@@ -38,12 +38,14 @@ class Result(msgspec.Struct, frozen=True):
     rounds: int
     requests: int
     refused: int
+    reasoning: str
+    """How many rounds came back with the model's own reasoning, of how many had some."""
     files: bool
     seconds: float
 
     def row(self) -> str:
         files = "yes" if self.files else "NO"
-        figures = f"{self.rounds} | {self.requests} | {self.refused} | {files} | {self.seconds:.1f}"
+        figures = f"{self.rounds} | {self.requests} | {self.refused} | {self.reasoning} | {files} | {self.seconds:.1f}"
         return f"| {self.agent} | {self.target} | {figures} |"
 
 
@@ -53,14 +55,24 @@ class Stage:
     def __init__(self) -> None:
         self.plan = AgentScript()
         self.sim: SimServer | None = None
+        self.heard = Conversation()
+        """The last conversation in which there were tools, as the model read it."""
+        self.thought = 0
+        """Rounds of calls that had reasoning before them."""
         self._before = 0
         self._refused = 0
 
     def __call__(self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
-        return self.plan(conversation, tools, model=model, thinks=thinks)
+        answer = self.plan(conversation, tools, model=model, thinks=thinks)
+        if tools:
+            self.heard = conversation
+            self.thought += bool(answer.thinking and answer.calls)
+        return answer
 
     def begin(self, plan: AgentScript) -> None:
         self.plan = plan
+        self.heard = Conversation()
+        self.thought = 0
         self._before = self.running.requests
         self._refused = len(self.running.refused)
 
@@ -78,8 +90,19 @@ class Stage:
         return self.running.seen[-self.requests :] if self.requests else []
 
     @property
+    def echoed(self) -> int:
+        """Rounds whose reasoning came back: as the model said it, or as what only its host can read."""
+        return sum(1 for turn in self.heard.turns if turn.tool_calls and _has_reasoning(turn))
+
+    @property
     def refused(self) -> list[Problem]:
         return self.running.refused[self._refused :]
+
+
+def _has_reasoning(turn: Turn) -> bool:
+    signed = any((call.extra or {}).get("thoughtSignature") for call in turn.tool_calls)
+    thoughts = [block for block in turn.blocks if isinstance(block, Thinking)]
+    return signed or any(block.text.startswith("Round ") or block.encrypted for block in thoughts)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -116,7 +139,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     results = config.stash[_RESULTS]
     if results:
         versions = ", ".join([f"{agent.name} {agent.version}" for agent in AGENTS if agent.installed])
-        head = ["| agent | model | rounds | requests | refused | files | seconds |", "|---|---|---|---|---|---|---|"]
+        titles = ("agent", "model", "rounds", "requests", "refused", "reasoning", "files", "seconds")
+        head = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
         lines = [versions, "", *head, *[result.row() for result in results]]
         LOG.write_text("\n".join(lines) + "\n", "utf-8")
         terminalreporter.section("what the agents did")

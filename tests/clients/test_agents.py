@@ -51,7 +51,8 @@ def perform(agent: Agent, stage: Stage, folder: Path, *, url: str, model: str, t
     rounds = sum(1 for seen in stage.seen if seen.status == 200 and _has_tools(seen.body)) - 1
     files = {file.name: file.read_text() for file in work.iterdir() if file.is_file()}
     done = files.get("notes.txt") == f"first line\n{NUMBER}\n" and files.get("other.txt") == "other\n"
-    return ran, Result(agent.name, target, rounds, stage.requests, len(stage.refused), done, ran.seconds)
+    reasoning = f"{stage.echoed} of {stage.thought}"
+    return ran, Result(agent.name, target, rounds, stage.requests, len(stage.refused), reasoning, done, ran.seconds)
 
 
 def judge(ran: Ran, result: Result, stage: Stage) -> None:
@@ -91,3 +92,4 @@ def test_through_the_gateway(
     ran, result = perform(agent, stage, tmp_path, url=gateway, model=model, target=model)
     results.append(result)
     judge(ran, result, stage)
+    assert stage.echoed == stage.thought, stage.heard

@@ -59,7 +59,7 @@ test-e2e: $(E2E)/.installed
 
 test-clients:
 	@PYTHON="$(PYTHON)" VENV="$(CLIENTS)" sh scripts/install-clients
-	$(CLIENTS)/bin/pytest -q tests/clients
+	MIDSTREAM_TEST_LIMIT=900 $(CLIENTS)/bin/pytest -q tests/clients
 
 bench-codec: $(STAMP)
 	@$(BIN)/python -m benchmarks.codec

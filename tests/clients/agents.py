@@ -16,7 +16,6 @@ FOLDER = ROOT / ".clients"
 """Where `make test-clients` installs them, each into a folder of its own."""
 NODE = FOLDER / "node" / "node_modules" / ".bin"
 _DATA = ROOT / "tests" / "data" / "clients"
-_PATIENCE = 120.0
 
 
 class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,14 +55,25 @@ AGENTS = msgspec.json.decode((_DATA / "agents.json").read_bytes(), type=list[Age
 
 
 def run(
-    agent: Agent, task: str, *, url: str, model: str, home: Path, work: Path, key: str = "no-key-of-anybody"
+    agent: Agent,
+    task: str,
+    *,
+    url: str,
+    model: str,
+    home: Path,
+    work: Path,
+    patience: float = 120.0,
+    user: int | None = None,
 ) -> Ran:
-    """Give the agent a task and wait for its end."""
-    said = {"url": url, "model": model, "key": key, "task": task, "work": str(work)}
+    """Give the agent a task, as this user, and wait for its end."""
+    said = {"url": url, "model": model, "key": "no-key-of-anybody", "task": task, "work": str(work)}
     for name, content in agent.files.items():
         file = home / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(msgspec.json.encode(_filled(content, said)))
+    if user is not None:
+        for path in (home, work, *home.rglob("*")):
+            os.chown(path, user, user)
     environment = {
         "PATH": f"{agent.bin}:{NODE}:{os.defpath}", "HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8", "TERM": "dumb",
         "NO_COLOR": "1", "NO_PROXY": "*", "no_proxy": "*", "DO_NOT_TRACK": "1",
@@ -73,11 +83,12 @@ def run(
     with subprocess.Popen(
         _filled(list(agent.command), said),
         cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace", start_new_session=True, executable=str(agent.bin / agent.command[0]),
+        text=True, errors="replace", start_new_session=True, executable=str(agent.bin / agent.command[0]), user=user,
+        group=user, extra_groups=None if user is None else [],
     ) as process:  # fmt: skip
         status: int | None = None
         try:
-            output, _ = process.communicate(timeout=_PATIENCE)
+            output, _ = process.communicate(timeout=patience)
             status = process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)

@@ -40,11 +40,11 @@ class Result(msgspec.Struct, frozen=True):
     refused: int
     reasoning: str
     """How many rounds came back with the model's own reasoning, of how many had some."""
-    files: bool
+    files: bool | None
     seconds: float
 
     def row(self) -> str:
-        files = "yes" if self.files else "NO"
+        files = "-" if self.files is None else "yes" if self.files else "NO"
         figures = f"{self.rounds} | {self.requests} | {self.refused} | {self.reasoning} | {files} | {self.seconds:.1f}"
         return f"| {self.agent} | {self.target} | {figures} |"
 

@@ -26,7 +26,7 @@ LIKELY = {
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the server."""
-    with _served(write_tiny_model(tmp_path_factory.mktemp("engine") / "tiny.gguf")) as address:
+    with served_model(write_tiny_model(tmp_path_factory.mktemp("engine") / "tiny.gguf")) as address:
         yield address
 
 
@@ -34,14 +34,17 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def guarded_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that wants `KEY`; its model likes to call tools."""
     model = write_tiny_model(tmp_path_factory.mktemp("engine") / "eager.gguf", likely=LIKELY)
-    with _served(model, KEY) as address:
+    with served_model(model, KEY) as address:
         yield address
 
 
 @contextmanager
-def _served(model: Path, *key: str) -> Iterator[str]:
+def served_model(model: Path, *key: str) -> Iterator[str]:
+    """The address of a server with this model."""
     if importlib.util.find_spec("xllamacpp") is None:
-        pytest.fail("xllamacpp is not installed: run `make test-e2e`, which installs it", pytrace=False)
+        pytest.fail(
+            "xllamacpp is not installed: run `make test-e2e` or `make test-clients`, which install it", pytrace=False
+        )
     command = [sys.executable, str(Path(__file__).with_name("serve.py")), str(model), str(_free_port()), *key]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None and server.stdout is not None

@@ -42,15 +42,22 @@ CHAT_TEMPLATE = """\
 """
 
 
-def token_number(special: str) -> int:
-    """Its place in the vocabulary."""
-    return 256 + SPECIALS.index(special)
+def token_number(token: str) -> int:
+    """The place of a special token, or of a character of ASCII, in the vocabulary."""
+    return 256 + SPECIALS.index(token) if token in SPECIALS else ord(token)
 
 
 def write_tiny_model(
-    path: Path, *, seed: int = 7, context: int = 32768, likely: Mapping[str, float] | None = None
+    path: Path,
+    *,
+    seed: int = 7,
+    context: int = 32768,
+    likely: Mapping[str, float] | None = None,
+    follows: Mapping[str, Mapping[str, float]] | None = None,
+    template: str = CHAT_TEMPLATE,
 ) -> Path:
-    """`likely` adds to the bias of some special tokens, for endpoints that take no logit_bias."""
+    """`likely` adds to the bias of some tokens, for endpoints that take no logit_bias; `follows` adds to it behind one token
+    only."""
     words = [*_byte_tokens(), *SPECIALS, "th"]
     kinds = [_NORMAL] * 256 + [_CONTROL] * len(SPECIALS) + [_NORMAL]
     keys: list[tuple[str, Any]] = [
@@ -74,9 +81,9 @@ def write_tiny_model(
         ("tokenizer.ggml.eos_token_id", token_number("[EOS]")),
         ("tokenizer.ggml.eot_token_id", token_number("<|im_end|>")),
         ("tokenizer.ggml.add_bos_token", False),
-        ("tokenizer.chat_template", CHAT_TEMPLATE),
+        ("tokenizer.chat_template", template),
     ]
-    path.write_bytes(_gguf(keys, _tensors(random.Random(seed), len(words), likely or {})))
+    path.write_bytes(_gguf(keys, _tensors(random.Random(seed), len(words), likely or {}, follows or {})))
     return path
 
 
@@ -88,7 +95,7 @@ def _byte_tokens() -> list[str]:
 
 
 def _tensors(
-    dice: random.Random, vocabulary: int, likely: Mapping[str, float]
+    dice: random.Random, vocabulary: int, likely: Mapping[str, float], follows: Mapping[str, Mapping[str, float]]
 ) -> list[tuple[str, tuple[int, ...], array[float]]]:
     def noise(*shape: int, scale: float) -> tuple[tuple[int, ...], array[float]]:
         size = shape[0] * (shape[1] if len(shape) > 1 else 1)
@@ -102,6 +109,11 @@ def _tensors(
     for token in range(vocabulary):
         embedding[1][token * _WIDTH] = 3.0
         output[1][token * _WIDTH] = (_bias(token) + biases.get(token, 0.0)) / 3
+    for channel, (first, seconds) in enumerate(follows.items(), start=1):
+        weights = {token_number(special): weight for special, weight in seconds.items()}
+        for token in range(vocabulary):  # the channel says whether the last token is this one, and nothing else
+            embedding[1][token * _WIDTH + channel] = 3.0 if token == token_number(first) else 0.0
+            output[1][token * _WIDTH + channel] = weights.get(token, 0.0) / 3
     named = {
         "token_embd": embedding,
         "blk.0.attn_norm": ones(),

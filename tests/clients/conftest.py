@@ -14,7 +14,7 @@ from midstream.sim.rules.rule import Problem
 from midstream.sim.server import Seen
 from midstream.testing import AgentScript, Answer, SimServer, sim_server
 from tests.clients.agents import AGENTS, FOLDER
-from tests.clients.gateway import gateway_process, upstreams
+from tests.clients.gateway import Gateway, gateway_process, upstreams
 from tests.clients.namespace import is_alone, leave_the_network
 
 LOG = FOLDER / "results.md"
@@ -123,10 +123,10 @@ def stage(alone: bool) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="session")
-def gateway(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the gateway; one for the whole run, as people have it."""
-    with gateway_process(tmp_path_factory.mktemp("gateway"), CONFIG, upstreams(stage.running)) as url:
-        yield url
+def gateway(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """One gateway for the whole run, as people have it."""
+    with gateway_process(tmp_path_factory.mktemp("gateway"), CONFIG, upstreams(stage.running)) as running:
+        yield running
 
 
 @pytest.fixture

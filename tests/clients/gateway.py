@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from midstream.testing import SimServer
-from tests.clients.agents import ROOT
+
+MIDSTREAM = Path(sys.executable).with_name("midstream")
+_READY = re.compile(r"midstream gateway at (http://\S+);")
+_PAUSE, _TRIES = 0.05, 600
 
 _STEMS = {
     "moonshot": "MOONSHOT",
@@ -27,22 +36,44 @@ def upstreams(sim: SimServer) -> dict[str, str]:
     return {**urls, **{f"{stem}_API_KEY": "no-key-of-anybody" for stem in _STEMS.values()}}
 
 
+class Gateway(msgspec.Struct, frozen=True):
+    """A running gateway: its address, its configuration, and one line of JSON for every request it had."""
+
+    url: str
+    config: Path
+    log: Path
+    process: int
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests for answers so far."""
+        lines = [json.loads(line) for line in self.log.read_text("utf-8").splitlines() if line.endswith("}")]
+        return [line for line in lines if line.get("model")]
+
+
 @contextmanager
-def gateway_process(folder: Path, config: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """The address of a gateway with this `gateway.toml`. Its log is in the folder."""
-    file = folder / "gateway.toml"
+def gateway_process(folder: Path, config: str, environment: Mapping[str, str]) -> Iterator[Gateway]:
+    """`midstream serve` with this configuration."""
+    file, log, told = folder / "gateway.toml", folder / "requests.log", folder / "told.log"
     file.write_text(config, "utf-8")
     scrubbed = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", **environment}
-    command = [sys.executable, "-m", "tests.clients.serve", str(file)]
+    command = [str(MIDSTREAM), "serve", "--config", str(file), "--port", "0"]
     with (
-        (folder / "gateway.log").open("w") as log,
-        subprocess.Popen(command, cwd=ROOT, env=scrubbed, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+        log.open("w") as out,
+        told.open("w") as err,
+        subprocess.Popen(command, cwd=folder, env=scrubbed, stdout=out, stderr=err) as process,
     ):
         try:
-            assert process.stdout is not None
-            ready = process.stdout.readline().split()
-            assert ready[:1] == ["ready"], f"the gateway did not start: {(folder / 'gateway.log').read_text()}"
-            yield ready[1]
+            yield Gateway(_address(process, told), file, log, process.pid)
         finally:
             process.terminate()
-            process.wait(timeout=15)
+            process.wait(timeout=45)
+
+
+def _address(process: subprocess.Popen[bytes], told: Path) -> str:
+    """What the gateway says when it is ready."""
+    for _ in range(_TRIES):
+        if found := _READY.search(told.read_text("utf-8")):
+            return found[1]
+        assert process.poll() is None, f"the gateway did not start: {told.read_text('utf-8')}"
+        time.sleep(_PAUSE)
+    raise AssertionError(f"the gateway is not ready: {told.read_text('utf-8')}")

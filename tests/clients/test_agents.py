@@ -13,6 +13,7 @@ import pytest
 from midstream.testing import AgentScript, ReadFile, RunCommand, WriteFile
 from tests.clients.agents import AGENTS, Agent, Ran, run
 from tests.clients.conftest import Result, Stage
+from tests.clients.gateway import Gateway
 from tests.clients.namespace import is_alone
 
 TASK = "Write notes.txt, append a number to it, write other.txt, then read notes.txt."
@@ -87,9 +88,9 @@ def test_without_a_gateway(agent: Agent, stage: Stage, tmp_path: Path, results: 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("agent", AGENTS, ids=[agent.name for agent in AGENTS])
 def test_through_the_gateway(
-    agent: Agent, model: str, stage: Stage, gateway: str, tmp_path: Path, results: list[Result]
+    agent: Agent, model: str, stage: Stage, gateway: Gateway, tmp_path: Path, results: list[Result]
 ) -> None:
-    ran, result = perform(agent, stage, tmp_path, url=gateway, model=model, target=model)
+    ran, result = perform(agent, stage, tmp_path, url=gateway.url, model=model, target=model)
     results.append(result)
     judge(ran, result, stage)
     assert stage.echoed == stage.thought, stage.heard

@@ -6,7 +6,6 @@ chance decides within the grammar that the engine makes of the agent's own schem
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from tests.clients.agents import AGENTS, FOLDER, Agent, run
 from tests.clients.conftest import Result
-from tests.clients.gateway import gateway_process
+from tests.clients.gateway import Gateway, gateway_process
 from tests.e2e.conftest import served_model
 from tests.e2e.tiny_model import CHAT_TEMPLATE, SPECIALS, write_tiny_model
 
@@ -39,8 +38,8 @@ _FOLLOWS = {
 
 
 @pytest.fixture(scope="module")
-def engine_gateway(alone: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A gateway before the engine, and its log."""
+def engine_gateway(alone: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway before the engine."""
     if not alone:
         pytest.skip(
             "DID NOT RUN: a model that calls tools by chance is let loose only by root, on a network of its own"
@@ -55,16 +54,15 @@ def engine_gateway(alone: bool, tmp_path_factory: pytest.TempPathFactory) -> Ite
     )
     with served_model(model, KEY) as engine:
         environment = {"LLAMACPP_BASE_URL": engine, "LLAMACPP_API_KEY": KEY}
-        with gateway_process(folder, '[aliases]\nkimi-k2 = "llamacpp/kimi-k2"\n', environment) as url:
-            yield url, folder / "gateway.log"
+        with gateway_process(folder, '[aliases]\nkimi-k2 = "llamacpp/kimi-k2"\n', environment) as running:
+            yield running
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=[agent.name for agent in AGENTS])
-def test_a_real_engine(agent: Agent, engine_gateway: tuple[str, Path], results: list[Result]) -> None:
+def test_a_real_engine(agent: Agent, engine_gateway: Gateway, results: list[Result]) -> None:
     if not agent.installed:
         pytest.skip(f"DID NOT RUN: {agent.name} is not installed")
-    url, log = engine_gateway
-    before = len(log.read_text())
+    before = len(engine_gateway.requests())
     with tempfile.TemporaryDirectory(prefix="midstream-agent-") as name:
         folder = Path(name)
         folder.chmod(0o711)
@@ -72,10 +70,16 @@ def test_a_real_engine(agent: Agent, engine_gateway: tuple[str, Path], results: 
         home.mkdir()
         work.mkdir()
         ran = run(
-            agent, "Do something.", url=url, model="kimi-k2", home=home, work=work, patience=_PATIENCE, user=NOBODY
+            agent,
+            "Do something.",
+            url=engine_gateway.url,
+            model="kimi-k2",
+            home=home,
+            work=work,
+            patience=_PATIENCE,
+            user=NOBODY,
         )
-    lines = [json.loads(line) for line in log.read_text()[before:].splitlines() if line.startswith("{")]
-    answers = [line for line in lines if line.get("model")]
+    answers = engine_gateway.requests()[before:]
     refused = [line for line in answers if line["status"] != 200]
     rounds = len([line for line in answers if line["status"] == 200]) - 1
     results.append(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,7 @@ CONFIG = """
 "gemini-3*-pro-preview" = "gemini/gemini-3-pro-preview"
 "mistral-large-latest" = "mistral/mistral-large-latest"
 """
+_SIGNED = re.compile("c2ltO")  # how the doubles' signatures begin
 _RESULTS = pytest.StashKey[list["Result"]]()
 
 
@@ -59,6 +61,10 @@ class Stage:
         """The last conversation in which there were tools, as the model read it."""
         self.thought = 0
         """Rounds of calls that had reasoning before them."""
+        self.models: list[str] = []
+        """Who made the calls of each round."""
+        self.after: Callable[[], None] | None = None
+        """What happens after each round of calls, before the agent hears of them."""
         self._before = 0
         self._refused = 0
 
@@ -67,12 +73,17 @@ class Stage:
         if tools:
             self.heard = conversation
             self.thought += bool(answer.thinking and answer.calls)
+            self.models.append(model)
+            if answer.calls and self.after is not None:
+                self.after()
         return answer
 
-    def begin(self, plan: AgentScript) -> None:
+    def begin(self, plan: AgentScript, after: Callable[[], None] | None = None) -> None:
         self.plan = plan
+        self.after = after
         self.heard = Conversation()
         self.thought = 0
+        self.models = []
         self._before = self.running.requests
         self._refused = len(self.running.refused)
 
@@ -92,17 +103,19 @@ class Stage:
     @property
     def echoed(self) -> int:
         """Rounds whose reasoning came back: as the model said it, or as what only its host can read."""
-        return sum(1 for turn in self.heard.turns if turn.tool_calls and _has_reasoning(turn))
+        return sum(1 for turn in self.heard.turns if turn.tool_calls and has_reasoning(turn))
 
     @property
     def refused(self) -> list[Problem]:
         return self.running.refused[self._refused :]
 
 
-def _has_reasoning(turn: Turn) -> bool:
-    signed = any((call.extra or {}).get("thoughtSignature") for call in turn.tool_calls)
+def has_reasoning(turn: Turn) -> bool:
+    """Whether an answer has the reasoning that a double gave it: not words or a signature that were put in its place."""
+    signatures = [str((call.extra or {}).get("thoughtSignature")) for call in turn.tool_calls]
     thoughts = [block for block in turn.blocks if isinstance(block, Thinking)]
-    return signed or any(block.text.startswith("Round ") or block.encrypted for block in thoughts)
+    proofs = [*signatures, *[str(block.encrypted) for block in thoughts]]
+    return any(block.text.startswith("Round ") for block in thoughts) or any(_SIGNED.match(proof) for proof in proofs)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +20,9 @@ from midstream.testing import SimServer
 
 MIDSTREAM = Path(sys.executable).with_name("midstream")
 _READY = re.compile(r"midstream gateway at (http://\S+);")
+_RELOADED = "reloaded\n"
 _PAUSE, _TRIES = 0.05, 600
+_BATCH = 1.0  # the log is written a few times a second
 
 _STEMS = {
     "moonshot": "MOONSHOT",
@@ -42,10 +45,23 @@ class Gateway(msgspec.Struct, frozen=True):
     url: str
     config: Path
     log: Path
+    told: Path
     process: int
+
+    def reload(self, config: str) -> None:
+        """Give it another configuration, as an operator does."""
+        before = self.told.read_text("utf-8").count(_RELOADED)
+        self.config.write_text(config, "utf-8")
+        os.kill(self.process, signal.SIGHUP)
+        for _ in range(_TRIES):
+            if self.told.read_text("utf-8").count(_RELOADED) > before:
+                return
+            time.sleep(_PAUSE)
+        raise AssertionError(f"the gateway did not read its configuration again: {self.told.read_text('utf-8')}")
 
     def requests(self) -> list[dict[str, Any]]:
         """The requests for answers so far."""
+        time.sleep(_BATCH)
         lines = [json.loads(line) for line in self.log.read_text("utf-8").splitlines() if line.endswith("}")]
         return [line for line in lines if line.get("model")]
 
@@ -63,7 +79,7 @@ def gateway_process(folder: Path, config: str, environment: Mapping[str, str]) -
         subprocess.Popen(command, cwd=folder, env=scrubbed, stdout=out, stderr=err) as process,
     ):
         try:
-            yield Gateway(_address(process, told), file, log, process.pid)
+            yield Gateway(_address(process, told), file, log, told, process.pid)
         finally:
             process.terminate()
             process.wait(timeout=45)

@@ -296,6 +296,23 @@ def test_tools_are_flat_and_not_strict_unless_said() -> None:
     assert dropped(request) == ["tool"]
 
 
+OTHER_WIRES = {
+    "type": "custom", "cache_control": {"type": "ephemeral"}, "input_examples": [{}], "eager_input_streaming": True,
+    "defer_loading": True, "allowed_callers": ["code_execution_20260120"],
+}  # fmt: skip
+OWN_FIELDS = {"defer_loading": True, "allowed_callers": ["direct"], "async": True, "output_schema": {"type": "string"}}
+
+
+@pytest.mark.parametrize(("extra", "kept"), [(OTHER_WIRES, {}), (OWN_FIELDS, OWN_FIELDS)], ids=["foreign", "own"])
+def test_a_tool_keeps_only_the_fields_that_this_wire_has(extra: dict[str, Any], kept: dict[str, Any]) -> None:
+    """`custom` is an ordinary tool of Messages, and one with free text here."""
+    search = ToolSpec("tool_search", extra={"tool": {"type": "tool_search"}})
+    tools = [ToolSpec("read", parameters={"type": "object"}, extra=extra), *([search] if kept else [])]
+    read = json.loads(encode(human("q"), tools=tools).body)["tools"][0]
+    plain = {"type": "function", "name": "read", "parameters": {"type": "object"}, "strict": False}
+    assert read == {**plain, "parameters": read["parameters"], **kept}
+
+
 @pytest.mark.parametrize("choice", ["auto", "none", "required"])
 def test_tool_choice(choice: str) -> None:
     assert body(human("q"), tools=[ToolSpec("f")], tool_choice=choice)["tool_choice"] == choice

@@ -160,8 +160,9 @@ class _ResponsesRequest:
 def encode_tools(tools: Sequence[ToolSpec], context: EncodeContext) -> bytes:
     encoded: list[dict[str, Any]] = []
     spaces: dict[str, dict[str, Any]] = {}  # one tool that holds those of a namespace stands where its first one is
+    searched = any(((tool.extra or {}).get("tool") or {}).get("type") == "tool_search" for tool in tools)
     for tool in tools:
-        described = _tool(tool, context)
+        described = _tool(tool, context, searched)
         if tool.namespace and described:
             if tool.namespace not in spaces:
                 shared = (tool.extra or {}).get(NAMESPACE) or {}
@@ -174,7 +175,7 @@ def encode_tools(tools: Sequence[ToolSpec], context: EncodeContext) -> bytes:
     return json_value(encoded)
 
 
-def _tool(tool: ToolSpec, context: EncodeContext) -> dict[str, Any]:
+def _tool(tool: ToolSpec, context: EncodeContext, searched: bool) -> dict[str, Any]:
     """One tool; nothing for one that this host does not have."""
     given = context.host_tool(tool)
     if given is not None:
@@ -182,7 +183,7 @@ def _tool(tool: ToolSpec, context: EncodeContext) -> dict[str, Any]:
     if tool.builtin:
         context.foreign_builtin(tool)
         return {}
-    extra = {key: value for key, value in (tool.extra or {}).items() if key != NAMESPACE}
+    extra = _own_fields(tool.extra or {}, searched)
     if tool.kind == "freeform":
         freeform: dict[str, Any] = {"type": "custom", "name": context.declared_name(tool)}
         if tool.description:
@@ -198,6 +199,20 @@ def _tool(tool: ToolSpec, context: EncodeContext) -> dict[str, Any]:
     return {**function, **extra}
 
 
+def _own_fields(extra: dict[str, Any], searched: bool) -> dict[str, Any]:
+    """The fields beside a tool that this wire has; a tool that was declared on another one may bring others, and OpenAI
+    answers 400 `Unknown parameter: 'tools[0].…'`. Two have a name that Messages has too, with another meaning."""
+    own = {key: value for key, value in extra.items() if key in _TOOL_KEYS}
+    if not searched:
+        own.pop("defer_loading", None)  # here, only a tool search can load it
+    callers = own.get("allowed_callers")
+    if isinstance(callers, list) and not _CALLERS.issuperset([str(each) for each in callers]):
+        del own["allowed_callers"]
+    return own
+
+
+_TOOL_KEYS = ("allowed_callers", "async", "defer_loading", "output_schema")
+_CALLERS = frozenset({"direct", "programmatic"})
 _ROLES = ("user", "system", "developer")
 _SHAPED = frozenset({"annotations", "part", "refusal"})
 _STANDALONE = ("compaction", "part")

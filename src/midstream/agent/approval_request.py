@@ -10,13 +10,13 @@ is replaced, removed lines beyond a number are only counted.
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from ..core.blocks import Value
+from ..core.patterns import late_pattern
 from ..core.visible import can_encode, folded_breaks, revealed
 from .risk import runs_later
 
@@ -27,7 +27,7 @@ _FOLDED = 4
 _NAMED = 8
 _NARROWEST = 24
 _MOST_BLANKS = 16  # `revealed` leaves no longer run of blanks
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_NOT_ASCII = late_pattern(r"[^\x00-\x7f]")
 CONTEXT = 3
 _COMPARED = 4_000_000  # pairs of lines; beyond it, the old part is shown as removed and the new one as added
 _REMOVED = 400

@@ -25,6 +25,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from ..core.patterns import late_pattern
+
 _HOOKS = (
     "applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg post-commit "
     "pre-rebase post-checkout post-merge pre-push pre-receive update post-receive post-update reference-transaction "
@@ -96,7 +98,7 @@ _TABLE: dict[str, str] = {
 }
 
 # Characters that some file systems ignore when they compare names.
-_IGNORED = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+_IGNORED = late_pattern("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _ROWS = [
     (tuple(name.rstrip("/").split("/")), name.endswith("/"), why) for why, row in _TABLE.items() for name in row.split()
 ]
@@ -121,10 +123,10 @@ def _folded(part: str) -> str:
 
 _WORD = r"[A-Za-z0-9_./:=@%+,-]+"
 _PART = rf" *{_WORD}(?: +{_WORD})* *"
-_CHAIN = re.compile(rf"{_PART}(?:(?:&&|\|\||\||;){_PART})*\Z")
-_JOINTS = re.compile(r"&&|\|\||\||;")
+_CHAIN = late_pattern(rf"{_PART}(?:(?:&&|\|\||\||;){_PART})*\Z")
+_JOINTS = late_pattern(r"&&|\|\||\||;")
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/")
-_VERSION = re.compile(r"(?:[-.]?\d+)+\Z|\.(?:basic|tiny|nox|gtk3?)\Z")
+_VERSION = late_pattern(r"(?:[-.]?\d+)+\Z|\.(?:basic|tiny|nox|gtk3?)\Z")
 _MOVERS = frozenset({"cd", "pushd", "popd"})
 
 
@@ -202,7 +204,7 @@ _CARRIERS = frozenset(
 _CARRYING_WORDS = frozenset({"run", "exec", "x", "dlx", "tool", "eval", "shell", "env", "alias", "plugin"})
 _OWN_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "cargo"})  # `npm run build`
 # Letters that no common program takes as a file to write or a program to run.
-_HARMLESS_LETTERS = re.compile(r"-[vqhVnsxkmtalA]+\d*\Z|-j?\d+\Z|-j\Z")
+_HARMLESS_LETTERS = late_pattern(r"-[vqhVnsxkmtalA]+\d*\Z|-j?\d+\Z|-j\Z")
 _RISKY = tuple(
     "output out outdir outfile exec command cmd run call eval code script shell pager editor browser hook config rcfile rc init init-file "
     "plugin load require import preload loader module ext-diff textconv upload-pack receive-pack to-command checkpoint-action "

@@ -24,6 +24,7 @@ from typing import IO, Annotated
 import msgspec
 
 from ..core.errors import ToolFailed
+from ..core.patterns import late_pattern
 from .files import is_binary
 from .paths import DIRECTORY, MAX_DEPTH, Folder, checked_text, held, open_regular, read_regular
 from .processes import CHUNK as PIPE_CHUNK
@@ -41,7 +42,7 @@ MAX_ALTERNATIVES = 64
 GREP_SECONDS = 10.0
 
 _MATCHER = str(Path(__file__).with_name("matcher.py"))
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_BRACES = late_pattern(r"\{([^{}]*,[^{}]*)\}")
 
 FolderArgument = Annotated[str, "The directory to search, relative to the working folder."]
 

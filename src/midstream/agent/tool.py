@@ -24,21 +24,22 @@ from msgspec.structs import replace
 from ..client.cancellation import in_daemon_thread
 from ..core.blocks import Media, Text, Value
 from ..core.errors import BadArguments, ConfigError
+from ..core.patterns import late_pattern
 from ..core.tools import INPUT, Grammar, ToolSpec
 from .approval_request import Change
 
 Checked: TypeAlias = dict[str, Any]
 Content: TypeAlias = tuple[Text | Media, ...]
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_NAME = late_pattern(r"[A-Za-z0-9_-]{1,64}\Z")
 _REF = "#/$defs/"
 
 # The three styles of docstrings: Google (`Args:`), numpy (`Parameters`, underlined), reST (`:param name:`).
-_GOOGLE_HEAD = re.compile(r"(?:Args|Arguments|Parameters|Params)\s*:\s*$")
-_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
-_NUMPY_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?()$")
-_RULE = re.compile(r"\s*-{3,}\s*$")
-_REST_ITEM = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
+_GOOGLE_HEAD = late_pattern(r"(?:Args|Arguments|Parameters|Params)\s*:\s*$")
+_GOOGLE_ITEM = late_pattern(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
+_NUMPY_ITEM = late_pattern(r"\*{0,2}(\w+)\s*(?::.*)?()$")
+_RULE = late_pattern(r"\s*-{3,}\s*$")
+_REST_ITEM = late_pattern(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
 
 
 class Preview(Value, frozen=True):

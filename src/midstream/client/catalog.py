@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import ConfigError, MissingKey, UnknownModel
+from ..core.patterns import late_pattern
 from ..core.secret import Secret, SecretHeaders, hide
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
@@ -310,8 +311,8 @@ def _at(address: str, endpoint: Endpoint) -> Endpoint:
     return replace(endpoint, base_url=base.removesuffix(tail), bearer_base="")
 
 
-_PLACE = re.compile(r"\{(\w+)(-?)\}")
-_PLACE_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+_PLACE = late_pattern(r"\{(\w+)(-?)\}")
+_PLACE_VALUE = late_pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 
 
 def _placed(endpoint: Endpoint, environ: Mapping[str, str]) -> str:

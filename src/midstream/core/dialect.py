@@ -19,6 +19,7 @@ from msgspec.structs import force_setattr
 from .blocks import Value
 from .errors import ConfigError
 from .ids import IdScheme, ToolFormat
+from .patterns import late_pattern
 
 ThinkingMode: TypeAlias = Literal["on", "off"]
 MissingReasoning: TypeAlias = Literal["placeholder", "disable-thinking", "fail"]
@@ -310,7 +311,7 @@ def _check_control_and_path(dialect: Dialect) -> None:
         raise ConfigError(f"invalid path {dialect.path!r}; expected /… with no other placeholder than {{model}}")
 
 
-_PATH = re.compile(r"/(?:[^{}\s?#]|\{model\})*")
+_PATH = late_pattern(r"/(?:[^{}\s?#]|\{model\})*")
 _DIALECT = _FieldChecks(
     {
         "wire": WIRES,
@@ -457,8 +458,8 @@ class Endpoint(Value, frozen=True):
         return f"Endpoint({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
-_QUERY_TEXT = re.compile(r"[A-Za-z0-9._~-]+")
-_PLACE = re.compile(r"\{(\w+)-?\}")
+_QUERY_TEXT = late_pattern(r"[A-Za-z0-9._~-]+")
+_PLACE = late_pattern(r"\{(\w+)-?\}")
 _ENDPOINT = _FieldChecks({"auth": get_args(Auth)}, {})
 
 

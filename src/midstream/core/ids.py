@@ -9,7 +9,6 @@ second before it gets here); a response whose call is not in the request gets th
 
 from __future__ import annotations
 
-import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -18,6 +17,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 from .blocks import Block, ToolCall, ToolResponse, Turn
 from .errors import UnknownToolFormat
+from .patterns import late_pattern
 
 PREFIX = "hist_tool_"
 
@@ -32,11 +32,11 @@ IdScheme: TypeAlias = Literal["standard", "anthropic", "kimi", "kimi-k3", "mistr
 """The names of the id schemes (`STRATEGIES`)."""
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_OURS = re.compile(r"(?:hist_tool_|call_|toolu_)([A-Za-z0-9_-]{24})\Z")
-_SUFFIX = re.compile(r"(?:hist_tool_|call_|toolu_)?+([A-Za-z0-9_-]{1,34})\Z")
+_OURS = late_pattern(r"(?:hist_tool_|call_|toolu_)([A-Za-z0-9_-]{24})\Z")
+_SUFFIX = late_pattern(r"(?:hist_tool_|call_|toolu_)?+([A-Za-z0-9_-]{1,34})\Z")
 _LONGEST = len(PREFIX) + 34
 """No longer id can match `_SUFFIX`."""
-_NINE = re.compile(r"[A-Za-z0-9]{9}\Z")
+_NINE = late_pattern(r"[A-Za-z0-9]{9}\Z")
 
 
 def canonical_tool_call_id(
@@ -218,8 +218,8 @@ def scheme_for(ids: str, tool_format: str | None) -> ToolIdStrategy:
     return get_tool_id_strategy(tool_format) if tool_format and ids not in PINNED_SCHEMES else STRATEGIES[ids]
 
 
-_KIMI = re.compile(r"kimi|(?:^|[^a-z0-9])k[23](?:thinking|(?![a-z0-9]))")
-_MISTRAL = re.compile(r"(?:mi|mini|magi|dev|code|math)stral|(?:mix|pix|vox)tral")
+_KIMI = late_pattern(r"kimi|(?:^|[^a-z0-9])k[23](?:thinking|(?![a-z0-9]))")
+_MISTRAL = late_pattern(r"(?:mi|mini|magi|dev|code|math)stral|(?:mix|pix|vox)tral")
 
 
 def is_kimi_model(model: str) -> bool:

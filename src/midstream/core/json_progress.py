@@ -6,12 +6,12 @@ texts that are not JSON (`{"a":tru}`), and never no to one that is. To be certai
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
-_TOKEN = re.compile(r'[ \t\r\n]+|["{}\[\]:,]|[^ \t\r\n"{}\[\]:,]+')
-_IN_STRING = re.compile(r'["\\]')
+from .patterns import late_pattern
+
+_TOKEN = late_pattern(r'[ \t\r\n]+|["{}\[\]:,]|[^ \t\r\n"{}\[\]:,]+')
+_IN_STRING = late_pattern(r'["\\]')
 
 # What may come next. KEY and FIRST may also close their bracket, NEXT closes or goes on, WORD is NEXT within a number or word.
 _START, _KEY, _AFTER_COMMA, _COLON, _VALUE, _FIRST, _NEXT, _WORD, _CLOSED = range(9)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeAlias
 
 from .errors import InvalidSchema
+from .patterns import late_pattern
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -28,8 +29,8 @@ LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 DEFINITIONS = frozenset({"$defs", "definitions"})
 DATA = frozenset({"enum", "const", "default", "examples", "example", "required", "dependentRequired", "type"})
 
-_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-_DEFINITION = re.compile(r"#/(\$defs|definitions)/([^/]+)\Z")
+_PERCENT = late_pattern(r"(?:%[0-9A-Fa-f]{2})+")
+_DEFINITION = late_pattern(r"#/(\$defs|definitions)/([^/]+)\Z")
 _MISSING = object()
 
 

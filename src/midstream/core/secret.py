@@ -6,14 +6,15 @@ Only the code that sends a secret calls `reveal`.
 from __future__ import annotations
 
 import hmac
-import re
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
+from .patterns import late_pattern
+
 VEIL = "***"
 
-_USER_INFO = re.compile(r"(?<=://)(?:[^/?#\s]*|[^/?#\s@]*:(?!\d+(?:[/?#]|$))[^\s@]*)@")
-_QUERY_VALUE = re.compile(r"([?&][^=&\s#]*=)[^&\s#]+")
+_USER_INFO = late_pattern(r"(?<=://)(?:[^/?#\s]*|[^/?#\s@]*:(?!\d+(?:[/?#]|$))[^\s@]*)@")
+_QUERY_VALUE = late_pattern(r"([?&][^=&\s#]*=)[^&\s#]+")
 
 
 class Secret:

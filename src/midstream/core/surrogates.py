@@ -6,9 +6,11 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from .patterns import late_pattern
+
 REPLACEMENT = "\ufffd"
-_PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
-_HALF = re.compile("[\ud800-\udfff]")
+_PAIR = late_pattern("([\ud800-\udbff])([\udc00-\udfff])")
+_HALF = late_pattern("[\ud800-\udfff]")
 
 
 def has_half(text: str) -> bool:

@@ -6,17 +6,17 @@ placed raises UnknownModel with what was probably meant.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import UnknownModel
+from ..core.patterns import late_pattern
 from . import anthropic, chat_hosts, cohere, completion, gemini, kimi, ollama, openai_responses
 from .provider import Provider
 
-_NAME = re.compile(r"\s*([^/:\s]+)[/:](\S.*?)\s*\Z")
+_NAME = late_pattern(r"\s*([^/:\s]+)[/:](\S.*?)\s*\Z")
 
 
 class Resolved(msgspec.Struct, frozen=True):

@@ -15,14 +15,15 @@ from typing import Any
 import msgspec
 
 from ..core.blocks import ToolCall
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .findings import ArgumentsFound
 from .format import dump
 from .json_text import parse
 from .reader import Collected, Reader
 
-_OUTSIDE = re.compile(r'["{}\[\]]')
-_IN_STRING = re.compile(r'"|\\.?', re.DOTALL)
+_OUTSIDE = late_pattern(r'["{}\[\]]')
+_IN_STRING = late_pattern(r'"|\\.?', re.DOTALL)
 
 
 class Trimmed:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import Balanced, WrittenCall, leading_value, properties_of, typed, written_calls
 from .findings import ArgumentsFound, CallEnded, CallFound, ProblemFound
@@ -16,9 +17,9 @@ from .reader import Collected, Markers, Reader, Step, pattern
 
 # A call can stream its arguments only if its name comes first. The head is matched in two steps: `_HEAD_STOP` finds, in
 # bounded look-ahead and at any split, where the arguments may begin; `_HEAD` then reads the name from the whole head.
-_HEAD = re.compile(r'\{\s*+"name"\s*+:\s*+"([^"\\]++)"\s*+,\s*+"(?:arguments|parameters)"\s*+:\s*+(?=\{)')
-_ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*+:\s*+\{')
-_HEAD_STOP = re.compile(f"{_ARGUMENTS.pattern}|[}}<]")
+_HEAD = late_pattern(r'\{\s*+"name"\s*+:\s*+"([^"\\]++)"\s*+,\s*+"(?:arguments|parameters)"\s*+:\s*+(?=\{)')
+_ARGUMENTS = late_pattern(r'"(?:arguments|parameters)"\s*+:\s*+\{')
+_HEAD_STOP = late_pattern(f"{_ARGUMENTS.pattern}|[}}<]")
 _HEAD_SIZE = 400
 """By then a call that names its tool first has come to its arguments."""
 _LOOK_AHEAD = 4096

@@ -5,10 +5,10 @@ Also read: a JSON object with a name that only `[END_TOOL_REQUEST]` follows. Wit
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import json_call
 from .calls import CallReport
@@ -24,8 +24,8 @@ _CODE = "```tool_code"
 _CODE_END = Markers("```")
 _JSON_ENDS = JsonEnds(*_ENDS, _BEGIN)
 _OBJECTS = ('{"name"', '{ "name"', '{\n"name"', '{\n  "name"', '{\n    "name"')
-_WORD = re.compile(r"\w")
-_LINE_NUMBER = re.compile(r"\D")
+_WORD = late_pattern(r"\w")
+_LINE_NUMBER = late_pattern(r"\D")
 
 _HOW = """To call a tool, write one JSON object with its name and arguments between these lines:
 [TOOL_REQUEST]

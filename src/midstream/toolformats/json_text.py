@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
+from ..core.patterns import late_pattern
 from .reader import Collected, Markers, Reader, Step, pattern
 
-_OUTSIDE = {'"': re.compile(r'["{}\[\]]'), "\"'": re.compile(r"[\"'{}\[\]()]")}
-_STRING = {quote: re.compile(rf"{quote}|\\.", re.DOTALL) for quote in "\"'"}
+_OUTSIDE = {'"': late_pattern(r'["{}\[\]]'), "\"'": late_pattern(r"[\"'{}\[\]()]")}
+_STRING = {quote: late_pattern(rf"{quote}|\\.", re.DOTALL) for quote in "\"'"}
 
 
 def parse(text: str) -> Any:

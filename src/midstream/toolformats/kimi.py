@@ -7,10 +7,10 @@ what cannot be read as a call is reported with the text it stood for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import Trimmed, unwrap
 from .calls import Section
@@ -140,11 +140,11 @@ def render_result(response: ToolResponse, call_id: str = "") -> str:
 # what hosts add to a name to make an id: the prefix `functions.`, a counter (`read:0`, `read_0`), and the deletions of a
 # sanitised id (`functionsread5`, `functions_read_1`), where exactly one declared tool fits. Only an id that holds no name at
 # all (`3`, `call_59ad…`) leaves the tool to be found by the argument names. Two that fit are as bad as none.
-_PREFIX = re.compile(r"(?:call_)?functions?[._]?")
-_COUNTER = re.compile(r"[._:-]\d+\Z")
-_GLUED_COUNTER = re.compile(r"[._:-]?\d+\Z")
-_SANITISED = re.compile(r"[^A-Za-z0-9_-]+")
-_NAMELESS = re.compile(
+_PREFIX = late_pattern(r"(?:call_)?functions?[._]?")
+_COUNTER = late_pattern(r"[._:-]\d+\Z")
+_GLUED_COUNTER = late_pattern(r"[._:-]?\d+\Z")
+_SANITISED = late_pattern(r"[^A-Za-z0-9_-]+")
+_NAMELESS = late_pattern(
     r"(?:functions?[.:_]*)?:?\d*"  # nothing, or a counter
     r"|(?:call|tool|toolu|tooluse|fc|chatcmpl-tool)[_-]?(?:\d[0-9A-Za-z]*|(?=[A-Za-z]*\d)[A-Za-z0-9]{16,})"
     r"|(?:(?:call|tool|toolu|tooluse|fc|chatcmpl-tool)[_-]?)?(?=[a-f-]*\d)[0-9a-f-]{8,}"

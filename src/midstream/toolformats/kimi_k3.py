@@ -8,10 +8,10 @@ begins there. Each argument says its own type; arguments stream as JSON as they 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import bare
 from .findings import ArgumentsFound, CallEnded, CallFound, Idle, ProblemFound, TextFound, ThinkingFound
@@ -25,7 +25,7 @@ from .xml import escape, unescape
 OPEN, CLOSE, SEP, END = "<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"
 
 _ALL = Markers(OPEN, CLOSE, SEP, END)
-_ATTRIBUTE = re.compile(r'([A-Za-z_][\w-]*+)="([^"]*+)"')
+_ATTRIBUTE = late_pattern(r'([A-Za-z_][\w-]*+)="([^"]*+)"')
 _TYPES = {
     str: "string",
     bool: "boolean",

@@ -6,10 +6,10 @@ tool; a list is one only if it reads as calls. Anything else is text, whole.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import json_call, written_calls
 from .calls import CallReport
@@ -21,8 +21,8 @@ from .reader import Collected, Reader, Step
 
 _TAGS = ("<|python_tag|>", "<|python_start|>")
 _NOISE = ("<|eom_id|>", "<|eot_id|>", "<|python_end|>", "<|start_header_id|>assistant<|end_header_id|>")
-_OBJECT = re.compile(r'\{\s*"(?:name|type|function|parameters|arguments)"')
-_LIST = re.compile(r'\[\s*(?:\{\s*"|[A-Za-z_][\w.-]*\()')
+_OBJECT = late_pattern(r'\{\s*"(?:name|type|function|parameters|arguments)"')
+_LIST = late_pattern(r'\[\s*(?:\{\s*"|[A-Za-z_][\w.-]*\()')
 _SURE = 80
 """By then a bare object or list has shown whether it may be a call."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import json_call
 from .calls import CallReport
@@ -15,7 +15,7 @@ from .prose import Prose, Tags
 from .reader import Collected, Markers, Reader, Step
 
 _CALLS, _CALL_ID, _ARGS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
-_NAME_END = re.compile(r"[^\w.:/-]")
+_NAME_END = late_pattern(r"[^\w.:/-]")
 MAX_NAME = 128
 _AFTER_NAME = Markers(_CALL_ID, _ARGS, "{", _CALLS, "</s>")
 

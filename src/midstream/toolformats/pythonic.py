@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import properties_of
 
@@ -16,11 +17,11 @@ MAX_DEPTH = 64
 MAX_CALLS = 1024
 """No answer means to make more in one breath."""
 
-_SPACE = re.compile(r"(?:\s|#[^\n]*)*+")
-_NAME = re.compile(r"[A-Za-z_][\w.-]*+")
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
-_STRING_PART = {quote: re.compile(rf"[^{quote}\\]++|\\.|{quote}", re.DOTALL) for quote in "'\""}
-_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))", re.DOTALL)
+_SPACE = late_pattern(r"(?:\s|#[^\n]*)*+")
+_NAME = late_pattern(r"[A-Za-z_][\w.-]*+")
+_NUMBER = late_pattern(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_STRING_PART = {quote: late_pattern(rf"[^{quote}\\]++|\\.|{quote}", re.DOTALL) for quote in "'\""}
+_ESCAPE = late_pattern(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))", re.DOTALL)
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
 _NAMESPACES = ("default_api", "functions")
 """Prefixes of declared names in Gemma's and OpenAI's prompts. Any other prefix (`os.remove`) is part of the name."""

@@ -22,6 +22,8 @@ from __future__ import annotations
 import re
 from typing import Literal, TypeAlias
 
+from ..core.patterns import late_pattern
+
 Mode: TypeAlias = Literal["plain", "fence", "span", "mark", "tag", "block"]
 
 # the opening mark -> what closes it
@@ -31,7 +33,7 @@ _MARKS = {
 }  # fmt: skip
 _EITHER = "\"'”»"
 """Marks that open or close, depending on what stands beside them."""
-_TRIPLES = {'"""': re.compile(r'\n|"{3}'), "'''": re.compile(r"\n|'{3}")}
+_TRIPLES = {'"""': late_pattern(r'\n|"{3}'), "'''": late_pattern(r"\n|'{3}")}
 """Marks of a text over several lines, in the way of Python."""
 _APOSTROPHES = "\"'’"
 """Marks that close nothing inside a word."""
@@ -40,17 +42,17 @@ _NO_OPENING = ".!?)]}%°"
 _TAGS = ("code", "pre", "blockquote", "q", "kbd", "samp", "tt")
 _LASTING = ("pre", "blockquote")
 """Tags that hold paragraphs."""
-_LINE = re.compile(
+_LINE = late_pattern(
     r"(?:[^\S\n]|[\ufeff\u200b])*+((?:(?:[-*+•◦▪‣–]|(?:\d{1,9}|[a-zA-Z])[.)]|\[[ xX]\])[ \t]++)*+)(`{3,}+|~{3,}+)?+"
 )
-_PLAIN = re.compile(
+_PLAIN = late_pattern(
     rf"\n|`++|<({'|'.join(_TAGS)})(?=[\s>])[^<>]{{0,200}}+>|\"{{3}}|'{{3}}|[{''.join(_MARKS)}]", re.IGNORECASE
 )
-_SPAN = re.compile(r"\n|`++")
-_CLOSING = {closers: re.compile(rf"\n|[{closers}]") for closers in set(_MARKS.values())}
-_TAG_END = {tag: re.compile(rf"\n|</{tag}\s*+>", re.IGNORECASE) for tag in _TAGS}
-_FENCE_LINE = re.compile(r"^([ \t]*+)(`{3,}+|~{3,}+)([^\n]*+)\n", re.MULTILINE)
-_INFO = re.compile(r"[ \t]*+[\w{.][^`]*+\Z")
+_SPAN = late_pattern(r"\n|`++")
+_CLOSING = {closers: late_pattern(rf"\n|[{closers}]") for closers in set(_MARKS.values())}
+_TAG_END = {tag: late_pattern(rf"\n|</{tag}\s*+>", re.IGNORECASE) for tag in _TAGS}
+_FENCE_LINE = late_pattern(r"^([ \t]*+)(`{3,}+|~{3,}+)([^\n]*+)\n", re.MULTILINE)
+_INFO = late_pattern(r"[ \t]*+[\w{.][^`]*+\Z")
 _SLACK = 3
 """How much further than its beginning a fence's end may be indented."""
 

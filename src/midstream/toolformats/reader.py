@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from ..core.errors import LimitExceeded
+from ..core.patterns import late_pattern
 from .findings import Finding, Idle
 
 _Tree: TypeAlias = dict[str, "_Tree"]
@@ -87,7 +88,7 @@ def _pattern(node: _Tree, here: str) -> str:
 MAX_COLLECTED = 16 * 1024 * 1024
 """How much of one call may wait for its end."""
 
-_SPACES = re.compile(r"\s*+")
+_SPACES = late_pattern(r"\s*+")
 
 T = TypeVar("T")
 Step: TypeAlias = Generator[None, None, T]

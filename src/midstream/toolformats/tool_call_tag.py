@@ -7,10 +7,10 @@ tags and stays text. One script reads them all; the formats differ only in what 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import TagEscape, arguments_of, bare, json_call
 from .calls import CallReport, Values
@@ -32,11 +32,11 @@ _NOISE = ("<|im_end|>", "<|im_start|>assistant", "<|endoftext|>", "<|observation
 _JSON_ENDS = JsonEnds(END, BEGIN, "<|im_end|>")
 _GLM_VALUES = Values(VALUE, VALUE_END, (END, BEGIN), (BEGIN,))
 _CODER_VALUES = Values(PARAMETER, PARAMETER_END, (FUNCTION_END, END), (FUNCTION, BEGIN))
-_VALUE_ENDS = re.compile(f"{PARAMETER_END}|{PARAMETER}")
-_NAME = re.compile(r"[A-Za-z_][\w.:/-]*")
-_NAME_END = re.compile(r"[^\w.:/-]")
-_TAG_END = re.compile(r"[<>\n]")
-_CHILD = re.compile(r"<([A-Za-z_][\w.-]*)>")
+_VALUE_ENDS = late_pattern(f"{PARAMETER_END}|{PARAMETER}")
+_NAME = late_pattern(r"[A-Za-z_][\w.:/-]*")
+_NAME_END = late_pattern(r"[^\w.:/-]")
+_TAG_END = late_pattern(r"[<>\n]")
+_CHILD = late_pattern(r"<([A-Za-z_][\w.-]*)>")
 MAX_NAME = 128
 
 

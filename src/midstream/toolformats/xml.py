@@ -6,10 +6,10 @@ and typed by the schema. A tag that no call follows is prose and stays text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ..core.blocks import ToolCall, ToolResponse
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import arguments_of, bare
 from .calls import CallReport, Values
@@ -25,11 +25,11 @@ _INVOKE_VALUES = Values("<parameter", "</parameter>", ("</invoke>",), (_INVOKE,)
 _WRAPPERS = (
     "<function_calls>", "</function_calls>", "<tool_calls>", "</tool_calls>", "<minimax:tool_call>", "</minimax:tool_call>",
 )  # fmt: skip
-_TAG = re.compile(r"""(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
-_ATTRIBUTE = re.compile(r"""([A-Za-z_][\w.-]*+)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
-_BARE_NAME = re.compile(r"\s*+([A-Za-z_][\w.-]*+)(?!\s*=)")
-_PARAMETER = re.compile(r"""<parameter\s++name\s*+=\s*+(?:"([^"<>]*+)"|'([^'<>]*+)')[^<>]*+>""")
-_ENTITY = re.compile(r"&(lt|gt|amp|quot|apos|#39|#10|#13);")
+_TAG = late_pattern(r"""(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
+_ATTRIBUTE = late_pattern(r"""([A-Za-z_][\w.-]*+)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
+_BARE_NAME = late_pattern(r"\s*+([A-Za-z_][\w.-]*+)(?!\s*=)")
+_PARAMETER = late_pattern(r"""<parameter\s++name\s*+=\s*+(?:"([^"<>]*+)"|'([^'<>]*+)')[^<>]*+>""")
+_ENTITY = late_pattern(r"&(lt|gt|amp|quot|apos|#39|#10|#13);")
 _CHARACTERS = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "#39": "'", "#10": "\n", "#13": "\r"}
 MAX_TAG = 1024
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+import threading
 from collections.abc import Mapping
 from typing import Protocol, cast
 
@@ -17,6 +18,7 @@ import httptools
 
 from ..core.errors import LimitExceeded, LocalError, MalformedStream, MidstreamError, TruncatedStream
 from ..core.secret import Secret
+from .arrival import Arrival
 from .target import Target
 
 _HIGH = 128 * 1024  # past this the socket is not read until the reader has taken what is there
@@ -25,6 +27,7 @@ _MAX_HEAD = 64 * 1024
 _MAX_FIELDS = 128
 _WHOLE = 64 * 1024  # a body up to this goes out in one write with its head
 _PIECE = 256 * 1024
+_READ = 256 * 1024
 _BODILESS = frozenset((204, 304))
 _HEAD_ONLY = frozenset(("CONNECT", "HEAD"))
 _NO_BODY_MEANT = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
@@ -48,6 +51,7 @@ class Exchange:
     """One request's answer. It outlives its hold on the connection, which ends when the answer was read."""
 
     __slots__ = (
+        "_arrival",
         "_connection",
         "_end",
         "_error",
@@ -64,7 +68,6 @@ class Exchange:
         "_paused",
         "_quiet",
         "_size",
-        "_waiter",
         "began",
         "done",
         "headers",
@@ -80,7 +83,7 @@ class Exchange:
         self._method = method
         self._parts: list[bytes] = []
         self.on_body = self._parts.append  # no frame of ours between the parser and the buffer
-        self._waiter: asyncio.Future[None] | None = None
+        self._arrival = Arrival(connection.loop)
         self._error: MidstreamError | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._fields: list[tuple[bytes, bytes]] = []
@@ -108,12 +111,13 @@ class Exchange:
             raise self._error
         return b"" if self.done else None
 
-    def ready(self) -> asyncio.Future[None]:
+    def ready(self) -> Arrival:
         """To be awaited when `take` gave None."""
-        if self._waiter is not None and not self._waiter.done():
+        arrival = self._arrival
+        if arrival.waiting:
             raise LocalError("the response is already being read by another task")
-        self._waiter = waiter = self._loop.create_future()
-        return waiter
+        arrival.waiting = True
+        return arrival
 
     async def begun(self) -> None:
         """Wait for the status and headers."""
@@ -143,7 +147,7 @@ class Exchange:
 
     # for the connection
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         assert self._parser is not None
         parts = self._parts
         held = len(parts)
@@ -164,6 +168,9 @@ class Exchange:
             elif self._size > _HIGH and not self._paused and self._connection is not None:
                 self._paused = True
                 self._connection.pause()
+            if self._arrival.waiting and parts:
+                self._arrival.now()
+                return
         else:  # a head, trailers or the extensions of a chunk: nobody but this limit ends them
             self._quiet += len(data)
             if self._quiet > _MAX_HEAD:
@@ -286,11 +293,8 @@ class Exchange:
             self._connection.resume()
 
     def _wake(self) -> None:
-        waiter = self._waiter
-        if waiter is not None and (self._parts or self.done or self.began):
-            self._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
+        if self._arrival.waiting and (self._parts or self.done or self.began):
+            self._arrival.soon()
 
     def _malformed(self) -> MalformedStream:
         return MalformedStream(f"the response of {self.host} is not valid HTTP")
@@ -307,10 +311,35 @@ def _parser(exchange: Exchange) -> httptools.HttpResponseParser:
     return parser
 
 
-class Connection(asyncio.Protocol):
-    """One connection to a peer. `keeper` gets it back when an exchange leaves it free for the next."""
+class _Scratch(threading.local):
+    """Where the connections of one thread read into: what they read is taken out before the next one reads. A buffer for each
+    read, as asyncio makes them otherwise, is 256 kB that the allocator has to find for every chunk of a live stream."""
 
-    __slots__ = ("_drained", "_exchange", "_full", "_lost", "_partial", "expires", "keeper", "loop", "transport")
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_READ))
+
+
+_scratch = _Scratch()
+
+
+class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
+    """One connection to a peer. `keeper` gets it back when an exchange leaves it free for the next.
+
+    It is both kinds of protocol: asyncio takes it for a buffered one, uvloop, which has a buffer of its own, for a plain one.
+    """
+
+    __slots__ = (
+        "_drained",
+        "_exchange",
+        "_full",
+        "_lost",
+        "_partial",
+        "_view",
+        "expires",
+        "keeper",
+        "loop",
+        "transport",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -321,6 +350,7 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._drained: asyncio.Future[None] | None = None
         self._full = self._lost = False
+        self._view = _scratch.view
         self._partial = False  # a request was broken off: the peer waits for the rest of it
 
     async def exchange(
@@ -382,19 +412,25 @@ class Connection(asyncio.Protocol):
         if self.transport is not None and not self._lost and not self.loop.is_closed():
             self.transport.abort()
 
-    # asyncio.Protocol
+    # asyncio.Protocol and asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(self._view[:nbytes])
+
+    def data_received(self, data: bytes | memoryview) -> None:
         exchange = self._exchange
         if exchange is None or exchange.done:
             self.abort()  # nobody asked: what it says now could be taken for the next answer
         else:
-            exchange.feed(data)
             if self._drained is not None:
                 self._wake_writer()  # an answer to a request that is still being sent
+            exchange.feed(data)  # last: it may resume who reads the answer
 
     def pause_writing(self) -> None:
         self._full = True

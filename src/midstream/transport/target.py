@@ -16,13 +16,14 @@ from typing import Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
 from ..core.errors import LocalError
+from ..core.patterns import late_pattern
 from ..core.secret import Secret, SecretHeaders
 from .secrets import Secrets
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-_URL_TEXT = re.compile(r"[!-~]+")
-_HOST = re.compile(r"[A-Za-z0-9._\-]+|\[[0-9A-Fa-f:.]+\]")
+_TOKEN = late_pattern(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_UNPRINTABLE = late_pattern(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_URL_TEXT = late_pattern(r"[!-~]+")
+_HOST = late_pattern(r"[A-Za-z0-9._\-]+|\[[0-9A-Fa-f:.]+\]")
 _FRAMING = frozenset(
     ("connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade")
 )
@@ -186,7 +187,7 @@ def leads_to_loopback(url: str) -> bool:
 
 
 # Not every header a provider asks for is secret: `anthropic-version` is not, `x-api-key` is.
-_CARRIES_A_KEY = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
+_CARRIES_A_KEY = late_pattern(r"auth|key|token|secret|cookie", re.IGNORECASE)
 _told: set[str] = set()
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from ..core.blocks import Media
+from ..core.patterns import late_pattern
 
 MEDIA_FOLLOWS = "Attached media from the tool results:"
 SEE_MEDIA = "(see the attached media)"
-_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
+_DATA_URL = late_pattern(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
 # What the first bytes say counts where the label is vague or unknown.
 _MAGIC = (
     ("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lG", "image/gif"), ("UklG", "image/webp"), ("JVBER", "application/pdf"),

@@ -14,6 +14,7 @@ from ..core.dialect import Dialect, Options, TextCalls, TextFormat
 from ..core.errors import InvalidHistory, LocalError, MidstreamError, RemoteError
 from ..core.handoff import Note
 from ..core.history import CallIdentity
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec, declared_tools, join_tools
 from .decode_context import DecodeContext
 from .encode_context import EncodeContext
@@ -283,7 +284,7 @@ def empty_conversation() -> InvalidHistory:
     return InvalidHistory("the conversation is empty: add a human turn first")
 
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._~/:@+-]")
+_UNSAFE = late_pattern(r"[^A-Za-z0-9._~/:@+-]")
 
 
 def name_model(path: str, model: str) -> str:

@@ -18,6 +18,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ..core.patterns import late_pattern
+
 _TEXT, _NUMBER, _PADDING, _CHOICE = "text", "number", "padding", "choice"
 # A number as JSON writes it, and one that every field of numbers can hold; between quotes, what is one string for sure.
 _KINDS = {
@@ -26,12 +28,12 @@ _KINDS = {
     _PADDING: rb"[ !#-\[\]-~]*+",
 }
 _KINDS[_CHOICE] = _KINDS[_NUMBER]
-_WHOLE = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
+_WHOLE = {kind: late_pattern(pattern) for kind, pattern in _KINDS.items()}
 _ZERO = ord("0")
 _PROBE = "\u0001stencil"
 _OTHER = (b'"stencil"', b"9182736450")  # in place of a string, and of a number, that differs from event to event
-_TOKEN = re.compile(rb'("(?:[^"\\]++|\\.)*+"|(?<![\w.+-])(?:0|[1-9][0-9]{0,14})(?![\w.+-]))')
-_PREFIX = re.compile(rb"(?:(?:event:[^\r\n]*\r?\n)?data: ?)?")
+_TOKEN = late_pattern(rb'("(?:[^"\\]++|\\.)*+"|(?<![\w.+-])(?:0|[1-9][0-9]{0,14})(?![\w.+-]))')
+_PREFIX = late_pattern(rb"(?:(?:event:[^\r\n]*\r?\n)?data: ?)?")
 _SUFFIXES = (b"\n\n", b"\r\n\r\n", b"\n", b"\r\n")
 _ROOM = 256
 """For a text and what else differs, where it is guessed how many bytes some events take."""

@@ -6,13 +6,13 @@ tools, tool choice, thinking, sampling, cache breakpoints. What would be refused
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, assert_never
 
 from ...core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.errors import MissingReasoning
+from ...core.patterns import late_pattern
 from ...core.tools import ToolSpec
 from ..encode_context import SAMPLING, EncodeContext, write_turns
 from ..lenient_json import decode_leniently, json_text, json_value
@@ -27,7 +27,7 @@ from .thinking import leaves_no_room, plan_thinking
 VERSION = "2023-06-01"
 FIRST_WORDS = "(The conversation begins with the assistant.)"
 _TOOL_KEYS = ("type", "cache_control", "defer_loading", "allowed_callers", "input_examples", "eager_input_streaming")
-_BUILTIN = re.compile(r".+_\d{8}\Z")
+_BUILTIN = late_pattern(r".+_\d{8}\Z")
 
 
 def encode_request(draft: RequestDraft) -> Request:

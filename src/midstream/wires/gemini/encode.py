@@ -7,13 +7,13 @@ bent, and noted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, assert_never
 
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.json_progress import object_text
+from ...core.patterns import late_pattern
 from ...core.tools import ToolSpec
 from ..encode_context import EncodeContext, write_turns
 from ..lenient_json import json_text, json_value
@@ -29,7 +29,7 @@ BUILTINS = frozenset({
     "enterpriseWebSearch", "retrieval",
 })  # fmt: skip
 MAX_STOPS = 5
-_UNSAFE = re.compile(rb"[^A-Za-z0-9/._~@-]")
+_UNSAFE = late_pattern(rb"[^A-Za-z0-9/._~@-]")
 _SPELLED = {"top_p": "topP", "presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty"}
 
 

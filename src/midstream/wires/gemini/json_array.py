@@ -13,13 +13,14 @@ from collections.abc import Iterator
 import msgspec
 
 from ...core.errors import LimitExceeded, MalformedStream
+from ...core.patterns import late_pattern
 from ..sse import DEFAULT_LIMIT, DONE, ServerSentEvent
 
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SKIP = rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+"
-_FRAME = re.compile(_SKIP + rb"[{}\[\]]", re.S)  # all up to the next brace or bracket, whole strings among it
-_TAIL = re.compile(_SKIP, re.S)
-_IN_STRING = re.compile(rb'["\\]')
+_FRAME = late_pattern(_SKIP + rb"[{}\[\]]", re.S)  # all up to the next brace or bracket, whole strings among it
+_TAIL = late_pattern(_SKIP, re.S)
+_IN_STRING = late_pattern(rb'["\\]')
 _BETWEEN = b" \t\r\n,"
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
 

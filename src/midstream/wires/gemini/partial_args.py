@@ -10,12 +10,13 @@ import re
 from typing import Any
 
 from ...core.errors import MalformedStream
+from ...core.patterns import late_pattern
 from ..lenient_json import json_value
 from .shapes import PartialArg
 
 MAX_DEPTH = 64
-_PATH = re.compile(r"\$((?:\.[^.\[\]]+|\[\d{1,6}\]|\['[^']*'\])+)\Z")
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,6})\]|\['([^']*)'\]")
+_PATH = late_pattern(r"\$((?:\.[^.\[\]]+|\[\d{1,6}\]|\['[^']*'\])+)\Z")
+_STEP = late_pattern(r"\.([^.\[\]]+)|\[(\d{1,6})\]|\['([^']*)'\]")
 
 
 class PartialArguments:

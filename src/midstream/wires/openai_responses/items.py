@@ -8,11 +8,11 @@ tool-ids-and-formats.md §3), never longer than 64 characters.
 
 from __future__ import annotations
 
-import re
 from hashlib import sha256
 from typing import Any
 
 from ...core.blocks import Media, Thinking
+from ...core.patterns import late_pattern
 from ..lenient_json import text_of
 from ..media import is_address
 
@@ -35,7 +35,7 @@ _PREFIXES = {
 }
 NAMESPACE = "namespace"
 """The key in a tool's `extra` for what its namespace says of itself."""
-_SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_SAFE = late_pattern(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 def item_fields(item: dict[str, Any]) -> dict[str, Any] | None:

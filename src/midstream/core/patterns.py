@@ -1,0 +1,34 @@
+"""Regular expressions that are compiled when they are first used.
+
+A start pays for every pattern of every module that it loads, and most programs use few of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, AnyStr, cast
+
+_METHODS = ("findall", "finditer", "fullmatch", "match", "search", "split", "sub")
+
+
+class _Late:
+    """Looks like a pattern; its methods are those of the compiled one from the first use on."""
+
+    __slots__ = ("_flags", "pattern", *_METHODS)
+
+    def __init__(self, pattern: object, flags: int) -> None:
+        self.pattern = pattern
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _METHODS:
+            raise AttributeError(name)
+        compiled: re.Pattern[Any] = re.compile(cast(Any, self.pattern), self._flags)
+        for method in _METHODS:
+            setattr(self, method, getattr(compiled, method))
+        return getattr(compiled, name)
+
+
+def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """As `re.compile`, later. What is wrong with the pattern is told at its first use, so write it out in the source."""
+    return cast("re.Pattern[AnyStr]", _Late(pattern, flags))

@@ -23,7 +23,7 @@ class Failed(Exception):
     """A process did not do what it was asked; the message is its last line."""
 
 
-class _Process:
+class Worker:
     """Lines in, lines out; a line that does not come in time ends it."""
 
     def __init__(self, command: list[str], environ: Mapping[str, str] | None = None) -> None:
@@ -79,19 +79,24 @@ class _Process:
 class Upstream:
     """Serves answers on loopback: compiled where there is a Rust compiler, in Python otherwise and for TLS.
 
-    `base` is its address, `environ` what a client needs to trust it. Without the `openssl` command there is no TLS: Failed.
+    `base` is its address, `environ` what a client needs to trust it. `bodies` are answers of one JSON body. Without the
+    `openssl` command there is no TLS: Failed.
     """
 
-    def __init__(self, answers: dict[str, list[bytes]], *, tls: bool = False) -> None:
+    def __init__(
+        self, answers: dict[str, list[bytes]], *, bodies: Mapping[str, bytes] | None = None, tls: bool = False
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory()
         folder = Path(self._folder.name)
         for name, events in answers.items():
             (folder / f"{name}.sse").write_bytes(b"".join(events))
+        for name, body in (bodies or {}).items():
+            (folder / f"{name}.json").write_bytes(body)
         certificate = _certificate(folder) if tls else None
         program = None if tls else _compiled(folder)
         self.kind = "Rust" if program else "Python"
         command = [str(program)] if program else [sys.executable, "-m", "benchmarks.upstream.plain"]
-        self._process = _Process([*command, str(folder), *([str(certificate)] if certificate else [])])
+        self._process = Worker([*command, str(folder), *([str(certificate)] if certificate else [])])
         self.base = f"{'https' if tls else 'http'}://127.0.0.1:{int(self._process.hear())}"
         self.environ = {"SSL_CERT_FILE": str(certificate)} if certificate else {}
 
@@ -146,7 +151,7 @@ class Contender:
         self.name = name
         environ = upstream.environ if checkout is None else {**upstream.environ, "PYTHONPATH": str(checkout / "src")}
         command = [str(python or sys.executable), "-m", "benchmarks.contender", name, upstream.base, loop]
-        self._process = _Process(command, environ)
+        self._process = Worker(command, environ)
 
     def ready(self) -> None:
         self._process.hear()

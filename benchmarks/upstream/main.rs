@@ -1,10 +1,10 @@
-//! The upstream the clients read from: it answers any POST with a prepared event stream, on loopback, std only.
+//! The upstream the clients read from: it answers any POST with a prepared answer, on loopback, std only.
 //!
-//! `upstream DIR` loads DIR/*.sse, prints its port and serves until its standard input ends.
+//! `upstream DIR` loads DIR/*.sse and DIR/*.json, prints its port and serves until its standard input ends.
 //! `/NAME/burst/...`     the whole answer in one write
 //! `/NAME/live-MICROS/...`  one event a write, so many microseconds apart
 //! `/NAME/hold/...`      the first two events, and nothing more for as long as the client stays
-//! Answers are chunked, one event a chunk, as model hosts send them.
+//! Streams are chunked, one event a chunk, as model hosts send them; JSON has a length and is one write in every mode.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -41,14 +41,22 @@ fn answer_of(stream: &[u8]) -> Answer {
     writes
 }
 
+fn body_of(body: &[u8]) -> Answer {
+    let length = body.len();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+    vec![[head.as_bytes(), body].concat()]
+}
+
 fn load(directory: &Path) -> io::Result<HashMap<String, Answer>> {
     let mut answers = HashMap::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "sse") {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            answers.insert(name, answer_of(&fs::read(&path)?));
-        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("sse") => answers.insert(name, answer_of(&fs::read(&path)?)),
+            Some("json") => answers.insert(name, body_of(&fs::read(&path)?)),
+            _ => None,
+        };
     }
     Ok(answers)
 }

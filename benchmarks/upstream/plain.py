@@ -25,6 +25,12 @@ def answer_of(stream: bytes) -> list[bytes]:
     return [_HEAD, *[b"%x\r\n%b\r\n" % (len(event), event) for event in events], b"0\r\n\r\n"]
 
 
+def body_of(body: bytes) -> list[bytes]:
+    """JSON is one write."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    return [head + body]
+
+
 def next_path(client: socket.socket, held: bytearray) -> str | None:
     """The path of the next request, its body read past; None when the client is gone."""
     while True:
@@ -66,7 +72,9 @@ def serve(client: socket.socket, answers: dict[str, list[bytes]], trust: ssl.SSL
 
 
 def main() -> None:
-    answers = {path.stem: answer_of(path.read_bytes()) for path in Path(sys.argv[1]).glob("*.sse")}
+    folder = Path(sys.argv[1])
+    answers = {path.stem: answer_of(path.read_bytes()) for path in folder.glob("*.sse")}
+    answers |= {path.stem: body_of(path.read_bytes()) for path in folder.glob("*.json")}
     trust = None
     if len(sys.argv) > 2:
         trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -6,8 +6,9 @@ STAMP := $(VENV)/.installed
 E2E := .venv-e2e
 BENCH := .venv-bench
 CLIENTS := .venv-clients
+BENCH_GATEWAY := .venv-bench-gateway
 
-.PHONY: help install demo check check-wheel format test e2e-tools test-e2e test-clients bench bench-codec clean
+.PHONY: help install demo check check-wheel format test e2e-tools test-e2e test-clients bench bench-codec bench-gateway clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
@@ -21,6 +22,7 @@ help:
 	@echo "make format    reformat the code"
 	@echo "make bench-codec  what encoding and decoding cost, in memory"
 	@echo "make bench     midstream beside other clients, over loopback (installs them into $(BENCH); about 5 minutes)"
+	@echo "make bench-gateway  midstream's gateway beside others, over loopback (installs them into $(BENCH_GATEWAY); about 10 minutes)"
 	@echo "make clean     remove $(VENV) and caches"
 
 install: $(STAMP)
@@ -71,5 +73,12 @@ $(BENCH)/.installed: pyproject.toml benchmarks/peers.txt scripts/install-bench
 bench: $(BENCH)/.installed
 	@$(BENCH)/bin/python -m benchmarks.peers
 
+$(BENCH_GATEWAY)/.installed: pyproject.toml benchmarks/gateway/npm/package.json scripts/install-bench-gateway
+	@PYTHON="$(PYTHON)" VENV="$(BENCH_GATEWAY)" sh scripts/install-bench-gateway
+	@touch $(BENCH_GATEWAY)/.installed
+
+bench-gateway: $(BENCH_GATEWAY)/.installed
+	@$(BENCH_GATEWAY)/bin/python -m benchmarks.gateway --write
+
 clean:
-	rm -rf $(VENV) $(BENCH) $(BENCH)-newer $(E2E) $(E2E)-litellm $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(BENCH)-newer $(BENCH_GATEWAY) $(BENCH_GATEWAY)-litellm benchmarks/gateway/npm/node_modules $(E2E) $(E2E)-litellm $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -22,7 +22,7 @@ from .work import CHAT_TO_MESSAGES, JSON, MESSAGES_TO_CHAT, PATHS, WORKS, Pair, 
 KEY = "sk-bench-0123456789abcdef0123456789abcdef"
 _HERE = Path(__file__).parent
 ENVIRONMENT = Path(sys.prefix)
-NPM = Path(f"{sys.prefix}-npm") / "node_modules"
+NPM = _HERE / "npm" / "node_modules"
 LITELLM = Path(f"{sys.prefix}-litellm") / "bin" / "litellm"
 
 

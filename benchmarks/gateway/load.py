@@ -122,6 +122,16 @@ def _length(head: bytes) -> int:
     return int(rest.split(b"\r\n", 1)[0]) if found else -1
 
 
+async def _idle(run: Run, seconds: float) -> None:
+    """Wait until no request is open; one that still is after so long is lost."""
+    run.idle.clear()
+    try:
+        await asyncio.wait_for(run.idle.wait(), seconds)
+    except TimeoutError:
+        run.lost += run.open
+        run.open = 0
+
+
 class Load:
     def __init__(self) -> None:
         self._held: list[Connection] = []
@@ -141,9 +151,10 @@ class Load:
                 connections.append(connection)
                 if run.hold:
                     connection.ask()
-            while run.hold and run.open:
-                run.idle.clear()
-                await asyncio.wait_for(run.idle.wait(), _PATIENCE)
+            if run.hold and run.open:
+                await _idle(run, _PATIENCE)
+            if run.lost or run.refused:
+                break
         began = time.perf_counter()
         if run.hold:
             self._held += connections
@@ -151,10 +162,7 @@ class Load:
             run.ends = began + order.seconds
             for connection in connections:
                 connection.ask()
-            try:
-                await asyncio.wait_for(run.idle.wait(), order.seconds + _PATIENCE)
-            except TimeoutError:
-                run.lost += run.open
+            await _idle(run, order.seconds + _PATIENCE)
         spent = time.perf_counter() - began
         if not run.hold:
             for connection in connections:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
 from ..processes import Failed
@@ -114,7 +115,9 @@ class RunningGateway:
             raise Failed(f"it answered {status}: {body[:200].decode('utf-8', 'replace')}")
         wire = self.contender.pair.upstream if self.contender.proxy else self.contender.pair.client
         if text_of(wire, body, streamed=work.streamed) != TEXT:
-            raise Failed(f"its answer to {work.model} is not what the upstream said: {body[:200].decode('utf-8', 'replace')}")
+            raise Failed(
+                f"its answer to {work.model} is not what the upstream said: {body[:200].decode('utf-8', 'replace')}"
+            )
 
     def _last_line(self) -> str:
         lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
@@ -124,29 +127,15 @@ class RunningGateway:
 def ask(port: int, request: bytes) -> tuple[int, bytes]:
     """One request over a connection of its own: the status and the body."""
     with socket.create_connection(("127.0.0.1", port), 10) as connection:
-        head, _, body = request.partition(b"\r\n\r\n")
-        connection.sendall(head + b"\r\nConnection: close\r\n\r\n" + body)
-        held = b""
-        while data := connection.recv(65536):
-            held += data
-    head, _, body = held.partition(b"\r\n\r\n")
-    if not head.startswith(b"HTTP/1."):
-        raise Failed("it closed the connection")
-    if b"transfer-encoding: chunked" in head.lower():
-        body = _joined(body)
-    return int(head[9:12]), body
-
-
-def _joined(chunked: bytes) -> bytes:
-    parts = []
-    while chunked:
-        size, _, rest = chunked.partition(b"\r\n")
-        length = int(size or b"0", 16)
-        if not length:
-            break
-        parts.append(rest[:length])
-        chunked = rest[length + 2 :]
-    return b"".join(parts)
+        connection.sendall(request)
+        answer = HTTPResponse(connection)
+        try:
+            answer.begin()
+            return answer.status, answer.read()
+        except HTTPException as error:
+            raise Failed(f"it did not answer in HTTP: {error!r}") from error
+        finally:
+            answer.close()
 
 
 def _environ(folder: Path) -> dict[str, str]:

@@ -3,7 +3,7 @@
 //! `upstream DIR` loads DIR/*.sse and DIR/*.json, prints its port and serves until its standard input ends.
 //! `/NAME/burst/...`     the whole answer in one write
 //! `/NAME/live-MICROS/...`  one event a write, so many microseconds apart
-//! `/NAME/hold/...`      the first two events, and nothing more for as long as the client stays
+//! `/NAME/hold/...`      the first three events, and nothing more for as long as the client stays
 //! Streams are chunked, one event a chunk, as model hosts send them; JSON has a length and is one write in every mode.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs, process, thread};
 
-const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
 const MISSING: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
 const LENGTH_REQUIRED: &[u8] = b"HTTP/1.1 411 Length Required\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 const MAX_REQUEST: usize = 16 << 20;
@@ -105,7 +105,7 @@ fn serve(mut client: TcpStream, answers: &HashMap<String, Answer>) -> io::Result
         let mode = parts.next().unwrap_or("");
         match (answer, mode.strip_prefix("live-").and_then(|text| text.parse().ok())) {
             (None, _) => client.write_all(MISSING)?,
-            (Some(writes), None) if mode == "hold" => client.write_all(&writes[..3.min(writes.len())].concat())?,
+            (Some(writes), None) if mode == "hold" => client.write_all(&writes[..4.min(writes.len())].concat())?,
             (Some(writes), None) => client.write_all(&writes.concat())?,
             (Some(writes), Some(micros)) => {
                 for write in writes {

@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 _MISSING = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 _MAX_REQUEST = 16 << 20
 
@@ -59,7 +59,7 @@ def serve(client: socket.socket, answers: dict[str, list[bytes]], trust: ssl.SSL
                 name, mode = path.split("/")[1:3]
                 writes = answers.get(name, [_MISSING])
                 if mode == "hold":
-                    writes = [b"".join(writes[:3])]
+                    writes = [b"".join(writes[:4])]
                 elif not mode.startswith("live-"):
                     writes = [b"".join(writes)]
                 gap = int(mode.removeprefix("live-")) / 1e6 if mode.startswith("live-") else 0

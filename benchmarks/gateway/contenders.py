@@ -91,6 +91,10 @@ def _litellm(setting: Setting) -> Launch:
     config.write_text(json.dumps({"model_list": models, **settings}))
     command = [str(LITELLM), "--config", str(config), "--host", "127.0.0.1", "--port", str(setting.port)]
     environ = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "DISABLE_ADMIN_UI": "True"}
+    environ |= {
+        "AIOHTTP_CONNECTOR_LIMIT": "2000",
+        "AIOHTTP_CONNECTOR_LIMIT_PER_HOST": "2000",
+    }  # 1,000 and 500 by default
     return Launch([*command, "--num_workers", "1", "--telemetry", "False"], environ)
 
 

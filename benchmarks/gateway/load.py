@@ -70,6 +70,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         run = self._run
         run.size += len(data)
+        if not self.busy:
+            return  # more of a stream that is held
         if self._left is None:
             data = self._tail + data
             head = data.find(b"\r\n\r\n")

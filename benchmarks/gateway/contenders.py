@@ -7,6 +7,7 @@ with a key. A gateway is configured as its own documentation says; what it does 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -17,9 +18,13 @@ from pathlib import Path
 
 import msgspec
 
-from .work import CHAT_TO_MESSAGES, JSON, MESSAGES_TO_CHAT, PATHS, WORKS, Pair, Work, request_body
+from midstream.gateway.api_key import digest_of, make_key
+from midstream.gateway.state import KeyRecord, open_state
+
+from .work import CHAT_TO_MESSAGES, JSON, MESSAGES_TO_CHAT, PATHS, WORKS, Pair, Wire, Work, request_body
 
 KEY = "sk-bench-0123456789abcdef0123456789abcdef"
+OUR_KEY = make_key().key.reveal()
 _HERE = Path(__file__).parent
 ENVIRONMENT = Path(sys.prefix)
 NPM = _HERE / "npm" / "node_modules"
@@ -57,6 +62,7 @@ class Contender(msgspec.Struct, frozen=True):
     path: str = ""
     model: str = "{}"
     headers: Callable[[Setting, Work], dict[str, str]] | None = None
+    key: str = KEY
 
     def request(self, setting: Setting, work: Work) -> bytes:
         """The request as it goes over the connection."""
@@ -68,13 +74,43 @@ class Contender(msgspec.Struct, frozen=True):
         fields = {
             "Host": f"127.0.0.1:{setting.port}",
             "Content-Type": "application/json",
-            "Authorization": f"Bearer {KEY}",
+            "Authorization": f"Bearer {self.key}",
             "Content-Length": str(len(body)),
             **({"anthropic-version": "2023-06-01"} if wire == "messages" else {}),
             **(self.headers(setting, work) if self.headers else {}),
         }
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+_LIKE: dict[Wire, str] = {"chat": "openai-compatible", "messages": "anthropic"}
+
+
+def _midstream(setting: Setting, pair: Pair) -> Launch:
+    """With everything on that an operator would have on: a key with limits, prices, the vault, seals, a log line a request."""
+    providers, aliases, prices = [], ["[keys]", "required = true", "[aliases]"], []
+    for work in WORKS:
+        url = work.url(setting.upstream, pair)
+        providers += [f"[providers.{work.model}]", f'like = "{_LIKE[pair.upstream]}"', f'base_url = "{url}/v1"']
+        providers += ['api_key_env = "BENCH_API_KEY"']
+        prices += [f'[models."{work.model}/claude-sonnet-4-5"]', "input_price = 3.0", "output_price = 15.0"]
+        aliases.append(f'{work.model} = "{work.model}/claude-sonnet-4-5"')
+    (setting.folder / "config.toml").write_text("\n".join([*providers, *prices, ""]))
+    (setting.folder / "gateway.toml").write_text("\n".join([*aliases, ""]))
+    state = setting.folder / "gateway.db"
+    asyncio.run(_add_key(str(state)))
+    program = str(Path(sys.executable).with_name("midstream"))
+    command = [program, "serve", "--config", str(setting.folder / "gateway.toml"), "--port", str(setting.port)]
+    environ = {"MIDSTREAM_HOME": str(setting.folder), "BENCH_API_KEY": "k"}
+    return Launch([*command, "--store", str(state), "--log-format", "json"], environ)
+
+
+async def _add_key(url: str) -> None:
+    limits = {"rate": 100_000_000, "concurrency": 5_000, "spend": 1e9}
+    state = open_state(url)
+    await state.open()
+    await state.add_key(KeyRecord("key_bench", "bench", digest_of(OUR_KEY), name="bench", **limits))  # type: ignore[arg-type]
+    await state.close()
 
 
 def _litellm(setting: Setting) -> Launch:
@@ -182,6 +218,10 @@ TENSORZERO, PORTKEY, LITELLM_PROXY = "TensorZero", "Portkey", "litellm proxy"
 ROUTER, NGINX = "claude-code-router, Messages to chat", "nginx, plain proxy"
 
 CONTENDERS = (
+    Contender(OURS, lambda setting: _midstream(setting, CHAT_TO_MESSAGES), key=OUR_KEY),
+    Contender(
+        OURS_FROM_MESSAGES, lambda setting: _midstream(setting, MESSAGES_TO_CHAT), MESSAGES_TO_CHAT, key=OUR_KEY
+    ),
     Contender(TENSORZERO, _tensorzero, path="/openai/v1/chat/completions", model="tensorzero::model_name::{}"),
     Contender(PORTKEY, _portkey, headers=_portkey_headers),
     Contender(LITELLM_PROXY, _litellm),

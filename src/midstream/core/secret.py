@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .patterns import late_pattern
 
@@ -74,7 +74,10 @@ class SecretHeaders(dict[str, Secret]):
     """Headers of which only the names are shown."""
 
     def __init__(self, headers: Mapping[str, str | Secret] | None = None) -> None:
-        super().__init__({name: Secret(value) for name, value in (headers or {}).items()})
+        if type(headers) is SecretHeaders:
+            super().__init__(headers)  # a secret never changes, so it may be shared
+        else:
+            super().__init__({name: Secret(value) for name, value in (headers or {}).items()})
 
     def __repr__(self) -> str:
         return f"<headers {sorted(self)}>"
@@ -96,6 +99,9 @@ class SecretEnvironment(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         return self.__values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.__values.get(name, default)  # one step: Mapping's would try and catch
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.__values)

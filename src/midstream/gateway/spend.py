@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from ..core.blocks import Value
@@ -50,7 +51,12 @@ def window_key(window: str, now: float) -> str:
     """The name of the window that a moment falls into: `2026-11-16`, `2026-11` or `total`."""
     if window == "total":
         return "total"
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d" if window == "day" else "%Y-%m")
+    return _calendar_key(window, int(now // 86_400))
+
+
+@lru_cache(maxsize=64)  # asked for with every request
+def _calendar_key(window: str, day: int) -> str:
+    return datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m-%d" if window == "day" else "%Y-%m")
 
 
 def window_end(window: str, now: float) -> float | None:

@@ -51,7 +51,14 @@ class Target:
     __slots__ = ("body", "headers", "host", "method", "port", "scheme", "secrets", "stream", "url")
 
     def __init__(
-        self, method: str, url: str, headers: SecretHeaders, body: bytes, secrets: Secrets, stream: bool
+        self,
+        method: str,
+        url: str,
+        headers: SecretHeaders,
+        body: bytes,
+        secrets: Secrets,
+        stream: bool,
+        origin: tuple[str, str, int] | None = None,
     ) -> None:
         self.method = method
         self.url = url
@@ -59,7 +66,7 @@ class Target:
         self.body = body
         self.stream = stream
         self.secrets = secrets
-        self.scheme, self.host, self.port = origin_of(url)
+        self.scheme, self.host, self.port = origin or origin_of(url)
 
     def __repr__(self) -> str:
         return f"<{self.method} {self.where}>"
@@ -91,14 +98,26 @@ def prepare(request: OutgoingRequest, base_url: str, auth_headers: SecretHeaders
     """Check everything and put it together; LocalError says what is wrong."""
     if not _TOKEN.fullmatch(request.method):
         raise LocalError(f"invalid HTTP method {request.method[:40]!r}")
-    merged = SecretHeaders({"user-agent": "midstream"})
+    merged = SecretHeaders(_OWN_HEADERS)
     for headers in (SecretHeaders(request.headers), auth_headers):
         for name, value in headers.items():
-            _check_header(name, value)
-            merged[name.lower()] = value
+            merged[_header_name(name)] = value
+            if _UNPRINTABLE.search(value.reveal()):
+                raise LocalError(
+                    f"the value of the header {name!r} contains a control character; check it for a line break"
+                )
     merged["accept-encoding"] = Secret(accept_encoding)
-    url = _base(base_url) + _path(request.path)
-    return Target(request.method, url, merged, request.body, Secrets(auth_headers), request.stream)
+    base, origin = _base(base_url)
+    url = base + _path(request.path)
+    return Target(request.method, url, merged, request.body, Secrets(auth_headers), request.stream, origin)
+
+
+_OWN_HEADERS = SecretHeaders({"user-agent": "midstream"})
+
+
+# The same few addresses, paths and names are asked for again and again, and checking them costs as much as encoding a short
+# request. Nothing that may hold a key is remembered: no query, no value of a header.
+_remembered = lru_cache(maxsize=512)
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
@@ -119,12 +138,13 @@ def authority(host: str, port: int | None) -> str:
     return host if port is None else f"{host}:{port}"
 
 
-def _base(base_url: str) -> str:
+@_remembered
+def _base(base_url: str) -> tuple[str, tuple[str, str, int]]:
     if not _URL_TEXT.fullmatch(base_url) or "\\" in base_url:
         raise LocalError(
             "the base URL contains spaces, control or non-ASCII characters; expected https://host[:port]/path"
         )
-    origin_of(base_url)
+    origin = origin_of(base_url)
     parts = urlsplit(base_url)
     if "@" in parts.netloc:
         raise LocalError("the base URL contains a user or password; pass the key as api_key, not in the URL")
@@ -133,7 +153,7 @@ def _base(base_url: str) -> str:
     if not _HOST.fullmatch(re.sub(r":\d*\Z", "", parts.netloc)):
         raise LocalError("the host of the base URL is neither a name nor an address")
     _check_segments(parts.path)
-    return base_url.rstrip("/")
+    return base_url.rstrip("/"), origin
 
 
 def _path(path: str) -> str:
@@ -146,21 +166,23 @@ def _path(path: str) -> str:
     return path
 
 
+@_remembered
 def _check_segments(path: str) -> None:
     if any(unquote(segment) in (".", "..") for segment in path.split("/")):
         raise LocalError("the path contains a '.' or '..' segment, which would lead out of the base URL")
 
 
-def _check_header(name: str, value: Secret) -> None:
+@_remembered
+def _header_name(name: str) -> str:
+    """In lower case; LocalError if it cannot be one."""
     if not _TOKEN.fullmatch(name):
         raise LocalError(f"{name[:40]!r} is not a valid header name")
     if name.lower() in _FRAMING:
         raise LocalError(f"the header {name!r} is set by the transport and cannot be given")
-    if _UNPRINTABLE.search(value.reveal()):
-        raise LocalError(f"the value of the header {name!r} contains a control character; check it for a line break")
+    return name.lower()
 
 
-@lru_cache(256)
+@_remembered
 def is_loopback(host: str) -> bool:
     """True for `localhost` and for literal loopback addresses (127.0.0.0/8, ::1, the unspecified ones). Nothing is looked up.
 
@@ -195,16 +217,23 @@ class KeyInClearText(UserWarning):
     """A key is sent over plain http to another machine."""
 
 
+def _known_origin(base_url: str) -> tuple[str, str, int]:
+    try:
+        return _base(base_url)[1]
+    except LocalError:
+        return origin_of(base_url)
+
+
 def warn_of_clear_text(base_url: str, header_names: Iterable[str]) -> None:
     """Warn once per host when a key goes over plain http to another machine."""
-    if not base_url.lower().startswith("http:") or not any(_CARRIES_A_KEY.search(name) for name in header_names):
+    if not base_url.lower().startswith("http:"):
         return
     try:
-        _, host, port = origin_of(base_url)
+        _, host, port = _known_origin(base_url)
     except LocalError:
         return  # the transport refuses it
     where = f"{host}:{port}"
-    if where in _told or is_loopback(host):
+    if is_loopback(host) or where in _told or not any(_CARRIES_A_KEY.search(name) for name in header_names):
         return
     _told.add(where)
     warnings.warn(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from ..core.errors import MidstreamError, Overloaded, ProviderError, RateLimited, RetriesExhausted, TransportError
@@ -61,6 +62,7 @@ class Breaker:
             self._opened[host] = self._clock()
 
 
+@lru_cache(maxsize=512)  # asked for with every request
 def host_of(base_url: str) -> str:
     """Host and port of an address: all paths and wires of a host fail together."""
     return urlsplit(base_url).netloc.rpartition("@")[2].lower()

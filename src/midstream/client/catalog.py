@@ -105,7 +105,11 @@ class Catalog:
 
     def base_variable(self, target: Resolved | Provider) -> str | None:
         """The environment variable that gives this provider's address, if one is set."""
-        return next((name for name in target.endpoint.base_env if self._environ.get(name)), None)
+        environ = self._environ
+        for name in target.endpoint.base_env:
+            if environ.get(name):
+                return name
+        return None
 
     def names(self) -> list[str]:
         """Names to offer: aliases first."""
@@ -113,8 +117,11 @@ class Catalog:
 
     def key_variable(self, target: Resolved | Provider) -> str | None:
         """The environment variable that holds this provider's key, if one is set."""
-        endpoint = target.endpoint
-        return next((name for name in (*endpoint.key_env, *endpoint.bearer_env) if self._environ.get(name)), None)
+        endpoint, environ = target.endpoint, self._environ
+        for name in (*endpoint.key_env, *endpoint.bearer_env):
+            if environ.get(name):
+                return name
+        return None
 
     def key_names(self) -> frozenset[str]:
         """Every environment variable that some provider's key is read from, whether it is set or not."""
@@ -153,6 +160,10 @@ class Catalog:
         self, target: Resolved, api_key: str | Secret | None = None, refused: SecretHeaders | None = None
     ) -> SecretHeaders:
         """As `auth_headers`. `refused` are headers the host did not take: a key that a command printed is asked for anew."""
+        if api_key is None:
+            endpoint, variable = target.endpoint, self.key_variable(target)
+            if variable is not None and endpoint.auth != "none" and "{" not in endpoint.base_url:
+                return self._own_headers(endpoint, variable)  # the usual way, in one look at the environment
         api_key = hide(api_key)
         self.check_key(target, api_key)
         command = self.key_command(target, api_key)
@@ -179,6 +190,13 @@ class Catalog:
         if variable is not None:
             return variable in target.endpoint.bearer_env
         return target.endpoint.command_bearer and target.provider in self._commands
+
+    def _own_headers(self, endpoint: Endpoint, variable: str) -> SecretHeaders:
+        """With the key that is in this variable."""
+        key = Secret(self._environ[variable])
+        if endpoint.auth == "bearer" or variable in endpoint.bearer_env:
+            return SecretHeaders({"authorization": key.behind("Bearer ")})
+        return SecretHeaders({endpoint.auth: key})
 
     def _headers(self, target: Resolved, api_key: Secret | None, printed: Secret | None = None) -> SecretHeaders:
         endpoint = target.endpoint

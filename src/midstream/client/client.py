@@ -233,10 +233,27 @@ class Client:
         raise _verdict(names, failures)
 
     async def _open(self, sent: _Sent) -> HTTPResponse:
-        async with aclosing(self._answers(sent)) as answers:
-            async for answer in answers:
-                last = answer
-        return last
+        """Send the request as `_answers` does, and wait for the first byte of the answer that is to be read."""
+        target = sent.target
+        secret = await self.catalog.authorize(target, sent.api_key)
+        host = host_of(target.endpoint.base_url)
+        self._breaker.check(host)
+        renewals = 0
+        try:
+            while True:
+                request, headers = _addressed(sent, secret)
+                try:
+                    answer = await self._transport.open(request, target.endpoint.base_url, headers)
+                    break
+                except Unauthorized as error:
+                    renewals += 1
+                    secret = await self._renewed(sent, secret, error, renewals)
+        except MidstreamError as error:
+            self._breaker.judge(host, error)
+            explain(error, target)
+            raise
+        self._breaker.succeeded(host)
+        return answer
 
     async def _answers(self, sent: _Sent) -> AsyncGenerator[HTTPResponse, None]:
         """Send the request with the host's headers and key, unless the host's breaker is open.
@@ -259,25 +276,27 @@ class Client:
 
     async def _send(self, sent: _Sent, secret: SecretHeaders) -> AsyncGenerator[HTTPResponse, None]:
         """Send the request, and once more with a new key if a key that a command printed is refused."""
-        request, target, api_key = sent.request, sent.target, sent.api_key
-        endpoint = target.endpoint
-        request = replace(request, path=endpoint.at(request.path)) if endpoint.query else request
-        renewable = self.catalog.key_command(target, api_key) is not None
+        base_url = sent.target.endpoint.base_url
+        renewals = 0
         while True:
-            headers = SecretHeaders({**(endpoint.headers or {}), **secret})
-            warn_of_clear_text(endpoint.base_url, headers)
+            request, headers = _addressed(sent, secret)
             try:
-                async with aclosing(self._transport.answers(request, endpoint.base_url, headers)) as answers:
+                async with aclosing(self._transport.answers(request, base_url, headers)) as answers:
                     async for answer in answers:
                         yield answer
                 return
             except Unauthorized as error:
-                refused = secret
-                if renewable and error.status == 401:
-                    secret = await self.catalog.authorize(target, api_key, refused=refused)
-                if secret == refused:
-                    raise
-                renewable = False
+                renewals += 1
+                secret = await self._renewed(sent, secret, error, renewals)
+
+    async def _renewed(self, sent: _Sent, refused: SecretHeaders, error: Unauthorized, renewals: int) -> SecretHeaders:
+        """Headers with a new key, once, where a command prints them and has another; else the refusal stands."""
+        if renewals > 1 or error.status != 401 or self.catalog.key_command(sent.target, sent.api_key) is None:
+            raise error
+        secret = await self.catalog.authorize(sent.target, sent.api_key, refused=refused)
+        if secret == refused:
+            raise error
+        return secret
 
 
 class _Sent(msgspec.Struct, frozen=True):
@@ -296,6 +315,16 @@ def _settle(batch: list[Event], began: float) -> ErrorEvent | None:
         return last
     batch[-1] = last
     return None
+
+
+def _addressed(sent: _Sent, secret: SecretHeaders) -> tuple[Request, SecretHeaders]:
+    """The request at the place where its endpoint has it, and the headers of the endpoint and the key."""
+    request, endpoint = sent.request, sent.target.endpoint
+    if endpoint.query:
+        request = replace(request, path=endpoint.at(request.path))
+    headers = SecretHeaders({**endpoint.headers, **secret}) if endpoint.headers else secret
+    warn_of_clear_text(endpoint.base_url, headers)
+    return request, headers
 
 
 def _verdict(names: Sequence[str], failures: Sequence[MidstreamError]) -> MidstreamError:

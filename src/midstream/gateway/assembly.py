@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -189,7 +190,7 @@ class GatewayApp:
 
     async def _make_catalog(self) -> Catalog:
         if not self.options.sim:
-            return Catalog()
+            return Catalog(environ=dict(os.environ))  # nobody changes it from now on, and a plain dict answers at once
         sim = await self._stack.enter_async_context(Sim(port=0))
         # Only `sim/…`: what is named by its real provider must never be answered by a double.
         return Catalog(providers=[row for row in sim_providers(sim.url) if row.name == SIM])

@@ -13,7 +13,6 @@ import os
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
 from types import TracebackType
 from typing import TypeAlias
 
@@ -93,10 +92,24 @@ class Transport:
     ) -> HTTPResponse:
         """Send the request, again if need be, and wait for the first byte of a good answer."""
         auth_headers = hidden = SecretHeaders(auth_headers)  # rebound too: the locals of a frame may be shown
-        async with aclosing(self.answers(request, base_url, hidden)) as answers:
-            async for answer in answers:
-                last = answer
-        return last
+        target = prepare(request, base_url, hidden, accept_encoding(request.stream))
+        pool = self._ready()
+        moments = _Moments(self._clock(), pool.loop.time() + self.options.total)
+        attempts: list[MidstreamError] = []
+        while True:
+            start = pool.loop.time()
+            limit = min(self.options.first_byte, moments.ends - start)
+            try:
+                async with asyncio.timeout_at(start + limit):
+                    outcome = await self._ask(pool, target, moments, tuple(attempts))
+                    if isinstance(outcome, HTTPResponse):
+                        failure = await self._begun(outcome, target)
+                        if failure is None:
+                            return outcome
+                        outcome = failure
+            except TimeoutError:
+                outcome = _late(target, limit)
+            await self._before_the_next(outcome, attempts, moments)
 
     async def answers(
         self,
@@ -130,12 +143,7 @@ class Transport:
                 if failure is None:
                     return
                 outcome = failure
-            attempts.append(outcome.error)
-            hopeful = worth_retrying(outcome.error, outcome.headers)
-            delay = self._delay(len(attempts) - 1, outcome.headers, moments) if hopeful else None
-            if delay is None:
-                raise _verdict(attempts, hopeful)
-            await self._sleep(delay)
+            await self._before_the_next(outcome, attempts, moments)
 
     async def pause(self, attempt: int, spent: float, asked: float | None = None) -> bool:
         """Wait before an answer that broke off at once is asked for again, as the policy says; False if it is not to be.
@@ -180,6 +188,15 @@ class Transport:
             return None
         return delay
 
+    async def _before_the_next(self, failure: _Failure, attempts: list[MidstreamError], moments: _Moments) -> None:
+        """Wait until the next attempt may begin; where there is to be none, raise what the attempts came to."""
+        attempts.append(failure.error)
+        hopeful = worth_retrying(failure.error, failure.headers)
+        delay = self._delay(len(attempts) - 1, failure.headers, moments) if hopeful else None
+        if delay is None:
+            raise _verdict(attempts, hopeful)
+        await self._sleep(delay)
+
     async def _attempt(
         self,
         pool: ConnectionPool,
@@ -212,9 +229,14 @@ class Transport:
     async def _first_byte(self, answer: HTTPResponse, target: Target, ends: float, limit: float) -> _Failure | None:
         try:
             async with asyncio.timeout_at(ends):
-                await answer.begin()
+                return await self._begun(answer, target)
         except TimeoutError:
             return _late(target, limit)
+
+    async def _begun(self, answer: HTTPResponse, target: Target) -> _Failure | None:
+        """Wait for the first byte."""
+        try:
+            await answer.begin()
         except TruncatedStream:
             return _Failure(
                 ConnectFailed(f"{target.where} closed the connection before the first byte of its answer"), {}

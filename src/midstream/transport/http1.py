@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import select
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 import httptools
@@ -329,17 +329,8 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_drained",
-        "_exchange",
-        "_full",
-        "_lost",
-        "_partial",
-        "_view",
-        "expires",
-        "keeper",
-        "loop",
-        "transport",
-    )
+        "_drained", "_exchange", "_full", "_lost", "_partial", "_readable", "_view", "expires", "keeper", "loop", "transport",
+    )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -349,6 +340,7 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
         """When it has been unused for too long, by the loop's clock."""
         self._exchange: Exchange | None = None
         self._drained: asyncio.Future[None] | None = None
+        self._readable: Callable[[], bool] | None = None
         self._full = self._lost = False
         self._view = _scratch.view
         self._partial = False  # a request was broken off: the peer waits for the rest of it
@@ -389,8 +381,10 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
         """False if something, or the end, has come to it unasked: looked for in the socket, as the loop may not know yet."""
         if not self.alive or self.transport is None:
             return False
-        sock = self.transport.get_extra_info("socket")
-        return sock is None or not _readable(sock.fileno())
+        if self._readable is None:
+            sock = self.transport.get_extra_info("socket")
+            self._readable = _never if sock is None else _reader_of(sock.fileno())
+        return not self._readable()
 
     def end(self, reusable: bool) -> None:
         """The exchange is over."""
@@ -508,14 +502,19 @@ def tunnel_head(authority: str, authorization: Secret) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 
 
-def _readable(descriptor: int) -> bool:
+def _reader_of(descriptor: int) -> Callable[[], bool]:
+    """Asks whether something can be read; made once for a connection, as making it costs more than asking."""
     if descriptor < 0:
-        return True
+        return lambda: True
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([descriptor], [], [], 0)[0])
+        return lambda: bool(poll.poll(0))
+    return lambda: bool(select.select([descriptor], [], [], 0)[0])
+
+
+def _never() -> bool:
+    return False
 
 
 def _lost() -> TruncatedStream:

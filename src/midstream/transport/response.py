@@ -85,8 +85,8 @@ class HTTPResponse:
                 raise
             self._head = b""
             self._head = await self.chunk()
-            if not self._over:
-                self._watch.start()
+            if not self._over and not getattr(self._inner, "done", False):
+                self._watch.start()  # all of a short answer comes at once: there is nothing left to wait for
         return self._head
 
     def chunk(self) -> Coroutine[Any, Any, bytes]:

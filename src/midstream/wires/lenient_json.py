@@ -20,6 +20,7 @@ from ..core.surrogates import clean, mended
 T = TypeVar("T")
 
 encode_json = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 _SHOWN = 120
 _MAX_COUNT = 1 << 53
 _REMEMBERED, _REMEMBERED_LENGTH = 8192, 1024
@@ -30,6 +31,11 @@ def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
 
     The texts of fields named in `halves` keep half a character at their edge: the next piece may bring the other half.
     """
+    if not halves and (b"\\u" if isinstance(data, bytes) else "\\u") not in data:  # type: ignore[operator]
+        try:
+            return _decode(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            pass  # the lenient reader says what it is, or why it is nothing
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     try:
         value = json.loads(text, parse_constant=lambda _: None, strict=False)

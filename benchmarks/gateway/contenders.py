@@ -219,9 +219,7 @@ ROUTER, NGINX = "claude-code-router, Messages to chat", "nginx, plain proxy"
 
 CONTENDERS = (
     Contender(OURS, lambda setting: _midstream(setting, CHAT_TO_MESSAGES), key=OUR_KEY),
-    Contender(
-        OURS_FROM_MESSAGES, lambda setting: _midstream(setting, MESSAGES_TO_CHAT), MESSAGES_TO_CHAT, key=OUR_KEY
-    ),
+    Contender(OURS_FROM_MESSAGES, lambda setting: _midstream(setting, MESSAGES_TO_CHAT), MESSAGES_TO_CHAT, key=OUR_KEY),
     Contender(TENSORZERO, _tensorzero, path="/openai/v1/chat/completions", model="tensorzero::model_name::{}"),
     Contender(PORTKEY, _portkey, headers=_portkey_headers),
     Contender(LITELLM_PROXY, _litellm),

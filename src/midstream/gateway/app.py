@@ -60,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Seconds after which a waiting client is told that it is not forgotten."""
     in_flight: int = 2_000
     """Requests at once; the next is told to come back."""
+    keep_responses: float = 30 * 86_400.0
+    """Seconds that a stored response can be gone on from."""
     own_keys: bool = False
     """Whether a client's own provider key is used for its request (header `x-midstream-provider-key`)."""
 
@@ -80,6 +82,7 @@ class Gateway:
         settings: Settings | None = None,
         metrics: Metrics | None = None,
         finished: Callable[[Exchange], None] | None = None,
+        keep_contents: bool = False,
     ) -> None:
         self.client = client
         self.router = router
@@ -90,7 +93,8 @@ class Gateway:
         self.vault = vault
         self.settings = settings or Settings()
         self.metrics = metrics
-        self.responses = KeptResponses(state)
+        self.responses = KeptResponses(state, self.settings.keep_responses)
+        self.keep_contents = keep_contents
         self.open_streams: set[Exchange] = set()
         self._finished = finished
         self._prices: dict[str, Price | None] = {}

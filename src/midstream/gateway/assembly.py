@@ -33,6 +33,7 @@ from .routing import Router
 from .seal import Sealer
 from .state import GatewayState, UsageRow, open_state
 from .tenants import Authenticator
+from .tracing import start_tracing
 from .vault import Vault
 
 log = logging.getLogger("midstream.gateway")
@@ -86,6 +87,7 @@ class GatewayApp:
         self._transport = transport or TransportOptions(max_unused=_UNUSED)
         self._log: AccessLog | None = None
         self._stack = AsyncExitStack()
+        self._tracing = start_tracing()
         self._rows: list[UsageRow] = []
         self.lost_rows = 0
 
@@ -146,6 +148,7 @@ class GatewayApp:
                 settings=settings_of(config),
                 metrics=self.metrics,
                 finished=self._finished,
+                keep_contents=self._tracing is not None and self._tracing.contents,
             )
         except BaseException:
             await stack.aclose()
@@ -214,6 +217,8 @@ class GatewayApp:
     def _finished(self, exchange: Exchange) -> None:
         record = record_of(exchange)
         self.metrics.add(record)
+        if self._tracing is not None:
+            self._tracing.add(exchange, record)
         if self._log is not None:
             self._log.add(record)
         if len(self._rows) < _UNWRITTEN:
@@ -232,7 +237,11 @@ class GatewayApp:
 
 
 def settings_of(config: GatewayConfig) -> Settings:
-    return Settings(max_body=config.server.max_body_mb * 1024 * 1024, own_keys=config.defaults.pass_client_keys)
+    return Settings(
+        max_body=config.server.max_body_mb * 1024 * 1024,
+        keep_responses=config.vault.response_days * _DAY,
+        own_keys=config.defaults.pass_client_keys,
+    )
 
 
 def record_of(exchange: Exchange) -> RequestRecord:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..codec import mint_turn_key
-from ..core.blocks import Origin, Turn
+from ..core.blocks import Conversation, Origin, Turn
 from ..core.errors import Aborted, BadRequest, MidstreamError, Overloaded
 from ..core.events import Done, ErrorEvent, Start
 from ..core.handoff import Note
@@ -44,7 +44,7 @@ class Exchange:
     """What is known of one request, and what its log line will say."""
 
     __slots__ = (
-        "_begun", "_client_gone", "_gateway", "_last_sent", "_send", "_sending", "_writer", "answered", "asked", "began",
+        "_begun", "_client_gone", "_gateway", "_last_sent", "_send", "_sending", "_writer", "answered", "asked", "began", "conversation",
         "cost", "error", "first", "id", "key", "notes", "request", "scope", "status", "stream", "target", "tenant", "turn", "wire",
     )  # fmt: skip
 
@@ -62,6 +62,7 @@ class Exchange:
         self.id = os.urandom(12).hex()
         self.key: Any = None
         self.asked = ""
+        self.conversation: Conversation | None = None  # where contents are traced
         self.target: Resolved | None = None
         self.request: Request | None = None
         self.answered = 0  # models asked
@@ -108,6 +109,8 @@ class Exchange:
                 parsed, requested=replace(asked, echo={**(asked.echo or {}), "previous_response_id": stored})
             )
         self.asked, self.stream = parsed.model, parsed.options.stream
+        if gateway.keep_contents:
+            self.conversation = parsed.conversation
         if not parsed.conversation.turns and not parsed.conversation.system:
             raise BadRequest("the request has no messages", status=400)
         route = gateway.router.route(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .exchange import Exchange
     from .state import GatewayState
 
-KEPT_FOR = 30 * 86_400.0
 _WIRE = "openai-responses"
 
 
@@ -32,8 +31,9 @@ class Record(msgspec.Struct):
 class KeptResponses:
     """The responses of all tenants, each by its tenant and id."""
 
-    def __init__(self, state: GatewayState) -> None:
+    def __init__(self, state: GatewayState, keep: float) -> None:
         self._state = state
+        self._keep = keep
         self._inputs: dict[str, list[Any]] = {}
 
     async def continued(self, tenant: str, body: bytes) -> tuple[bytes, str | None]:
@@ -67,7 +67,7 @@ class KeptResponses:
             return
         response = msgspec.json.decode(make_writer(_WIRE, context).body(turn))
         record = json_value({"input": items, "response": response})
-        await self._state.put_response(exchange.tenant.id, context.response_id, record, time.time() + KEPT_FOR)
+        await self._state.put_response(exchange.tenant.id, context.response_id, record, time.time() + self._keep)
 
     def forget(self, exchange: Exchange) -> None:
         self._inputs.pop(exchange.id, None)

@@ -206,3 +206,29 @@ def test_a_client_that_did_not_ask_for_thinking_gets_none() -> None:
                 assert parsed.conversation.turns[1].thinking == "thought 1"
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("wire", CLIENTS)
+def test_a_deep_history_is_read_or_the_clients_mistake(wire: str) -> None:
+    async def run() -> None:
+        sealer = await make_sealer()
+        read = 0
+        for depth in (10, 100, 200, 300, 450, 700, 900, 5000):
+            text = "[" * depth + "]" * depth
+            client = CLIENTS[wire]()
+            client.says("Go.")
+            body = client.body()
+            key = next(key for key in ("messages", "input", "contents") if key in body)
+            odd: dict[str, Any] = {"role": "assistant", "type": "odd", "content": [{"type": "odd", "x": "DEEP"}]}
+            odd |= {"role": "model", "parts": [{"odd": "DEEP"}]} if wire == "gemini" else {"data": "DEEP"}
+            body[key] = [*body[key], odd]
+            data = json.dumps({**body, "odd": "DEEP"}).replace('"DEEP"', text).encode()
+            try:
+                parsed = read_request(wire, data, model="m")
+                await take_in(parsed, wire=wire, tenant="t", vault=None, sealer=sealer, target=KIMI)
+                read += 1
+            except InvalidHistory:
+                pass
+        assert read >= 2
+
+    asyncio.run(run())

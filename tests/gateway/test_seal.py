@@ -255,6 +255,7 @@ PLACES: dict[str, tuple[str, dict[str, Any]]] = {
     "extra_content": ("openai-chat", {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}, "extra_content": {"google": {"thought_signature": "SEAL"}}}]}]}),
     "a chat part": ("openai-chat", {"messages": [{"role": "user", "content": [{"type": "odd", "odd": "SEAL"}, {"type": "text", "text": "hi"}]}]}),
     "a field of the request": ("openai-chat", {"messages": [{"role": "user", "content": "hi"}], "odd": {"x": ["SEAL"]}}),
+    "a tool": ("anthropic", {"messages": [{"role": "user", "content": "hi"}], "tools": [{"name": "f", "input_schema": {}, "odd": "SEAL"}]}),
     "an item of a host's": ("openai-responses", {"input": [{"role": "user", "content": "hi"}, {"type": "compaction", "encrypted_content": "SEAL"}, {"role": "assistant", "content": "Well."}]}),
     "a part of a message": ("openai-responses", {"input": [{"role": "user", "content": "hi"}, {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Well.", "odd": "SEAL"}], "mark": "SEAL"}]}),
     "a text's signature": ("gemini", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}, {"role": "model", "parts": [{"text": "Well.", "thoughtSignature": "SEAL"}]}]}),
@@ -289,7 +290,7 @@ def test_a_seal_never_goes_upstream_wherever_a_client_puts_it(where: str) -> Non
                     sealer=SEALER,
                     target=target,
                 )
-                request = encode_request(player.target, parsed.conversation, options=parsed.options)
+                request = encode_request(player.target, parsed.conversation, tools=parsed.tools, options=parsed.options)
                 assert b"midseal" not in request.body, (name, request.body)
 
     asyncio.run(run())

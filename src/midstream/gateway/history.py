@@ -15,6 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from ..core.errors import InvalidHistory
 from ..core.handoff import Note
 from ..wires.request import ParsedRequest, parse_request
 from .issued_ids import ClientCalls, from_issued
@@ -64,8 +65,10 @@ async def take_in(
             kept = await vault.get(tenant, dict.fromkeys(wanted))
             if kept:
                 reading.restore(read, kept)
-    changed = [reading.settled(each) for each in read]
-    return reading.request(parsed, changed), reading.notes
+    try:
+        return reading.request(parsed, [reading.settled(each) for each in read]), reading.notes
+    except RecursionError:
+        raise InvalidHistory(f"not a valid {wire} request: it is nested too deeply") from None
 
 
 def _newest_seal(read: list[_Answer]) -> str | None:
@@ -163,7 +166,8 @@ class _Reading:
                 since_call = len(blocks)
         if read.opened:
             # What the client shows beside a seal is what the seal holds, or a part of it.
-            blocks = [block for block in blocks if type(block) is not Thinking or any(block is each for each in opened)]
+            known = {id(each) for each in opened}
+            blocks = [block for block in blocks if type(block) is not Thinking or id(block) in known]
         read.turn = replace(turn, blocks=tuple(blocks), origin=origin if read.opened else turn.origin)
         read.restored = read.opened
 
@@ -253,7 +257,8 @@ class _Reading:
             clean = _clean(options.extra_body)
             if clean is not options.extra_body:
                 options = replace(options, extra_body=clean or None)
-        return replace(parsed, conversation=conversation, options=options)
+        tools = tuple([replace(tool, extra=_clean(tool.extra)) if tool.extra else tool for tool in parsed.tools])
+        return replace(parsed, conversation=conversation, options=options, tools=tools)
 
 
 def _has_origin(block: Block) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from midstream.sim.players import make_players
 from midstream.wires.request import RequestedAnswer
 from tests.gateway.clients import CLIENTS, Door, make_sealer
 from tests.gateway.test_vault import CLAUDE, KIMI, call, make_turn
-from tests.wires.test_client_requests import damaged
+from tests.wires.test_client_requests import Work, damaged
 
 PLAYERS = make_players()
 TARGETS = ("moonshot-k2.5", "claude-4.6", "openai-responses-5", "gemini-3-pro")
@@ -230,5 +231,40 @@ def test_a_deep_history_is_read_or_the_clients_mistake(wire: str) -> None:
             except InvalidHistory:
                 pass
         assert read >= 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("wire", CLIENTS)
+def test_a_long_history_is_taken_in_in_linear_time(wire: str) -> None:
+    """One answer with many thoughts and calls, and many answers of one call each: twice the size is twice the work."""
+
+    async def body_of(size: int, door: Door) -> bytes:
+        client = CLIENTS[wire](thinking=wire != "openai-responses")
+        client.says("Go.")
+        parsed, _ = await door.take_in(client, KIMI)
+        many = [block for number in range(size) for block in (Thinking(f"t{number}", origin=KIMI), call(number))]
+        await door.answer(client, parsed, make_turn(0, *many), stream=False)
+        for call_id in client.calls():
+            client.answers(call_id, "done")
+        for number in range(size):
+            await door.answer(client, parsed, make_turn(size + number), stream=False)
+            client.answers(client.calls()[-1], "done")
+        return client.request()
+
+    async def run() -> None:
+        door = Door("acme", await make_sealer(), Vault(None))
+        counts = []
+        for size in (50, 100, 200):
+            data = await body_of(size, door)
+            counted = Work()
+            sys.setprofile(counted)
+            try:
+                parsed = read_request(wire, data, model="m")
+                await take_in(parsed, wire=wire, tenant="acme", vault=door.vault, sealer=door.sealer, target=KIMI)
+            finally:
+                sys.setprofile(None)
+            counts.append(counted.done)
+        assert counts[2] < 2.3 * counts[1] < 2.3 * 2.3 * counts[0], counts
 
     asyncio.run(run())

@@ -169,7 +169,8 @@ def test_the_application_may_take_its_time_to_read() -> None:
             assert here.connection._answering.held < 1_000_000
             here.advance(500)
             here.app.proceed.set()
-            await wait_until(lambda: here.connection._answering.received == len(body))
+            served = here.connection._answering
+            await wait_until(lambda: served.received == len(body) and not here.connection.flow.read_paused)
             here.advance(1)
             assert here.refused == []
             writer.write(b"x" + GOOD)
@@ -220,6 +221,7 @@ class Streaming(Echo):
         self.sent = 0
         self.gone = asyncio.Event()
         self.cancelled = 0
+        self.traffic = (0, 0)
 
     async def flood(self, scope: Any, receive: Any, send: Any) -> None:
         scope["extensions"]["midstream"]["on_disconnect"](self.gone.set)
@@ -262,6 +264,10 @@ class Streaming(Echo):
         assert (await receive())["type"] == "http.disconnect"
         scope["extensions"]["midstream"]["on_disconnect"](self.gone.set)  # it is gone already: called all the same
         await asyncio.sleep(0.05)
+
+    async def sizes(self, scope: Any, receive: Any, send: Any) -> None:
+        await super().echo(scope, receive, send)
+        self.traffic = scope["extensions"]["midstream"]["traffic"]()
 
     async def head(self, scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"x-early", b"1")]})
@@ -424,6 +430,16 @@ def test_pipelined_requests_wait_their_turn() -> None:
             here.app.proceed.set()
             assert await statuses(reader, writer) == [200] * 5
             assert here.app.seen == ["/a", "/b", "/c", "/d", "/good"]
+
+    run(main())
+
+
+def test_the_application_learns_how_much_was_said() -> None:
+    async def main() -> None:
+        async with running(Streaming()) as here:
+            raw = b"POST /sizes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+            (body,) = Answers(await talk(here.port, raw)).bodies
+            assert here.app.traffic == (5, len(body))
 
     run(main())
 

@@ -108,7 +108,8 @@ class GatewayProtocol(HttpToolsProtocol):
         self._body_began = 0.0
         self._body_wire = 0  # bytes of the body's wire form
         self._reading_paused_at = 0.0
-        self._unsent = 0  # bytes in the write buffer when it was last looked at
+        self._unsent = 0  # bytes in the write buffer when it was last looked at,
+        self._looked = 0.0  # which was then
         self.unwritable: asyncio.Future[None] | None = None  # done when the client has read enough
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -267,7 +268,7 @@ class GatewayProtocol(HttpToolsProtocol):
             "query_string": url.query or b"",
             "headers": headers,
             "state": self.app_state.copy(),
-            "extensions": {"midstream": {"on_disconnect": served.on_disconnect}},
+            "extensions": {"midstream": {"on_disconnect": served.on_disconnect, "traffic": served.traffic}},
         }
         served.expects_100 = expectation is not None and version == "1.1"
         self.headers = []  # trailers are not headers: nobody gets them
@@ -384,8 +385,8 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _last_words(self, linger: float) -> None:
         self._phase = _DEAF
-        self._unsent = self.transport.get_write_buffer_size()
-        self.expires = self.clock() + (self.limits.write_time if self._unsent else linger)
+        self._look()
+        self.expires = self._looked + (self.limits.write_time if self._unsent else linger)
 
     def expire(self, now: float) -> None:
         """The server saw that one of the times is over."""
@@ -414,8 +415,13 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _is_stalled(self) -> bool:
         """Whether the client took next to nothing of what is waiting for it since the last look."""
-        before, self._unsent = self._unsent, self.transport.get_write_buffer_size()
-        return before - self._unsent < self.limits.write_time * self.limits.rate
+        before, since = self._unsent, self._looked
+        self._look()
+        return before - self._unsent < (self._looked - since) * self.limits.rate
+
+    def _look(self) -> None:
+        self._unsent = self.transport.get_write_buffer_size()
+        self._looked = self.clock()
 
     # Answers
 
@@ -482,8 +488,8 @@ class GatewayProtocol(HttpToolsProtocol):
                 self._expect_body(served)
 
     def pause_writing(self) -> None:
-        self.write_expires = self.clock() + self.limits.write_time
-        self._unsent = self.transport.get_write_buffer_size()
+        self._look()
+        self.write_expires = self._looked + self.limits.write_time
         if self.unwritable is None:
             self.unwritable = self.loop.create_future()
 
@@ -503,12 +509,12 @@ class ServedRequest:
 
     The head of an answer is written with the first piece of its body, or as soon as the loop comes round without one.
     `scope["extensions"]["midstream"]["on_disconnect"]` takes a callback for when the client leaves, called at most once;
-    None takes it back. It costs no task, unlike waiting for `http.disconnect`.
+    None takes it back. It costs no task, unlike waiting for `http.disconnect`. `traffic`, beside it, gives the sizes of both bodies.
     """
 
     __slots__ = (
         "_connection", "_given", "_gone", "_head", "_left", "_waiter", "begun", "chunked", "complete", "disconnected", "expects_100",
-        "held", "keep_alive", "more", "parts", "received", "scope",
+        "held", "keep_alive", "more", "parts", "received", "scope", "sent",
     )  # fmt: skip
 
     def __init__(self, connection: GatewayProtocol, keep_alive: bool) -> None:
@@ -523,7 +529,8 @@ class ServedRequest:
         self.expects_100 = False
         self.parts: list[bytes] = []
         self.held = 0
-        self.received = 0
+        self.received = 0  # bytes of the bodies
+        self.sent = 0
         self.more = True
         self.begun = False
         self.chunked = False
@@ -534,6 +541,10 @@ class ServedRequest:
         self._gone = callback
         if callback is not None and self.disconnected:
             self._connection.loop.call_soon(self._call_gone)
+
+    def traffic(self) -> tuple[int, int]:
+        """Bytes of the request's body and of the answer's, so far."""
+        return self.received, self.sent
 
     def _call_gone(self) -> None:
         callback, self._gone = self._gone, None
@@ -667,6 +678,7 @@ class ServedRequest:
             self._connection.transport.write(head)
 
     def _write_body(self, body: bytes, more: bool) -> None:
+        self.sent += len(body)
         if not self.chunked:
             self._write_plain(body, more)
         elif body:

@@ -37,6 +37,7 @@ log = logging.getLogger("midstream.gateway")
 
 _GRACE = 5.0  # what a cancelled request may take to clean up
 _FLUSH = 1.0  # what the last bytes of answers may take to leave
+_UNSENT = 32 * 1024  # bytes of an answer that the kernel keeps before the network takes them
 _QUICK = 5.0  # a worker that lived shorter than this did not work
 _QUICK_DEATHS = 5
 _LONGEST_WAIT = 30.0
@@ -240,6 +241,9 @@ def bind(options: ServerOptions) -> socket.socket:
         try:
             if os.name == "posix":
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                # Otherwise the kernel hoards megabytes for a client that does not read, and it takes minutes to notice.
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
             listener.bind(address)
             listener.listen(options.backlog)
             listener.setblocking(False)

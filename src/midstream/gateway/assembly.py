@@ -249,6 +249,8 @@ def record_of(exchange: Exchange) -> RequestRecord:
     now = time.monotonic()
     usage = exchange.turn.usage if exchange.turn is not None else None
     request = exchange.request
+    extension = (exchange.scope.get("extensions") or {}).get("midstream")
+    received, sent = extension["traffic"]() if extension is not None else (0, 0)
     return RequestRecord(
         id=exchange.id,
         status=exchange.status,
@@ -267,6 +269,8 @@ def record_of(exchange: Exchange) -> RequestRecord:
         duration_ms=(now - exchange.began) * 1000,
         attempts=exchange.answered,
         notes=len(exchange.notes) + (len(request.notes) if request is not None else 0),
+        received=received,
+        sent=sent,
         error=exchange.error,
     )
 

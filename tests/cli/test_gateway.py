@@ -277,6 +277,12 @@ def test_a_models_name_is_never_run_by_the_shell(name: str, tmp_path: Path) -> N
     assert all(value == NASTY for value in models)
     if name == "opencode":
         assert json.loads(found["OPENCODE_CONFIG_CONTENT"])["model"] == f"midstream/{NASTY}"
+    if name == "gemini":
+        settings = Path(found["GEMINI_CLI_HOME"], ".gemini/settings.json")
+        assert json.loads(settings.read_text())["security"]["auth"]["selectedType"] == "gemini-api-key"
+        settings.write_text("{}")
+        evaluated(text, tmp_path)
+        assert settings.read_text() == "{}"  # what a person changed there stays
     if name == "pi":
         written = json.loads((tmp_path / ".local/state/midstream/pi/models.json").read_text())
         assert written["providers"]["midstream"]["models"] == [{"id": NASTY}]

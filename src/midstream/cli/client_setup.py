@@ -26,7 +26,7 @@ class Address(NamedTuple):
 
 class ClientSetup(NamedTuple):
     """A program: what it is called, its variables (their values are words for a shell), and how it is started. `before` are
-    further lines for `eval`, `clears` variables that would lead it elsewhere, `note` what a person should know."""
+    further lines for `eval`, `clears` variables that would lead it elsewhere."""
 
     title: str
     variables: Callable[[Address], dict[str, str]]
@@ -34,7 +34,6 @@ class ClientSetup(NamedTuple):
     before: Callable[[Address], str] = lambda _: ""
     clears: tuple[str, ...] = ()
     is_sdk: bool = False
-    note: str = ""
 
 
 def _quoted(text: str) -> str:
@@ -69,6 +68,10 @@ def _opencode(to: Address) -> dict[str, str]:
     return {KEY_VARIABLE: _KEY, "OPENCODE_CONFIG_CONTENT": _quoted(json.dumps(config))}
 
 
+_FOLDER = "${XDG_STATE_HOME:-$HOME/.local/state}/midstream"
+"""Where files for clients are written that take no variable: the user's own stay as they are."""
+
+
 def _pi(to: Address) -> str:
     provider = {
         "baseUrl": f"{to.url}/v1",
@@ -76,8 +79,24 @@ def _pi(to: Address) -> str:
         "apiKey": KEY_VARIABLE,
         "models": [{"id": to.model}],
     }
-    file = json.dumps({"providers": {"midstream": provider}})
-    return f'mkdir -p "$PI_CODING_AGENT_DIR"\nprintf %s {_quoted(file)} > "$PI_CODING_AGENT_DIR/models.json"'
+    file = _quoted(json.dumps({"providers": {"midstream": provider}}))
+    return f'mkdir -p "$PI_CODING_AGENT_DIR"\nprintf %s {file} > "$PI_CODING_AGENT_DIR/models.json"'
+
+
+def _gemini(to: Address) -> dict[str, str]:
+    return {
+        "GOOGLE_GEMINI_BASE_URL": _quoted(to.url),
+        "GEMINI_API_KEY": _KEY,
+        "GEMINI_MODEL": _quoted(to.model),
+        "GEMINI_CLI_HOME": f'"{_FOLDER}/gemini"',
+    }
+
+
+def _gemini_settings(_: Address) -> str:
+    # With another address it takes no key unless its settings say so.
+    file = _quoted(json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}}))
+    path = '"$GEMINI_CLI_HOME/.gemini/settings.json"'
+    return f'mkdir -p "$GEMINI_CLI_HOME/.gemini"\n[ -e {path} ] || printf %s {file} > {path}'
 
 
 SETUPS: dict[str, ClientSetup] = {
@@ -90,14 +109,10 @@ SETUPS: dict[str, ClientSetup] = {
     ),
     "gemini": ClientSetup(
         "Gemini CLI",
-        lambda to: {
-            "GOOGLE_GEMINI_BASE_URL": _quoted(to.url),
-            "GEMINI_API_KEY": _KEY,
-            "GEMINI_MODEL": _quoted(to.model),
-        },
+        _gemini,
         lambda _: "gemini",
+        _gemini_settings,
         clears=("GOOGLE_API_KEY",),
-        note="if it asks how to sign in, choose the Gemini API key",
     ),
     "kimi": ClientSetup(
         "Kimi Code",
@@ -114,8 +129,7 @@ SETUPS: dict[str, ClientSetup] = {
         "pi",
         lambda _: {
             KEY_VARIABLE: _KEY,
-            # A folder of its own: the user's models.json stays as it is.
-            "PI_CODING_AGENT_DIR": '"${XDG_STATE_HOME:-$HOME/.local/state}/midstream/pi"',
+            "PI_CODING_AGENT_DIR": f'"{_FOLDER}/pi"',
         },
         lambda to: f"pi --provider midstream --model {_quoted(to.model)}",
         _pi,
@@ -155,8 +169,7 @@ SETUPS: dict[str, ClientSetup] = {
 def exports(name: str, to: Address) -> str:
     """Lines for `eval` that point this program at the gateway."""
     setup = SETUPS[name]
-    lines = [f"# {setup.note}"] if setup.note else []
-    lines += [f"unset {variable}" for variable in setup.clears]
+    lines = [f"unset {variable}" for variable in setup.clears]
     lines += [f"export {variable}={value}" for variable, value in setup.variables(to).items()]
     before = setup.before(to)
     return "\n".join([*lines, *([before] if before else [])])

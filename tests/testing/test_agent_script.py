@@ -13,7 +13,7 @@ import pytest
 from midstream.core.blocks import Conversation, ToolCall, Turn, human, system, tool_result
 from midstream.core.errors import LocalError
 from midstream.core.tools import ToolSpec, parse_arguments
-from midstream.testing import AgentScript, Answer, ReadFile, RunCommand, WriteFile, sim_server
+from midstream.testing import AgentScript, Answer, CallTool, ReadFile, RunCommand, WriteFile, sim_server
 
 CASES: list[dict[str, Any]] = msgspec.json.decode(
     (Path(__file__).parent.parent / "data" / "testing" / "agent_tools.json").read_bytes()
@@ -63,6 +63,18 @@ def test_tools_that_cannot_do_it_are_named() -> None:
     freeform = ToolSpec("exec", kind="freeform")
     with pytest.raises(LocalError, match=r"no declared tool can do RunCommand\(command='ls'\).*write_poem, exec"):
         next_of(AgentScript(RunCommand("ls")), Conversation((human("go"),)), poem, freeform)
+
+
+@pytest.mark.parametrize("name", ["patch", "functions__patch_0123abcd"], ids=["own name", "with its namespace"])
+def test_a_tool_is_called_by_its_name(name: str) -> None:
+    tools = (SHELL, ToolSpec("patches"), ToolSpec(name, kind="freeform", namespace="" if "_" in name else "functions"))
+    (call,) = next_of(
+        AgentScript(CallTool("patch", {"input": "*** Begin"})), Conversation((human("go"),)), *tools
+    ).calls
+    assert (call.name, call.kind, call.namespace) == (name, "freeform", tools[2].namespace)
+    assert call.arguments == {"input": "*** Begin"}
+    with pytest.raises(LocalError, match="expected pat, got Shell, patches"):
+        next_of(AgentScript(CallTool("pat")), Conversation((human("go"),)), *tools)
 
 
 def test_a_request_without_tools_gets_the_text() -> None:

@@ -7,7 +7,7 @@ Nothing here requires pytest; `pytest_plugins = ["midstream.testing.pytest_plugi
 """
 
 from ..sim.answer import Answer, Call
-from .agent_script import AgentScript, ReadFile, RunCommand, WriteFile
+from .agent_script import AgentScript, CallTool, ReadFile, RunCommand, WriteFile
 from .conformance import CHECKS, Check, Outcome, Report, check_host, conformance
 from .server import ScriptedModel, SimServer, sim_server
 
@@ -16,6 +16,7 @@ __all__ = [
     "AgentScript",
     "Answer",
     "Call",
+    "CallTool",
     "Check",
     "Outcome",
     "ReadFile",

@@ -55,7 +55,15 @@ class ReadFile(msgspec.Struct, frozen=True):
     path: str
 
 
-Step: TypeAlias = RunCommand | WriteFile | ReadFile
+class CallTool(msgspec.Struct, frozen=True):
+    """Call a tool by its name; a freeform one takes its text as `input`. A tool of a namespace is found by its own name, also
+    where the namespace has become a part of it."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+Step: TypeAlias = RunCommand | WriteFile | ReadFile | CallTool
 
 
 class AgentScript:
@@ -101,11 +109,20 @@ def call_for(step: Step, tools: Sequence[ToolSpec]) -> Call:
             other = f"cat {shlex.quote(step.path)}"
         case RunCommand():
             found, other = None, step.command
-    found = found or _find(tools, _SHELLS, {_COMMAND: other})
+        case CallTool():
+            found, other = _named(step, tools), ""
+    found = found or (_find(tools, _SHELLS, {_COMMAND: other}) if other else None)
     if found is None:
+        wanted = step.name if isinstance(step, CallTool) else "one that runs a command line"
         names = ", ".join([tool.qualified_name for tool in tools])
-        raise LocalError(f"no declared tool can do {step}; expected one that runs a command line, got {names}")
+        raise LocalError(f"no declared tool can do {step}; expected {wanted}, got {names}")
     return found
+
+
+def _named(step: CallTool, tools: Sequence[ToolSpec]) -> Call | None:
+    spelled = re.compile(rf"(?:\w+__)?{re.escape(step.name)}(?:_[0-9a-f]{{8}})?")
+    found = next((tool for tool in tools if spelled.fullmatch(tool.name)), None)
+    return None if found is None else Call(found.name, step.arguments, found.kind, found.namespace)
 
 
 def _find(tools: Sequence[ToolSpec], words: frozenset[str], wanted: Mapping[frozenset[str], str]) -> Call | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -20,10 +22,13 @@ _DATA = ROOT / "tests" / "data" / "clients"
 
 class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One agent: how it is started, its environment and the files of its home. `{url}`, `{model}`, `{key}`, `{task}` and
-    `{work}` in any text stand for what they say."""
+    `{work}` in any text stand for what they say. `setup` is its name for `midstream serve --print`, `headless` how it is
+    started where that has told it everything else."""
 
     name: str
     package: str
+    setup: str
+    headless: tuple[str, ...]
     wire: str
     command: tuple[str, ...]
     environment: dict[str, str]
@@ -64,10 +69,13 @@ def run(
     work: Path,
     patience: float = 120.0,
     user: int | None = None,
+    exports: str | None = None,
 ) -> Ran:
-    """Give the agent a task, as this user, and wait for its end."""
+    """Give the agent a task, as this user, and wait for its end. With `exports`, lines for a shell, nothing else tells it where
+    to go."""
     said = {"url": url, "model": model, "key": "no-key-of-anybody", "task": task, "work": str(work)}
-    for name, content in agent.files.items():
+    command = _filled(agent.command, said)
+    for name, content in agent.files.items() if exports is None else ():
         file = home / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(msgspec.json.encode(_filled(content, said)))
@@ -77,14 +85,16 @@ def run(
     environment = {
         "PATH": f"{agent.bin}:{NODE}:{os.defpath}", "HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8", "TERM": "dumb",
         "NO_COLOR": "1", "NO_PROXY": "*", "no_proxy": "*", "DO_NOT_TRACK": "1",
-        **_filled(agent.environment, said),
+        **(_filled(agent.environment, said) if exports is None else {}),
     }  # fmt: skip
+    if exports is not None:
+        command = ["sh", "-c", f"{exports}\n{shlex.join(_filled(agent.headless, said))}"]
     began = time.monotonic()
     with subprocess.Popen(
-        _filled(list(agent.command), said),
+        command,
         cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace", start_new_session=True, executable=str(agent.bin / agent.command[0]), user=user,
-        group=user, extra_groups=None if user is None else [],
+        text=True, errors="replace", start_new_session=True, user=user, group=user,
+        extra_groups=None if user is None else [], executable=shutil.which(command[0], path=environment["PATH"]),
     ) as process:  # fmt: skip
         status: int | None = None
         try:
@@ -103,7 +113,7 @@ def _filled(template: Any, said: dict[str, str]) -> Any:
             for name, value in said.items():
                 template = template.replace(f"{{{name}}}", value)
             return template
-        case list():
+        case list() | tuple():
             return [_filled(each, said) for each in template]
         case dict():
             return {_filled(key, said): _filled(value, said) for key, value in template.items()}

@@ -47,6 +47,7 @@ class Gateway(msgspec.Struct, frozen=True):
     log: Path
     told: Path
     process: int
+    environment: dict[str, str]
 
     def reload(self, config: str) -> None:
         """Give it another configuration, as an operator does."""
@@ -58,6 +59,13 @@ class Gateway(msgspec.Struct, frozen=True):
                 return
             time.sleep(_PAUSE)
         raise AssertionError(f"the gateway did not read its configuration again: {self.told.read_text('utf-8')}")
+
+    def printed(self, client: str, model: str) -> str:
+        """The lines that point a client here."""
+        place = ["--config", str(self.config), "--port", self.url.rpartition(":")[2]]
+        command = [str(MIDSTREAM), "serve", *place, "--print", client, "--model", model]
+        scrubbed = {"PATH": os.environ["PATH"], "HOME": str(self.config.parent), "LANG": "C.UTF-8", **self.environment}
+        return subprocess.run(command, env=scrubbed, capture_output=True, text=True, check=True).stdout
 
     def requests(self) -> list[dict[str, Any]]:
         """The requests for answers so far."""
@@ -79,7 +87,7 @@ def gateway_process(folder: Path, config: str, environment: Mapping[str, str]) -
         subprocess.Popen(command, cwd=folder, env=scrubbed, stdout=out, stderr=err) as process,
     ):
         try:
-            yield Gateway(_address(process, told), file, log, told, process.pid)
+            yield Gateway(_address(process, told), file, log, told, process.pid, dict(environment))
         finally:
             process.terminate()
             process.wait(timeout=45)

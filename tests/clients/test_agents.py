@@ -40,7 +40,9 @@ def plan(work: Path) -> AgentScript:
     )
 
 
-def perform(agent: Agent, stage: Stage, folder: Path, *, url: str, model: str, target: str) -> tuple[Ran, Result]:
+def perform(
+    agent: Agent, stage: Stage, folder: Path, *, url: str, model: str, target: str, exports: str | None = None
+) -> tuple[Ran, Result]:
     """Let the agent do the task."""
     if not agent.installed:
         pytest.skip(f"DID NOT RUN: {agent.name} is not installed")
@@ -48,7 +50,7 @@ def perform(agent: Agent, stage: Stage, folder: Path, *, url: str, model: str, t
     home.mkdir()
     work.mkdir()
     stage.begin(plan(work))
-    ran = run(agent, TASK, url=url, model=model, home=home, work=work)
+    ran = run(agent, TASK, url=url, model=model, home=home, work=work, exports=exports)
     rounds = sum(1 for seen in stage.seen if seen.status == 200 and _has_tools(seen.body)) - 1
     files = {file.name: file.read_text() for file in work.iterdir() if file.is_file()}
     done = files.get("notes.txt") == f"first line\n{NUMBER}\n" and files.get("other.txt") == "other\n"
@@ -94,3 +96,16 @@ def test_through_the_gateway(
     results.append(result)
     judge(ran, result, stage)
     assert stage.echoed == stage.thought, stage.heard
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=[agent.name for agent in AGENTS])
+def test_as_the_gateway_says(
+    agent: Agent, stage: Stage, gateway: Gateway, tmp_path: Path, results: list[Result]
+) -> None:
+    """What `midstream serve --print` prints is all that an agent needs to be told."""
+    model = "moonshot/kimi-k2.5"
+    exports = gateway.printed(agent.setup, model)
+    target = f"{model}, as --print says"
+    ran, result = perform(agent, stage, tmp_path, url=gateway.url, model=model, target=target, exports=exports)
+    results.append(result)
+    judge(ran, result, stage)

@@ -295,6 +295,16 @@ def test_a_models_name_is_never_run_by_the_shell(name: str, tmp_path: Path) -> N
         assert f"model_providers.midstream.base_url={URL}/v1" in said and "model_provider=midstream" in said
 
 
+def test_gemini_cli_signs_in_by_its_key_and_keeps_what_the_user_changes(tmp_path: Path) -> None:
+    text = exports("gemini", Address(URL, "sim/kimi-k2.5"))
+    home = Path(variables(evaluated(text, tmp_path))["GEMINI_CLI_HOME"])
+    settings = home / ".gemini" / "settings.json"
+    assert json.loads(settings.read_text()) == {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    settings.write_text("changed")
+    evaluated(text, tmp_path)
+    assert settings.read_text() == "changed"
+
+
 def test_the_overview_names_every_client_and_no_key() -> None:
     to = Address(URL, "sim/kimi-k2.5")
     for closed in (False, True):

@@ -20,7 +20,7 @@ from tests.e2e.tiny_model import CHAT_TEMPLATE, SPECIALS, write_tiny_model
 
 KEY = "the engine's key"
 NOBODY = 65534
-_PATIENCE = 300.0
+_PATIENCE = 600.0
 _CONTEXT = 131072
 _SURE = 40.0
 _BEGIN = "<|im_assistant|>assistant<|im_middle|>"

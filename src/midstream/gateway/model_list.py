@@ -47,7 +47,8 @@ def _openai(name: str) -> dict[str, Any]:
 
 
 def _anthropic(name: str, display: str) -> dict[str, Any]:
-    return {"type": "model", "id": name, "display_name": display or name, "created_at": _DATE}
+    shown = {"type": "model", "id": name, "display_name": display or name, "created_at": _DATE}
+    return {**shown, "lifecycle": "active", "deprecated_at": None, "retires_at": None}
 
 
 def _gemini(name: str, display: str) -> dict[str, Any]:

@@ -249,6 +249,8 @@ def refusal_of(error: MidstreamError) -> Refusal:
         changed["status"] = status
         if status in _BY_STATUS:
             changed["anthropic"], changed["google"] = _BY_STATUS[status]
+    if isinstance(error, ProviderError) and error.provider is None and error.code:
+        changed["code"] = error.code  # of ours; another host's codes mean nothing to this client
     return msgspec.structs.replace(row, **changed)
 
 

@@ -175,6 +175,15 @@ def test_the_model_may_stand_in_the_body() -> None:
     assert (parsed.model, parsed.conversation.turns[0].text, parsed.options.stream) == ("x", "hi", True)
 
 
+@pytest.mark.parametrize(
+    ("given", "plain"), [("+/8=", "+/8="), ("-_8=", "+/8="), ("-_8", "+/8="), ("QUJD", "QUJD"), ("_w", "/w==")]
+)
+def test_inline_data_is_in_the_alphabet_that_every_host_reads(given: str, plain: str) -> None:
+    """Google's Python SDK writes the alphabet for URLs, which Anthropic and OpenAI refuse."""
+    parsed = read({"parts": [{"inlineData": {"mimeType": "image/png", "data": given}}]})
+    assert parsed.conversation.turns[0].blocks == (Media("image/png", data=plain),)
+
+
 @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"contents": 3}', b'{"contents": [3]}'])
 def test_what_is_no_request_is_said_so(body: bytes) -> None:
     with pytest.raises(InvalidHistory):

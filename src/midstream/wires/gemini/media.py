@@ -31,7 +31,18 @@ def read_media(part: dict[str, Any]) -> Media | None:
     extra = {key: value for key, value in part.items() if key in (*_KEYS, "thoughtSignature") and value is not None}
     match part:
         case {"inlineData": {"data": str(data), **rest}}:
-            return Media(str(rest.get("mimeType") or ""), data=data, extra=extra or None)
+            return Media(str(rest.get("mimeType") or ""), data=_plain_base64(data), extra=extra or None)
         case {"fileData": {"fileUri": str(uri), **rest}}:
             return Media(str(rest.get("mimeType") or ""), url=uri, extra=extra or None)
     return None
+
+
+def _plain_base64(data: str) -> str:
+    """Base64 in the alphabet that every host reads: Google's own SDK writes the one for URLs, which this wire takes too."""
+    if "-" not in data and "_" not in data and len(data) % 4 == 0:
+        return data
+    plain = data.rstrip("=").translate(_PLAIN)
+    return plain + "=" * (-len(plain) % 4)
+
+
+_PLAIN = str.maketrans("-_", "+/")

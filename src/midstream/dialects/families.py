@@ -9,7 +9,7 @@ facts/what-users-ask.md E, facts/verifier.md (marker leak).
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import msgspec
 
@@ -42,6 +42,8 @@ THINK_TAGS: tuple[tuple[str, tuple[str, str]], ...] = ((r"minimax.*m3", ("<mm:th
 """Tags of their own, between which models leave their thinking in the text where nobody reads it out."""
 
 
+_LETTERS = re.compile(r"[a-z]+(?![a-z?*{])")
+_GROUP = re.compile(r"\([^()]*\)")
 _replace = msgspec.structs.replace
 _Tags = tuple[str, str] | None
 _made: dict[tuple[int, TextFormat | None, _Tags], tuple[Dialect, Dialect]] = {}
@@ -67,4 +69,14 @@ def leaking(dialect: Dialect, model: str) -> Dialect:
 
 @lru_cache(maxsize=1024)
 def search(pattern: str, text: str) -> bool:
-    return re.search(pattern, text) is not None
+    return _opening(pattern) in text and re.search(pattern, text) is not None
+
+
+@cache
+def _opening(pattern: str) -> str:
+    """The letters that every match begins with. Most models are of another family, so most patterns need not be compiled."""
+    letters = _LETTERS.match(pattern)
+    outside, groups = pattern, 1
+    while groups:
+        outside, groups = _GROUP.subn("", outside)
+    return "" if letters is None or "|" in outside else letters[0]

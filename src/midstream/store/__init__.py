@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .export import read_jsonl, to_jsonl, to_markdown
-from .importing import FORMATS, import_file, read_history
 from .paths import data_dir, database_path, is_postgres, sqlite_path
 from .protocol import (
     ConversationExists,
@@ -21,6 +21,10 @@ from .protocol import (
     UnknownConversation,
 )
 from .sqlite import MemoryStore, SqliteStore
+
+if TYPE_CHECKING:
+    from .export import read_jsonl, to_jsonl, to_markdown
+    from .importing import FORMATS, import_file, read_history
 
 __all__ = [
     "FORMATS",
@@ -46,6 +50,18 @@ __all__ = [
     "to_jsonl",
     "to_markdown",
 ]
+
+
+# Every chat loads this package, and few export or import: these two modules are loaded when first asked for.
+_LATER = dict.fromkeys(("read_jsonl", "to_jsonl", "to_markdown"), ".export") | dict.fromkeys(
+    ("FORMATS", "import_file", "read_history"), ".importing"
+)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name], __name__), name)
 
 
 def open_store(address: str | Path | None = None) -> Store:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 
 from ..core.errors import StoreError
@@ -17,15 +16,9 @@ from .protocol import NewerSchema
 APPLICATION_ID = 0x6D696473  # "mids": tells our files from any other SQLite database
 
 
-def migrations(package: str = "midstream.store", name: str = "migrations") -> list[tuple[int, str]]:
-    """The number and SQL of every migration in a folder of a package, in order."""
-    folder = files(package) / name
-    found = [
-        (int(file.name[:4]), file.read_text(encoding="utf-8"))
-        for file in folder.iterdir()
-        if file.name.endswith(".sql")
-    ]
-    return sorted(found)
+def migrations(folder: Path = Path(__file__).with_name("migrations")) -> list[tuple[int, str]]:
+    """The number and SQL of every migration in a folder, in order."""
+    return sorted([(int(file.name[:4]), file.read_text(encoding="utf-8")) for file in folder.glob("*.sql")])
 
 
 def migrate(

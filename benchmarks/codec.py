@@ -155,7 +155,7 @@ class NextTurns:
 
 def encoding(rounds: int) -> list[Row]:
     histories = {"questions and answers": plain_history, "an agent's": agent_history}
-    models = {"chat": (CHAT, 1.0), "anthropic": (ANTHROPIC, 2.0)}
+    models = {"chat": (CHAT, 1.2), "anthropic": (ANTHROPIC, 1.8)}
     firsts: dict[str, Callable[[], object]] = {}
     nexts: dict[str, Callable[[], object]] = {}
     goals: dict[str, float] = {}
@@ -171,7 +171,7 @@ def encoding(rounds: int) -> list[Row]:
         for name, time in take_turns(firsts, rounds).items()
     ]
     rows += [
-        Row(f"{name}: next turn", time.best * 1e3, "ms", 0.1, aside=_median(time))
+        Row(f"{name}: next turn", time.best * 1e3, "ms", 0.08, aside=_median(time))
         for name, time in take_turns(nexts, rounds).items()
     ]
     return rows + long_histories(max(5, rounds // 3))

@@ -79,13 +79,16 @@ def _midstream_items() -> Begin:
 
 
 def _openai_items() -> Begin:
-    from openai import AsyncOpenAI
+    import httpx
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     clients: list[AsyncOpenAI] = []
 
     async def begin(base: str) -> AsyncIterator[object]:
         if not clients:
-            clients.append(AsyncOpenAI(base_url=f"{base}/v1", api_key="key", max_retries=0))
+            # It opens 1,000 connections at most unless told otherwise, and waits for one to be free.
+            http = DefaultAsyncHttpxClient(limits=httpx.Limits(max_connections=None))
+            clients.append(AsyncOpenAI(base_url=f"{base}/v1", api_key="key", max_retries=0, http_client=http))
         messages: Any = [{"role": "user", "content": _QUESTION}]
         return aiter(await clients[0].chat.completions.create(model="gpt-4o", messages=messages, stream=True))
 

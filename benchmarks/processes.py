@@ -28,6 +28,7 @@ class Worker:
 
     def __init__(self, command: list[str], environ: Mapping[str, str] | None = None) -> None:
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115
+        self._given_up = False
         self._inner = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -47,13 +48,17 @@ class Worker:
 
     def hear(self) -> str:
         assert self._inner.stdout is not None
-        watchdog = threading.Timer(_PATIENCE, self._inner.kill)
+        watchdog = threading.Timer(_PATIENCE, self._give_up)
         watchdog.start()
         line = self._inner.stdout.readline()
         watchdog.cancel()
         if not line:
-            raise Failed(self._last_words())
+            raise Failed(f"no answer in {_PATIENCE:.0f} s" if self._given_up else self._last_words())
         return line
+
+    def _give_up(self) -> None:
+        self._given_up = True
+        self._inner.kill()
 
     def end(self) -> None:
         assert self._inner.stdin is not None

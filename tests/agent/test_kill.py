@@ -1,6 +1,7 @@
 """Kill -9 while an agent streams, runs tools and stores: nothing acknowledged is lost, and any other model goes on.
 
-Each ordered pair of doubles is played once: the first is killed at a random moment, the second takes the conversation over.
+Of a pair of doubles the first is killed at a random moment, and the second takes the conversation over. Here every double is killed
+three times and goes on three times, each time with another one; tests/e2e/test_kill.py plays every ordered pair.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeAlias
@@ -44,6 +45,9 @@ DOUBLES = (
     "moonshot/kimi-k2-0905-preview",
 )
 PAIRS = tuple(itertools.permutations(DOUBLES, 2))
+RINGS = tuple(
+    (model, DOUBLES[(place + step) % len(DOUBLES)]) for step in (1, 3, 5) for place, model in enumerate(DOUBLES)
+)
 KILLS_A_CONVERSATION = 5
 MOST_TURNS = 7  # a run stores eight
 LONGEST_DELAY = 0.08
@@ -53,13 +57,19 @@ Acknowledged: TypeAlias = list[tuple[int, str]]
 
 
 def test_two_hundred_are_killed() -> None:
-    """Here in the middle of an agent's work, in tests/store in the middle of bare appends."""
+    """In tests/e2e in the middle of an agent's work, in tests/store in the middle of bare appends."""
     assert len(PAIRS) == 110
     assert len(PAIRS) + KILLS_OF_WRITERS >= 200
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bash tool needs Linux")
 def test_kill_9_loses_no_acknowledged_turn_and_another_model_goes_on(tmp_path: Path) -> None:
+    assert len(set(RINGS)) == 33
+    play(RINGS, tmp_path)
+
+
+def play(pairs: Sequence[tuple[str, str]], tmp_path: Path) -> None:
+    """Kill the first of each pair and let the second go on."""
     path, folder = tmp_path / "conversations.db", tmp_path / "folder"
     folder.mkdir()
     for name, content in FILES.items():
@@ -69,7 +79,7 @@ def test_kill_9_loses_no_acknowledged_turn_and_another_model_goes_on(tmp_path: P
     waited = acknowledged = 0
     conversation = ""
     with sim_server(delay=0.0005) as sim, _agents(sim.url, path, folder) as kill_one:
-        for number, (model, other) in enumerate(chance.sample(PAIRS, len(PAIRS))):
+        for number, (model, other) in enumerate(chance.sample(pairs, len(pairs))):
             with closing(SqliteStore(path)) as store:
                 if number % KILLS_A_CONVERSATION == 0:
                     conversation = store.create(Conversation(system="Be brief."))
@@ -89,7 +99,7 @@ def test_kill_9_loses_no_acknowledged_turn_and_another_model_goes_on(tmp_path: P
             assert last == Stopped("text"), where
         assert {seen.status for seen in sim.seen} == {200}
     print(f"{kills.total()} kills: {dict(kills)}; {acknowledged} acknowledged turns, all there")
-    assert kills.total() == len(PAIRS)
+    assert kills.total() == len(pairs)
     assert acknowledged >= waited
     assert kills["while a model answered"] and kills["while tools ran"], kills
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from midstream.core.handoff import NOTE_CODES
@@ -15,8 +16,12 @@ SOURCES = [path for path in (ROOT / "src" / "midstream").rglob("*.py") if path.n
 
 def nodes(path: Path, *telling: str) -> Iterator[ast.AST]:
     """What the file consists of, if one of these words is in it at all: parsing is what takes the time."""
-    text = path.read_text("utf-8")
-    return ast.walk(ast.parse(text)) if any(word in text for word in telling) else iter(())
+    return ast.walk(parsed(path)) if any(word in path.read_text("utf-8") for word in telling) else iter(())
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
 
 
 def words(path: Path) -> Iterator[str]:
@@ -40,7 +45,7 @@ def test_no_code_reads_the_sentence_of_a_note() -> None:
     """`why` may be shown, and handed on; nothing searches it, splits it or compares it."""
     reading: list[str] = []
     for path in SOURCES:
-        for node in nodes(path, "why"):
+        for node in nodes(path, ".why"):
             parts: list[ast.expr] = []
             if isinstance(node, ast.Compare):
                 parts = [node.left, *node.comparators]

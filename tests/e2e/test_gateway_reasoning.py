@@ -73,9 +73,7 @@ class Stripping:
         self._api = openai.OpenAI(base_url=url, api_key=key, max_retries=0)
         self._model = model
         self._stream = stream
-        self._tools: Any = [
-            {"type": "function", "function": {"name": name, **tool}} for name, tool in TOOLS.items()
-        ]
+        self._tools: Any = [{"type": "function", "function": {"name": name, **tool}} for name, tool in TOOLS.items()]
         self.messages: list[Any] = [{"role": "user", "content": ERRANDS}]
         self.notes = ""
 
@@ -96,7 +94,9 @@ class Stripping:
             {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": call.function.arguments}}
             for call in message.tool_calls or ()
         ]  # fmt: skip
-        self.messages.append({"role": "assistant", "content": message.content, **({"tool_calls": calls} if calls else {})})
+        self.messages.append(
+            {"role": "assistant", "content": message.content, **({"tool_calls": calls} if calls else {})}
+        )
         self.messages += [
             {"role": "tool", "tool_call_id": call["id"], "content": "says " + json.loads(call["function"]["arguments"])["path"]}
             for call in calls

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, LiteralString, TypeVar
 
 from msgspec.structs import astuple, replace
@@ -74,7 +73,7 @@ class PostgresStore:
         self._now = now
         self._patience = patience
         self._server = Server(address, patience)
-        self._server.migrate("midstream", migrations(Path(__file__).with_name("migrations_postgres")))
+        self._server.migrate("midstream", migrations(name="migrations_postgres"))
         self._closed = False
         self._pool = psycopg_pool.ConnectionPool(
             self._server.conninfo,

@@ -16,8 +16,9 @@ from .protocol import NewerSchema
 APPLICATION_ID = 0x6D696473  # "mids": tells our files from any other SQLite database
 
 
-def migrations(folder: Path = Path(__file__).with_name("migrations")) -> list[tuple[int, str]]:
-    """The number and SQL of every migration in a folder, in order."""
+def migrations(package: str = "midstream.store", name: str = "migrations") -> list[tuple[int, str]]:
+    """The number and SQL of every migration in a folder of a package of ours, in order."""
+    folder = Path(__file__).parents[2].joinpath(*package.split("."), name)
     return sorted([(int(file.name[:4]), file.read_text(encoding="utf-8")) for file in folder.glob("*.sql")])
 
 

@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Generic, LiteralString, TypeVar
 
 import msgspec
@@ -94,7 +93,7 @@ class PostgresState:
         self._response_puts = _Together(partial(self._put, _PUT_RESPONSES))
 
     async def open(self) -> None:
-        steps = migrations(Path(__file__).with_name("migrations_postgres"))
+        steps = migrations("midstream.gateway.state", "migrations_postgres")
         await asyncio.to_thread(self._server.migrate, "midstream_gateway", steps)
         pool = psycopg_pool.AsyncConnectionPool(
             self._server.conninfo,

@@ -249,7 +249,7 @@ class SqliteState:
     def _open(self) -> None:
         if self.path != IN_MEMORY:
             make_private_file(self.path)
-        steps = migrations(Path(__file__).with_name("migrations"))
+        steps = migrations("midstream.gateway.state")
         self._db = open_database(
             self.path,
             patience=self._patience,

@@ -20,7 +20,7 @@ from midstream.core.events import Done, Event, ToolCallEnd, ToolCallStart
 from midstream.core.ids import STRATEGIES, from_own_id
 from midstream.core.lifecycle import check
 from midstream.core.tools import freeform_input
-from midstream.wires.answer import AnswerContext, AnswerWriter, Habits, make_writer
+from midstream.wires.answer import AnswerContext, AnswerWriter, Habits, make_writer, write_events
 from midstream.wires.decode_context import DecodeContext
 from midstream.wires.provider_errors import provider_error
 from midstream.wires.registry import WIRES, get_wire
@@ -253,6 +253,24 @@ def test_thinking_that_nobody_wants_is_not_written(wire: str) -> None:
     writer = make_writer(wire, replace(CONTEXT, thinking=False))
     assert b"secret" not in b"".join(written(writer, events))
     assert b"secret" not in make_writer(wire, replace(CONTEXT, thinking=False)).body(last_turn(events))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@settings(max_examples=EXAMPLES)
+@given(deltas=st.lists(st.text(max_size=4), max_size=12), counted=st.booleans(), cut=st.integers(0, 40))
+def test_events_written_together_are_the_same_bytes(wire: str, deltas: list[str], counted: bool, cut: int) -> None:
+    """Runs of text are framed in one go; whatever is around them, no byte may differ."""
+    acts = (
+        Act("text", tuple(deltas)),
+        Act("thinking", ("hm",)),
+        Act("text", (HALF, *deltas)),
+        Act("call", ("{}",), "f"),
+    )
+    events = speak(Answer(acts, "tool_use"), wire)
+    context = replace(CONTEXT, usage=counted)
+    writer = make_writer(wire, context)
+    together = write_events(writer, events[:cut]) + write_events(writer, events[cut:])
+    assert together == b"".join(written(make_writer(wire, context), events))
 
 
 HALF = "a\ud83d"

@@ -185,7 +185,9 @@ class Client:
         sending: Callable[[Resolved, Request], None] | None = None,
     ) -> Turn:
         """The next answer as a whole Turn. An error of the provider is raised; an empty or cut answer has `failure` set."""
-        whole = replace(options or Options(), stream=False)
+        whole = options or Options()
+        if whole.stream:
+            whole = replace(whole, stream=False)
         sent, answer, began = await self._begin(model, conversation, tools, whole, api_key, sending)
         async with answer:
             body = await answer.read()

@@ -8,7 +8,6 @@ event. A client that leaves cancels the task, and with it the upstream.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,10 @@ from msgspec.structs import replace
 from ..codec import mint_turn_key
 from ..core.blocks import Conversation, Origin, Turn
 from ..core.errors import Aborted, BadRequest, MidstreamError, Overloaded
-from ..core.events import Done, ErrorEvent, Start
+from ..core.events import Done, ErrorEvent, Start, TextDelta
 from ..core.handoff import Note
 from ..dialects.registry import Resolved
-from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer
+from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer, write_events
 from ..wires.request import ParsedRequest, Request
 from .body import Message, Receive, read_body
 from .carry import carried
@@ -59,7 +58,7 @@ class Exchange:
         self.scope = scope
         self.wire = wire
         self.tenant = tenant
-        self.id = os.urandom(12).hex()
+        self.id = mint_turn_key()[:24]
         self.key: Any = None
         self.asked = ""
         self.conversation: Conversation | None = None  # where contents are traced
@@ -181,7 +180,8 @@ class Exchange:
                         await self._settle(parsed, outgoing, context, last.turn)
                     elif type(last) is ErrorEvent:
                         self._failed(last)
-                    await self._write(b"".join([writer.event(outgoing.event(event)) for event in batch]))
+                    batch = [event if type(event) is TextDelta else outgoing.event(event) for event in batch]
+                    await self._write(write_events(writer, batch))
                     if self.first is None and type(last) is not Start:
                         self.first = time.monotonic()
             self._sending = True  # nothing comes behind the end

@@ -53,6 +53,8 @@ async def take_in(
 
     `target` is the model that it goes to first. What a client sent by itself belongs to it if it speaks the client's wire.
     """
+    if not (parsed.options.extra_body or parsed.tools) and all(map(_is_bare, parsed.conversation.turns)):
+        return parsed, []
     reading = _Reading(wire, tenant, sealer, target)
     read = [_Answer(number, turn) for number, turn in enumerate(parsed.conversation.turns)]
     if sealer is not None and (sealed := _newest_seal(read)) is not None:
@@ -69,6 +71,13 @@ async def take_in(
         return reading.request(parsed, [reading.settled(each) for each in read]), reading.notes
     except RecursionError:
         raise InvalidHistory(f"not a valid {wire} request: it is nested too deeply") from None
+
+
+def _is_bare(turn: Turn) -> bool:
+    """Whether a turn is somebody's plain words, and nothing that could hold reasoning, a seal or an origin."""
+    if turn.speaker == "ai" or turn.extra:
+        return False
+    return all(type(block) is Text and not block.extra for block in turn.blocks)
 
 
 def _newest_seal(read: list[_Answer]) -> str | None:

@@ -98,26 +98,34 @@ def prepare(request: OutgoingRequest, base_url: str, auth_headers: SecretHeaders
     """Check everything and put it together; LocalError says what is wrong."""
     if not _TOKEN.fullmatch(request.method):
         raise LocalError(f"invalid HTTP method {request.method[:40]!r}")
-    merged = SecretHeaders(_OWN_HEADERS)
-    for headers in (SecretHeaders(request.headers), auth_headers):
-        for name, value in headers.items():
-            merged[_header_name(name)] = value
-            if _UNPRINTABLE.search(value.reveal()):
-                raise LocalError(
-                    f"the value of the header {name!r} contains a control character; check it for a line break"
-                )
-    merged["accept-encoding"] = Secret(accept_encoding)
+    merged = SecretHeaders(_public_headers(tuple(request.headers.items())))
+    _add_headers(merged, auth_headers)
+    merged["accept-encoding"] = _accepted(accept_encoding)
     base, origin = _base(base_url)
     url = base + _path(request.path)
     return Target(request.method, url, merged, request.body, Secrets(auth_headers), request.stream, origin)
 
 
-_OWN_HEADERS = SecretHeaders({"user-agent": "midstream"})
-
-
 # The same few addresses, paths and names are asked for again and again, and checking them costs as much as encoding a short
-# request. Nothing that may hold a key is remembered: no query, no value of a header.
+# request. Nothing that may hold a key is remembered: no query, and of headers only those of the request without its secrets.
 _remembered = lru_cache(maxsize=512)
+_accepted = _remembered(Secret)
+
+
+@_remembered
+def _public_headers(headers: tuple[tuple[str, str], ...]) -> SecretHeaders:
+    checked = SecretHeaders({"user-agent": "midstream"})
+    _add_headers(checked, SecretHeaders(dict(headers)))
+    return checked
+
+
+def _add_headers(merged: SecretHeaders, headers: SecretHeaders) -> None:
+    for name, value in headers.items():
+        merged[_header_name(name)] = value
+        if _UNPRINTABLE.search(value.reveal()):
+            raise LocalError(
+                f"the value of the header {name!r} contains a control character; check it for a line break"
+            )
 
 
 def origin_of(url: str) -> tuple[str, str, int]:

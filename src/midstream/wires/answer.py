@@ -14,12 +14,12 @@ import msgspec
 
 from ..core.blocks import Media, Opaque, ToolCall, Turn, Value
 from ..core.errors import MidstreamError, ProviderError, RetriesExhausted
-from ..core.events import BlockEvent, Event, ToolCallStart
+from ..core.events import BlockEvent, Event, TextDelta, ToolCallStart
 from ..core.handoff import Note, NoteCode
 from ..core.ids import STRATEGIES, IdScheme, ToolIdMapper
 from ..core.surrogates import mended
 from ..core.tools import ToolSpec, parse_arguments
-from .lenient_json import arguments_text, json_value
+from .lenient_json import arguments_text, encode_json, json_text, json_value
 from .registry import get_wire
 from .request import ParsedRequest
 from .stop_reasons import settled_stop
@@ -119,6 +119,37 @@ class AnswerWriter(Protocol):
     def keep_alive(self) -> bytes:
         """Bytes that say nothing, between two events, and that the wire's clients pass over."""
         ...
+
+
+def write_events(writer: AnswerWriter, events: Sequence[Event]) -> bytes:
+    """What `writer.event` gives for each, together. Runs of text, which are nearly all of a stream, are framed in one go."""
+    frame: Callable[[], tuple[bytes, bytes]] | None = getattr(writer, "text_frame", None)
+    if frame is None or len(events) < _FEW:
+        return b"".join([writer.event(event) for event in events])
+    written: list[bytes] = []
+    texts: list[str] = []
+    for event in events:
+        if type(event) is TextDelta:
+            texts.append(event.delta)
+            continue
+        if texts:
+            written.append(_framed(texts, *frame()))
+            texts = []
+        written.append(writer.event(event))
+    if texts:
+        written.append(_framed(texts, *frame()))
+    return b"".join(written)
+
+
+_FEW = 4
+
+
+def _framed(texts: list[str], before: bytes, behind: bytes) -> bytes:
+    try:
+        literals = [encode_json(text) for text in texts]
+    except UnicodeEncodeError:  # half a surrogate pair
+        literals = [json_text(text) for text in texts]
+    return before + (behind + before).join(literals) + behind
 
 
 def make_writer(wire: str, context: AnswerContext) -> AnswerWriter:

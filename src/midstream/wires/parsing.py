@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -173,10 +174,24 @@ class OptionFields:
         return Options(stream=stream, extra_body=self.extra or None, **fields)
 
 
+def _accepts(hint: Any, kind: type) -> bool:
+    """Whether every value of a plain type is one of the option's."""
+    return hint is kind or (get_origin(hint) in (Union, UnionType) and kind in get_args(hint))
+
+
 _OPTION_TYPES = get_type_hints(Options)
 
 
+_PLAIN = {
+    name: tuple([kind for kind in (bool, int, float, str) if _accepts(hint, kind)])
+    for name, hint in _OPTION_TYPES.items()
+}
+"""The plain types that need no closer look, by option."""
+
+
 def _fits(name: str, value: Any) -> bool:
+    if type(value) in _PLAIN[name]:
+        return True
     try:
         msgspec.convert(value, _OPTION_TYPES[name])
     except (msgspec.ValidationError, RecursionError, ValueError):

@@ -85,6 +85,9 @@ class MessagesWriter:
                 return self.error(event.to_exception(), mid_stream=True)[1]
         return b""
 
+    def text_frame(self) -> tuple[bytes, bytes]:
+        return b'event: content_block_delta\ndata: %b"text_delta","text":' % self._delta, b"}}\n\n"
+
     def body(self, turn: Turn) -> bytes:
         content = [written for block in turn.blocks if (written := self._block(block)) is not None]
         message = {**self._message(*self._stop_reason(turn)), "content": content, "usage": write_usage(turn.usage)}

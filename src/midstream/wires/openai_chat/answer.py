@@ -95,6 +95,10 @@ class ChatWriter:
                 return self.error(event.to_exception(), mid_stream=True)[1]
         return b""
 
+    def text_frame(self) -> tuple[bytes, bytes]:
+        before, _, behind = self._delta(b'{"content":\0}').partition(b"\0")  # no JSON text holds one
+        return before, behind
+
     def body(self, turn: Turn) -> bytes:
         text = [block.text for block in turn.blocks if isinstance(block, Text) and not _is_refusal(block)]
         refused = [block.text for block in turn.blocks if isinstance(block, Text) and _is_refusal(block)]

@@ -11,7 +11,6 @@ import importlib
 import zlib
 from collections import deque
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Protocol
 
 from ..core.errors import LimitExceeded, MalformedStream, TruncatedStream
@@ -84,7 +83,6 @@ def inflater(content_encoding: str) -> Inflater | None:
     return Inflater(make(), name)
 
 
-@cache
 def accept_encoding(stream: bool) -> str:
     """What to ask for. A compressor between a model and its reader holds tokens back, so streams ask for none."""
     if stream:

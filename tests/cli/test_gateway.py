@@ -64,6 +64,15 @@ def test_a_key_needs_only_a_name(cli: Cli) -> None:
     assert row["rate"] is row["concurrency"] is row["spend"] is row["expires"] is None
 
 
+def test_two_keys_share_a_tenant_only_if_that_is_said(cli: Cli) -> None:
+    create(cli, "--name", "me")
+    for name in ("me", "local"):
+        result = cli("gateway", "keys", "create", "--name", name)
+        assert result.exit_code == 1 and f"--tenant {name}" in result.stderr and not result.stdout
+    create(cli, "--name", "me", "--tenant", "me")
+    create(cli, "--name", "me", "--tenant", "other")
+
+
 def test_the_list_shows_the_limits_of_the_configuration_too(cli: Cli, tmp_path: Path) -> None:
     config = tmp_path / "gateway.toml"
     config.write_text(f'[state]\nurl = "{tmp_path}/x.db"\n[keys]\nrate = 7\nspend = "3/day"\n')

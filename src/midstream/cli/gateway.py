@@ -358,7 +358,17 @@ def create(
         spend_window="month" if spend is None else spend.window,
         text_calls=text_calls or "",
     )
-    _run_with_state(_state_url(store, load_config(_config_path(config_path))), lambda state: state.add_key(record))
+
+    async def add(state: GatewayState) -> None:
+        taken = {LOCAL.id, *[key.tenant for key in await state.keys()]}
+        if tenant is None and name in taken:
+            raise LocalError(
+                f"there is already a tenant {name!r}, and keys of one tenant share what is kept for them: choose another "
+                f"--name, or say --tenant {name} if that is meant"
+            )
+        await state.add_key(record)
+
+    _run_with_state(_state_url(store, load_config(_config_path(config_path))), add)
     click.echo(made.key.reveal())
     click.echo(f"{made.id}: {_limits(record)}. The key is not stored and not shown again.", err=True)
 

@@ -77,8 +77,12 @@ def test_a_tool_is_called_by_its_name(name: str) -> None:
         next_of(AgentScript(CallTool("pat")), Conversation((human("go"),)), *tools)
 
 
-def test_a_request_without_tools_gets_the_text() -> None:
-    said = next_of(AgentScript(RunCommand("ls"), answer="A title"), Conversation((human("Name this."),)), thinks=True)
+@pytest.mark.parametrize(
+    "tools", [(), (ToolSpec("web_search", builtin="web_search_20250305"),)], ids=["none", "builtin"]
+)
+def test_a_request_without_tools_gets_the_text(tools: tuple[ToolSpec, ...]) -> None:
+    script = AgentScript(RunCommand("ls"), answer="A title")
+    said = next_of(script, Conversation((human("Name this."),)), *tools, thinks=True)
     assert (said.text, said.calls, bool(said.thinking)) == ("A title", (), True)
 
 

@@ -69,8 +69,8 @@ Step: TypeAlias = RunCommand | WriteFile | ReadFile | CallTool
 class AgentScript:
     """Rounds of calls, then a text. A round is a step, or several that are called at once.
 
-    A request without tools (agents ask for titles and summaries) is answered with the text. Raises LocalError if tools are
-    declared and none can do the next step.
+    A request without tools of the agent's own (agents ask for titles, summaries and searches) is answered with the text.
+    Raises LocalError if there are such tools and none can do the next step.
     """
 
     def __init__(self, *rounds: Step | Sequence[Step], answer: str = "Done.") -> None:
@@ -79,7 +79,8 @@ class AgentScript:
 
     def __call__(self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
         read = count_tokens(conversation, tools)
-        offered = join_tools(tools, [tool for _, tool in declared_tools(conversation.turns)])
+        known = join_tools(tools, [tool for _, tool in declared_tools(conversation.turns)])
+        offered = [tool for tool in known if tool.builtin is None]
         number = self.rounds_done(conversation)
         if not offered or number == len(self.rounds):
             return Answer(self.answer, "The work is done." if thinks else "", input_tokens=read)

@@ -13,18 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import openai
 import pytest
 
 from midstream.gateway.seal import OPENS_FOR, PREFIX
 from midstream.gateway.state import SealKey, open_state
 from midstream.testing import SimServer, sim_server
-from tests.e2e.test_clients import ERRANDS, TOOLS
+from tests.e2e.sdk_agents import KIMI, Bringing, Stripping, history, thoughts
+from tests.e2e.test_clients import ERRANDS
 from tests.e2e.test_gateway_clients import create_keys
 from tests.gateway.gateway_process import GatewayProcess, gateway_process
 
-KIMI = "kimi-k2.5"
 OFF = '[vault]\nenabled = false\nseal = false\n[defaults]\nmissing_reasoning = "{missing}"\n'
 TENANTS = ("one", "two")
 
@@ -66,61 +65,10 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield Place(tmp_path, doubles)
 
 
-class Stripping:
-    """An agent on OpenAI's SDK that keeps of an answer only what chat completions had before there was reasoning."""
-
-    def __init__(self, url: str, key: str, model: str, *, stream: bool = False) -> None:
-        self._api = openai.OpenAI(base_url=url, api_key=key, max_retries=0)
-        self._model = model
-        self._stream = stream
-        self._tools: Any = [{"type": "function", "function": {"name": name, **tool}} for name, tool in TOOLS.items()]
-        self.messages: list[Any] = [{"role": "user", "content": ERRANDS}]
-        self.notes = ""
-
-    def ask(self) -> list[Any]:
-        """One round; gives its calls."""
-        create = self._api.chat.completions.with_raw_response.create
-        if self._stream:
-            with self._api.chat.completions.stream(
-                model=self._model, messages=self.messages, tools=self._tools
-            ) as stream:
-                stream.until_done()
-                message: Any = stream.get_final_completion().choices[0].message
-        else:
-            raw = create(model=self._model, messages=self.messages, tools=self._tools)
-            self.notes = raw.headers.get("x-midstream-notes", "")
-            message = raw.parse().choices[0].message
-        calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": call.function.arguments}}
-            for call in message.tool_calls or ()
-        ]  # fmt: skip
-        self.messages.append(
-            {"role": "assistant", "content": message.content, **({"tool_calls": calls} if calls else {})}
-        )
-        self.messages += [
-            {"role": "tool", "tool_call_id": call["id"], "content": "says " + json.loads(call["function"]["arguments"])["path"]}
-            for call in calls
-        ]  # fmt: skip
-        return calls
-
-    def run(self) -> int:
-        """All rounds with calls; gives their number."""
-        rounds = 0
-        while self.ask():
-            rounds += 1
-        self._api.close()
-        return rounds
-
-
-def thoughts(doubles: SimServer) -> list[str]:
-    """What Kimi was given of its own reasoning in the last request."""
-    return [each["reasoning_content"] for each in doubles.seen[-1].body["messages"] if each["role"] == "assistant"]
-
-
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_client_that_strips_reasoning_runs_a_loop_of_four_rounds(place: Place, stream: bool) -> None:
     with place.served() as gateway:
-        agent = Stripping(f"{gateway.url}/v1", place.keys["one"], f"sim/{KIMI}", stream=stream)
+        agent = Stripping([f"{gateway.url}/v1"], place.keys["one"], f"sim/{KIMI}", stream=stream)
         assert agent.run() == 4
     assert [f"Step {number} of 4" in each for number, each in enumerate(thoughts(place.doubles), 1)] == [True] * 4
     assert place.doubles.refused == [] and {seen.status for seen in place.doubles.seen} == {200}
@@ -129,7 +77,7 @@ def test_a_client_that_strips_reasoning_runs_a_loop_of_four_rounds(place: Place,
 
 def test_without_vault_and_seal_it_fails_typed_and_before_sending(place: Place) -> None:
     with place.served(OFF.format(missing="fail")) as gateway:
-        agent = Stripping(f"{gateway.url}/v1", place.keys["one"], f"sim/{KIMI}")
+        agent = Stripping([f"{gateway.url}/v1"], place.keys["one"], f"sim/{KIMI}")
         assert agent.ask()
         with pytest.raises(openai.BadRequestError, match="reasoning") as caught:
             agent.ask()
@@ -139,51 +87,17 @@ def test_without_vault_and_seal_it_fails_typed_and_before_sending(place: Place) 
 
 def test_without_vault_and_seal_a_placeholder_is_sent_and_told(place: Place) -> None:
     with place.served(OFF.format(missing="placeholder")) as gateway:
-        agent = Stripping(f"{gateway.url}/v1", place.keys["one"], f"sim/{KIMI}")
+        agent = Stripping([f"{gateway.url}/v1"], place.keys["one"], f"sim/{KIMI}")
         assert agent.run() == 4
     assert place.doubles.refused == [] and "missing_reasoning" in agent.notes
     assert not any("Step" in each for each in thoughts(place.doubles))
 
 
 def test_the_naive_request_is_refused_as_it_is_documented(place: Place) -> None:
-    agent = Stripping(place.doubles.base_url("moonshot"), "any", KIMI)
+    agent = Stripping([place.doubles.base_url("moonshot")], "any", KIMI)
     assert agent.ask()
     with pytest.raises(openai.BadRequestError, match="reasoning_content is missing in assistant tool call message"):
         agent.ask()
-
-
-class Bringing:
-    """An agent on Anthropic's SDK."""
-
-    def __init__(self, gateway: GatewayProcess, key: str) -> None:
-        self._gateway = gateway
-        self._key = key
-        self._tools: Any = [
-            {"name": name, "description": tool["description"], "input_schema": tool["parameters"]}
-            for name, tool in TOOLS.items()
-        ]
-        self.notes = ""
-
-    def ask(self, messages: list[Any]) -> list[Any]:
-        thinking: Any = {"type": "enabled", "budget_tokens": 2000}
-        with anthropic.Anthropic(base_url=self._gateway.url, api_key=self._key, max_retries=0) as api:
-            raw = api.messages.with_raw_response.create(
-                model=f"sim/{KIMI}", max_tokens=4000, messages=messages, tools=self._tools, thinking=thinking
-            )
-            self.notes = raw.headers.get("x-midstream-notes", "")
-            answer: Any = raw.parse()
-        return [block.to_dict() for block in answer.content]
-
-
-def history(content: list[Any], signature: str) -> list[Any]:
-    blocks = [{**block, "signature": signature} if block["type"] == "thinking" else block for block in content]
-    results = [
-        {"type": "tool_result", "tool_use_id": block["id"], "content": "fine"}
-        for block in content
-        if block["type"] == "tool_use"
-    ]
-    asked = {"role": "user", "content": ERRANDS}
-    return [asked, {"role": "assistant", "content": blocks}, {"role": "user", "content": results}]
 
 
 def seal_in(content: list[Any]) -> str:
@@ -215,28 +129,28 @@ def opened(place: Place) -> bool:
 
 def test_a_seal_opens_only_as_it_is_and_for_its_tenant(place: Place) -> None:
     with place.served() as gateway:
-        own = Bringing(gateway, place.keys["one"])
+        own = Bringing(gateway.url, place.keys["one"])
         content = own.ask([{"role": "user", "content": ERRANDS}])
         seal = seal_in(content)
         assert own.ask(history(content, seal)) and opened(place)
         assert "seal_not_opened" not in own.notes
         for name, spoil in SPOILT.items():
-            agent = Bringing(gateway, place.keys["one"])
+            agent = Bringing(gateway.url, place.keys["one"])
             answer = agent.ask(history(content, spoil(seal)))
             assert any(block["type"] == "tool_use" for block in answer), name
             assert not opened(place) and "seal_not_opened" in agent.notes, name
-        stranger = Bringing(gateway, place.keys["two"])
+        stranger = Bringing(gateway.url, place.keys["two"])
         assert stranger.ask(history(content, seal))
         assert not opened(place) and "seal_not_opened" in stranger.notes
 
 
 def test_a_retired_key_still_opens_in_another_process(place: Place) -> None:
     with place.served() as gateway:
-        content = Bringing(gateway, place.keys["one"]).ask([{"role": "user", "content": ERRANDS}])
+        content = Bringing(gateway.url, place.keys["one"]).ask([{"role": "user", "content": ERRANDS}])
         seal = seal_in(content)
         place.rotate(expire=False)
     with place.served() as gateway:  # another process, with another key
-        agent = Bringing(gateway, place.keys["one"])
+        agent = Bringing(gateway.url, place.keys["one"])
         fresh = seal_in(agent.ask([{"role": "user", "content": ERRANDS}]))
         assert fresh[:14] != seal[:14], "the new key seals"
         assert agent.ask(history(content, seal)) and opened(place)
@@ -244,10 +158,10 @@ def test_a_retired_key_still_opens_in_another_process(place: Place) -> None:
 
 def test_under_an_expired_key_nothing_opens_and_nothing_breaks(place: Place) -> None:
     with place.served() as gateway:
-        content = Bringing(gateway, place.keys["one"]).ask([{"role": "user", "content": ERRANDS}])
+        content = Bringing(gateway.url, place.keys["one"]).ask([{"role": "user", "content": ERRANDS}])
         seal = seal_in(content)
         place.rotate(expire=True)
     with place.served() as gateway:
-        agent = Bringing(gateway, place.keys["one"])
+        agent = Bringing(gateway.url, place.keys["one"])
         assert agent.ask(history(content, seal))
         assert not opened(place) and "seal_not_opened" in agent.notes

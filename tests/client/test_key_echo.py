@@ -287,7 +287,8 @@ def test_no_frame_of_ours_shows_the_key(road: Callable[[str, str], Awaitable[Non
     found = run(main())
     assert isinstance(found, kinds[failing])
     shown = shown_by(found)
-    assert ("midstream" in shown and "_open" in shown) or "_answers" in shown or "prepare" in shown  # there were frames
+    frames = ("_open", "_answers", "_attempt", "prepare")
+    assert any(name in shown for name in frames), shown  # there were frames
     assert not leaks(shown)
 
 

@@ -11,6 +11,7 @@ from ..core.blocks import Conversation, Value
 from ..core.dialect import Options
 from ..core.handoff import Note
 from ..core.ids import ToolIdMapper
+from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .transcript import Message, transcribe
 
@@ -47,7 +48,7 @@ class Specials:
     __slots__ = ("_pattern", "_spared")
 
     def __init__(self, *tokens: str, patterns: tuple[str, ...] = ()) -> None:
-        self._pattern = re.compile("|".join([*patterns, *[re.escape(token) for token in tokens]]))
+        self._pattern = late_pattern("|".join([*patterns, *[re.escape(token) for token in tokens]]))
         self._spared: frozenset[str] = frozenset()
 
     def sparing(self, *tokens: str) -> Specials:

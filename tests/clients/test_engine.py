@@ -6,13 +6,15 @@ chance decides within the grammar that the engine makes of the agent's own schem
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.clients.agents import AGENTS, FOLDER, Agent, run
+from tests.clients.agents import AGENTS, FOLDER, ROOT, Agent, run
 from tests.clients.conftest import Result
 from tests.clients.gateway import Gateway, gateway_process
 from tests.e2e.conftest import served_model
@@ -37,6 +39,12 @@ _FOLLOWS = {
 }
 
 
+def _words() -> list[str]:
+    """The words of our own pages: prompts of agents are long, and about the same things."""
+    text = "".join([page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md"))])
+    return [word for word, _ in Counter(re.findall(r"(?<= )[A-Za-z]+", text)).most_common(2000)]
+
+
 @pytest.fixture(scope="module")
 def engine_gateway(alone: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A gateway before the engine."""
@@ -50,7 +58,12 @@ def engine_gateway(alone: bool, tmp_path_factory: pytest.TempPathFactory) -> Ite
     template = CHAT_TEMPLATE.replace(_BEGIN + "{%- endif", f"{_BEGIN}{_ENOUGH}{{%- endif")
     assert template != CHAT_TEMPLATE
     model = write_tiny_model(
-        folder / "caller.gguf", context=_CONTEXT, likely=_LIKELY, follows=_FOLLOWS, template=template
+        folder / "caller.gguf",
+        context=_CONTEXT,
+        likely=_LIKELY,
+        follows=_FOLLOWS,
+        template=template,
+        vocabulary=_words(),
     )
     with served_model(model, KEY) as engine:
         environment = {"LLAMACPP_BASE_URL": engine, "LLAMACPP_API_KEY": KEY}

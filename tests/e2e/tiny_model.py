@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,13 @@ def write_tiny_model(
     likely: Mapping[str, float] | None = None,
     follows: Mapping[str, Mapping[str, float]] | None = None,
     template: str = CHAT_TEMPLATE,
+    vocabulary: Sequence[str] = (),
 ) -> Path:
     """`likely` adds to the bias of some tokens, for endpoints that take no logit_bias; `follows` adds to it behind one token
-    only."""
-    words = [*_byte_tokens(), *SPECIALS, "th"]
-    kinds = [_NORMAL] * 256 + [_CONTROL] * len(SPECIALS) + [_NORMAL]
+    only; `vocabulary` are words that are one token behind a space, so that long prompts are fewer tokens."""
+    parts = list(dict.fromkeys([f"Ġ{word[:length]}" for word in vocabulary for length in range(1, len(word) + 1)]))
+    words = [*_byte_tokens(), *SPECIALS, "th", *parts]
+    kinds = [_NORMAL] * 256 + [_CONTROL] * len(SPECIALS) + [_NORMAL] * (1 + len(parts))
     keys: list[tuple[str, Any]] = [
         ("general.architecture", "llama"),
         ("general.name", "midstream tiny"),
@@ -76,7 +78,7 @@ def write_tiny_model(
         ("tokenizer.ggml.pre", "gpt-2"),
         ("tokenizer.ggml.tokens", words),
         ("tokenizer.ggml.token_type", kinds),
-        ("tokenizer.ggml.merges", ["t h"]),
+        ("tokenizer.ggml.merges", [*[f"{part[:-1]} {part[-1]}" for part in parts], "t h"]),
         ("tokenizer.ggml.bos_token_id", token_number("[BOS]")),
         ("tokenizer.ggml.eos_token_id", token_number("[EOS]")),
         ("tokenizer.ggml.eot_token_id", token_number("<|im_end|>")),

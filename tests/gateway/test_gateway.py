@@ -288,6 +288,18 @@ async def test_the_next_of_a_chain_answers(path: str, stream: bool) -> None:
 
 
 @asynchronous
+async def test_a_field_that_only_the_first_of_a_chain_takes_is_sent_to_none() -> None:
+    chain = '[aliases]\nchain = ["sim/gpt-4o", "sim/mistral-large-latest"]'
+    async with gate(chain, retries=0) as gateway:
+        gateway.sim.inject("500")
+        body = {"model": "chain", **SHAPES["/v1/chat/completions"], "logit_bias": {"1": 2}}
+        status, headers, _ = await gateway.post("/v1/chat/completions", body)
+        assert (status, headers["x-midstream-model"]) == (200, "sim/mistral-large-latest")
+        assert "unsupported_option" in headers["x-midstream-notes"]
+        assert gateway.sim.refused == []
+
+
+@asynchronous
 async def test_a_response_is_kept_continued_and_deleted() -> None:
     async with gate() as gateway:
         tool = {"type": "function", "name": "read_file", "parameters": PATH}

@@ -130,8 +130,12 @@ class Exchange:
         parsed = sources_as_text(parsed, target.dialect)
         parsed, notes = without_server_tools(parsed, wire, target.dialect)
         self.notes += notes
-        options, notes = carried(parsed.options, wire, target.dialect, route.fields)
-        self.notes += notes
+        options = parsed.options
+        if options.extra_body:
+            # What one model of the chain does not take is sent to none: the request is read once, and any of them may answer.
+            for name in route.models:
+                options, notes = carried(options, wire, gateway.client.catalog.resolve(name).dialect, route.fields)
+                self.notes += notes
         options = replace(
             options,
             text_calls=route.text_calls,

@@ -150,18 +150,20 @@ def plan() -> AgentScript:
     return AgentScript(*[RunCommand(f"step {number}") for number in range(ROUNDS)], answer="All eight are done.")
 
 
-async def converse(folder: Path, thinking: dict[str, str] | None) -> tuple[list[Seen], list[list[dict[str, Any]]]]:
+async def converse(
+    folder: Path, thinking: dict[str, str] | None, vault: str = ""
+) -> tuple[list[Seen], list[list[dict[str, Any]]]]:
     """What the models received, and what the client got, round by round; nothing was refused."""
     file = folder / "gateway.toml"
     answers = []
     async with Sim(port=0, script=plan(), strict="paranoid") as sim:
-        _point(file, MODELS[0])
+        _point(file, MODELS[0], vault)
         catalog = Catalog(providers=sim_providers(sim.url), environ={})
         app = GatewayApp(load_config(file), AppOptions(config=file), catalog=catalog)
         async with served(app) as url, aiohttp.ClientSession() as http:
             coder = Coder(url, http, thinking)
             for number in range(ROUNDS + 1):
-                _point(file, MODELS[number % len(MODELS)])
+                _point(file, MODELS[number % len(MODELS)], vault)
                 app.reload()
                 answers.append(await coder.round())
         assert not sim.refused, [problem.message for problem in sim.refused]
@@ -169,8 +171,8 @@ async def converse(folder: Path, thinking: dict[str, str] | None) -> tuple[list[
         return list(sim.seen), answers
 
 
-def _point(file: Path, model: str) -> None:
-    file.write_text(f'[aliases]\nthe-model = "{model}"\n', "utf-8")
+def _point(file: Path, model: str, vault: str) -> None:
+    file.write_text(f'[vault]\n{vault}\n[aliases]\nthe-model = "{model}"\n', "utf-8")
 
 
 def thought(number: int) -> str:
@@ -214,6 +216,17 @@ def test_eight_rounds_with_another_model_in_each(thinking: dict[str, str] | None
     signatures = [part.get("thoughtSignature") for part in parts]
     assert "/gemini/" in seen[8].path
     assert len(parts) == ROUNDS and signatures.count(signatures[3]) == 1 and signatures[3]
+
+
+@pytest.mark.parametrize(
+    ("vault", "comes_back"),
+    [("enabled = false", True), ("seal = false", True), ("enabled = false\nseal = false", False)],
+    ids=["the seal alone", "the vault alone", "neither"],
+)
+def test_the_seal_and_the_vault_are_enough_each(vault: str, comes_back: bool, tmp_path: Path) -> None:
+    seen, _ = asyncio.run(converse(tmp_path, {"type": "adaptive", "display": "omitted"}, vault))
+    said = [message for message in seen[5].body["messages"] if message.get("tool_calls")]
+    assert (said[0]["reasoning_content"] == thought(0)) is comes_back
 
 
 def test_no_seal_goes_to_a_model(tmp_path: Path) -> None:

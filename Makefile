@@ -16,7 +16,7 @@ help:
 	@echo "make test      run the tests on all cores (sets up first)"
 	@echo "make e2e-tools install the system packages that some tests need (Debian and Ubuntu, as root); without them those tests say that they did not run"
 	@echo "make test-e2e  official clients against the doubles, a real llama.cpp server, a real proxy and a real PostgreSQL (installs into $(E2E); about 10 minutes)"
-	@echo "make test-clients  the newest coding agents from npm through the gateway (installs them into .clients, 2 GB; about 10 minutes)"
+	@echo "make test-clients  the newest coding agents from npm through the gateway (installs them into .clients, 2 GB; about 25 minutes)"
 	@echo "make check     formatting, lint, types, import direction"
 	@echo "make check-wheel  build the wheel and try it in a fresh environment for each Python found (a few minutes)"
 	@echo "make format    reformat the code"

@@ -306,6 +306,25 @@ def test_refusals_say_whether_to_come_back(wire: str) -> None:
     run(check())
 
 
+def test_an_error_of_an_upstream_does_not_tell_the_clients_key() -> None:
+    async def check() -> None:
+        async with rude_gate() as (gateway, _):
+            made = make_key()
+            assert gateway.app.state is not None and gateway.app.gateway is not None
+            await gateway.app.state.add_key(KeyRecord(made.id, "a", made.digest))
+            await gateway.app.gateway.authenticator.refresh()
+            key = made.key.reveal()
+            body = {"model": "rude/echo", "messages": [{"role": "user", "content": f"I am told my key is {key}."}]}
+            for stream in (True, False):
+                status, _, answer = await gateway.post(
+                    "/v1/chat/completions", {**body, "stream": stream}, authorization=f"Bearer {key}"
+                )
+                assert status == 400 and "I am told my key is" in answer["error"]["message"]
+                assert key[4:] not in json.dumps(answer)
+
+    run(check())
+
+
 def test_a_draining_gateway_finishes_its_streams() -> None:
     async def check() -> None:
         with sim_server(delay=0.05) as doubles, gateway_process(doubles.url, drain=20) as process:

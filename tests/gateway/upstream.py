@@ -52,7 +52,9 @@ class Upstream:
             self.asked.append(body["model"])
             watching = asyncio.create_task(self._watch(reader))
             try:
-                await self._answer(body["model"], bool(body.get("stream")), writer)
+                await self._answer(
+                    body["model"], bool(body.get("stream")), writer, str(body["messages"][-1]["content"])
+                )
             finally:
                 watching.cancel()
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -68,11 +70,12 @@ class Upstream:
         self.left.set()
         self.go_on.set()
 
-    async def _answer(self, model: str, stream: bool, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, model: str, stream: bool, writer: asyncio.StreamWriter, asked: str) -> None:
         """
         | model | what happens |
         |---|---|
         | `500`, `503` | refused with that status |
+        | `echo` | refused with the words of the last message |
         | `late-500` | refused with 500, when `go_on` is set |
         | `cut` | the answer breaks off before its first block |
         | `late` | nothing until `go_on` is set, then an answer |
@@ -84,10 +87,11 @@ class Upstream:
             self.waiting.set()
             await self.go_on.wait()
             model = model.removeprefix("late").removeprefix("-") or "good"
-        if model.isdigit():
-            refusal = json.dumps({"error": {"message": f"told to say {model}", "type": "server_error"}}).encode()
+        if model.isdigit() or model == "echo":
+            message, status = (asked, 400) if model == "echo" else (f"told to say {model}", int(model))
+            refusal = json.dumps({"error": {"message": message, "type": "server_error"}}).encode()
             head = b"HTTP/1.1 %d No\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % (
-                int(model),
+                status,
                 len(refusal),
             )
             await self._send(writer, head + _QUICK + b"connection: close\r\n\r\n" + refusal)

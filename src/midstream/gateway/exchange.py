@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..codec import mint_turn_key
 from ..core.blocks import Conversation, Origin, Turn
-from ..core.errors import Aborted, BadRequest, MidstreamError, Overloaded
+from ..core.errors import Aborted, BadRequest, LocalError, MidstreamError, Overloaded, ProviderError, StoreError
 from ..core.events import Done, ErrorEvent, Start, TextDelta
 from ..core.handoff import Note
 from ..dialects.registry import Resolved
@@ -310,12 +310,18 @@ class Exchange:
         writer = self._writer or make_writer(self.wire, AnswerContext(self.asked, request_id=self.id))
         if self._begun:
             _, data = writer.error(told, mid_stream=True)
-            await self._send({"type": "http.response.body", "body": self._gateway.scrubbed(data, self.scope)})
+            await self._send({"type": "http.response.body", "body": self._scrubbed(data, error)})
             return
         self.status, body = writer.error(told)
         await send_refusal(
-            self._send, self.status, self._gateway.scrubbed(body, self.scope), [*refusal_headers(told), *self._told()]
+            self._send, self.status, self._scrubbed(body, error), [*refusal_headers(told), *self._told()]
         )
+
+    def _scrubbed(self, body: bytes, error: MidstreamError) -> bytes:
+        """An error's bytes without the client's key, if they may hold words of an upstream. That takes longer than an answer,
+        so a refusal of ours goes as it is: it quotes nothing but this request, to whom it came from."""
+        ours = isinstance(error, (LocalError, StoreError)) or (isinstance(error, ProviderError) and not error.provider)
+        return body if ours else self._gateway.scrubbed(body, self.scope)
 
     async def fail(self, error: Exception) -> None:
         """A defect of ours: the client gets an error of its wire, and nothing of the details."""

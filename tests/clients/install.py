@@ -12,9 +12,15 @@ _NODE = "node@24"  # several agents want a newer one than distributions have
 
 
 def main() -> int:
-    missing = [name for name, package in [("node", _NODE), *_wanted()] if not _install(name, package)]
-    for name in missing:
-        print(f"\n*** make test-clients: {name} could not be installed; it will NOT run\n", file=sys.stderr)
+    failed = [name for name, package in [("node", _NODE), *_wanted()] if not _install(name, package)]
+    versions = {agent.name: agent.version for agent in AGENTS if agent.installed}
+    for name in failed:
+        told = (
+            f"could not be updated; {versions[name]} will run"
+            if name in versions
+            else "could not be installed; it will NOT run"
+        )
+        print(f"\n*** make test-clients: {name} {told}\n", file=sys.stderr)
     return 0
 
 

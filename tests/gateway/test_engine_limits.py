@@ -274,6 +274,13 @@ class Streaming(Echo):
         await self.proceed.wait()
         await send({"type": "http.response.body", "body": b"late"})
 
+    async def begin(self, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True, "with_next": True})
+        if b"wait" in scope["query_string"]:
+            await self.proceed.wait()
+        await send({"type": "http.response.body", "body": b"last"})
+
     async def fail(self, scope: Any, receive: Any, send: Any) -> None:
         raise ValueError("a defect")
 
@@ -440,6 +447,23 @@ def test_the_application_learns_how_much_was_said() -> None:
             raw = b"POST /sizes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
             (body,) = Answers(await talk(here.port, raw)).bodies
             assert here.app.traffic == (5, len(body))
+
+    run(main())
+
+
+def test_what_a_stream_begins_with_is_sent_with_the_next_piece_or_soon() -> None:
+    async def main() -> None:
+        async with running(Streaming()) as here:
+            reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+            writer.write(get("begin?wait"))
+            await reader.readuntil(b"\r\n\r\n")
+            assert await reader.readexactly(10) == b"5\r\nfirst\r\n"  # though nothing follows yet
+            here.app.proceed.set()
+            assert await reader.readuntil(b"0\r\n\r\n") == b"4\r\nlast\r\n0\r\n\r\n"
+            writer.write(get("begin"))
+            answer = await reader.read(65536)  # all of it came in one piece
+            assert answer.endswith(b"\r\n\r\n5\r\nfirst\r\n4\r\nlast\r\n0\r\n\r\n")
+            writer.close()
 
     run(main())
 

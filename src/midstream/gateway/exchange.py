@@ -176,6 +176,7 @@ class Exchange:
         )
         stop_watching = self._watch(receive)
         gateway.open_streams.add(self)
+        ended = False
         try:
             async with aclosing(batches):
                 async for batch in batches:
@@ -185,25 +186,29 @@ class Exchange:
                     elif type(last) is ErrorEvent:
                         self._failed(last)
                     batch = [event if type(event) is TextDelta else outgoing.event(event) for event in batch]
-                    await self._write(write_events(writer, batch))
+                    ended = type(last) is Done or type(last) is ErrorEvent
+                    await self._write(write_events(writer, batch), more=not ended, with_next=type(last) is Start)
                     if self.first is None and type(last) is not Start:
                         self.first = time.monotonic()
-            self._sending = True  # nothing comes behind the end
-            await self._send({"type": "http.response.body", "body": b""})
+            if not ended:
+                await self._write(b"", more=False)
         finally:
             gateway.open_streams.discard(self)
             stop_watching()
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes, *, more: bool = True, with_next: bool = False) -> None:
         self._sending = True
         try:
             if not self._begun:
                 await self._begin()
-            if data:
+            if data or not more:
                 self._last_sent = time.monotonic()
-                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+                message = {"type": "http.response.body", "body": data, "more_body": more}
+                if with_next:
+                    message["with_next"] = True
+                await self._send(message)
         finally:
-            self._sending = False
+            self._sending = not more  # nothing comes behind the end
 
     async def _begin(self) -> None:
         """The head of a stream: when the upstream has accepted, or when the client has waited long enough."""

@@ -507,7 +507,8 @@ class GatewayProtocol(HttpToolsProtocol):
 class ServedRequest:
     """One request and its answer, as ASGI sees them.
 
-    The head of an answer is written with the first piece of its body, or as soon as the loop comes round without one.
+    The head of an answer is written with the first piece of its body, or as soon as the loop comes round without one. A piece
+    that says `with_next` goes the same way if the head is still here: what a stream begins with need not be a write of its own.
     `scope["extensions"]["midstream"]["on_disconnect"]` takes a callback for when the client leaves, called at most once;
     None takes it back. It costs no task, unlike waiting for `http.disconnect`. `traffic`, beside it, gives the sizes of both bodies.
     """
@@ -627,7 +628,12 @@ class ServedRequest:
         if self.begun:
             if kind != "http.response.body" or self.complete:
                 raise RuntimeError(f"unexpected message {kind!r}")
-            self._write_body(message.get("body", b""), message.get("more_body", False))
+            body = message.get("body", b"")
+            if self._head and self.chunked and body and message.get("with_next"):
+                self.sent += len(body)
+                self._head += b"%x\r\n%b\r\n" % (len(body), body)
+            else:
+                self._write_body(body, message.get("more_body", False))
         else:
             if kind != "http.response.start":
                 raise RuntimeError(f"expected the message 'http.response.start', got {kind!r}")

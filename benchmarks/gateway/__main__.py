@@ -168,8 +168,6 @@ def main() -> None:
     ours, theirs = cores()
     before = os.getloadavg()[0]
     os.sched_setaffinity(0, ours)
-    if arguments.urgent:  # what is started from here on inherits it
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     report = Report()
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream(STREAMS, bodies=BODIES))
@@ -234,7 +232,7 @@ def _lines(
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}, upstream in {upstream}, load "
         f"{load:.1f} before the run and {os.getloadavg()[0]:.1f} at its end, best of {arguments.rounds} rounds of "
-        f"{arguments.seconds:g} s{', at real-time priority' if arguments.urgent else ''}. {told}.",
+        f"{arguments.seconds:g} s. {told}.",
         "",
         f"| one worker | JSON, {BUSY} at once | | | streams of 100, {BUSY} at once | | live, a chunk each 2 ms | added by it | memory | |",
         "|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
@@ -334,9 +332,6 @@ def _arguments() -> Any:
     parser.add_argument("only", nargs="*", help="parts of the names of those who take part (default: all)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each kind of work, in each round")
-    parser.add_argument(
-        "--urgent", action="store_true", help="before everything else on this machine (as root): for a busy one"
-    )
     parser.add_argument("--write", action="store_true", help="write the table to benchmarks/results")
     return parser.parse_args()
 

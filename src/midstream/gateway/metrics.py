@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from .access_log import RequestRecord
 from .protocol import STATUS_LINE
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
@@ -88,9 +89,7 @@ class Metrics:
         self._totals = _Totals()
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._file: Path | None = None
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
+        self._registry: CollectorRegistry | None = None
 
     def know(self, models: Iterable[str]) -> None:
         """The models that are told apart from now on, as after a reload."""
@@ -157,6 +156,13 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """All of it as Prometheus reads it."""
+        # Loaded when somebody asks: a start would wait for it longer than for all of the gateway's own modules.
+        from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+        if self._registry is None:
+            self._registry = CollectorRegistry()
+            self._registry.register(self)
+            ProcessCollector(registry=self._registry)
         return generate_latest(self._registry)
 
     def _read_gauges(self) -> dict[str, float]:
@@ -175,6 +181,8 @@ class Metrics:
 
     def collect(self) -> Iterator[Any]:
         """What prometheus_client asks for."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
         every = self._all()
         requests = CounterMetricFamily("midstream_requests", "Requests answered.", labels=["wire", "model", "status"])
         for (wire, model, status), counts in every.counts.items():

@@ -6,7 +6,9 @@ The models are doubles that carry out a plan; what counts as refused is what the
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +69,27 @@ def judge(ran: Ran, result: Result, stage: Stage) -> None:
     assert NUMBER in json.dumps(stage.seen[-1].body), "the model never saw the result of its last call"
 
 
-def _has_tools(body: dict[str, object]) -> bool:
+def judge_prefix(stage: Stage) -> None:
+    """What was sent before is sent again as it was, whatever agents do to their histories: models keep what they have read."""
+    bodies = [seen.body for seen in stage.seen if _has_tools(seen.body)]
+    names = [name for name in ("messages", "input", "contents") if name in bodies[0]]
+    for before, after in pairwise([_without_marks(body[names[0]]) for body in bodies]):
+        assert after[: len(before)] == before
+    for before, after in pairwise(bodies):
+        assert _without_marks(before.get("tools")) == _without_marks(after.get("tools"))
+
+
+def _without_marks(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _without_marks(each) for name, each in value.items() if name != "cache_control"}
+        case list():
+            return [_without_marks(each) for each in value]
+        case _:
+            return value
+
+
+def _has_tools(body: dict[str, Any]) -> bool:
     return bool(body.get("tools"))
 
 
@@ -96,6 +118,7 @@ def test_through_the_gateway(
     results.append(result)
     judge(ran, result, stage)
     assert stage.echoed == stage.thought, stage.heard
+    judge_prefix(stage)
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=[agent.name for agent in AGENTS])

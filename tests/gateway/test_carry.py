@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from midstream.core.blocks import Conversation, Media, Text, human
 from midstream.core.dialect import Options
 from midstream.dialects.registry import resolve
-from midstream.gateway.carry import carried
+from midstream.gateway.carry import carried, without_marks
 
 CASES: list[dict[str, Any]] = json.loads(Path("tests/data/gateway/carried_fields.json").read_text())
 
@@ -28,3 +29,30 @@ def test_fields(case: dict[str, Any]) -> None:
 def test_no_fields_cost_nothing() -> None:
     options = Options()
     assert carried(options, "openai-chat", resolve("openai/gpt-4o").dialect) == (options, [])
+
+
+_MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+@pytest.mark.parametrize(
+    ("model", "stay"),
+    [
+        ("moonshot/kimi-k2.5", False),
+        ("mistral/mistral-large-latest", False),
+        ("openai-responses/gpt-5.2", False),
+        ("gemini/gemini-3-pro-preview", False),
+        ("anthropic/claude-sonnet-5", True),
+        ("moonshot-anthropic/kimi-k2.5", True),
+        ("openrouter/anthropic/claude-sonnet-5", True),
+    ],
+)
+def test_cache_marks_go_to_those_who_know_them(model: str, stay: bool) -> None:
+    marked = Conversation(
+        (human(Text("a", {**_MARK, "other": 1}), Media("image/png", "AAAA", extra=_MARK)), human("b")),
+        (Text("s"), Text("t", _MARK)),
+    )
+    plain = Conversation(
+        (human(Text("a", {"other": 1}), Media("image/png", "AAAA")), human("b")), (Text("s"), Text("t"))
+    )
+    assert without_marks(marked, resolve(model).dialect) == (marked if stay else plain)
+    assert without_marks(plain, resolve(model).dialect) == plain

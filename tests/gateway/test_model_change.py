@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -151,19 +153,19 @@ def plan() -> AgentScript:
 
 
 async def converse(
-    folder: Path, thinking: dict[str, str] | None, vault: str = ""
+    folder: Path, thinking: dict[str, str] | None, vault: str = "", models: Sequence[str] = MODELS
 ) -> tuple[list[Seen], list[list[dict[str, Any]]]]:
     """What the models received, and what the client got, round by round; nothing was refused."""
     file = folder / "gateway.toml"
     answers = []
     async with Sim(port=0, script=plan(), strict="paranoid") as sim:
-        _point(file, MODELS[0], vault)
+        _point(file, models[0], vault)
         catalog = Catalog(providers=sim_providers(sim.url), environ={})
         app = GatewayApp(load_config(file), AppOptions(config=file), catalog=catalog)
         async with served(app) as url, aiohttp.ClientSession() as http:
             coder = Coder(url, http, thinking)
             for number in range(ROUNDS + 1):
-                _point(file, MODELS[number % len(MODELS)], vault)
+                _point(file, models[number % len(models)], vault)
                 app.reload()
                 answers.append(await coder.round())
         assert not sim.refused, [problem.message for problem in sim.refused]
@@ -227,6 +229,31 @@ def test_the_seal_and_the_vault_are_enough_each(vault: str, comes_back: bool, tm
     seen, _ = asyncio.run(converse(tmp_path, {"type": "adaptive", "display": "omitted"}, vault))
     said = [message for message in seen[5].body["messages"] if message.get("tool_calls")]
     assert (said[0]["reasoning_content"] == thought(0)) is comes_back
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_was_sent_before_is_sent_again_as_it_was(model: str, tmp_path: Path) -> None:
+    """The client moves its cache mark and changes the shape of its messages; a model reads the same beginning every time."""
+    seen, _ = asyncio.run(converse(tmp_path, {"type": "adaptive"}, models=[model]))
+    histories = [
+        next(each.body[name] for name in ("messages", "input", "contents") if name in each.body) for each in seen
+    ]
+    if not model.startswith("anthropic/"):
+        assert "cache_control" not in json.dumps([each.body for each in seen])
+    plain = [[_without_marks(message) for message in history] for history in histories]
+    for before, after in pairwise(plain):
+        assert after[: len(before)] == before
+
+
+def _without_marks(value: Any) -> Any:
+    """On Anthropic's own wire the marks move; nothing else does."""
+    match value:
+        case dict():
+            return {name: _without_marks(each) for name, each in value.items() if name != "cache_control"}
+        case list():
+            return [_without_marks(each) for each in value]
+        case _:
+            return value
 
 
 def test_no_seal_goes_to_a_model(tmp_path: Path) -> None:

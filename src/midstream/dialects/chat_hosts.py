@@ -169,7 +169,12 @@ _OPENROUTER_REASONING = Reasoning(
     efforts=_OPENROUTER_EFFORTS,
 )  # fmt: skip
 OPENROUTER = Dialect(
-    "openrouter", _WIRE, "openrouter", reasoning=_OPENROUTER_REASONING, media=("image", "file", "audio")
+    "openrouter",
+    _WIRE,
+    "openrouter",
+    reasoning=_OPENROUTER_REASONING,
+    media=("image", "file", "audio"),
+    extras=("cache_control",),
 )
 
 

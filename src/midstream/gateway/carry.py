@@ -7,10 +7,11 @@ host is known to take it (`Dialect.extras`), and is dropped with a note everywhe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from ..core.blocks import Block, Conversation, Media, Text
 from ..core.dialect import EFFORTS, Dialect, Options
 from ..core.handoff import Note
 
@@ -18,6 +19,10 @@ FORBIDDEN = ("api_base", "base_url", "api_key", "headers", "extra_headers", "ext
 """Fields by which clients of other gateways say where to go and with which key. Nobody but the operator says that here."""
 SILENT = frozenset({"metadata", "client_metadata", "prompt_cache_key", "include", "store", "stream_options", "betas"})
 """Fields that change nothing about the answer: losing them is not worth a note."""
+
+_MARK = "cache_control"
+_MARKED_WIRE = "anthropic"  # all its hosts take marks
+B = TypeVar("B", bound=Block)
 
 
 def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, ...] = ()) -> tuple[Options, list[Note]]:
@@ -40,6 +45,31 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
         elif name not in SILENT and not _is_display(name, value):
             notes.append(_dropped(name, f"{dialect.name} is not known to take it"))
     return replace(options, extra_body=kept or None, **changed), notes
+
+
+def without_marks(conversation: Conversation, dialect: Dialect) -> Conversation:
+    """The conversation without a client's cache marks, unless the reader knows them: other hosts refuse such a field, and a mark
+    that moves from message to message would change messages that were sent before."""
+    if dialect.wire == _MARKED_WIRE or _MARK in dialect.extras:
+        return conversation
+    turns = tuple(
+        [replace(turn, blocks=blocks) if (blocks := _unmarked(turn.blocks)) else turn for turn in conversation.turns]
+    )
+    system = conversation.system if isinstance(conversation.system, str) else _unmarked(conversation.system)
+    return replace(conversation, turns=turns, system=system or conversation.system)
+
+
+def _unmarked(blocks: tuple[B, ...]) -> tuple[B, ...]:
+    """The blocks without marks; empty if there are none."""
+    if not any(isinstance(block, (Text, Media)) and block.extra and _MARK in block.extra for block in blocks):
+        return ()
+    return tuple([_plain(block) for block in blocks])
+
+
+def _plain(block: B) -> B:
+    if not isinstance(block, (Text, Media)) or not block.extra:
+        return block
+    return replace(block, extra={name: value for name, value in block.extra.items() if name != _MARK} or None)
 
 
 def _is_display(name: str, value: Any) -> bool:

@@ -23,7 +23,7 @@ from ..dialects.registry import Resolved
 from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer, write_events
 from ..wires.request import ParsedRequest, Request
 from .body import Message, Receive, read_body
-from .carry import carried
+from .carry import carried, without_marks
 from .history import read_request, take_in
 from .issued_ids import IssuedIds
 from .outgoing import Outgoing
@@ -127,6 +127,8 @@ class Exchange:
         self.notes += notes
         if wire == "openai-responses" and parsed.requested.store is not False:
             gateway.responses.remember(self, body)
+        if b'"cache_control"' in body:
+            parsed = replace(parsed, conversation=without_marks(parsed.conversation, target.dialect))
         parsed = sources_as_text(parsed, target.dialect)
         parsed, notes = without_server_tools(parsed, wire, target.dialect)
         self.notes += notes

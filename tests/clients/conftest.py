@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from midstream.core.blocks import Conversation, Thinking, Turn
-from midstream.core.tools import ToolSpec
+from midstream.core.tools import ToolSpec, declared_tools
 from midstream.sim.rules.rule import Problem
 from midstream.sim.server import Seen
 from midstream.testing import AgentScript, Answer, SimServer, sim_server
@@ -70,7 +70,7 @@ class Stage:
 
     def __call__(self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
         answer = self.plan(conversation, tools, model=model, thinks=thinks)
-        if tools:
+        if tools or declared_tools(conversation.turns):
             self.heard = conversation
             self.thought += bool(answer.thinking and answer.calls)
             self.models.append(model)

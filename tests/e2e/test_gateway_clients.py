@@ -127,9 +127,11 @@ def asked(row: Row, served: Served, drivers: dict[str, Driver], tmp_path_factory
 by_row = pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 
 
+TALKING = [pytest.param(row, feature, id=f"{row.name}-{feature}") for row in ROWS for feature in (*TALKS, *row.also)]
+
+
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("feature", TALKS)
-@by_row
+@pytest.mark.parametrize(("row", "feature"), TALKING)
 def test_client(row: Row, feature: str, target: str, asked: Asked) -> None:
     outcome = asked.ask(feature, target)
     assert set(asked.statuses) == {200}, asked.statuses
@@ -137,7 +139,7 @@ def test_client(row: Row, feature: str, target: str, asked: Asked) -> None:
         case "text" | "streaming":
             assert HELLO in outcome["text"] and outcome["stop"] == row.stop
             assert outcome.get("pieces", 2) > 1, "the answer came in one piece"
-        case "tools" | "tools streamed":
+        case "tools" | "tools streamed" | "tools threaded":
             rounds = [[(made["name"], made["arguments"]["path"]) for made in calls] for calls in outcome["rounds"]]
             assert rounds == ROUNDS
             assert all(f"{name} says {path}!" in outcome["text"] for calls in ROUNDS for name, path in calls)
@@ -156,6 +158,18 @@ def thinks(row: Row, target: str) -> bool:
     """Whether the client sees reasoning: Gemini's model shows none, and Mistral's has none, unless it is asked for, which
     OpenAI's two wires have no word for."""
     return target in ("kimi", "claude", "gpt") or (target == "gemini" and row.provider in ("anthropic", "gemini"))
+
+
+NPM = [row for row in ROWS if row.environment == "npm"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("row", NPM, ids=[row.name for row in NPM])
+def test_what_was_answered_is_in_the_next_request(row: Row, target: str, asked: Asked) -> None:
+    """On Responses this client sends only the ids of items, and means the host to know the rest."""
+    outcome = asked.ask("second turn", target)
+    assert outcome["first"] in json.dumps(asked.seen[-1].body, ensure_ascii=False)
+    assert "And what else?" in outcome["text"] and asked.statuses == [200, 200]
 
 
 @pytest.mark.parametrize("feature", ONCE)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Block, Conversation, Media, Text
 from ..core.dialect import EFFORTS, Dialect, Options
+from ..core.errors import BadRequest
 from ..core.handoff import Note
 
 FORBIDDEN = ("api_base", "base_url", "api_key", "headers", "extra_headers", "extra_body", "custom_llm_provider")
@@ -23,6 +24,23 @@ SILENT = frozenset({"metadata", "client_metadata", "prompt_cache_key", "include"
 _MARK = "cache_control"
 _MARKED_WIRE = "anthropic"  # all its hosts take marks
 B = TypeVar("B", bound=Block)
+HELD_ELSEWHERE = {
+    ("anthropic", "thread"): "thread_unsupported_request",
+    ("openai-responses", "conversation"): "conversation_not_found",
+}
+"""Fields by which a request stands on a conversation that the host holds, and the codes of their refusals. Dropping one would
+answer without what was said before; Anthropic's own client sends the whole conversation when it is told so."""
+
+
+def check_whole(options: Options, wire: str) -> None:
+    """BadRequest if the request leaves out what was said before, and means the host to know it."""
+    for (of_wire, name), code in HELD_ELSEWHERE.items():
+        if of_wire == wire and options.extra_body and options.extra_body.get(name) is not None:
+            raise BadRequest(
+                f"{name}: this gateway holds no conversations; send the full conversation without `{name}`",
+                status=400,
+                code=code,
+            )
 
 
 def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, ...] = ()) -> tuple[Options, list[Note]]:

@@ -23,7 +23,7 @@ from ..dialects.registry import Resolved
 from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer, write_events
 from ..wires.request import ParsedRequest, Request
 from .body import Message, Receive, read_body
-from .carry import carried, without_marks
+from .carry import carried, check_whole, without_marks
 from .history import read_request, take_in
 from .issued_ids import IssuedIds
 from .outgoing import Outgoing
@@ -98,8 +98,8 @@ class Exchange:
     ) -> tuple[ParsedRequest, Route]:
         gateway, wire, tenant = self._gateway, self.wire, self.tenant
         stored = None
-        if wire == "openai-responses" and b'"previous_response_id"' in body:
-            body, stored = await gateway.responses.continued(tenant.id, body)
+        if wire == "openai-responses" and (b'"previous_response_id"' in body or b'"item_reference"' in body):
+            body, stored = await gateway.responses.completed(tenant.id, body)
         betas = {"anthropic-beta": value.decode("latin-1")} if (value := headers.get(b"anthropic-beta")) else None
         parsed = read_request(wire, body, headers=betas, model=model, stream=stream)
         if stored is not None:
@@ -110,6 +110,7 @@ class Exchange:
         self.asked, self.stream = parsed.model, parsed.options.stream
         if gateway.keep_contents:
             self.conversation = parsed.conversation
+        check_whole(parsed.options, wire)
         if not parsed.conversation.turns and not parsed.conversation.system:
             raise BadRequest("the request has no messages", status=400)
         route = gateway.router.route(

@@ -1,11 +1,13 @@
 """Responses that are kept, for clients that go on with `previous_response_id` or fetch one again.
 
 A record holds the items that the client sent, all of them, and the response. A request that continues one gets those items
-before its own, so every model can go on, also one on a host that keeps nothing.
+before its own, so every model can go on, also one on a host that keeps nothing. An item that a client only refers to, by the id
+that it has in a response of ours, is put in the reference's place.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from .state import GatewayState
 
 _WIRE = "openai-responses"
+_ITEM_OF = re.compile(r"[a-z]{2,4}_resp([0-9a-f]{24})[0-9]+")
+"""The id of an item in a response of ours: the response's own is in it."""
 
 
 class Record(msgspec.Struct):
@@ -36,12 +40,19 @@ class KeptResponses:
         self._keep = keep
         self._inputs: dict[str, list[Any]] = {}
 
-    async def continued(self, tenant: str, body: bytes) -> tuple[bytes, str | None]:
-        """The body with what it continues before its own items, and the id of that; None if it continues nothing."""
+    async def completed(self, tenant: str, body: bytes) -> tuple[bytes, str | None]:
+        """The body with what it continues before its own items and what it refers to in its place, and the id of what it
+        continues; None if that is nothing."""
         value = decode_leniently(body)
-        former = value.get("previous_response_id") if isinstance(value, dict) else None
-        if not isinstance(former, str) or not former:
+        if not isinstance(value, dict):
             return body, None
+        items = _items(value.get("input"))
+        referring = any(map(_is_reference, items))
+        if referring:
+            items = await self._resolved(tenant, items)
+        former = value.pop("previous_response_id", None)
+        if not isinstance(former, str) or not former:
+            return json_value({**value, "input": items}) if referring else body, None
         record = await self._record(tenant, former)
         if record is None:
             raise BadRequest(
@@ -50,10 +61,30 @@ class KeptResponses:
                 status=400,
                 code="previous_response_not_found",
             )
-        del value["previous_response_id"]
-        output = record.response.get("output") or []
-        value["input"] = [*record.input, *output, *_items(value.get("input"))]
-        return json_value(value), former
+        return json_value({**value, "input": [*record.input, *(record.response.get("output") or []), *items]}), former
+
+    async def _resolved(self, tenant: str, items: list[Any]) -> list[Any]:
+        known: dict[str, Any] = {}
+        read: set[str] = set()
+        found: list[Any] = []
+        for item in items:
+            if not _is_reference(item):
+                found.append(item)
+                continue
+            id = str(item.get("id"))
+            match = _ITEM_OF.fullmatch(id)
+            if match is not None and match[1] not in read:
+                read.add(match[1])
+                record = await self._record(tenant, f"resp_{match[1]}")
+                known.update({each["id"]: each for each in (record.response["output"] if record is not None else ())})
+            if id not in known:
+                raise NotFound(
+                    f"Item with id {id[:80]!r} not found: it was never stored here, was deleted or has expired; "
+                    "send the item itself",
+                    status=404,
+                )
+            found.append(known[id])
+        return found
 
     def remember(self, exchange: Exchange, body: bytes) -> None:
         """Note what was sent, until the answer is there."""
@@ -102,6 +133,10 @@ def _items(items: Any) -> list[Any]:
     if isinstance(items, str):
         return [{"role": "user", "content": items}]
     return items if isinstance(items, list) else []
+
+
+def _is_reference(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "item_reference"
 
 
 def _unknown(id: str) -> NotFound:

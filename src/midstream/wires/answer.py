@@ -233,6 +233,8 @@ class Refusal(Value, frozen=True):
     anthropic: str
     google: str
     message: str = ""
+    own_code: str = ""
+    """A code that we gave the error ourselves; another host's codes mean nothing to this client."""
 
 
 _REFUSALS = {
@@ -281,7 +283,7 @@ def refusal_of(error: MidstreamError) -> Refusal:
         if status in _BY_STATUS:
             changed["anthropic"], changed["google"] = _BY_STATUS[status]
     if isinstance(error, ProviderError) and error.provider is None and error.code:
-        changed["code"] = error.code  # of ours; another host's codes mean nothing to this client
+        changed["code"] = changed["own_code"] = error.code
     return msgspec.structs.replace(row, **changed)
 
 

@@ -86,6 +86,12 @@ const features = {
     const result = await streamed(settings(asked, { providerOptions: thinks[asked.host] }));
     return { text: result.text, thinking: result.reasoningText ?? null };
   },
+  "second turn": async (asked) => {
+    const first = await whole(settings(asked));
+    const { prompt, ...rest } = settings(asked);
+    const messages = [{ role: "user", content: prompt }, ...first.response.messages, { role: "user", content: "And what else?" }];
+    return { first: first.text, text: (await whole({ ...rest, messages })).text };
+  },
   images: async (asked) => {
     const content = [{ type: "text", text: asked.prompt }, { type: "image", image: asked.image, mediaType: "image/png" }];
     const { prompt, ...rest } = settings(asked);

@@ -98,8 +98,10 @@ class MessagesWriter:
         message = refusal.message
         if refusal.code == "context_length_exceeded" and _TOO_LONG not in message:
             message = f"{_TOO_LONG}: {message}"  # clients know it by these words: this wire has no code for it
-        told = {"type": "error", "error": {"type": refusal.anthropic, "message": message}}
-        data = json_value({**told, "request_id": self._context.request_id})
+        told: dict[str, Any] = {"type": refusal.anthropic, "message": message}
+        if refusal.own_code:
+            told["details"] = {"error_code": refusal.own_code}
+        data = json_value({"type": "error", "error": told, "request_id": self._context.request_id})
         status = _OVERLOADED if refusal.anthropic == "overloaded_error" and refusal.status == 503 else refusal.status
         return status, sse(data, "error") if mid_stream else data
 

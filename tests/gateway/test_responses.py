@@ -87,6 +87,11 @@ def test_an_unknown_item_is_an_error_and_never_left_out() -> None:
 HELD = [
     ("/v1/responses", {"input": "hi", "conversation": "conv_1"}),
     ("/v1/responses", {"input": "hi", "conversation": {"id": "conv_1"}}),
+    ("/v1/responses", {"input": "hi", "prompt": {"id": "pmpt_1"}}),
+    (
+        "/v1beta/models/sim/kimi-k2.5:generateContent",
+        {"contents": [{"parts": [{"text": "hi"}]}], "cachedContent": "cachedContents/1"},
+    ),
     ("/v1/messages", {"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "thread": {"id": "t"}}),
 ]
 
@@ -100,5 +105,20 @@ def test_a_conversation_that_only_a_host_would_hold_is_refused(path: str, body: 
             assert headers["x-should-retry"] == "false" and not gateway.sim.seen
             if path == "/v1/messages":  # Anthropic's client reads this, and sends all of it
                 assert refused["error"]["details"] == {"error_code": "thread_unsupported_request"}
+
+    run(check())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_may_be_answered_later_is_answered_at_once(model: str) -> None:
+    """OpenAI takes `background` only with `store`, which the gateway does for it."""
+
+    async def check() -> None:
+        async with gate() as gateway:
+            response = await answer(gateway, {"model": model, "input": "hi", "background": True}, False)
+            assert response["status"] == "completed"
+            assert "background" not in gateway.sim.seen[-1].body
+            status, found = await gateway.get(f"/v1/responses/{response['id']}")
+            assert status == 200 and found["output"] == response["output"]
 
     run(check())

@@ -26,21 +26,12 @@ _MARKED_WIRE = "anthropic"  # all its hosts take marks
 B = TypeVar("B", bound=Block)
 HELD_ELSEWHERE = {
     ("anthropic", "thread"): "thread_unsupported_request",
+    ("gemini", "cachedContent"): "",
     ("openai-responses", "conversation"): "conversation_not_found",
+    ("openai-responses", "prompt"): "prompt_not_found",
 }
-"""Fields by which a request stands on a conversation that the host holds, and the codes of their refusals. Dropping one would
-answer without what was said before; Anthropic's own client sends the whole conversation when it is told so."""
-
-
-def check_whole(options: Options, wire: str) -> None:
-    """BadRequest if the request leaves out what was said before, and means the host to know it."""
-    for (of_wire, name), code in HELD_ELSEWHERE.items():
-        if of_wire == wire and options.extra_body and options.extra_body.get(name) is not None:
-            raise BadRequest(
-                f"{name}: this gateway holds no conversations; send the full conversation without `{name}`",
-                status=400,
-                code=code,
-            )
+"""Fields by which a request stands on words that a host holds, and the codes of their refusals. To drop one would be to answer
+without those words; Anthropic's own client sends the whole conversation when it is told so."""
 
 
 def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, ...] = ()) -> tuple[Options, list[Note]]:
@@ -56,8 +47,16 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
         if name in FORBIDDEN:
             notes.append(_dropped(name, "where a request goes, and with which key, is the operator's to say"))
             continue
-        if name in allowed or "*" in allowed or (wire == dialect.wire and name in dialect.extras):
+        if name == "background":  # only a host that stores responses takes it, and we ask it not to
+            notes.append(_dropped(name, "the answer is given at once"))
+        elif name in allowed or "*" in allowed or (wire == dialect.wire and name in dialect.extras):
             kept[name] = value
+        elif value is not None and (code := HELD_ELSEWHERE.get((wire, name))) is not None:
+            raise BadRequest(
+                f"{name}: the gateway holds nothing of this kind; send the full conversation without `{name}`",
+                status=400,
+                code=code or None,
+            )
         elif understood := _understood(name, value):
             changed.update({key: each for key, each in understood.items() if getattr(options, key) is None})
         elif name not in SILENT and not _is_display(name, value):

@@ -23,7 +23,7 @@ from ..dialects.registry import Resolved
 from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer, write_events
 from ..wires.request import ParsedRequest, Request
 from .body import Message, Receive, read_body
-from .carry import carried, check_whole, without_marks
+from .carry import carried, without_marks
 from .history import read_request, take_in
 from .issued_ids import IssuedIds
 from .outgoing import Outgoing
@@ -110,7 +110,6 @@ class Exchange:
         self.asked, self.stream = parsed.model, parsed.options.stream
         if gateway.keep_contents:
             self.conversation = parsed.conversation
-        check_whole(parsed.options, wire)
         if not parsed.conversation.turns and not parsed.conversation.system:
             raise BadRequest("the request has no messages", status=400)
         route = gateway.router.route(

@@ -6,9 +6,10 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
+import httpx
 import openai
 import pytest
 
@@ -16,7 +17,7 @@ from midstream.gateway.api_key import make_key
 from midstream.gateway.state import KeyRecord, open_state
 from midstream.testing import SimServer, sim_server
 from tests.e2e.sdk_agents import KIMI, Bringing, Stripping, history, thoughts
-from tests.e2e.test_clients import ERRANDS
+from tests.e2e.test_clients import ERRANDS, TOOLS
 from tests.gateway.gateway_process import GatewayProcess, gateway_process
 from tests.postgres_cluster import Cluster
 
@@ -55,12 +56,18 @@ async def revoke(database: str, id: str) -> None:
     await state.close()
 
 
-@pytest.fixture
-def pair(database: str) -> Iterator[Pair]:
+@contextmanager
+def two_gateways(database: str, delay: float = 0.0) -> Iterator[Pair]:
     key, _ = asyncio.run(create_key(database))
-    with sim_server() as doubles, ExitStack() as stack:
+    with sim_server(delay=delay) as doubles, ExitStack() as stack:
         gateways = [stack.enter_context(gateway_process(doubles.url, state=database, shared=True)) for _ in range(2)]
         yield Pair(gateways, doubles, database, key)
+
+
+@pytest.fixture
+def pair(database: str) -> Iterator[Pair]:
+    with two_gateways(database) as made:
+        yield made
 
 
 def steps(pair: Pair) -> list[bool]:
@@ -97,6 +104,24 @@ def test_responses_go_on_in_the_other_process(pair: Pair) -> None:
             other.responses.retrieve(former)
 
 
+def test_a_loop_goes_on_by_the_response_alone(pair: Pair) -> None:
+    """The client sends results, and the id of the response that asked for them: the calls and their reasoning are ours to know."""
+    tools: Any = [{"type": "function", "name": name, "strict": False, **tool} for name, tool in TOOLS.items()]
+    items: Any = ERRANDS
+    former: Any = openai.NOT_GIVEN
+    for number in range(5):
+        with pair.api(number % 2) as api:
+            answer = api.responses.create(model=MODEL, input=items, tools=tools, previous_response_id=former)
+        former = answer.id
+        items = [
+            {"type": "function_call_output", "call_id": item.call_id, "output": "fine"}
+            for item in answer.output
+            if item.type == "function_call"
+        ]
+        assert bool(items) == (number < 4)
+    assert steps(pair) == [True] * 4 and pair.doubles.refused == []
+
+
 def test_a_key_is_known_and_revoked_in_both(pair: Pair) -> None:
     key, id = asyncio.run(create_key(pair.database))
     with pair.api(0, key) as one, pair.api(1, key) as other:
@@ -118,19 +143,26 @@ def refused_within(api: openai.OpenAI) -> None:
     raise AssertionError("a revoked key still works")
 
 
-def test_one_is_killed_and_the_other_goes_on(pair: Pair) -> None:
-    agent = Stripping(pair.urls, pair.key, MODEL)
-    assert agent.ask() and agent.ask()
-    pair.gateways[0].kill()
-    with pytest.raises(openai.APIConnectionError):
-        agent.ask()  # its turn would be the dead one's
-    assert agent.ask(), "the next request succeeds on the other"
-    assert steps(pair)[:2] == [True, True]
-    left = Stripping(pair.urls[1:], pair.key, MODEL)
-    left.messages = agent.messages
-    while left.ask():
-        pass
-    assert steps(pair) == [True] * 4 and pair.doubles.refused == []
+def test_one_is_killed_in_the_middle_and_the_other_goes_on(database: str) -> None:
+    with two_gateways(database, delay=0.01) as pair:
+        agent = Stripping(pair.urls, pair.key, MODEL, stream=True)
+        assert agent.ask() and agent.ask()
+        asked: Any = {"model": MODEL, "messages": agent.messages, "stream": True}
+        with pair.api(0) as api, api.chat.completions.create(**asked) as stream:
+            assert next(iter(stream)).choices
+            pair.gateways[0].kill()
+            with pytest.raises((openai.APIError, httpx.HTTPError)):
+                for _ in stream:
+                    pass
+        with pytest.raises(openai.APIConnectionError):
+            agent.ask()  # it is the dead one's turn
+        assert agent.ask(), "the next request succeeds on the other"
+        assert steps(pair) == [True, True]
+        left = Stripping(pair.urls[1:], pair.key, MODEL, stream=True)
+        left.messages = agent.messages
+        while left.ask():
+            pass
+        assert steps(pair) == [True] * 4 and pair.doubles.refused == []
 
 
 class Asking(threading.Thread):

@@ -15,6 +15,7 @@ from ..core.blocks import Block, Conversation, Media, Text
 from ..core.dialect import EFFORTS, Dialect, Options
 from ..core.errors import BadRequest
 from ..core.handoff import Note
+from ..wires.gemini.parse import json_schema_of
 
 FORBIDDEN = ("api_base", "base_url", "api_key", "headers", "extra_headers", "extra_body", "custom_llm_provider")
 """Fields by which clients of other gateways say where to go and with which key. Nobody but the operator says that here."""
@@ -99,7 +100,7 @@ def _dropped(name: str, why: str) -> Note:
 
 
 def _understood(name: str, value: Any) -> Mapping[str, Any]:
-    """The ways in which hosts are asked for thinking, as our options."""
+    """The ways in which hosts are asked for thinking, and Gemini for JSON by its own kind of schema, as our options."""
     match name, value:
         case "thinking", {"type": "enabled" | "adaptive" | "disabled" as kind}:
             keep = {"keep_thinking": True} if value.get("keep") == "all" else {}
@@ -114,6 +115,9 @@ def _understood(name: str, value: Any) -> Mapping[str, Any]:
             return {"thinking": "on" if on else "off"}
         case "reasoning", {"effort": str(effort)} if effort in EFFORTS:
             return {"effort": effort}
+        case "generationConfig", {"responseMimeType": "application/json", "responseSchema": dict(schema)}:
+            named = {"name": "answer", "schema": json_schema_of(schema)}
+            return {"response_format": {"type": "json_schema", "json_schema": named}}
         case "context_management", {"edits": [{"type": str(kind), "keep": "all"}]} if kind.startswith("clear_thinking"):
             return {"keep_thinking": True}
     return {}

@@ -24,7 +24,7 @@ from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer, 
 from ..wires.request import ParsedRequest, Request
 from .body import Message, Receive, read_body
 from .carry import carried, without_marks
-from .history import read_request, take_in
+from .history import as_prefill, read_request, take_in
 from .issued_ids import IssuedIds
 from .outgoing import Outgoing
 from .refusals import Headers, as_told, refusal_headers
@@ -129,7 +129,7 @@ class Exchange:
             gateway.responses.remember(self, body)
         if b'"cache_control"' in body:
             parsed = replace(parsed, conversation=without_marks(parsed.conversation, target.dialect))
-        parsed = sources_as_text(parsed, target.dialect)
+        parsed = as_prefill(sources_as_text(parsed, target.dialect), target.dialect)
         parsed, notes = without_server_tools(parsed, wire, target.dialect)
         self.notes += notes
         options = parsed.options

@@ -165,18 +165,18 @@ def _tools(tools: Any) -> tuple[ToolSpec, ...]:
 def _function(declared: dict[str, Any]) -> ToolSpec:
     schema = declared.get("parametersJsonSchema")
     if not isinstance(schema, dict):
-        schema = _plain_types(declared.get("parameters"))
+        schema = json_schema_of(declared.get("parameters"))
     extra = {key: declared[key] for key in ("behavior", "response") if declared.get(key) is not None}
     return make_tool(declared, schema, extra)
 
 
-def _plain_types(schema: Any) -> Any:
-    """Gemini's `STRING`, or the number of it, as JSON schema's `string`."""
+def json_schema_of(schema: Any) -> Any:
+    """A schema in Gemini's own words as JSON schema: `STRING`, or the number of it, is `string`."""
     if isinstance(schema, list):
-        return [_plain_types(each) for each in schema]
+        return [json_schema_of(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    out = {key: _plain_types(value) if key not in ("enum", "default") else value for key, value in schema.items()}
+    out = {key: json_schema_of(value) if key not in ("enum", "default") else value for key, value in schema.items()}
     kind = out.get("type")
     if isinstance(kind, str):
         out["type"] = kind.lower()

@@ -84,6 +84,20 @@ def test_an_unknown_item_is_an_error_and_never_left_out() -> None:
     run(check())
 
 
+def test_a_request_refers_to_so_many_responses_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midstream.gateway.responses.MOST_READ", 3)
+
+    async def check() -> None:
+        async with gate() as gateway:
+            body = {"model": "sim/kimi-k2.5", "input": "hi"}
+            items = [each for _ in range(4) for each in references(await answer(gateway, body, False))]
+            for count, expected in ((6, 200), (8, 400)):  # two items of each
+                status, _, told = await gateway.post("/v1/responses", {**body, "input": items[:count]})
+                assert status == expected, told
+
+    run(check())
+
+
 HELD = [
     ("/v1/responses", {"input": "hi", "conversation": "conv_1"}),
     ("/v1/responses", {"input": "hi", "conversation": {"id": "conv_1"}}),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .exchange import Exchange
     from .state import GatewayState
 
+MOST_READ = 1_000
+"""Of so many responses a request may name items: each is a look into the store."""
 _WIRE = "openai-responses"
 _ITEM_OF = re.compile(r"[a-z]{2,4}_resp([0-9a-f]{24})[0-9]+")
 """The id of an item in a response of ours: the response's own is in it."""
@@ -74,6 +76,8 @@ class KeptResponses:
             id = str(item.get("id"))
             match = _ITEM_OF.fullmatch(id)
             if match is not None and match[1] not in read:
+                if len(read) == MOST_READ:
+                    raise BadRequest(f"the input refers to items of more than {MOST_READ} responses", status=400)
                 read.add(match[1])
                 record = await self._record(tenant, f"resp_{match[1]}")
                 known.update({each["id"]: each for each in (record.response["output"] if record is not None else ())})

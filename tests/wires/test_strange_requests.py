@@ -28,7 +28,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 BASES: dict[str, dict[str, Any]] = {
-    "openai-chat": {"model": "m", "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "a", "content": "y"}], "tools": [{"type": "function", "function": {"name": "f"}}], "temperature": 1, "stop": ["x"], "max_tokens": 9, "response_format": {"type": "text"}, "tool_choice": "auto"},
+    "openai-chat": {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}, {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "a", "content": "y"}], "tools": [{"type": "function", "function": {"name": "f"}}], "temperature": 1, "stop": ["x"], "max_tokens": 9, "response_format": {"type": "text"}, "tool_choice": "auto"},
     "anthropic": {"model": "m", "max_tokens": 9, "system": "s", "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "y"}]}], "tools": [{"name": "f", "input_schema": {"type": "object"}}], "thinking": {"type": "enabled", "budget_tokens": 2000}},
     "openai-responses": {"model": "m", "input": [{"role": "user", "content": "x"}, {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "a", "output": "y"}], "tools": [{"type": "function", "name": "f"}], "reasoning": {"effort": "low"}},
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "x"}]}, {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}, {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}], "tools": [{"functionDeclarations": [{"name": "f"}]}], "generationConfig": {"temperature": 1}},
@@ -85,3 +85,15 @@ def test_arguments_are_read_as_text_or_as_a_value(wire: str, given: Any) -> None
     assert read == {key: "\ufffd" if value == "\ud83d" else value for key, value in wanted.items()}
     for model in TARGETS:
         encode_request(model, parsed.conversation, cache=None)
+
+
+@pytest.mark.parametrize("text", [None, 5, True, [], {"a": 1}, "gone"])
+@pytest.mark.parametrize("role", ["user", "system", "assistant", "tool"])
+def test_a_part_whose_text_is_no_text(role: str, text: Any) -> None:
+    part = {"type": "text"} if text == "gone" else {"type": "text", "text": text}
+    call = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}
+    said = {"role": role, "content": [part], **({"tool_call_id": "a"} if role == "tool" else {})}
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}, call, said, {"role": "user", "content": "y"}]}
+    parsed = parse_request("openai-chat", json.dumps(body).encode())
+    for target in ("openai/gpt-4o", "moonshot/kimi-k2.5", "mistral/mistral-large-latest"):
+        encode_request(target, parsed.conversation, tools=parsed.tools, options=parsed.options)

@@ -112,7 +112,8 @@ def arguments_for(tool: ToolSpec, part: str, results: Sequence[ToolResponse] = (
     if tool.kind == "freeform":
         return {INPUT: part.strip()}
     schema = tool.parameters or {}
-    required = schema.get("required") or []
+    required = schema.get("required")
+    required = required if isinstance(required, list) else []
     properties = schema.get("properties")
     wanted: dict[str, Any] = properties if isinstance(properties, dict) else {}
     names = [name for name in wanted if name in required] or list(wanted)[:1]

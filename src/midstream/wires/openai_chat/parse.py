@@ -106,9 +106,9 @@ def _content(message: dict[str, Any], origin: Origin) -> list[Block]:
 
 def _part(part: dict[str, Any], origin: Origin) -> Block:
     kind = part.get("type")
-    if kind == "text" and isinstance(part.get("text"), str):
+    if kind == "text":
         extra = {key: value for key, value in part.items() if key == "cache_control"}
-        return Text(part["text"], extra or None)
+        return Text(text_of(part.get("text")), extra or None)
     inner = part.get(str(kind))
     if kind in ("image_url", "video_url"):
         inner = {"url": inner} if isinstance(inner, str) else inner

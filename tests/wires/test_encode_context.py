@@ -6,7 +6,8 @@ import pytest
 
 from midstream.core.blocks import Media, Origin, Text, Thinking, ToolCall, ToolResponse, Turn, human
 from midstream.core.dialect import Dialect, Options, Reasoning
-from midstream.core.errors import MissingReasoning
+from midstream.core.errors import InvalidSchema, MissingReasoning
+from midstream.core.tools import ToolSpec
 from midstream.wires.encode_context import EncodeContext, result_text
 from midstream.wires.history_cache import Writer
 from midstream.wires.registry import WIRES, get_wire
@@ -153,3 +154,18 @@ def state(writer: Writer) -> object:
     }
     again = context.ids.clone().resolve_tool_call_id(ToolCall("new", "f"))
     return repr(seen), writer.size, context.notes, context.names.changed, again
+
+
+def test_the_schemas_of_all_tools_grow_within_one_limit() -> None:
+    """Each is within its own: ten definitions that name the next one twice are a thousand."""
+    twice = {
+        f"d{number}": {"properties": {"a": {"$ref": f"#/$defs/d{number + 1}"}, "b": {"$ref": f"#/$defs/d{number + 1}"}}}
+        for number in range(10)
+    }
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**twice, "d10": {}}}
+    made = context(schema="moonshot")
+    made.declare(ToolSpec("f", "", schema))
+    with pytest.raises(InvalidSchema, match="together"):
+        for _ in range(100):
+            made.declare(ToolSpec("f", "", schema))
+    made.around(Options()).declare(ToolSpec("f", "", schema))

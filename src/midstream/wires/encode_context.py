@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.dialect import Dialect, Limits, Options
-from ..core.errors import MissingReasoning
+from ..core.errors import InvalidSchema, MissingReasoning
 from ..core.handoff import Action, Note, NoteCode
 from ..core.ids import ToolIdMapper, scheme_for
+from ..core.refs import MAX_SIZE
 from ..core.schemas import PASSES
 from ..core.tools import ToolSpec, modern_call
 from .lenient_json import arguments_text, json_value
@@ -70,7 +71,7 @@ class EncodeContext:
     used, `lead` how many turns at the beginning go with the system prompt."""
 
     __slots__ = (
-        "_plain_names", "dialect", "echo", "ids", "lacks_reasoning", "lead", "model", "names", "notes", "options", "thinking",
+        "_grown", "_plain_names", "dialect", "echo", "ids", "lacks_reasoning", "lead", "model", "names", "notes", "options", "thinking",
         "turn",
     )  # fmt: skip
 
@@ -86,6 +87,7 @@ class EncodeContext:
         self.echo = "always" if keeps_thinking(dialect, options) else dialect.reasoning.echo
         self.lacks_reasoning = False
         self.lead = lead
+        self._grown = 0  # by how much the schemas of tools became longer
         self._plain_names: dict[str, str] = {}  # of calls whose name is another here, for their results
 
     def clone(self) -> EncodeContext:
@@ -95,6 +97,7 @@ class EncodeContext:
         twin.names = self.names.clone()
         twin.notes = self.notes.copy()
         twin.turn = self.turn
+        twin._grown = self._grown
         twin._plain_names = self._plain_names.copy()
         return twin
 
@@ -109,6 +112,7 @@ class EncodeContext:
         outer.echo = self.echo
         outer.lacks_reasoning = self.lacks_reasoning
         outer.lead = self.lead
+        outer._grown = 0
         outer._plain_names = self._plain_names
         return outer
 
@@ -408,7 +412,12 @@ class EncodeContext:
         described: dict[str, Any] = {"name": self.declared_name(tool)}
         if tool.description:
             described["description"] = tool.description
-        described[schema_field] = PASSES[self.dialect.schema](tool.parameters or {})
+        given = tool.parameters or {}
+        schema = described[schema_field] = PASSES[self.dialect.schema](given)
+        # A few definitions that refer to each other twice make a large schema of a small one. Each has its limit; so have all.
+        self._grown += max(0, len(json_value(schema)) - len(json_value(given)))
+        if self._grown > MAX_SIZE:
+            raise InvalidSchema("the schemas of the tools are too large together once their references are followed")
         return described
 
     def within_limit(self, tools: Sequence[T]) -> Sequence[T]:

@@ -16,7 +16,7 @@ from .provider import Provider
 
 _replace = msgspec.structs.replace
 _EXTRAS = (
-    "background", "include", "max_tool_calls", "metadata", "prompt_cache_key", "prompt_cache_retention", "reasoning",
+    "include", "max_tool_calls", "metadata", "prompt_cache_key", "prompt_cache_retention", "reasoning",
     "safety_identifier", "service_tier", "text", "top_logprobs", "truncation",
 )  # fmt: skip
 _SERVER_TOOLS = {

@@ -19,6 +19,8 @@ from ..wires.gemini.parse import json_schema_of
 
 FORBIDDEN = ("api_base", "base_url", "api_key", "headers", "extra_headers", "extra_body", "custom_llm_provider")
 """Fields by which clients of other gateways say where to go and with which key. Nobody but the operator says that here."""
+OURS = ("model", "models", "fallbacks", "stream")
+"""Fields that are no extra on any wire: which model answers, and how, was settled by the route. An operator's `*` does not mean them."""
 SILENT = frozenset({"metadata", "client_metadata", "prompt_cache_key", "include", "store", "stream_options", "betas"})
 """Fields that change nothing about the answer: losing them is not worth a note."""
 
@@ -48,7 +50,9 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
         if name in FORBIDDEN:
             notes.append(_dropped(name, "where a request goes, and with which key, is the operator's to say"))
             continue
-        if name == "background":  # only a host that stores responses takes it, and we ask it not to
+        if name in OURS:
+            notes.append(_dropped(name, "which model answers, and how, is settled already"))
+        elif name == "background":  # only a host that stores responses takes it, and we ask it not to
             notes.append(_dropped(name, "the answer is given at once"))
         elif name in allowed or "*" in allowed or (wire == dialect.wire and name in dialect.extras):
             kept[name] = value

@@ -135,15 +135,15 @@ class Gateway:
         """One request that wants an answer of a model: who asks is known before anything of it is read."""
         try:
             tenant = await self.authenticator.tenant(scope["headers"], scope["query_string"])
+            own_key = provider_key(scope["headers"], self.settings.own_keys)
             limiter = self.limiter
             admission = limiter.admit(tenant) if limiter.prepared(tenant) else await limiter.enter(tenant)
         except MidstreamError as error:
             await self.refuse(wire, send, error)
             return
         exchange = Exchange(self, wire, scope, send, tenant)
+        exchange.key = own_key
         try:
-            if self.settings.own_keys:
-                exchange.key = provider_key(scope["headers"], True)
             await exchange.run(receive, model=model, stream=stream, array=array)
         except Exception as error:
             log.exception("request %s failed", exchange.id)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from ..core.errors import Aborted, BadRequest, MidstreamError
+from ..core.errors import Aborted, BadRequest, MalformedStream, MidstreamError
 from ..transport.encoding import inflater
+from ..wires.lenient_json import decode_leniently
 
 ANSWERING = ("/chat/completions", "/responses", "/messages")
 """The paths of requests that a model answers: OpenAI's chat, Responses, Anthropic's Messages."""
@@ -59,6 +60,14 @@ def inflated(body: bytes, encoding: bytes, limit: int) -> bytes:
     except MidstreamError as error:
         raise BadRequest(f"the body cannot be read: {error}", status=400) from None
     return b"".join(parts)
+
+
+def sent_json(body: bytes) -> Any:
+    """What a client sent as JSON. That it is none is the client's mistake, not an upstream's."""
+    try:
+        return decode_leniently(body)
+    except MalformedStream as error:
+        raise BadRequest(str(error), status=400) from None
 
 
 def too_large(limit: int) -> BadRequest:

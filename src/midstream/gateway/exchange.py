@@ -8,6 +8,7 @@ event. A client that leaves cancels the task, and with it the upstream.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -288,7 +289,7 @@ class Exchange:
         """What every answer tells about itself."""
         headers: Headers = [(b"x-request-id", self.id.encode()), (b"request-id", self.id.encode())]
         if self.target is not None:
-            headers.append((b"x-midstream-model", _header(self.target.name)))
+            headers.append((b"x-midstream-model", header_value(self.target.name)))
         notes = [*self.notes, *(self.request.notes if self.request is not None else ())]
         if notes:
             counts: dict[str, int] = {}
@@ -363,8 +364,12 @@ async def send_refusal(send: Send, status: int, body: bytes, headers: Headers = 
     await send({"type": "http.response.body", "body": body})
 
 
-def _header(text: str) -> bytes:
-    return text.encode("ascii", "replace").replace(b"\n", b"?").replace(b"\r", b"?")
+def header_value(text: str) -> bytes:
+    """A text that a client may have chosen, as a header can hold it."""
+    return _UNPRINTABLE.sub(b"?", text.encode("ascii", "replace"))
+
+
+_UNPRINTABLE = re.compile(rb"[^ -~]")
 
 
 _HINTS = (

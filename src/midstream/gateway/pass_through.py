@@ -11,10 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..core.errors import BadRequest
-from ..wires.lenient_json import decode_leniently, json_value
+from ..wires.lenient_json import json_value
 from ..wires.request import Request as Upstream
-from .body import read_body
+from .body import read_body, sent_json
 from .carry import FORBIDDEN
+from .exchange import header_value
 from .tenants import Tenant
 
 if TYPE_CHECKING:
@@ -25,16 +26,15 @@ _WIRES = ("openai-chat", "openai-responses")
 
 
 async def pass_through(gateway: Gateway, request: Request, tenant: Tenant) -> Response:
-    path = "/" + request.url.path.removeprefix("/v1").strip("/")
+    path = "/" + request.scope["path"].removeprefix("/v1").strip("/")
     encoding = request.headers.get("content-encoding", "").encode("latin-1")
-    body = await read_body(request.receive, encoding, gateway.settings.max_body)
-    value = decode_leniently(body)
-    if not isinstance(value, dict) or not isinstance(value.get("model"), str):
-        raise BadRequest("expected a JSON object with a `model`", status=400)
-    if value.get("stream"):
-        raise BadRequest(f"{path} is not streamed here: leave out `stream`", status=400)
     admission = await gateway.limiter.enter(tenant)
     try:
+        value = sent_json(await read_body(request.receive, encoding, gateway.settings.max_body))
+        if not isinstance(value, dict) or not isinstance(value.get("model"), str):
+            raise BadRequest("expected a JSON object with a `model`", status=400)
+        if value.get("stream"):
+            raise BadRequest(f"{path} is not streamed here: leave out `stream`", status=400)
         route = gateway.router.route(value["model"], tenant, "")
         target = gateway.client.catalog.resolve(route.models[0])
         if target.dialect.wire not in _WIRES:
@@ -57,4 +57,4 @@ async def pass_through(gateway: Gateway, request: Request, tenant: Tenant) -> Re
     finally:
         admission.release()
     kind = answer.headers.get("content-type", "application/json")
-    return Response(read, 200, {"x-midstream-model": target.name}, kind)
+    return Response(read, 200, {"x-midstream-model": header_value(target.name).decode()}, kind)

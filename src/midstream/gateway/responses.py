@@ -16,7 +16,8 @@ import msgspec
 from ..core.blocks import Turn
 from ..core.errors import BadRequest, NotFound
 from ..wires.answer import AnswerContext, make_writer
-from ..wires.lenient_json import decode_leniently, json_value
+from ..wires.lenient_json import json_value
+from .body import sent_json
 
 if TYPE_CHECKING:
     from .exchange import Exchange
@@ -45,7 +46,7 @@ class KeptResponses:
     async def completed(self, tenant: str, body: bytes) -> tuple[bytes, str | None]:
         """The body with what it continues before its own items and what it refers to in its place, and the id of what it
         continues; None if that is nothing."""
-        value = decode_leniently(body)
+        value = sent_json(body)
         if not isinstance(value, dict):
             return body, None
         items = _items(value.get("input"))
@@ -92,7 +93,7 @@ class KeptResponses:
 
     def remember(self, exchange: Exchange, body: bytes) -> None:
         """Note what was sent, until the answer is there."""
-        value = decode_leniently(body)
+        value = sent_json(body)
         self._inputs[exchange.id] = _items(value.get("input")) if isinstance(value, dict) else []
 
     async def keep(self, exchange: Exchange, context: AnswerContext, turn: Turn) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec
 import aiohttp
 
 from midstream.client.catalog import Catalog
+from midstream.client.config import Config
 from midstream.dialects.provider import Provider
 from midstream.gateway.assembly import AppOptions, GatewayApp
 from midstream.gateway.config import GatewayConfig, parse_config
@@ -85,15 +86,16 @@ async def gate(
     script: Any = None,
     retries: int = 2,
     more: Sequence[Provider] = (),
+    known: Config | None = None,
     **sim: Any,
 ) -> AsyncIterator[Gate]:
     """A gateway with this configuration in front of doubles that play `script`, or the model that reads the prompt; and in front
-    of `more` providers."""
+    of `more` providers. `known` is what the user's config.toml says of models."""
     if script is not None:
         sim["script"] = script
     async with Sim(port=0, **sim) as doubles:
         parsed = parse_config(config.encode(), "gateway.toml") if config else GatewayConfig()
-        catalog = Catalog(providers=[*sim_providers(doubles.url), *more], environ={})
+        catalog = Catalog(known, providers=[*sim_providers(doubles.url), *more], environ={})
         transport = TransportOptions(retry=RetryPolicy(max_retries=retries, initial=0.01))
         app = GatewayApp(parsed, AppOptions(state=state), catalog=catalog, transport=transport)
         async with served(app) as url, aiohttp.ClientSession() as http:

@@ -50,6 +50,8 @@ HOT: dict[str, str] = {
 """Paths that answer, and the wire that is spoken there."""
 GEMINI = re.compile(r"(?:/v1(?:alpha|beta1?)?)?/models/(?P<model>.+):(?P<stream>streamG|g)enerateContent")
 _TICK = 1.0
+_PRICES = 4096
+"""How many prices are remembered."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -171,9 +173,11 @@ class Gateway:
         if usage.cost is not None:
             return usage.cost
         name = target.name
-        if name not in self._prices and len(self._prices) < 4096:
+        if name not in self._prices:
+            if len(self._prices) >= _PRICES:  # clients choose the names, so there must be an end
+                self._prices.clear()
             self._prices[name] = self.client.catalog.price(target)
-        price = self._prices.get(name)
+        price = self._prices[name]
         return None if price is None else price.cost(usage)
 
     def scrubbed(self, body: bytes, scope: Message) -> bytes:

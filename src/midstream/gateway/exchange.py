@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..codec import mint_turn_key
-from ..core.blocks import Conversation, Origin, Turn
+from ..core.blocks import Conversation, Origin, Turn, Usage
 from ..core.errors import Aborted, BadRequest, LocalError, MidstreamError, Overloaded, ProviderError, StoreError
-from ..core.events import Done, ErrorEvent, Start, TextDelta
+from ..core.events import Done, ErrorEvent, Start, TextDelta, ThinkingDelta, ToolCallDelta
 from ..core.handoff import Note
 from ..dialects.registry import Resolved
 from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer, write_events
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from .tenants import Tenant
 
 _SSE: Headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+_DELTAS = (TextDelta, ThinkingDelta, ToolCallDelta)
+_CHARACTERS = 4
+"""About how many make a token."""
 _IDS = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic": "msg_", "gemini": ""}
 
 
@@ -44,7 +47,7 @@ class Exchange:
     """What is known of one request, and what its log line will say."""
 
     __slots__ = (
-        "_begun", "_client_gone", "_gateway", "_last_sent", "_send", "_sending", "_writer", "answered", "asked", "began", "conversation",
+        "_begun", "_client_gone", "_gateway", "_heard", "_last_sent", "_send", "_sending", "_writer", "answered", "asked", "began", "conversation",
         "cost", "error", "first", "id", "key", "notes", "request", "scope", "status", "stream", "target", "tenant", "turn", "wire",
     )  # fmt: skip
 
@@ -54,6 +57,7 @@ class Exchange:
         self._begun = False  # whether the response's head is sent
         self._sending = False
         self._client_gone = False
+        self._heard = 0  # characters of the answer that came
         self._writer: AnswerWriter | None = None
         self._last_sent = self.began = time.monotonic()
         self.scope = scope
@@ -100,7 +104,7 @@ class Exchange:
         gateway, wire, tenant = self._gateway, self.wire, self.tenant
         stored = None
         if wire == "openai-responses" and (b'"previous_response_id"' in body or b'"item_reference"' in body):
-            body, stored = await gateway.responses.completed(tenant.id, body)
+            body, stored = await gateway.responses.completed(tenant.id, body, gateway.settings.max_body)
         betas = {"anthropic-beta": value.decode("latin-1")} if (value := headers.get(b"anthropic-beta")) else None
         parsed = read_request(wire, body, headers=betas, model=model, stream=stream)
         if stored is not None:
@@ -188,6 +192,7 @@ class Exchange:
                         await self._settle(parsed, outgoing, context, last.turn)
                     elif type(last) is ErrorEvent:
                         self._failed(last)
+                    self._heard += sum([len(event.delta) for event in batch if isinstance(event, _DELTAS)])
                     batch = [event if type(event) is TextDelta else outgoing.event(event) for event in batch]
                     ended = type(last) is Done or type(last) is ErrorEvent
                     await self._write(write_events(writer, batch), more=not ended, with_next=type(last) is Start)
@@ -195,6 +200,9 @@ class Exchange:
                         self.first = time.monotonic()
             if not ended:
                 await self._write(b"", more=False)
+        except asyncio.CancelledError:
+            self._charge_for_leaving(parsed)
+            raise
         finally:
             gateway.open_streams.discard(self)
             stop_watching()
@@ -244,6 +252,9 @@ class Exchange:
         stop_watching = self._watch(receive)
         try:
             turn = await self._complete(parsed, route)
+        except asyncio.CancelledError:
+            self._charge_for_leaving(parsed)
+            raise
         finally:
             stop_watching()
         await self._settle(parsed, outgoing, context, turn)
@@ -284,6 +295,13 @@ class Exchange:
             await gateway.vault.put(self.tenant.id, turn)
         if self.wire == "openai-responses":
             await gateway.responses.keep(self, context, outgoing.turn(turn))
+
+    def _charge_for_leaving(self, parsed: ParsedRequest) -> None:
+        """What a host says an answer cost comes with its end. Who leaves before it pays what was read and heard, by estimate: else
+        whoever leaves early would pay nothing, ever."""
+        if self.cost is None and self.answered and self.target is not None:
+            usage = Usage(self._gateway.estimate(parsed), self._heard // _CHARACTERS + 1 if self._heard else 0)
+            self.cost = self._gateway.cost(self.target, usage)
 
     def _told(self) -> Headers:
         """What every answer tells about itself."""

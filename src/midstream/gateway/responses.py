@@ -43,9 +43,10 @@ class KeptResponses:
         self._keep = keep
         self._inputs: dict[str, list[Any]] = {}
 
-    async def completed(self, tenant: str, body: bytes) -> tuple[bytes, str | None]:
+    async def completed(self, tenant: str, body: bytes, limit: int) -> tuple[bytes, str | None]:
         """The body with what it continues before its own items and what it refers to in its place, and the id of what it
-        continues; None if that is nothing."""
+        continues; None if that is nothing. Together they may have no more than `limit` bytes, as if the client had sent it all: a
+        chain has an end, too."""
         value = sent_json(body)
         if not isinstance(value, dict):
             return body, None
@@ -55,7 +56,7 @@ class KeptResponses:
             items = await self._resolved(tenant, items)
         former = value.pop("previous_response_id", None)
         if not isinstance(former, str) or not former:
-            return json_value({**value, "input": items}) if referring else body, None
+            return _within(json_value({**value, "input": items}), limit) if referring else body, None
         record = await self._record(tenant, former)
         if record is None:
             raise BadRequest(
@@ -64,7 +65,8 @@ class KeptResponses:
                 status=400,
                 code="previous_response_not_found",
             )
-        return json_value({**value, "input": [*record.input, *(record.response.get("output") or []), *items]}), former
+        output = record.response.get("output") or []
+        return _within(json_value({**value, "input": [*record.input, *output, *items]}), limit), former
 
     async def _resolved(self, tenant: str, items: list[Any]) -> list[Any]:
         known: dict[str, Any] = {}
@@ -142,6 +144,16 @@ def _items(items: Any) -> list[Any]:
 
 def _is_reference(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") == "item_reference"
+
+
+def _within(whole: bytes, limit: int) -> bytes:
+    if len(whole) > limit:
+        raise BadRequest(
+            f"the request and what it continues are larger than {limit} bytes together, which is all this gateway takes: "
+            "begin anew with less input",
+            status=413,
+        )
+    return whole
 
 
 def _unknown(id: str) -> NotFound:

@@ -124,17 +124,19 @@ class _Routes:
         return _json(found)
 
     async def count_messages(self, request: Request, tenant: Tenant) -> Response:
-        return _json({"input_tokens": await self._count(request, "anthropic")}, headers=ESTIMATE)
+        return _json({"input_tokens": await self._count(request, tenant, "anthropic")}, headers=ESTIMATE)
 
     async def count_input(self, request: Request, tenant: Tenant) -> Response:
-        tokens = await self._count(request, "openai-responses")
+        tokens = await self._count(request, tenant, "openai-responses")
         return _json({"object": "response.input_tokens", "input_tokens": tokens}, headers=ESTIMATE)
 
     async def count_contents(self, request: Request, tenant: Tenant) -> Response:
-        return _json({"totalTokens": await self._count(request, "gemini")}, headers=ESTIMATE)
+        return _json({"totalTokens": await self._count(request, tenant, "gemini")}, headers=ESTIMATE)
 
-    async def _count(self, request: Request, wire: str) -> int:
+    async def _count(self, request: Request, tenant: Tenant, wire: str) -> int:
+        """About how many tokens a request has. It takes no slot, but counts for the key's rate: reading a large body is work."""
         gateway = self.gateway
+        await gateway.limiter.enter(tenant, slot=False)
         encoding = request.headers.get("content-encoding", "").encode("latin-1")
         body = await read_body(request.receive, encoding, gateway.settings.max_body)
         return gateway.estimate(parse_request(wire, body, model=request.path_params.get("model", "")))

@@ -98,6 +98,24 @@ def test_a_key_is_revoked(cli: Cli) -> None:
         assert result.exit_code == 1 and unknown in result.stderr and "keys list" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("gateway", "keys", "list"), ("serve", "--host", "0.0.0.0"), ("gateway", "keys", "revoke", "me")],
+    ids=["list", "serve", "revoke"],
+)
+def test_advice_speaks_of_the_same_keys(cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
+    config = tmp_path / "the gateway.toml"
+    config.write_text(f'[state]\nurl = "{tmp_path}/one.db"\n')
+    store = str(tmp_path / "two.db")
+    assert f"--config '{config}'" in cli(*command, "--config", str(config)).stderr
+    assert f"--store {store}" in cli(*command, "--store", store).stderr
+
+
+def test_a_model_is_for_a_client_that_is_printed(cli: Cli) -> None:
+    result = cli("serve", "-m", "sim/kimi-k2.5", "--port", "0", "--host", "0.0.0.0")
+    assert result.exit_code == 2 and "--model goes with --print" in result.stderr
+
+
 def test_without_keys_the_list_says_how_to_make_one(cli: Cli) -> None:
     result = cli("gateway", "keys", "list")
     assert result.exit_code == 0 and "keys create" in result.stderr and not result.stdout
@@ -430,7 +448,7 @@ def test_keys_and_a_new_configuration_count_while_it_runs(cli: Cli, environ: dic
         config.write_text('[aliases]\nfast = "sim/gpt-4o"\n[vault]\nkeep_days = 1\n')
         gateway.process.send_signal(signal.SIGHUP)
         gateway.says("(?m)^midstream: reloaded$")
-        gateway.says(r"what changed under \[vault\] counts from the next start")
+        gateway.says(r"\[vault\] changed too: restart the gateway to apply that")
         assert "gpt-4o" in gateway.model("fast") and gateway.ask("claude-x")[0] == 404
         config.write_text('[aliases]\nfast = "sim/kimi-k3"\nbad = 3\n')
         gateway.process.send_signal(signal.SIGHUP)

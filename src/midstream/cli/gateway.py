@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import re
+import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -29,7 +30,7 @@ from ..gateway.spend import MICRO, Budget, parse_budget, window_key
 from ..gateway.state import GatewayState, KeyRecord, open_state, state_path
 from ..gateway.tenants import LOCAL, tenant_of
 from ..sim.providers import MODELS, SIM, sim_providers
-from ..store.paths import is_postgres
+from ..store.paths import is_postgres, shown_address
 from .client_setup import KEY_VARIABLE, SETUPS, Address, exports, overview
 from .main import OK
 
@@ -108,6 +109,8 @@ def serve(
     """Serve models to other programs: Claude Code, Codex, Gemini CLI, SDKs …, each in its own protocol."""
     if print_name is not None and print_name not in SETUPS:
         raise click.BadParameter(f"no client {print_name!r}; expected {', '.join(SETUPS)}", param_hint="--print")
+    if print_name is None and model is not None:
+        raise click.UsageError("--model goes with --print: without it, each request names its own model")
     path = _config_path(config_path)
     config = load_config(path)
     given = {"host": host, "port": port, "workers": workers, "log_format": log_format}
@@ -125,13 +128,15 @@ def serve(
     if not loopback and not usable:
         raise LocalError(
             f"{server.host} can be reached from other machines, and there is no key yet: create one with "
-            f"`midstream gateway keys create --name me{'' if store is None else f' --store {store}'}`, "
+            f"`midstream gateway keys create --name me{_place(config_path, store)}`, "
             "or listen on 127.0.0.1"
         )
     closed = not loopback or bool(config.keys.required) or (config.keys.required is None and bool(keys))
     if closed and not usable:
         click.echo(
-            "midstream: every request needs a key, and there is none: midstream gateway keys create --name me", err=True
+            "midstream: every request needs a key, and there is none: "
+            f"midstream gateway keys create --name me{_place(config_path, store)}",
+            err=True,
         )
 
     def ready(where: str) -> None:
@@ -391,7 +396,7 @@ def list_keys(as_json: bool, config_path: Path | None, store: str | None) -> Non
             click.echo(msgspec.json.encode(_key_row(key, spent, now)))
         return
     if not found:
-        click.echo("There are no keys: midstream gateway keys create --name me", err=True)
+        click.echo(f"There are no keys: midstream gateway keys create --name me{_place(config_path, store)}", err=True)
         return
     rows = [("ID", "NAME", "TENANT", "ENDS IN", "SPENT", "LIMITS")]
     for key, spent in found:
@@ -412,12 +417,16 @@ def revoke(ids: tuple[str, ...], config_path: Path | None, store: str | None) ->
     async def revoke_all(state: GatewayState) -> list[str]:
         return [id for id in ids if not await state.revoke_key(id, time.time())]
 
+    place = _place(config_path, store)
     unknown = _run_with_state(_state_url(store, load_config(_config_path(config_path))), revoke_all)
     for id in ids:
         if id not in unknown:
             click.echo(f"{id} is revoked.")
     if unknown:
-        raise LocalError(f"no key {', '.join(unknown)} that could be revoked; `midstream gateway keys list` shows them")
+        raise LocalError(
+            f"no key in force has the ID {' or '.join(unknown)}; `midstream gateway keys list{place}` shows each ID, and what "
+            "is revoked already"
+        )
 
 
 def _with_defaults(key: KeyRecord, config: GatewayConfig) -> KeyRecord:
@@ -488,6 +497,12 @@ def _url(host: str, port: int) -> str:
     """The address for a client on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _place(config_path: Path | None, store: str | None) -> str:
+    """The flags with which another command finds the same keys."""
+    given = (("--config", config_path), ("--store", None if store is None else shown_address(store)))
+    return "".join([f" {flag} {shlex.quote(str(value))}" for flag, value in given if value is not None])
 
 
 def _flags(config_path: Path | None, host: str | None, where: str) -> str:

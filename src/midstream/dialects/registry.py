@@ -84,7 +84,7 @@ class Registry:
         provider = self.providers.get(self._names.get(spelled, ""))
         if provider is None:
             hint = _meant(name, self.known_models()) or _meant(spelled, self._names)
-            raise UnknownModel(f"unknown provider {spelled!r}{hint}. Known: {', '.join(sorted(self.providers))}")
+            raise UnknownModel(f"unknown provider {spelled!r}{hint or '.'} Known: {', '.join(sorted(self.providers))}")
         dialect = provider.dialect_for(model)
         if dialect is None:
             known = [f"{provider.name}/{model}" for model in provider.models]

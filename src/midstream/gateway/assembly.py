@@ -115,7 +115,7 @@ class GatewayApp:
             f"[{name}]" for name in ("server", "state", "vault") if getattr(config, name) != getattr(self.config, name)
         ]
         if later:
-            log.warning("what changed under %s counts from the next start", " and ".join(later))
+            log.warning("%s changed too: restart the gateway to apply that", " and ".join(later))
         self.config = config
 
     async def open(self) -> Gateway:

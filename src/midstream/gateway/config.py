@@ -171,12 +171,15 @@ def parse_config(data: bytes, source: str) -> GatewayConfig:
     try:
         text = data.decode("utf-8")
         values = tomllib.loads(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{source}: {error}") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{source}, line {line}: not UTF-8 text; save the file as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source}: not valid TOML: {error}") from None
     file = _File(source, text)
     for name in values:
         if name not in _NAMES:
-            raise file.error((name,), f"unknown section{near(name, _NAMES)}. Allowed: {', '.join(_NAMES)}")
+            raise file.error((name,), f"unknown section{near(name, _NAMES) or '.'} Allowed: {', '.join(_NAMES)}")
     sections = {name: file.section((name,), values.get(name, {}), shape) for name, shape in _SECTIONS.items()}
     keys = sections["keys"]
     assert isinstance(keys, KeysConfig)
@@ -196,7 +199,7 @@ def _aliases(file: _File, values: Any) -> tuple[Alias, ...]:
 def _alias(file: _File, name: str, value: Any) -> Alias:
     where = ("aliases", name)
     if not name.strip() or name != name.strip() or not name.isprintable():
-        raise file.error(where, "a name without blanks around it is expected")
+        raise file.error(where, "expected a name, without blanks around it")
     if isinstance(value, str):
         value = {"models": [value]}
     elif isinstance(value, list):
@@ -232,7 +235,7 @@ class _File:
         for name in values:
             if name not in types:
                 raise self.error(
-                    (*where, name), f"unknown setting{near(name, types)}. Allowed here: {', '.join(types)}"
+                    (*where, name), f"unknown setting{near(name, types) or '.'} Allowed here: {', '.join(types)}"
                 )
         checked: dict[str, Any] = {}
         for name, value in values.items():
@@ -281,7 +284,8 @@ def _expected(kind: Any) -> str:
         *most, last = get_args(kind)
         return f"{', '.join(most)} or {last}"
     if get_origin(kind) is tuple:
-        return f"a list of {_expected(get_args(kind)[0])}"
+        each = get_args(kind)[0]
+        return 'a list such as ["a", "b"], with nothing empty in it' if each is Name else f"a list of {_expected(each)}"
     options = [each for each in get_args(kind) if each is not type(None)]
     if options:
         return " or ".join([_expected(each) for each in options])

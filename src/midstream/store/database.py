@@ -76,12 +76,12 @@ def _explain(error: sqlite3.Error, path: str, patience: float) -> str:
         sqlite3.SQLITE_BUSY: f"another process has been writing to the database for {patience:g} s; try again",
         sqlite3.SQLITE_LOCKED: "the database is in use; try again",
         sqlite3.SQLITE_FULL: "the disk is full; free some space and try again, nothing is lost",
-        sqlite3.SQLITE_READONLY: "the database is read-only; check its permissions, or set MIDSTREAM_HOME",
-        sqlite3.SQLITE_PERM: "no permission to open the database; check its permissions, or set MIDSTREAM_HOME",
-        sqlite3.SQLITE_CANTOPEN: "cannot open the database; check its directory and permissions, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_READONLY: "the database is read-only; check its permissions, or choose another with --store or MIDSTREAM_HOME",
+        sqlite3.SQLITE_PERM: "no permission to open the database; check its permissions, or choose another with --store or MIDSTREAM_HOME",
+        sqlite3.SQLITE_CANTOPEN: "cannot open the database; check its directory and permissions, or choose another with --store or MIDSTREAM_HOME",
         sqlite3.SQLITE_IOERR: "the disk failed; check it, then try again",
         sqlite3.SQLITE_CORRUPT: "the database is damaged; move it away and restore a copy, or try `sqlite3 FILE .recover`",
-        sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; move it away, or set MIDSTREAM_HOME",
+        sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; move it away, or choose another with --store or MIDSTREAM_HOME",
         sqlite3.SQLITE_TOOBIG: "the record is too large to store; nothing was written",
     }
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

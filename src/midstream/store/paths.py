@@ -73,5 +73,6 @@ def make_private_file(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"cannot use {str(path)!r} for midstream's data: {error}; set MIDSTREAM_HOME to a directory you can write to"
+            f"cannot use {str(path)!r} for midstream's data: {error.strerror if isinstance(error, OSError) else error}; "
+            "give the path of a file that you can write to, or set MIDSTREAM_HOME to such a directory"
         ) from error

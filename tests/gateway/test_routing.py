@@ -85,7 +85,7 @@ def test_a_listed_claude_id_leads_back() -> None:
 @pytest.mark.parametrize(
     ("asked", "meant"),
     [
-        ("openai/gpt-5", ""),  # known, but nobody has a key
+        ("openai/gpt-5", "it has no key for openai: set OPENAI_API_KEY, or give it in config.toml. GET"),
         ("anthropic/openai/gpt-5", ""),
         ("fsat", "did you mean fast?"),
         ("kimi-k2.5", "kimi-k2.5"),
@@ -106,6 +106,17 @@ def test_an_unknown_name_says_what_was_meant(asked: str, meant: str) -> None:
     with pytest.raises(UnknownModel) as caught:
         ROUTER.route(asked, LOCAL)
     assert meant in str(caught.value) and "GET /v1/models" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("toml", "tenant"),
+    [('[models]\nallow = ["moonshot/*"]', LOCAL), ("", Tenant("a", models=("moonshot/*",)))],
+    ids=["not allowed to anybody", "a key for some models"],
+)
+def test_only_who_may_use_all_models_is_told_that_a_key_is_missing(toml: str, tenant: Tenant) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        make_router(toml).route("openai/gpt-5", tenant)
+    assert "OPENAI_API_KEY" not in str(caught.value)
     assert len(str(caught.value)) < 3 * LONGEST_NAME
 
 

@@ -220,6 +220,18 @@ class _Table:
             return None
         return _Place(target.name, (target.name,))
 
+    def _missing_key(self, asked: str) -> str:
+        """What the operator has to set before this model can be asked for by its name, if that is all it lacks."""
+        if self._allow is not None or len(asked) > LONGEST_NAME:
+            return ""
+        try:
+            self.catalog.check_key(self.catalog.resolve(asked.strip()), otherwise="give it in config.toml")
+        except MissingKey as error:
+            return str(error)
+        except (UnknownModel, ConfigError):
+            pass
+        return ""
+
     def _list(self) -> Iterable[tuple[_Place, ListedModel]]:
         for alias in self._exact.values():
             place = _Place(alias.name, alias.models, alias)
@@ -252,6 +264,8 @@ class _Table:
         shown = asked if len(asked) <= LONGEST_NAME else f"{asked[:LONGEST_NAME]}..."
         known = [each.id for place, each in self.listed if _permitted(place, tenant)]
         hint = near(shown, known) or near(shown, {each.rpartition("/")[2]: None for each in known})
+        if not tenant.models and (missing := self._missing_key(asked)):
+            hint = f": it has {missing}."
         return f"this gateway does not serve the model {shown!r}{hint or '.'} GET /v1/models lists what it serves"
 
 

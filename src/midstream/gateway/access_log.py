@@ -35,7 +35,7 @@ class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """What is known of a request when it is over."""
 
     time: datetime = msgspec.field(default_factory=_now)
-    id: str
+    id: str = ""
     status: int
     wire: str = ""
     """What the client speaks."""
@@ -63,6 +63,8 @@ class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """Bytes of the answer's body."""
     error: str = ""
     """The kind of error, not its text."""
+    path: str = ""
+    """Where it was sent, if it was refused before anything else was known of it."""
 
 
 class AccessLog:
@@ -145,6 +147,8 @@ def encode_records(records: list[RequestRecord], form: LogFormat) -> bytes:
             record.ttft_ms = round(record.ttft_ms, 1)
         if len(record.asked) > _LONGEST:
             record.asked = record.asked[:_LONGEST] + "…"
+        if len(record.path) > _LONGEST:
+            record.path = record.path[:_LONGEST] + "…"
     if form == "text":
         return b"".join([_text(record) for record in records])
     try:
@@ -176,6 +180,8 @@ def _text(record: RequestRecord) -> bytes:
     cost = "" if record.cost is None else f" ${record.cost:.6f}"
     tokens = f" {record.input}+{record.output} tokens" if record.input or record.output else ""
     error = f" error={_word(record.error)}" if record.error else ""
+    if record.path:
+        error += f" path={_word(record.path)}"
     model = f"{_word(record.asked)} -> {_word(record.model)}" if record.asked != record.model else _word(record.model)
     line = (
         f"{record.time:%H:%M:%S} {record.status} {_word(record.wire)} {model} {record.duration_ms:g} ms{first}{tokens}{cost}"

@@ -26,7 +26,7 @@ from ..wires.answer import AnswerContext, make_writer
 from ..wires.request import ParsedRequest
 from .body import ANSWERING, Message, Receive
 from .exchange import Exchange, send_refusal
-from .refusals import as_told, refusal_headers
+from .refusals import Refusal, as_told, refusal_headers
 from .responses import KeptResponses
 from .tenants import provider_key
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .routing import Router
     from .seal import Sealer
     from .state import GatewayState
-    from .tenants import Authenticator
+    from .tenants import Authenticator, Tenant
     from .vault import Vault
 
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
@@ -84,6 +84,7 @@ class Gateway:
         settings: Settings | None = None,
         metrics: Metrics | None = None,
         finished: Callable[[Exchange], None] | None = None,
+        refused: Callable[[Refusal], None] | None = None,
         keep_contents: bool = False,
     ) -> None:
         self.client = client
@@ -99,6 +100,7 @@ class Gateway:
         self.keep_contents = keep_contents
         self.open_streams: set[Exchange] = set()
         self._finished = finished
+        self._refused = refused
         self._prices: dict[str, Price | None] = {}
         self._small: Any = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -135,13 +137,14 @@ class Gateway:
         array: bool = False,
     ) -> None:
         """One request that wants an answer of a model: who asks is known before anything of it is read."""
+        tenant = None
         try:
             tenant = await self.authenticator.tenant(scope["headers"], scope["query_string"])
             own_key = provider_key(scope["headers"], self.settings.own_keys)
             limiter = self.limiter
             admission = limiter.admit(tenant) if limiter.prepared(tenant) else await limiter.enter(tenant)
         except MidstreamError as error:
-            await self.refuse(wire, send, error)
+            await self.refuse(wire, scope, send, error, tenant)
             return
         exchange = Exchange(self, wire, scope, send, tenant)
         exchange.key = own_key
@@ -158,11 +161,19 @@ class Gateway:
             if self._finished is not None:
                 self._finished(exchange)
 
-    async def refuse(self, wire: str, send: Send, error: MidstreamError) -> None:
-        """A refusal before there is anything to remember of the request."""
+    async def refuse(
+        self, wire: str, scope: Message, send: Send, error: MidstreamError, tenant: Tenant | None = None
+    ) -> None:
+        """A refusal before anything of the request was read."""
         told = as_told(error)
         status, body = make_writer(wire, AnswerContext("")).error(told)
+        self.note_refusal(Refusal(wire, scope["path"], status, error.kind, tenant))
         await send_refusal(send, status, body, refusal_headers(told))
+
+    def note_refusal(self, refusal: Refusal) -> None:
+        """Let the operator see a request that never became an exchange: a wrong key or path shows nowhere else."""
+        if self._refused is not None:
+            self._refused(refusal)
 
     def estimate(self, parsed: ParsedRequest) -> int:
         """About how many tokens a request has."""

@@ -29,6 +29,7 @@ from .config import GatewayConfig, load_config
 from .exchange import Exchange
 from .limits import SYNC_EVERY, Limiter
 from .metrics import Metrics
+from .refusals import Refusal
 from .routing import Router
 from .seal import Sealer
 from .state import GatewayState, UsageRow, open_state
@@ -148,6 +149,7 @@ class GatewayApp:
                 settings=settings_of(config),
                 metrics=self.metrics,
                 finished=self._finished,
+                refused=self._noted,
                 keep_contents=self._tracing is not None and self._tracing.contents,
             )
         except BaseException:
@@ -225,6 +227,22 @@ class GatewayApp:
             self._rows.append(_row(record, exchange))
         else:
             self.lost_rows += 1
+
+    def _noted(self, refusal: Refusal) -> None:
+        self.metrics.refused(refusal.status)
+        if self._log is not None:
+            tenant = refusal.tenant
+            self._log.add(
+                RequestRecord(
+                    status=refusal.status,
+                    wire=refusal.wire,
+                    tenant=tenant.id if tenant is not None else "",
+                    key=tenant.key_id if tenant is not None else "",
+                    attempts=0,
+                    error=refusal.error,
+                    path=refusal.path,
+                )
+            )
 
     async def _write_usage(self) -> None:
         if self._rows and self.state is not None:

@@ -134,7 +134,7 @@ class Metrics:
         return self._totals.counts.setdefault((wire, model, status), _Counts())
 
     def refused(self, status: int) -> None:
-        """Count one request that was refused before the application saw it."""
+        """Count one request that was refused before it was read."""
         refused = self._totals.refused
         refused[status] = refused.get(status, 0) + 1
 
@@ -207,9 +207,7 @@ class Metrics:
         errors = CounterMetricFamily("midstream_errors", "Requests that failed, by the kind of error.", labels=["kind"])
         for kind, count in every.errors.items():
             errors.add_metric([kind], count)
-        refused = CounterMetricFamily(
-            "midstream_refused", "Requests refused as HTTP, before anything else.", labels=["status"]
-        )
+        refused = CounterMetricFamily("midstream_refused", "Requests refused before they were read.", labels=["status"])
         for status, count in every.refused.items():
             refused.add_metric([str(status)], count)
         yield from (requests, seconds, first, tokens, cost, errors, refused)

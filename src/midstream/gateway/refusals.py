@@ -6,6 +6,10 @@ that a key was wrong, or it would ask its user for another one and retry for min
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import msgspec
+
 from ..core.errors import (
     BadRequest,
     LocalError,
@@ -21,10 +25,25 @@ from ..core.errors import (
     Unauthorized,
 )
 
+if TYPE_CHECKING:
+    from .tenants import Tenant
+
 Headers = list[tuple[bytes, bytes]]
 
 _FINAL = (BadRequest, LocalError, NotFound, QuotaExceeded, Unauthorized)
 """Errors that the same request meets again, whenever it is sent."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A request that was refused before it became an exchange."""
+
+    wire: str
+    path: str
+    status: int
+    error: str
+    """The kind of error."""
+    tenant: Tenant | None = None
+    """Who asked, where that was known."""
 
 
 def as_told(error: MidstreamError, *, own_key: bool = False) -> MidstreamError:

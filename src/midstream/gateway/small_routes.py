@@ -21,7 +21,7 @@ from .body import ANSWERING, read_body
 from .metrics import CONTENT_TYPE
 from .model_list import model_list, one_model
 from .pass_through import PASSED, pass_through
-from .refusals import as_told, refusal_headers
+from .refusals import Refusal, as_told, refusal_headers
 from .tenants import Tenant
 
 if TYPE_CHECKING:
@@ -76,13 +76,14 @@ class _Routes:
         """The endpoint for those who may ask; errors are in the shape that the client's wire has."""
 
         async def answer(request: Request) -> Response:
+            tenant = None
             try:
                 tenant = await self.gateway.authenticator.tenant(
                     request.scope["headers"], request.scope["query_string"]
                 )
                 return await endpoint(request, tenant)
             except MidstreamError as error:
-                return refused(request, error)
+                return self.refuse(request, error, tenant)
 
         return answer
 
@@ -101,7 +102,7 @@ class _Routes:
     async def metrics(self, request: Request) -> Response:
         metrics = self.gateway.metrics
         if metrics is None:
-            return refused(request, NotFound("this gateway counts nothing", status=404))
+            return self.refuse(request, NotFound("this gateway counts nothing", status=404))
         return Response(metrics.exposition(), media_type=CONTENT_TYPE)
 
     async def hello(self, request: Request) -> Response:
@@ -152,21 +153,29 @@ class _Routes:
         return await pass_through(self.gateway, request, tenant)
 
     async def unknown(self, request: Request, error: Exception) -> Response:
-        return refused(
-            request,
-            NotFound(
-                f"nothing is served at {request.method} {request.url.path[:200]}: see /v1/models, /v1/chat/completions, "
-                "/v1/responses, /v1/messages and /v1beta/models/…:generateContent",
-                status=404,
-            ),
-        )
+        path = request.url.path
+        if path.startswith(("/v1/v1/", "/v1/v1beta/")):
+            advice = "this client adds the /v1 itself, so leave it out of the base URL"
+        else:
+            advice = (
+                "see /v1/models, /v1/chat/completions, /v1/responses, /v1/messages and /v1beta/models/…:generateContent"
+            )
+        told = NotFound(f"nothing is served at {request.method} {path[:200]}: {advice}", status=404)
+        return self.refuse(request, told)
 
     async def wrong_method(self, request: Request, error: Exception) -> Response:
         allowed = getattr(error, "headers", None) or {}
         told = BadRequest(f"{request.method} is not answered at {request.url.path[:200]}", status=405)
-        response = refused(request, told)
+        response = self.refuse(request, told)
         response.headers.update(allowed)
         return response
+
+    def refuse(self, request: Request, error: MidstreamError, tenant: Tenant | None = None) -> Response:
+        told, wire = as_told(error), wire_of(request)
+        status, body = make_writer(wire, AnswerContext("")).error(told)
+        self.gateway.note_refusal(Refusal(wire, request.scope["path"], status, error.kind, tenant))
+        headers = {name.decode(): value.decode() for name, value in refusal_headers(told)}
+        return Response(body, status, headers, "application/json")
 
 
 def wire_of(request: Request) -> str:
@@ -177,13 +186,6 @@ def wire_of(request: Request) -> str:
     if "messages" in path or "anthropic-version" in request.headers:
         return "anthropic"
     return "openai-responses" if "responses" in path else "openai-chat"
-
-
-def refused(request: Request, error: MidstreamError) -> Response:
-    told = as_told(error)
-    status, body = make_writer(wire_of(request), AnswerContext("")).error(told)
-    headers = {name.decode(): value.decode() for name, value in refusal_headers(told)}
-    return Response(body, status, headers, "application/json")
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -367,7 +367,7 @@ def test_keys_need_no_server(environ: dict[str, str]) -> None:
 
     assert run("gateway", "keys", "create", "--name", "me").returncode == 0
     served = run("serve", "--port", "0")
-    assert served.returncode == 1 and "pip install 'midstream[gateway]'" in served.stderr
+    assert served.returncode == 1 and "pip install '.[gateway]' in midstream's checkout" in served.stderr
 
 
 class Running:

@@ -85,5 +85,5 @@ for opening in (open_store, open_state):
         print(error)
 """
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert told.count("pip install 'midstream[postgres]'") == 2
+    assert told.count("pip install '.[postgres]' in midstream's checkout") == 2
     assert "hunter2" not in told

@@ -86,7 +86,7 @@ def _terminal(chatting: Chat, settings: Settings) -> tuple[Human, View]:
         from .prompt import TerminalInput
     except ImportError as error:
         raise ConfigError(
-            f"the chat needs {error.name}, which is not installed: pip install 'midstream[chat]'"
+            f"the chat needs {error.name}, which is not installed: pip install '.[chat]' in midstream's checkout"
         ) from None
     color = wants_color(color_choice(), sys.stdout)
     console = Console(

@@ -155,7 +155,7 @@ def _serve(
         from ..gateway.server import ServerOptions, serve_workers
         from ..gateway.server import serve as serve_here
     except ModuleNotFoundError as error:
-        raise LocalError(f"the gateway needs {error.name}: pip install 'midstream[gateway]'") from None
+        raise LocalError(f"the gateway needs {error.name}: pip install '.[gateway]' in midstream's checkout") from None
     server = config.server
     several = server.workers > 1
     options = ServerOptions(

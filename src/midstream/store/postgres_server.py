@@ -20,7 +20,7 @@ try:
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError as error:
     raise StoreError(
-        f"PostgreSQL needs psycopg, which cannot be imported ({error}): pip install 'midstream[postgres]'"
+        f"PostgreSQL needs psycopg, which cannot be imported ({error}): pip install '.[postgres]' in midstream's checkout"
     ) from error
 
 # What a pool has to say about a lost server is said to the caller, as an error; a terminal is not the place for it.

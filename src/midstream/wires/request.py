@@ -281,7 +281,7 @@ def _with_betas(parsed: ParsedRequest, headers: Mapping[str, str]) -> ParsedRequ
 
 
 def empty_conversation() -> InvalidHistory:
-    return InvalidHistory("the conversation is empty: add a human turn first")
+    return InvalidHistory("the conversation is empty: add a message from the user first")
 
 
 _UNSAFE = late_pattern(r"[^A-Za-z0-9._~/:@+-]")

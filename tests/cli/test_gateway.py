@@ -33,7 +33,7 @@ SIM = '[aliases]\nfast = "sim/kimi-k2.5"\n"claude-*" = "sim/claude-sonnet-5"\n'
 def create(cli: Cli, *flags: str) -> tuple[str, str]:
     """A key and its id."""
     result = cli("gateway", "keys", "create", *flags)
-    assert result.exit_code == 0, result.stderr
+    assert result.exit_code == 0 and "MIDSTREAM_KEY" in result.stderr, result.stderr
     return result.stdout.strip(), result.stderr.partition(":")[0]
 
 
@@ -460,6 +460,7 @@ def test_keys_and_a_new_configuration_count_while_it_runs(cli: Cli, environ: dic
                 break
             time.sleep(0.05)
         assert gateway.ask("fast")[0] == 401  # the first key closes it
+        gateway.says("from now on every request needs a key")
         assert gateway.ask("fast", authorization=f"Bearer {key}")[0] == 200
         status, body = gateway.ask("sim/kimi-k2.5", **{"x-api-key": key})
         assert status == 400 and "may not use" in body["error"]["message"]

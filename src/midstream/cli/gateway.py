@@ -375,7 +375,11 @@ def create(
 
     _run_with_state(_state_url(store, load_config(_config_path(config_path))), add)
     click.echo(made.key.reveal())
-    click.echo(f"{made.id}: {_limits(record)}. The key is not stored and not shown again.", err=True)
+    click.echo(
+        f"{made.id}: {_limits(record)}. The key is not stored and not shown again.\n"
+        f"Put it into {KEY_VARIABLE} where `midstream serve --print` sets up a client.",
+        err=True,
+    )
 
 
 @keys.command("list")

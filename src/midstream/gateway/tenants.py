@@ -8,6 +8,7 @@ every process. Lookups of keys that nobody has seen here are limited, so a flood
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ from .api_key import digest_of, fault_of
 from .bucket import Bucket
 from .config import KeysConfig
 from .state.protocol import KeyRecord
+
+log = logging.getLogger("midstream.gateway")
 
 TTL = 5.0
 _LONGEST = 512
@@ -99,7 +102,9 @@ class Authenticator:
         required = self._config.required
         if self._loopback and required is None and not self._has_keys:
             self._has_keys = bool(await self._store.keys())
-        self._open = self._loopback and not (self._has_keys if required is None else required)
+        was_open, self._open = self._open, self._loopback and not (self._has_keys if required is None else required)
+        if was_open and not self._open:
+            log.info("from now on every request needs a key")
         if len(self._found) > _REMEMBERED:
             self._found = {digest: each for digest, each in self._found.items() if each[0] > self._clock()}
 

@@ -32,8 +32,8 @@ MAP = [ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"]
 """The pages that lead a reader through the source: everything they name is looked up."""
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 PATH = re.compile(r"(?P<path>[\w.-]+(?:/[\w.-]+)*(?:\.py|\.json|\.toml|\.md|/))(?:: (?P<name>\w+(?:\.\w+)*))?")
-ELSEWHERE = {"config.toml", "my_format.py", "MY_FORMAT", "ACME_API_KEY"}
-"""The user's file, and the names of examples."""
+ELSEWHERE = {"config.toml", ".clients/results.md", "my_format.py", "MY_FORMAT", "ACME_API_KEY"}
+"""The user's file, what a run writes, and the names of examples."""
 DEFINED = set(
     re.findall(
         r"^\s*(?:class|def|async def) (\w+)|^(\w+)(?:: [^=\n]+)? = ",

@@ -1,4 +1,4 @@
-# The gateway in a container: docker build -t midstream . && docker run --rm -p 127.0.0.1:4000:4000 midstream
+# The gateway in a container: docker build -t midstream . && docker run --rm -v midstream:/var/lib/midstream -p 127.0.0.1:4000:4000 midstream
 FROM python:3.12-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
@@ -14,5 +14,6 @@ VOLUME /var/lib/midstream
 EXPOSE 4000
 HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:4000/health', timeout=2)"]
 STOPSIGNAL SIGTERM
-# Another address than loopback needs keys: docker compose run --rm gateway midstream gateway keys create --name me
+# Another address than loopback needs a key, made before the first start in the volume that the gateway will use:
+# docker run --rm -v midstream:/var/lib/midstream midstream midstream gateway keys create --name me
 CMD ["midstream", "serve", "--host", "0.0.0.0"]

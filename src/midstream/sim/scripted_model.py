@@ -29,7 +29,7 @@ _CALL = re.compile(
 _RESULT = re.compile(r"## Return of functions\.(.+?):(\d+)\n(.*)", re.S)
 _TYPESCRIPT_TOOL = re.compile(r"^type (\S+) = \(_: \{(.*?)\}\) => any;", re.S | re.M)
 _TYPESCRIPT_FIELD = re.compile(r"^\s*(\w+)(\?)?: ", re.M)
-_INSTRUCTION = re.compile(f"<{INSTRUCTION_TAG}>.*?</{INSTRUCTION_TAG}>", re.S)
+_INSTRUCTION = re.compile(f"<({INSTRUCTION_TAG}|system-reminder)>.*?</\\1>", re.S)
 _SHOWN = 300
 _SYNONYMS = {
     "ls": "list", "show": "list", "directory": "files", "folder": "files", "cat": "read", "open": "read", "contents": "read",

@@ -257,7 +257,7 @@ def test_what_has_no_form_here_is_dropped_with_a_note_never_silently() -> None:
 
 
 def test_an_empty_conversation_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(InvalidHistory, match="human turn"):
+    with pytest.raises(InvalidHistory, match="message from the user"):
         encode(Conversation(), "openai/gpt-4o")
 
 

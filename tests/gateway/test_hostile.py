@@ -142,3 +142,15 @@ async def test_who_leaves_before_the_end_pays_for_what_was_read_and_heard(model:
         assert await app.state.spend(id, "total") >= least * 1_000_000
         status, _, _ = await gateway.post("/v1/chat/completions", body, **key)
         assert status == 429
+
+
+@asynchronous
+async def test_an_error_is_searched_for_keys_and_not_for_what_is_too_long_for_one() -> None:
+    """Everybody waits while one error is searched, so its client must not choose how long that takes."""
+    key, long = "msk_0123456789abcdef", "A1b2" * 4000
+    async with rude_gate() as (gateway, _):
+        body: dict[str, Any] = {"model": "rude/echo", "messages": [{"role": "user", "content": f"{key} {long}"}]}
+        status, _, answer = await gateway.post(f"/v1/chat/completions?key={key}", body, **{"x-api-key": long})
+        assert status == 400
+        said = answer["error"]["message"]
+        assert key not in said and long[:40] in said

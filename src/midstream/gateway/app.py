@@ -28,7 +28,7 @@ from .body import ANSWERING, Message, Receive
 from .exchange import Exchange, send_refusal
 from .refusals import Refusal, as_told, refusal_headers
 from .responses import KeptResponses
-from .tenants import provider_key
+from .tenants import LONGEST, provider_key
 
 if TYPE_CHECKING:
     from .limits import Limiter
@@ -192,9 +192,16 @@ class Gateway:
         return None if price is None else price.cost(usage)
 
     def scrubbed(self, body: bytes, scope: Message) -> bytes:
-        """An error's bytes without the client's own key, which an upstream may have been sent in some text."""
-        secrets = [value.decode("latin-1") for name, value in scope["headers"] if name in _KEY_HEADERS]
-        return Secrets({str(number): value for number, value in enumerate(secrets)}).scrub(body) if secrets else body
+        """An error's bytes without the client's own key, which an upstream may have been sent in some text.
+
+        One of each header, and none that is too long for a key: looking for 60 KB in all its forms takes many seconds.
+        """
+        secrets = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in _KEY_HEADERS}
+        for pair in scope["query_string"].split(b"&"):
+            if pair.startswith(b"key="):
+                secrets["key"] = unquote(pair[4:].decode("latin-1"))
+        secrets = {name: value for name, value in secrets.items() if 0 < len(value) <= _LONGEST_KEY}
+        return Secrets(secrets).scrub(body) if secrets else body
 
     def keep_company(self) -> asyncio.Task[None]:
         """Start the task that tells waiting clients that they are not forgotten; cancel it at the end."""
@@ -212,4 +219,5 @@ class Gateway:
                 task.add_done_callback(self._telling.discard)
 
 
+_LONGEST_KEY = LONGEST + len("Bearer ")
 _KEY_HEADERS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"x-midstream-provider-key")

@@ -28,7 +28,8 @@ from .state.protocol import KeyRecord
 log = logging.getLogger("midstream.gateway")
 
 TTL = 5.0
-_LONGEST = 512
+LONGEST = 512
+"""Characters of a key."""
 _REMEMBERED = 4096
 """How many digests of bad keys are remembered."""
 LOOKUPS = 200
@@ -211,7 +212,7 @@ def presented_key(headers: Headers, query: bytes = b"") -> str:
                 if seen is not None and b"key=" in seen:
                     raise _unauthorized("the query has two keys; send one")
                 seen = (seen or set()) | {b"key="}
-                found = _one(found, unquote_to_bytes(pair[4:]) if len(pair) <= 3 * _LONGEST else b"\xff")
+                found = _one(found, unquote_to_bytes(pair[4:]) if len(pair) <= 3 * LONGEST else b"\xff")
     if found is None:
         raise _unauthorized(
             "no key: send one of this gateway's keys as Authorization: Bearer, x-api-key, x-goog-api-key or ?key="
@@ -222,7 +223,7 @@ def presented_key(headers: Headers, query: bytes = b"") -> str:
 def _one(found: bytes | None, value: bytes) -> bytes:
     if not value:
         raise _unauthorized("the key is empty")
-    if len(value) > _LONGEST or not value.isascii() or not value.decode("ascii").isprintable() or b" " in value:
+    if len(value) > LONGEST or not value.isascii() or not value.decode("ascii").isprintable() or b" " in value:
         raise _unauthorized("the key was refused: it has characters, or a length, that no key has")
     if found is not None and found != value:
         raise _unauthorized("the request carries two different keys; send one")

@@ -133,7 +133,9 @@ class Exchange:
         if wire == "openai-responses" and parsed.requested.store is not False:
             gateway.responses.remember(self, body)
         if b'"cache_control"' in body:
-            parsed = replace(parsed, conversation=without_marks(parsed.conversation, target.dialect))
+            for name in route.models:
+                dialect = gateway.client.catalog.resolve(name).dialect
+                parsed = replace(parsed, conversation=without_marks(parsed.conversation, dialect))
         parsed = as_prefill(sources_as_text(parsed, target.dialect), target.dialect)
         parsed, notes = without_server_tools(parsed, wire, target.dialect)
         self.notes += notes

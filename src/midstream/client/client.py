@@ -123,7 +123,9 @@ class Client:
         started = False
         for name in names:
             target = self._target(name)
-            sent = _Sent(target, self.encode(target, conversation, tools, options), api_key or self._api_key)
+            sent = _Sent(
+                target, self.encode(target, conversation, tools, options), api_key or self._api_key, api_key is None
+            )
             if sending is not None:
                 sending(target, sent.request)
             first, attempt = time.monotonic(), 0
@@ -203,7 +205,7 @@ class Client:
 
     async def send(self, model: str | Resolved, request: Request, *, api_key: Secret | None = None) -> HTTPResponse:
         """Send a request that the caller made, with the host's headers and key. The answer is the caller's to read or close."""
-        return await self._open(_Sent(self._target(model), request, api_key or self._api_key))
+        return await self._open(_Sent(self._target(model), request, api_key or self._api_key, api_key is None))
 
     def _target(self, model: str | Resolved) -> Resolved:
         return self.catalog.resolve(model) if isinstance(model, str) else model
@@ -222,7 +224,9 @@ class Client:
         failures: list[MidstreamError] = []
         for name in names:
             target = self._target(name)
-            sent = _Sent(target, self.encode(target, conversation, tools, options), api_key or self._api_key)
+            sent = _Sent(
+                target, self.encode(target, conversation, tools, options), api_key or self._api_key, api_key is None
+            )
             if sending is not None:
                 sending(target, sent.request)
             began = time.monotonic()
@@ -251,7 +255,8 @@ class Client:
                     renewals += 1
                     secret = await self._renewed(sent, secret, error, renewals)
         except MidstreamError as error:
-            self._breaker.judge(host, error)
+            if sent.shared_key:
+                self._breaker.judge(host, error)
             explain(error, target)
             raise
         self._breaker.succeeded(host)
@@ -271,7 +276,8 @@ class Client:
                 async for answer in answers:
                     yield answer
         except MidstreamError as error:
-            self._breaker.judge(host, error)
+            if sent.shared_key:
+                self._breaker.judge(host, error)
             explain(error, target)
             raise
         self._breaker.succeeded(host)
@@ -305,6 +311,8 @@ class _Sent(msgspec.Struct, frozen=True):
     target: Resolved
     request: Request
     api_key: Secret | None = None
+    shared_key: bool = True
+    """Whether the key is everybody's. With one of its own, a request's failures say nothing about the host for others."""
 
 
 def _settle(batch: list[Event], began: float) -> ErrorEvent | None:

@@ -71,6 +71,10 @@ def normal(body: dict[str, Any]) -> dict[str, Any]:
             if "functionResponse" in part:
                 due = waiting.pop(0)  # by position
                 part["functionResponse"]["id"] = ids.get(part["functionResponse"].get("id", ""), due)
+            for each in (part, *(part.get("functionResponse") or {}).get("parts", ())):
+                if "inlineData" in each:  # either alphabet of base64 is the same data
+                    data = each["inlineData"]["data"].rstrip("=").replace("-", "+").replace("_", "/")
+                    each["inlineData"]["data"] = data
             parts.append(part)
         if contents and contents[-1]["role"] == content.get("role", "user"):
             contents[-1]["parts"] += parts

@@ -211,7 +211,7 @@ def _own_fields(extra: dict[str, Any], searched: bool) -> dict[str, Any]:
     return own
 
 
-_TOOL_KEYS = ("allowed_callers", "async", "defer_loading", "output_schema")
+_TOOL_KEYS = ("allowed_callers", "async", "defer_loading", "output_schema", "strict")
 _CALLERS = frozenset({"direct", "programmatic"})
 _ROLES = ("user", "system", "developer")
 _SHAPED = frozenset({"annotations", "part", "refusal"})

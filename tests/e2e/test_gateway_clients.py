@@ -82,7 +82,8 @@ class Asked:
     """One client, and what the doubles saw since it was made."""
 
     def __init__(self, row: Row, served: Served, drivers: dict[str, Driver], home: Path) -> None:
-        key = f"{row.environment} {row.driver}"
+        # litellm was seen to lock itself up in a process that had spoken both wires: each row has one of its own.
+        key = row.name if row.environment == "litellm" else f"{row.environment} {row.driver}"
         try:
             if key not in drivers:
                 drivers[key] = Driver(row, home)

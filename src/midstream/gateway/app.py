@@ -150,7 +150,7 @@ class Gateway:
         exchange.key = own_key
         try:
             await exchange.run(receive, model=model, stream=stream, array=array)
-        except Exception as error:
+        except Exception as error:  # the edge: a defect of ours must not leave a client without an answer
             log.exception("request %s failed", exchange.id)
             await exchange.fail(error)
         finally:

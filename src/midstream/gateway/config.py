@@ -180,14 +180,16 @@ def parse_config(data: bytes, source: str) -> GatewayConfig:
     for name in values:
         if name not in _NAMES:
             raise file.error((name,), f"unknown section{near(name, _NAMES) or '.'} Allowed: {', '.join(_NAMES)}")
-    sections = {name: file.section((name,), values.get(name, {}), shape) for name, shape in _SECTIONS.items()}
+    sections: dict[str, Any] = {
+        name: file.section((name,), values.get(name, {}), shape) for name, shape in _SECTIONS.items()
+    }
     keys = sections["keys"]
     assert isinstance(keys, KeysConfig)
     try:
         _ = keys.budget
     except ConfigError as error:
         raise file.error(("keys", "spend"), str(error)) from None
-    return GatewayConfig(**sections, aliases=_aliases(file, values.get("aliases", {})), source=source)  # type: ignore[arg-type]
+    return GatewayConfig(**sections, aliases=_aliases(file, values.get("aliases", {})), source=source)
 
 
 def _aliases(file: _File, values: Any) -> tuple[Alias, ...]:

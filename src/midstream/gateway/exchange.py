@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +192,7 @@ class Exchange:
                 async for batch in batches:
                     last = batch[-1]
                     if type(last) is Done:
-                        await self._settle(parsed, outgoing, context, last.turn)
+                        await self._settle(outgoing, context, last.turn)
                     elif type(last) is ErrorEvent:
                         self._failed(last)
                     self._heard += sum([len(event.delta) for event in batch if isinstance(event, _DELTAS)])
@@ -259,7 +260,7 @@ class Exchange:
             raise
         finally:
             stop_watching()
-        await self._settle(parsed, outgoing, context, turn)
+        await self._settle(outgoing, context, turn)
         body = make_writer(self.wire, context).body(outgoing.turn(turn))
         self.status = 200
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *self._told()]
@@ -287,7 +288,7 @@ class Exchange:
                 if not names or not error.retryable:
                     raise
 
-    async def _settle(self, parsed: ParsedRequest, outgoing: Outgoing, context: AnswerContext, turn: Turn) -> None:
+    async def _settle(self, outgoing: Outgoing, context: AnswerContext, turn: Turn) -> None:
         """What must be safe before the client learns that its answer is whole."""
         gateway = self._gateway
         self.turn = turn
@@ -378,7 +379,7 @@ class Exchange:
         return watcher.cancel
 
 
-async def send_refusal(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:  # type: ignore[assignment]
+async def send_refusal(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})

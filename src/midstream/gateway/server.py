@@ -340,7 +340,7 @@ class Supervisor:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="midstream-gateway-")))
             give_up = inf
             asked = 0
-            told = self._ready is None
+            ready = self._ready
             try:
                 while not self._signals or any(each.process for each in self._workers.values()):
                     now = time.monotonic()
@@ -362,9 +362,9 @@ class Supervisor:
                     with suppress(BlockingIOError):
                         wake.recv(4096)
                     self._bury()
-                    if not told and all(each.is_ready for each in self._workers.values()):
-                        told = True
-                        self._ready(address_of(self._listener))  # type: ignore[misc]
+                    if ready is not None and all(each.is_ready for each in self._workers.values()):
+                        ready(address_of(self._listener))
+                        ready = None  # told once
             finally:
                 for worker in self._workers.values():
                     if worker.process is not None:

@@ -4,7 +4,7 @@ Agents name their tools as they like (`Bash`, `exec_command`, `run_shell_command
 name and schema fit: one that takes a command line, a path and a content, or a path alone. A file step for which there is no tool is
 done by a command. How far the plan has come is read from the conversation, so one script serves any number of agents at a time.
 
-    with sim_server(script=AgentScript(WriteFile("/tmp/a.txt", "one\\n"), RunCommand("wc -l /tmp/a.txt"))) as sim:
+    with sim_server(script=AgentScript(WriteFile("a.txt", "one\\n"), RunCommand("wc -l a.txt"))) as sim:
         ...  # point an agent at sim.base_url("openai")
 """
 

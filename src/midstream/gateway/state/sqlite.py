@@ -318,7 +318,7 @@ def _run(jobs: list[_Job], db: sqlite3.Connection, path: Path, patience: float) 
             try:
                 with translated(path, patience):
                     results.append((job, _value(job.work(db)), None))
-            except Exception as error:
+            except Exception as error:  # it is raised again where the job was asked for
                 results.append((job, None, _bare(error)))
     return results
 

@@ -19,8 +19,11 @@ import msgspec
 import pytest
 
 from midstream import Client, Conversation, Session, ToolSpec, Turn, decode_stream, human, tool_result, toolformats
-from midstream.cli import commands
-from midstream.cli.commands import COMMANDS
+from midstream.cli import (
+    commands,  # noqa: F401  (registers the slash commands)
+    slash,
+)
+from midstream.cli.slash import COMMANDS
 from midstream.dialects import chat_hosts
 from midstream.testing import Answer, Call, sim_server
 from midstream.toolformats import registry
@@ -233,9 +236,9 @@ def test_the_text_format_of_the_recipe_reads_calls(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_slash_command_of_the_recipe_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "COMMANDS", [])
-    exec(recipe("@command"), dict(vars(commands)))
-    (command,) = commands.COMMANDS
+    monkeypatch.setattr(slash, "COMMANDS", [])
+    exec(recipe("@command"), dict(vars(slash)))
+    (command,) = slash.COMMANDS
     notices: list[str] = []
     chat = SimpleNamespace(
         view=SimpleNamespace(notice=notices.append),

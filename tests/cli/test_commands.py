@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from midstream.cli import commands
-from midstream.cli.commands import COMMANDS, complete, is_command
+from midstream.cli import (
+    commands,  # noqa: F401  (registers the slash commands)
+    slash,
+)
+from midstream.cli.slash import COMMANDS, complete, is_command
 from midstream.core.ids import TOOL_FORMATS
 from midstream.sim.server import Sim
 from midstream.store import SqliteStore, read_jsonl
@@ -222,15 +225,15 @@ def test_completion_of_names_and_words() -> None:
 
 
 def test_a_command_is_added_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "COMMANDS", list(COMMANDS))
+    monkeypatch.setattr(slash, "COMMANDS", list(COMMANDS))
     heard: list[str] = []
 
-    @commands.command("/shout TEXT", "say it louder", lambda chat: [("hello", "a greeting")])
+    @slash.command("/shout TEXT", "say it louder", lambda chat: [("hello", "a greeting")])
     async def _shout(chat: Any, text: str) -> None:
         heard.append(text.upper())
 
     nobody: Any = None
-    asyncio.run(commands.dispatch(nobody, "/sho hello there"))
+    asyncio.run(slash.dispatch(nobody, "/sho hello there"))
     assert heard == ["HELLO THERE"]
     assert list(complete(nobody, "/sho")) == [("/shout", "say it louder")]
     assert list(complete(nobody, "/shout he")) == [("hello", "a greeting")]

@@ -21,12 +21,13 @@ from ..agent.approval_request import ApprovalRequest
 from ..client.session import Session
 from ..core.errors import ConfigError, MidstreamError
 from ..store.paths import data_dir
-from .commands import complete, dispatch, is_command
+from . import commands  # noqa: F401  (registers the slash commands)
 from .line_input import Interrupted, LineInput
 from .main import OK, code_for
 from .options import Settings, conversation_options, tool_option
 from .plain_view import PlainView
 from .running import interrupts, run
+from .slash import complete, dispatch, is_command
 from .terminal import Paint, color_choice, has_cursor, is_terminal, wants_color
 from .view import Gate, Status, View, money, summary, total_cost
 from .workspace import Workspace

@@ -190,3 +190,8 @@ def one_line(text: str) -> str:
 
 def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def current_mark(is_current: bool) -> str:
+    """What stands before a line of a list: a star before the current one."""
+    return "* " if is_current else "  "

@@ -1,0 +1,115 @@
+"""Commands that show something: the tools, what was spent, the next request, the list of commands; and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...client.catalog import Catalog
+from ...client.session import Session
+from ...core.blocks import human
+from ...core.secret import hide_url_secrets
+from ...dialects.registry import REGISTRY, Resolved
+from ..slash import COMMANDS, command
+from ..view import money, shortened, total_cost
+
+if TYPE_CHECKING:
+    from ..chat import Chat
+
+_NEXT = "(your next message)"
+
+
+@command("/tools", "list the tools and which of them ask first")
+async def _tools(chat: Chat, _: str) -> None:
+    toolbox = chat.workspace.agent.toolbox
+    if not toolbox:
+        chat.view.notice("no tools; start the chat without --no-tools to have some")
+    for tool in toolbox:
+        first = (tool.spec.description.strip().splitlines() or [""])[0]
+        asks = "asks first" if tool.writes or tool.runs else "does not ask"
+        chat.view.notice(f"  {tool.name} ({asks}): {shortened(first, 90)}")
+
+
+@command("/usage", "show tokens and cost by model")
+async def _usage(chat: Chat, _: str) -> None:
+    costs = chat.session.costs()
+    for model in dict.fromkeys(each.model for each in costs):
+        mine = [each for each in costs if each.model == model]
+        read, written = sum(each.usage.read for each in mine), sum(each.usage.output for each in mine)
+        cached = sum(each.usage.cache_read for each in mine)
+        cost = total_cost(mine)
+        chat.view.notice(
+            f"  {model}: {len(mine)} answers, {read:,} tokens in ({cached:,} from the cache), {written:,} out, "
+            + (money(cost) if cost is not None else "price unknown")
+        )
+    total = total_cost(costs)
+    report = chat.session.preview()
+    chat.view.notice(f"total: {money(total) if total is not None else 'unknown'}", f"  {report.lines()[-1]}")
+
+
+@command("/wire [TEXT]", "show the exact request the model would get next, without secrets")
+async def _wire(chat: Chat, text: str) -> None:
+    chat.view.notice(*wire_lines(chat.session, text))
+
+
+@command("/help", "show this list")
+async def _help(chat: Chat, _: str) -> None:
+    width = max(len(each.usage) for each in COMMANDS)
+    chat.view.notice(
+        *[f"  {each.usage:<{width}}  {each.help}" for each in COMMANDS],
+        "Enter sends; Alt-Enter, or a backslash before Enter, starts a new line. Esc stops an answer, Ctrl-T unfolds thinking.",
+        "Ctrl-D, or Ctrl-C twice, quits.",
+    )
+
+
+@command("/quit", "leave the chat")
+@command("/exit", "leave the chat")
+async def _exit(chat: Chat, _: str) -> None:
+    chat.leave()
+
+
+def wire_lines(session: Session, text: str = "") -> Iterator[str]:
+    """The request line, headers, body and notes of the next request; a placeholder stands for a message not yet written."""
+    before = session.conversation
+    last = before.turns[-1].speaker if before.turns else ""
+    try:
+        if text or last in ("", "ai"):
+            session.conversation = before.add(human(text or _NEXT))
+        request = session.request()
+    finally:
+        session.conversation = before
+    target = session.target
+    address = hide_url_secrets(target.endpoint.base_url, "‹hidden›")
+    yield f"{request.method} {address}{target.endpoint.at(request.path)}"
+    for name, value in {
+        **request.headers,
+        **_own_headers(target),
+        **_key_header(session.client.catalog, target),
+    }.items():
+        yield f"{name}: {value}"
+    yield ""
+    yield from msgspec.json.format(request.body, indent=2).decode().split("\n")
+    for note in request.notes:
+        yield f"# {note}"
+
+
+def _own_headers(target: Resolved) -> dict[str, str]:
+    """The headers of this endpoint; values that the user configured are hidden, because any of them may be a secret."""
+    row = REGISTRY.providers.get(target.provider)
+    known = (row.endpoint.headers if row is not None else None) or {}
+    headers = target.endpoint.headers or {}
+    return {name: value if known.get(name) == value else "‹hidden›" for name, value in headers.items()}
+
+
+def _key_header(catalog: Catalog, target: Resolved) -> dict[str, str]:
+    """The header for the key, with the name of the variable instead of the key."""
+    endpoint = target.endpoint
+    if endpoint.auth == "none":
+        return {}
+    source = catalog.key_source(target)
+    placeholder = f"‹{source}›" if source else "‹no key set›"
+    if catalog.sends_bearer(target):
+        return {"authorization": f"Bearer {placeholder}"}
+    return {endpoint.auth: placeholder}

@@ -30,7 +30,8 @@ A double is as strict as you ask it to be: `sim_server(strict=…)` and `Sim(str
 Each problem has its `basis` beside its message, in `sim.refused` and in the findings of `midstream doctor`. If a double refuses what
 its host takes, the label or the rule is wrong: please report it, with the request.
 
-This page is written from the rules in `sim/rules/`.
+The name of a rule leads to the page of the [field guide](field-guide/index.md) that explains it. This page is written from the rules
+in `sim/rules/`.
 """
 
 
@@ -68,14 +69,15 @@ def _sections() -> Iterator[str]:
 
 
 def _rows(rule: Rule, hosts: list[str]) -> Iterator[str]:
+    name = f"[{rule.name}](field-guide/{rule.guide})"
     for basis in BASES:
         found = [host for host in hosts if rule.basis_at(host) == basis]
         if found:
             source = rule.source if basis == rule.basis else "as above, of other hosts"
-            yield f"| {rule.name} | {basis} | {', '.join(found)} | {source} |"
+            yield f"| {name} | {basis} | {', '.join(found)} | {source} |"
     for apart in rule.apart:
         known = [host for host in hosts if rule.basis_at(host) != "assumed" or rule.basis == "assumed"]
-        yield f"| {rule.name}: {apart.words} | {apart.basis} | {', '.join(known)} | {apart.source} |"
+        yield f"| {name}: {apart.words} | {apart.basis} | {', '.join(known)} | {apart.source} |"
 
 
 if __name__ == "__main__":

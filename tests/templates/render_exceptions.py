@@ -8,11 +8,11 @@ from __future__ import annotations
 
 _ORDER = "results stand in call order by the law of history (core/history.py); the vector keeps the order of arrival"
 _MISLABELLED = (
-    "llama.cpp's copy pairs results with calls by position and files ROME under :0 (facts/kimi.md §1.3); "
+    "llama.cpp's copy pairs results with calls by position and files ROME under :0 (field-guide/kimi-formats.md#which-reasoning-is-kept); "
     "ours carry the id of their call, in call order"
 )
-_KEPT = "llama.cpp's copy lost its `break` and keeps R2; upstream blanks all up to the last answer (facts/kimi.md §1.3)"
-_TYPESCRIPT = "rendered without `tools_ts_str`, which the model's tokenizer always makes: tools are TypeScript (facts/kimi.md §1.2)"
+_KEPT = "llama.cpp's copy lost its `break` and keeps R2; upstream blanks all up to the last answer (field-guide/kimi-formats.md#which-reasoning-is-kept)"
+_TYPESCRIPT = "rendered without `tools_ts_str`, which the model's tokenizer always makes: tools are TypeScript (field-guide/kimi-formats.md#typescript-tools)"
 _TWICE = (
     "the first template encodes arguments given as text a second time; servers parse them first, and the dict vector "
     "shows what the model then sees, which is what we print"

@@ -49,7 +49,7 @@ def prompt(tools: str, image: str, answers: tuple[str, str], result: str, newlin
 
 
 EXPECTED = {
-    # The first template wrote the two characters \n where later ones break the line (facts/kimi.md §1.2).
+    # The first template wrote the two characters \n where later ones break the line (field-guide/kimi-formats.md#messages).
     "kimi-k2-0711": prompt(f"[{DECLARED}]", "start", ("a1", "t"), "tool", "\\n", ""),
     "kimi-k2": prompt(f"[{DECLARED}]", "start", ("a1", "t"), "get", "\n", ""),
     "kimi-k2-thinking": prompt(f"[{DECLARED}]", "start", ("<think></think>a1", "<think>NEW</think>t"), "get", "\n", ""),

@@ -114,7 +114,7 @@ class Agent:
 
     async def _work(self, turn: Turn, spent: Spent) -> AsyncGenerator[AgentEvent, None]:
         """Run the calls of a turn and keep their results, all of them, however this ends."""
-        # A host's own tool is answered with its arguments; the host runs it when it reads them (facts/kimi.md §4).
+        # A host's own tool is answered with its arguments; the host runs it when it reads them (field-guide/kimi.md#tools).
         echoed = {spec.name for spec in self.session.tools if spec.builtin and spec.name not in self.toolbox}
         work = Round(self.toolbox, turn.tool_calls, echoed)
         try:

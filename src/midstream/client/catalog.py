@@ -312,7 +312,7 @@ def _settled_dialect(dialect: Dialect, fields: Mapping[str, Any], where: str) ->
 
 
 def _with_both_spellings(provider: Provider) -> Provider:
-    """The SDKs say X_BASE_URL and litellm's family X_API_BASE: users have set either (facts/conventions.md)."""
+    """The SDKs say X_BASE_URL and litellm's family X_API_BASE: users have set either (field-guide/names.md#environment-variables)."""
     names = list(provider.endpoint.base_env)
     for name in provider.endpoint.base_env:
         if name.endswith("_BASE_URL"):

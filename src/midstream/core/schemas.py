@@ -59,7 +59,7 @@ def anthropic(schema: Schema) -> Schema:
 
 
 def moonshot(schema: Schema) -> Schema:
-    """Moonshot's flavour (facts/kimi.md §4): typed everywhere, no `type` beside `anyOf`, nothing beside `$ref`."""
+    """Moonshot's flavour (field-guide/kimi.md#tools): typed everywhere, no `type` beside `anyOf`, nothing beside `$ref`."""
     flat = inline_refs(schema, "keep")
     root = _object_root(_without(_merged(flat, flat, Budget(MAX_MERGED)), ("enum", "const", "not")))
     buckets: Schema = {

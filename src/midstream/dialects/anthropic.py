@@ -1,6 +1,6 @@
 """Claude at Anthropic, and the Anthropic-compatible doors of Moonshot, DeepSeek and MiniMax.
 
-Sources: facts/streaming-and-handoff.md §b, facts/tool-ids-and-formats.md §3, facts/kimi.md §4. The generations of Claude
+Sources: field-guide/anthropic-messages.md#thinking, field-guide/anthropic-messages.md#ids, field-guide/kimi.md#reasoning. The generations of Claude
 differ in how they think: not at all, by a budget of tokens, or adaptively.
 """
 
@@ -108,7 +108,7 @@ ANTHROPIC = Provider(
 )  # fmt: skip
 
 # The look-alikes do not sign their thinking, or do not say so, and want it back all the same: dropping it on tool-call
-# turns is refused as missing reasoning_content (facts/kimi.md §4).
+# turns is refused as missing reasoning_content (field-guide/anthropic-messages.md#thinking).
 _ECHOED = _replace(_BUDGET, signed=False, unsigned="blank", default_on=True)
 
 

@@ -1,5 +1,5 @@
-"""Hosts of the OpenAI chat wire: one value, one row each. Sources: facts/streaming-and-handoff.md §f, facts/kimi.md §6,
-facts/compat-by-provider.json, facts/tool-ids-and-formats.md §3.
+"""Hosts of the OpenAI chat wire: one value, one row each. Sources:
+field-guide/hosts.md#small-switches-of-chat-hosts, field-guide/hosts.md#kimi-host-by-host, field-guide/tool-ids.md#who-demands-what.
 
 To add a host that follows OpenAI, write one `_host(...)` row below and one line in tests/data/dialects/providers.json.
 """
@@ -130,7 +130,7 @@ ZAI = Dialect(
     parallel_option=False,
     user_field="",
 )
-# Unless it is told to keep all reasoning, the host clears that of earlier turns (facts/news-2026.md §2).
+# Unless it is told to keep all reasoning, the host clears that of earlier turns (field-guide/reasoning.md#keeping-it-all).
 _ZAI_KEEPS = _replace(ZAI.reasoning, keep="thinking.clear_thinking", keeps=True)
 ZAI_KEEPS = _replace(ZAI, name="zai-keeps", reasoning=_ZAI_KEEPS)
 _ZAI_EFFORT = _replace(_ZAI_KEEPS, control="thinking.type+effort")
@@ -353,7 +353,7 @@ PROVIDERS = (
     _bedrock("bedrock", "https://bedrock-runtime.{region}.amazonaws.com/openai/v1",
              "openai.gpt-oss-120b-1:0", "openai.gpt-oss-20b-1:0"),
     _bedrock("bedrock-mantle", "https://bedrock-mantle.{region}.api.aws/v1", "openai.gpt-oss-120b", "openai.gpt-oss-20b"),
-    # vLLM reads only `reasoning` in requests and answers under it (facts/kimi.md §6).
+    # vLLM reads only `reasoning` in requests and answers under it (field-guide/reasoning.md#fields).
     _host("vllm", "http://127.0.0.1:8000/v1", kimi={"reasoning": {"field": "reasoning", "fixed_field": True,
                                                                    "fields": ("reasoning", "reasoning_content")}},
           reasoning=Reasoning(field="reasoning", fixed_field=True, control="chat_template_kwargs", keep="chat_template_kwargs")),

@@ -3,7 +3,7 @@
 The texts that end an answer, and whether it begins inside thinking, are the template's own (a test holds them to it; to ask
 the template here would load it for everyone). `completions` is any host of OpenAI's `/v1/completions`; `deepinfra` and
 `llamacpp` have a chat besides. llama.cpp is sent a raw prompt only for Kimi, whose published templates it numbers and trims
-in its own way (facts/kimi.md §1.3).
+in its own way (field-guide/kimi-formats.md#which-reasoning-is-kept).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Family(msgspec.Struct, frozen=True):
     mid_tools: bool = False
 
 
-# Engines stop on [EOT] too, though the documented stop list has no word of it (facts/kimi.md §1.1, §5).
+# Engines stop on [EOT] too, though the documented stop list has no word of it (field-guide/raw-completion.md#deepinfras-native-path).
 _KIMI_STOP = ("<|im_end|>", "[EOS]", "[EOT]")
 _CHATML_STOP = ("<|im_end|>", "<|endoftext|>")
 KIMI_FAMILIES = (
@@ -99,7 +99,7 @@ def with_native(chat: tuple[tuple[str, Dialect], ...], **host: Any) -> tuple[tup
     return tuple(rows)
 
 
-# Kimi's markers are special tokens: without this vLLM and SGLang leave them out of the text (facts/kimi.md §1.5).
+# Kimi's markers are special tokens: without this vLLM and SGLang leave them out of the text (field-guide/raw-completion.md#special-tokens).
 _SHOWS_SPECIALS = {"skip_special_tokens": False}
 
 COMPLETIONS = Provider(
@@ -145,8 +145,8 @@ LLAMACPP = Provider(
     names=("llama.cpp", "llama-cpp"),
 )
 
-# DeepInfra has OpenAI's chat for all models, and a native raw path for those whose prompt we can write (facts/kimi.md §5,
-# facts/deepinfra-native-schema.json). Without tools the native path is quicker and gives the thinking token by token; tools
+# DeepInfra has OpenAI's chat for all models, and a native raw path for those whose prompt we can write (field-guide/
+# raw-completion.md#tool-choice). Without tools the native path is quicker and gives the thinking token by token; tools
 # need the chat. `Options.path` overrides: on the native path Kimi's own text format calls.
 _DEEPINFRA_CHAT = "/openai/chat/completions"
 _DEEPINFRA_OUTPUT = 16384  # a hard cap for most models

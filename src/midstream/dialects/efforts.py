@@ -2,7 +2,7 @@
 
 A row is a pattern searched in the lower-cased name, the levels the model takes, and the words that do not go to the nearest
 level. A host that maps efforts by itself (a router) names its own levels in its dialect instead. What is sent as another word
-than was asked for leaves a note. Sources: facts/news-2026.md §2, facts/kimi.md §4; OpenAI's, Anthropic's, Google's, Mistral's
+than was asked for leaves a note. Sources: field-guide/reasoning.md#efforts; OpenAI's, Anthropic's, Google's, Mistral's
 and xAI's pages of their models; models that are not here take no effort, or take any.
 """
 

@@ -2,8 +2,8 @@
 
 `leaking` gives a dialect the text format that its model is known to leak, and its think tags. A host that cannot read what the model wrote (a
 parser that is off, a wrong template, a cut stream) leaves the call in the content or the reasoning; that comes with the
-model, so one table holds for every host of structured answers. Sources: facts/kimi.md §7.5 and §7.6,
-facts/what-users-ask.md E, facts/verifier.md (marker leak).
+model, so one table holds for every host of structured answers. Sources:
+field-guide/text-calls.md#markers-that-leak, field-guide/kimi-failures.md#the-list.
 """
 
 from __future__ import annotations

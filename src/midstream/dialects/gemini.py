@@ -1,6 +1,6 @@
 """Gemini at Google's AI Studio and at Vertex.
 
-Sources: facts/tool-ids-and-formats.md §3 (thought signatures of Gemini 3), facts/streaming-and-handoff.md §b. The generations
+Sources: field-guide/gemini.md#thought-signatures, field-guide/gemini.md#thinking. The generations
 differ in how they think (not at all, by a budget, by a level), in whether the first call of a turn must be signed, and in
 where media of a tool result stand.
 """

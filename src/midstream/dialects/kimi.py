@@ -1,4 +1,5 @@
-"""Kimi, at Moonshot and on the hosts that serve its weights. Facts and sources: facts/kimi.md §3, §4, §6.
+"""Kimi, at Moonshot and on the hosts that serve its weights. Sources:
+field-guide/kimi.md#ids, field-guide/kimi.md#reasoning, field-guide/hosts.md#kimi-host-by-host.
 
 What belongs to the model (id scheme, whether it thinks) and what belongs to the host (reasoning field, schema rules, which
 switch turns thinking off) are kept apart and combined.
@@ -65,7 +66,9 @@ MOONSHOT_K25 = _replace(
     media=("image", "video"),
     tool_result_media="inline",
 )
-_KEEPS = _replace(_THINKS, keep="thinking.keep", keeps=True)  # without it they stall for long (facts/kimi.md §7.21)
+_KEEPS = _replace(
+    _THINKS, keep="thinking.keep", keeps=True
+)  # without it they stall for long (field-guide/kimi.md#reasoning)
 MOONSHOT_K26 = _replace(MOONSHOT_K25, name="moonshot-k2.6", reasoning=_KEEPS)
 MOONSHOT_K27_CODE = _replace(
     MOONSHOT_K26,

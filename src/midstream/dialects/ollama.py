@@ -1,6 +1,6 @@
 """Ollama on this machine, and its cloud.
 
-Sources: facts/streaming-and-handoff.md §e (`done` is required), facts/tool-ids-and-formats.md §3 (no rule for ids is known).
+Sources: field-guide/ollama.md#stream (`done` is required), field-guide/ollama.md#tools (no rule for ids is known).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hosts of the Responses wire. Sources: facts/streaming-and-handoff.md §f, facts/tool-ids-and-formats.md §2-3.
+"""Hosts of the Responses wire. Sources: field-guide/openai-responses.md#ids, field-guide/openai-responses.md#reasoning.
 
 A row's name says the wire (`openai-responses`); the dialect's provider is the host's, as on its other wires. Reasoning
 models ask for encrypted reasoning, which others refuse; they take no sampling options.

@@ -1,4 +1,4 @@
-"""Kimi K2, K2-Thinking, and K2.5 to K2.7 (facts/kimi.md §1).
+"""Kimi K2, K2-Thinking, and K2.5 to K2.7 (field-guide/kimi-formats.md#messages).
 
     <|im_user|>NAME<|im_middle|>TEXT<|im_end|>      the same for im_assistant and im_system (also for tools), nothing in between
 
@@ -7,7 +7,7 @@ for a call and its result. Reasoning is kept only in the current tool loop, afte
 placeholders that the server fills in; other media are named in the text.
 
 K2.5 and later declare tools in TypeScript, or all of them as sorted JSON if one has no TypeScript form, and have no default
-system message (facts/kimi.md §1.2). Their prompt opens `<think>`, so the answer starts inside thinking; instant mode
+system message (field-guide/kimi-formats.md#versions). Their prompt opens `<think>`, so the answer starts inside thinking; instant mode
 (`thinking=False`) closes it again and leaves out all earlier reasoning. `preserve_thinking` keeps the reasoning of finished
 turns; K2.7-Code always does, and always thinks.
 """
@@ -28,7 +28,7 @@ from .typescript import NotTypeScript, declare_typescript
 
 # The vocabulary has these tokens in square brackets beside the `<|…|>` ones.
 BRACKETS = ("[BOS]", "[EOS]", "[EOT]", "[UNK]", "[PAD]")
-# `[EOS]` as in the stop list DeepInfra documents (facts/kimi.md §5).
+# `[EOS]` as in the stop list DeepInfra documents (field-guide/raw-completion.md#deepinfras-native-path).
 _STOP = ("<|im_end|>", "[EOS]")
 
 _OPENINGS = {

@@ -1,4 +1,4 @@
-"""Kimi K3: XTML, elements of `<|open|>tag attr="…"<|sep|>` and `<|close|>tag<|sep|>` (facts/kimi.md §2).
+"""Kimi K3: XTML, elements of `<|open|>tag attr="…"<|sep|>` and `<|close|>tag<|sep|>` (field-guide/kimi-formats.md#k3).
 
 A message contains its text; an assistant's contains `think`, `response` and `tools`. A call lists its arguments one by one with
 their types; arguments that are not a JSON object go into one `json` element. Calls and results have no ids: they are numbered

@@ -1,4 +1,4 @@
-"""Tools as TypeScript declarations, which K2.5 and later were trained on (facts/kimi.md §1.2).
+"""Tools as TypeScript declarations, which K2.5 and later were trained on (field-guide/kimi-formats.md#typescript-tools).
 
 Each tool is a `type name = (_: {…}) => any;` in `namespace functions`, preceded by an `interface` for each of its `$defs`.
 Keys are sorted, members by required first and then by name; descriptions, constraints and defaults become comments. A schema

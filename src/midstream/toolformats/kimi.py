@@ -1,4 +1,4 @@
-"""Kimi K2 to K2.7: calls between special tokens (facts/kimi.md §1).
+"""Kimi K2 to K2.7: calls between special tokens (field-guide/kimi-formats.md#output).
 
 Read leniently, because hosts leak these tokens in every broken form: singular section markers, no section, no end, several
 sections, a section inside unclosed thinking, malformed ids. Arguments stream as they come. A token never reaches the text;

@@ -1,4 +1,4 @@
-"""Kimi K3 (XTML): channels and calls between `<|open|>tag<|sep|>` and `<|close|>tag<|sep|>` (facts/kimi.md §2).
+"""Kimi K3 (XTML): channels and calls between `<|open|>tag<|sep|>` and `<|close|>tag<|sep|>` (field-guide/kimi-formats.md#k3).
 
 The answer is made of the channels think, response and tools; the prompt opens think, so with `starts_inside` the stream
 begins there. Each argument says its own type; arguments stream as JSON as they come. Tags in code or in a quotation are text

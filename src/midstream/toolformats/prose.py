@@ -2,7 +2,7 @@
 
 Think tags are read here, in the same pass, because each side hides from the other: a tag inside a call's arguments is data,
 and a call spelled out inside thinking is a thought, except for the formats whose markers are special tokens
-(`in_thinking`): there it is a real call and ends the thinking (facts/kimi.md §1.4).
+(`in_thinking`): there it is a real call and ends the thinking (field-guide/kimi-formats.md#output).
 White space alone between calls, or around them, is layout of the format and not reported; beside words it is kept.
 In code or in a quotation everything is text, markers included (quoting.py): no call, and in code no think tag either. Only
 the end of the thinking counts everywhere.
@@ -21,7 +21,7 @@ Tags: TypeAlias = tuple[str, str]
 KNOWN_TAGS: tuple[Tags, ...] = (
     ("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<mm:think>", "</mm:think>"), ("◁think▷", "◁/think▷"),
 )  # fmt: skip
-"""The last pair is Kimi k1.5's (facts/kimi.md §1.1), the one before it MiniMax M3's (facts/news-2026.md §2)."""
+"""The last pair is Kimi k1.5's and the one before it MiniMax M3's (field-guide/text-calls.md#thinking-tags)."""
 
 
 class Prose:

@@ -8,7 +8,7 @@ from ..core.blocks import Value
 class RetryPolicy(Value, frozen=True):
     """When a failed attempt is made again, before the first block of an answer only.
 
-    The numbers are those users know from the vendors' own clients (facts/reliability.md §4).
+    The numbers are those users know from the vendors' own clients (field-guide/names.md#timeouts-and-retries).
     """
 
     max_retries: int = 2

@@ -12,7 +12,7 @@ REQUESTS = {
 
 KOSONG = {
     "kosong-openai_responses-parallel_tool_calls": "a result of text parts only is one string here: not every host takes "
-    "a list (facts/tool-ids-and-formats.md §9, 1683)",
+    "a list (field-guide/openai-responses.md#outputs)",
 }
 
 REPAIR = {

@@ -238,45 +238,54 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
 _OWN = ("anthropic", "claude")
 _GUIDE = "Anthropic extended thinking guide"
 RULES = (
-    Rule("shape", "documented", "Anthropic API reference, messages.create: required fields and roles", _shape),
+    Rule("shape", "documented", "Anthropic API reference, messages.create: required fields and roles", _shape, guide="anthropic-messages.md#shape"),
     Rule(
         "the user begins", "observed", "Anthropic error text `first message must use the \"user\" role`",
         _the_user_begins, hosts=_OWN,
+        guide="anthropic-messages.md#shape",
     ),
     Rule(
         "system stands between", "observed", "Anthropic error text `role 'system' must precede an 'assistant' message`",
         _system_stands_between, hosts=_OWN,
+        guide="anthropic-messages.md#system-messages",
     ),
     Rule(
         "ids fit", "observed", "Anthropic error texts `String should match pattern` (cc-switch 1181), `ids must be unique`",
         _ids_fit, hosts=_OWN, apart=(Apart("assumed", "an id longer than 64 characters"),),
+        guide="anthropic-messages.md#ids",
     ),
     Rule(
         "paired", "observed", "Anthropic error texts for tool_use and tool_result, which its tool use guide explains",
         _paired, hosts=_OWN,
+        guide="anthropic-messages.md#pairing",
     ),
     Rule(
         "results come first", "documented", "Anthropic tool use guide: tool_result blocks come first in the content",
         _results_come_first, hosts=_OWN,
+        guide="anthropic-messages.md#pairing",
     ),
     Rule(
         "text is said", "observed",
         "Anthropic error texts `text content blocks must be non-empty`, `must contain non-whitespace text`, `all messages must"
         " have non-empty content`, `cannot end with trailing whitespace`",
         _text_is_said, hosts=_OWN,
+        guide="anthropic-messages.md#content",
     ),
-    Rule("thinking is own", "documented", f"{_GUIDE}: signatures are verified", _thinking_is_own, hosts=_OWN),
+    Rule("thinking is own", "documented", f"{_GUIDE}: signatures are verified", _thinking_is_own, hosts=_OWN, guide="anthropic-messages.md#thinking"),
     Rule(
         "thinking leads", "documented", f"{_GUIDE}: tool use, budget, temperature, tool_choice; adaptive thinking: validation changes",
         _thinking_leads, hosts=_OWN,
+        guide="anthropic-messages.md#thinking",
     ),
     Rule(
         "tools fit", "documented", "Anthropic API reference, messages.create: tools", _tools_fit, hosts=_OWN,
         apart=(Apart("observed", "a name declared twice, a union at the top of a schema, the name in a call", "error texts `Tool names must be unique`, `does not support oneOf`"),),
+        guide="anthropic-messages.md#tools",
     ),
     Rule(
         "no thread", "documented", "anthropic 2.8.0, ThreadUnsupportedRequestError: send the full conversation",
         _no_thread, code=_NO_THREAD,
+        guide="anthropic-messages.md#tools",
     ),
 )  # fmt: skip
 REASONING = Rule(
@@ -284,4 +293,5 @@ REASONING = Rule(
     "observed",
     "Moonshot's error text on its Anthropic route (hermes-agent 17057)",
     _reasoning_is_there,
+    guide="anthropic-messages.md#thinking",
 )

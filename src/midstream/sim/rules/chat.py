@@ -358,12 +358,13 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
 
 _OPENAI = "OpenAI API reference, chat.completions"
 RULES = (
-    Rule("shape", "documented", f"{_OPENAI}: model and messages are required, and every message has a role", _shape),
+    Rule("shape", "documented", f"{_OPENAI}: model and messages are required, and every message has a role", _shape, guide="openai-chat.md#shape"),
     Rule(
         "ids fit", "observed",
         "error texts: OpenAI `string too long` (agno 5382), Mistral code 3280 (eca 233), Moonshot `tool_call_id  is not found`",
         _ids_fit, hosts=("openai", "mistral", "moonshot"),
         apart=(Apart("assumed", "an id of 41 to 64 characters, refused in reports until early 2026"),),
+        guide="tool-ids.md#who-demands-what",
     ),
     Rule(
         "paired", "observed",
@@ -371,31 +372,37 @@ RULES = (
         " Mistral `Not the same number of function calls and responses` (camel 1467), MiniMax 2013 (opencode 32608)",
         _paired, hosts=("openai", "deepseek", "moonshot", "mistral", "minimax"),
         apart=(Apart("assumed", "a second answer to one call"),),
+        guide="openai-chat.md#calls",
     ),
     Rule(
         "lists are not empty", "observed", "OpenAI error text `empty array. Expected an array with minimum length 1`",
         _lists_are_not_empty, hosts=("openai",),
+        guide="openai-chat.md#shape",
     ),
-    Rule("calls are whole", "documented", f"{_OPENAI}: a call has a name, and arguments that are a string", _calls_are_whole),
+    Rule("calls are whole", "documented", f"{_OPENAI}: a call has a name, and arguments that are a string", _calls_are_whole, guide="openai-chat.md#calls"),
     Rule(
         "arguments are JSON", "observed", "MiniMax 2013 `invalid function arguments json string` (cc-switch 4531, pi 5468)",
         _arguments_are_json, hosts=("minimax",),
+        guide="openai-chat.md#calls",
     ),
     Rule(
         "call names fit", "observed", "OpenAI error text `tool_calls[0].function.name: string does not match pattern`",
         _call_names_fit, hosts=("openai",),
+        guide="openai-chat.md#calls",
     ),
     Rule(
         "roles are known", "observed",
         "pi-ai's table of hosts that refuse the role developer; the types of the SDK mistralai 3",
         _roles_are_known, hosts=("moonshot", "deepseek", "xai", "zai", "qwen", "mistral"),
+        guide="openai-chat.md#roles",
     ),
     Rule(
         "system is well placed", "observed", "Qwen's template; MiniMax 2013; Mistral `Unexpected role 'system'`",
         _system_is_well_placed, hosts=("qwen", "minimax", "mistral"),
         apart=(Apart("assumed", "tools declared in a message"),),
+        guide="openai-chat.md#roles",
     ),
-    Rule("content is there", "documented", f"{_OPENAI}: user and system messages have content", _content_is_there),
+    Rule("content is there", "documented", f"{_OPENAI}: user and system messages have content", _content_is_there, guide="openai-chat.md#shape"),
     Rule(
         "content is said", "observed",
         "Moonshot `must not be empty` (AstrBot 7200) and `text content is empty` (kosong); Z.ai 1213"
@@ -403,53 +410,70 @@ RULES = (
         " `expected a string, got null`",
         _content_is_said, hosts=("moonshot", "mistral", "zai", "openai"),
         apart=(Apart("assumed", "empty text beside calls, where reports conflict; text that is only white space"),),
+        guide="openai-chat.md#content-beside-calls",
     ),
     Rule(
         "images are taken", "observed", "DeepSeek error text: unknown variant `image_url`, expected `text`",
         _images_are_taken, hosts=("deepseek",),
+        guide="openai-chat.md#images",
     ),
     Rule(
         "tools fit", "documented",
         f"{_OPENAI}: names, at most 128 tools; the same in DeepSeek's reference and Moonshot's guide",
         _tools_fit, hosts=("openai", "deepseek", "moonshot"),
         apart=(Apart("observed", "a name declared twice, a schema that is not an object's, one that is not moonshot flavored", "error texts `is duplicated`, `schema must be a JSON Schema`, `moonshot flavored json schema` (kimi-cli 1903)"),),
+        guide="openai-chat.md#tools",
     ),
     Rule(
         "choice fits", "observed",
         "OpenAI error texts: `'tool_choice' is only allowed when 'tools' are specified`, `not found in 'tools' parameter`",
         _choice_fits, hosts=("openai",),
+        guide="openai-chat.md#tools",
     ),
     Rule(
         "choice and thinking", "observed", "Moonshot `tool_choice … is incompatible with thinking enabled` (oh-my-pi 827, inspect_ai 5152)",
         _choice_and_thinking,
+        guide="kimi.md#tool-choice",
     ),
     Rule(
         "stream options", "documented", f"{_OPENAI}: only with stream; DeepSeek API reference: the same",
         _stream_options_belong_to_streams, hosts=("openai", "deepseek"),
+        guide="openai-chat.md#shape",
     ),
 )  # fmt: skip
 UNIQUE_IDS = Rule(
     "ids unique", "observed", "Moonshot `tool call id … is duplicated` (openclaw 51155); Mistral `Duplicate tool call id`",
     _ids_unique, hosts=("moonshot", "mistral"),
+    guide="kimi.md#ids",
 )  # fmt: skip
 OWN_IDS = Rule(
     "ids count up", "assumed",
     "Kimi's templates print ids verbatim (sglang 25358). No host refuses others, but the model imitates them and its calls are lost",
     _ids_count_up,
+    guide="kimi.md#ids",
 )  # fmt: skip
 REASONING = Rule(
     "reasoning is there", "observed",
     "error texts of Moonshot (mastra 12592) and DeepSeek (opencode 24722), whose guides say so too",
     _reasoning_is_there,
+    guide="reasoning.md#who-wants-it-back",
 )  # fmt: skip
 THINKING = Rule(
     "thinking is well said", "observed",
     "Moonshot `bool is not acceptable` (TeXRA 1905), `cannot specify both` (nanobot 3939), `only 0.6 is allowed` (recorded)",
     _thinking_is_well_said,
+    guide="kimi.md#switching-thinking",
 )  # fmt: skip
-LAST_ROLE = Rule("last role", "observed", "Mistral: `Expected last role User or Tool`", _last_is_not_the_assistants)
+LAST_ROLE = Rule(
+    "last role",
+    "observed",
+    "Mistral: `Expected last role User or Tool`",
+    _last_is_not_the_assistants,
+    guide="openai-chat.md#roles",
+)
 KNOWN_FIELDS = Rule(
     "known fields", "observed",
     "Mistral answers 422 extra_forbidden to unknown body fields; the known ones are those of the SDK mistralai 3",
     _known_fields, 422, "extra_forbidden",
+    guide="openai-chat.md#tools",
 )  # fmt: skip

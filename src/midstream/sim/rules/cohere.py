@@ -194,16 +194,19 @@ def _format_stands_alone(body: Body, traits: Traits) -> Iterator[str]:
 
 _REFERENCE = "Cohere API reference, POST /v2/chat"
 RULES = (
-    Rule("shape", "documented", f"{_REFERENCE}: model, messages and their roles are required", _shape),
+    Rule("shape", "documented", f"{_REFERENCE}: model, messages and their roles are required", _shape, guide="cohere.md#shape"),
     Rule(
-        "known fields", "observed", "Cohere answers 422 `unknown field: parameter … is not a valid field`", _known_fields, 422
+        "known fields", "observed", "Cohere answers 422 `unknown field: parameter … is not a valid field`", _known_fields, 422,
+        guide="cohere.md#shape",
     ),
     Rule(
         "content fits", "documented", f"{_REFERENCE}: content parts by role; its models page: who sees images", _content_fits,
         apart=(Apart("observed", "a message without words", "Cohere's error text"),),
+        guide="cohere.md#shape",
     ),
     Rule(
-        "no text beside calls", "observed", "Cohere's error text, as reported in vercel/ai 5794", _no_text_beside_calls
+        "no text beside calls", "observed", "Cohere's error text, as reported in vercel/ai 5794", _no_text_beside_calls,
+        guide="cohere.md#text-beside-calls",
     ),
     Rule(
         "thinking fits", "documented", f"{_REFERENCE}: thinking", _thinking_fits,
@@ -211,14 +214,16 @@ RULES = (
             Apart("observed", "thinking in the history while it is off", "Cohere's error text, as reported in vercel/ai 5794"),
             Apart("assumed", "thinking asked of a model that does not think; thinking beside a plan"),
         ),
+        guide="cohere.md#thinking",
     ),
-    Rule("paired", "assumed", f"{_REFERENCE}: tool messages name the call they answer (agentdojo 200)", _paired),
+    Rule("paired", "assumed", f"{_REFERENCE}: tool messages name the call they answer (agentdojo 200)", _paired, guide="cohere.md#pairing"),
     Rule(
         "calls are whole", "documented", f"{_REFERENCE}: tool_calls", _calls_are_whole,
         apart=(
             Apart("observed", "a name it does not take", "Cohere's error text, as reported in langflow 5465"),
             Apart("assumed", "a call without its type; arguments that are not JSON"),
         ),
+        guide="cohere.md#pairing",
     ),
     Rule(
         "tools fit", "documented", f"{_REFERENCE}: a tool has parameters", _tools_fit,
@@ -226,11 +231,13 @@ RULES = (
             Apart("observed", "a name it does not take", "Cohere's error text, as reported in langflow 5465"),
             Apart("assumed", "an empty list, a name declared twice, a schema that is not an object's"),
         ),
+        guide="cohere.md#tools",
     ),
     Rule(
         "choice fits", "documented", f"{_REFERENCE}: tool_choice is REQUIRED or NONE", _choice_fits,
         apart=(Apart("assumed", "a choice without tools"),),
+        guide="cohere.md#tools",
     ),
-    Rule("in range", "documented", f"{_REFERENCE}: ranges of p, k and penalties", _in_range),
-    Rule("format stands alone", "documented", f"{_REFERENCE}: response_format and its limits", _format_stands_alone),
+    Rule("in range", "documented", f"{_REFERENCE}: ranges of p, k and penalties", _in_range, guide="cohere.md#tools"),
+    Rule("format stands alone", "documented", f"{_REFERENCE}: response_format and its limits", _format_stands_alone, guide="cohere.md#tools"),
 )  # fmt: skip

@@ -45,7 +45,7 @@ def _model_is_named(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _prompt_is_the_models(body: Body, traits: Traits) -> Iterator[str]:
-    """Role headers are `user` and `system`; the vendor's page shows a Python enum by mistake (facts/kimi.md §5)."""
+    """Role headers are `user` and `system`; the vendor's page shows a Python enum by mistake (field-guide/raw-completion.md#deepinfras-native-path)."""
     prompt = str(body.get("input") or body.get("prompt"))
     if "ChatMessageRole." in prompt:
         yield "the prompt contains ChatMessageRole, which the model was not trained on"
@@ -61,6 +61,7 @@ _PROMPT = Rule(
     "prompt is the model's", "assumed",
     "the templates of Kimi's weights: no host refuses another prompt, but the model was not trained on it",
     _prompt_is_the_models,
+    guide="raw-completion.md#prompts",
 )  # fmt: skip
 _CHAT_FIELDS = (Apart("assumed", "fields of a chat request, which these hosts ignore"),)
 _COMPLETIONS = "OpenAI API reference, POST /v1/completions"
@@ -69,18 +70,37 @@ RULES = (
     Rule(
         "shape", "documented", "DeepInfra API page of Kimi-K2.5: request schema", _shape, 422,
         apart=(Apart("assumed", "a field that the schema does not list"),),
+        guide="raw-completion.md#who-offers-it",
     ),
-    Rule("in range", "documented", "DeepInfra API page of Kimi-K2.5: at most 16 stops, one streamed response", _in_range),
+    Rule("in range", "documented", "DeepInfra API page of Kimi-K2.5: at most 16 stops, one streamed response", _in_range, guide="raw-completion.md#deepinfras-native-path"),
     _PROMPT,
 )  # fmt: skip
 LLAMACPP = (
     Rule(
-        "shape", "documented", "llama.cpp tools/server/README.md, POST /completion", _prompt_shape, apart=_CHAT_FIELDS
+        "shape",
+        "documented",
+        "llama.cpp tools/server/README.md, POST /completion",
+        _prompt_shape,
+        apart=_CHAT_FIELDS,
+        guide="raw-completion.md#who-offers-it",
     ),
     _PROMPT,
 )
 OPENAI = (
-    Rule("shape", "documented", f"{_COMPLETIONS}: prompt", _prompt_shape, apart=_CHAT_FIELDS),
-    Rule("model is named", "documented", f"{_COMPLETIONS}: model", _model_is_named),
+    Rule(
+        "shape",
+        "documented",
+        f"{_COMPLETIONS}: prompt",
+        _prompt_shape,
+        apart=_CHAT_FIELDS,
+        guide="raw-completion.md#who-offers-it",
+    ),
+    Rule(
+        "model is named",
+        "documented",
+        f"{_COMPLETIONS}: model",
+        _model_is_named,
+        guide="raw-completion.md#who-offers-it",
+    ),
     _PROMPT,
 )

@@ -154,10 +154,12 @@ RULES = (
     Rule(
         "shape", "observed", "Gemini error texts `Please use a valid role`, `contents.parts must not be empty`, `required oneof`",
         _shape, apart=(Apart("documented", "a request without contents", "Gemini API reference: GenerateContentRequest"),),
+        guide="gemini.md#shape",
     ),
     Rule(
         "model turns follow", "observed", "Gemini error text `function call turn comes immediately after a user turn`",
         _model_turns_follow, apart=(Apart("assumed", "words of the model at the beginning or after its own"),),
+        guide="gemini.md#shape",
     ),
     Rule(
         "paired", "observed", "Gemini error texts `number of function response parts`, `comes immediately after`",
@@ -166,14 +168,17 @@ RULES = (
             Apart("documented", "arguments and responses that are not objects", "Gemini API reference: FunctionCall and FunctionResponse"),
             Apart("assumed", "the names of calls and responses"),
         ),
+        guide="gemini.md#pairing",
     ),
     Rule(
         "signatures are own", "documented", "Gemini guide on thought signatures: Gemini 3 requires them in the current turn",
         _signatures_are_own,
         apart=(Apart("observed", "a foreign signature", "error text `Corrupted thought signature`"), Apart("assumed", "a missing signature in an earlier turn")),
+        guide="gemini.md#thought-signatures",
     ),
     Rule(
         "tools fit", "documented", "Gemini API reference: FunctionDeclaration, and Schema as a subset of OpenAPI 3.0",
         _tools_fit, apart=(Apart("observed", "a keyword that Schema does not have", "error text `Unknown name`"),),
+        guide="gemini.md#tools",
     ),
 )  # fmt: skip

@@ -22,4 +22,5 @@ NO_TOOLS = Rule(
     'Ollama: "registry.ollama.ai/library/gemma3:4b does not support tools" (ollama#9680); vLLM: "auto" tool choice requires '
     "--enable-auto-tool-choice (vllm#9986)",
     _declares_none,
+    guide="hosts.md#models-without-tools",
 )

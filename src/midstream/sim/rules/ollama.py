@@ -58,7 +58,8 @@ RULES = (
     Rule(
         "shape", "documented", "Ollama API reference, POST /api/chat, as its Go types read it", _shape,
         apart=(Apart("assumed", "a role that is none of the four"),),
+        guide="ollama.md#shape",
     ),
-    Rule("think is known", "documented", "Ollama API reference: think is true, false, high, medium or low", _thinks),
-    Rule("answered", "assumed", "Ollama's templates print messages in order; it refuses no history for this", _answered),
+    Rule("think is known", "documented", "Ollama API reference: think is true, false, high, medium or low", _thinks, guide="ollama.md#thinking"),
+    Rule("answered", "assumed", "Ollama's templates print messages in order; it refuses no history for this", _answered, guide="ollama.md#tools"),
 )  # fmt: skip

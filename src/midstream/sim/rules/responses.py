@@ -163,33 +163,40 @@ RULES = (
     Rule(
         "shape", "observed", "OpenAI error texts `Missing required parameter`, `has moved to 'input'`, `Supported values are`",
         _shape, hosts=_OWN, apart=(Apart("documented", "an item without a type", "OpenAI API reference, responses.create: items"),),
+        guide="openai-responses.md#shape",
     ),
     Rule(
         "ids fit", "observed", "OpenAI error texts `string too long` (Roo-Code 10763), `Expected an ID that begins with` (eca 465)",
         _ids_fit, hosts=_OWN, apart=(Apart("assumed", "two calls with one call_id"),),
+        guide="openai-responses.md#ids",
     ),
     Rule(
         "paired", "observed", "OpenAI error texts `No tool output found for function call`, `No tool call found`",
         _paired, hosts=_OWN, apart=(Apart("assumed", "a second output of one call"),),
+        guide="openai-responses.md#pairing",
     ),
     Rule(
         "outputs are text", "documented", "OpenAI API reference, responses.create: items; error of llxprt-code 1683",
         _outputs_are_text, hosts=_OWN,
         apart=(Apart("assumed", "arguments that are not JSON, a namespace where only OpenAI has them"),),
+        guide="openai-responses.md#outputs",
     ),
     Rule(
         "reasoning is own and followed", "observed",
         "OpenAI error texts `could not be verified`, `not found`, `without its required following item`",
         _reasoning_is_own_and_followed, hosts=_OWN,
+        guide="openai-responses.md#reasoning",
     ),
     Rule(
         "content fits", "observed", "OpenAI error text `Supported values are` for the content parts of a role",
         _content_fits, hosts=_OWN,
         apart=(Apart("documented", "a message without content", "OpenAI API reference, responses.create: items"), Apart("assumed", "empty content")),
+        guide="openai-responses.md#shape",
     ),
     Rule(
         "tools fit", "observed", "OpenAI error texts `Missing required parameter: 'tools[0].name'`, `Invalid schema for function`",
         _tools_fit, hosts=_OWN,
         apart=(Apart("assumed", "no tools in a list of them, kinds of tools that only OpenAI has"),),
+        guide="openai-responses.md#tools",
     ),
 )  # fmt: skip

@@ -122,6 +122,8 @@ class Rule(msgspec.Struct, frozen=True):
     """How the names of the hosts begin that the source speaks of; at every other host the rule is assumed. Empty: at all."""
     apart: tuple[Apart, ...] = ()
     """What its Labelled messages are about."""
+    guide: str = ""
+    """Where the field guide explains it: a page of docs/field-guide and a heading of it."""
 
     def basis_at(self, host: str, basis: Basis | None = None) -> Basis:
         """How this rule, or what in it has another `basis`, is known of one host."""

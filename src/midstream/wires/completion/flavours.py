@@ -1,6 +1,6 @@
 """The forms of raw completion: where a prompt goes, what stands beside it, how an answer is read. One row each.
 
-`deepinfra` is its native inference endpoint (facts/deepinfra-native-schema.json, facts/kimi.md §5): a stream is made of
+`deepinfra` is its native inference endpoint (field-guide/raw-completion.md#deepinfras-native-path): a stream is made of
 tokens; the last chunk repeats the whole text and carries the finish reason, counts and cost. A token flagged `special` is
 text like any other here: tool markers may be flagged, and what ends an answer is known by its spelling. A whole body says no
 finish reason: that it came is the end.

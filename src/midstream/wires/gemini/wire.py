@@ -6,7 +6,7 @@ from ...core.dialect import Dialect, Limits, Reasoning
 from ..wire import Wire
 
 BYPASS = "skip_thought_signature_validator"
-"""What Google documents as the signature of a call that its reader did not make (facts/tool-ids-and-formats.md §3)."""
+"""What Google documents as the signature of a call that its reader did not make (field-guide/gemini.md#thought-signatures)."""
 
 DEFAULT = Dialect(
     "gemini",

@@ -318,7 +318,7 @@ class ChatStreamReader:
             self._details = merge_details(self._details, message.reasoning_details)
 
     def _filtered_reasoning(self, text: str, field: str, make: Callable[[], TextFilter]) -> None:
-        """Some hosts leak calls into the reasoning (facts/kimi.md §7.5): they are read out of it like out of the text."""
+        """Some hosts leak calls into the reasoning (field-guide/text-calls.md#markers-that-leak): they are read out of it like out of the text."""
         self._reasoning_text = FilteredText(self.builder, make(), field)
         self._reasoning_text.feed(text)
 

@@ -66,7 +66,7 @@ def _reasoning_effort(context: EncodeContext, limit: int | None) -> dict[str, An
 
 
 def _switch(context: EncodeContext) -> dict[str, Any]:
-    """`thinking` is an object at Moonshot; a bool is refused (facts/kimi.md §4). Said only where it differs from the default."""
+    """`thinking` is an object at Moonshot; a bool is refused (field-guide/kimi.md#switching-thinking). Said only where it differs from the default."""
     on, rules = context.thinking, context.dialect.reasoning
     _cannot_stop(context)
     if on == rules.default_on and context.options.thinking is None:

@@ -2,8 +2,8 @@
 
 A block's `extra["item"]` holds the fields of its item that have no place in the core (id, status, phase …).
 A reasoning item is one Thinking: its text is the summary parts, then the content parts; `extra` keeps how long each was,
-where that is not one part under the block's `field`. An item id goes back only under its kind's prefix (facts/
-tool-ids-and-formats.md §3), never longer than 64 characters.
+where that is not one part under the block's `field`. An item id goes back only under its kind's prefix (field-guide/
+tool-ids.md#item-ids-of-responses), never longer than 64 characters.
 """
 
 from __future__ import annotations

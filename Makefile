@@ -7,8 +7,10 @@ E2E := .venv-e2e
 BENCH := .venv-bench
 CLIENTS := .venv-clients
 BENCH_GATEWAY := .venv-bench-gateway
+DOCS := .venv-docs
+export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help install demo check check-wheel format test e2e-tools test-e2e test-clients bench bench-codec bench-gateway clean
+.PHONY: help install demo docs docs-pages check check-wheel format test e2e-tools test-e2e test-clients bench bench-codec bench-gateway clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
@@ -17,7 +19,9 @@ help:
 	@echo "make e2e-tools install the system packages that some tests need (Debian and Ubuntu, as root); without them those tests say that they did not run"
 	@echo "make test-e2e  official clients against the doubles, a real llama.cpp server, a real proxy and a real PostgreSQL (installs into $(E2E); about 10 minutes)"
 	@echo "make test-clients  the newest coding agents from npm through the gateway (installs them into .clients, 2 GB; about 25 minutes)"
-	@echo "make check     formatting, lint, types, import direction"
+	@echo "make docs      build the documentation into site/, strict (sets up $(DOCS) first)"
+	@echo "make docs-pages  write the pages anew that are made from the code"
+	@echo "make check     formatting, lint, types, import direction, the documentation's links and references"
 	@echo "make check-wheel  build the wheel and try it in a fresh environment for each Python found (a few minutes)"
 	@echo "make format    reformat the code"
 	@echo "make bench-codec  what encoding and decoding cost, in memory"
@@ -34,11 +38,23 @@ $(STAMP): pyproject.toml scripts/install-venv
 demo: $(STAMP)
 	@$(BIN)/midstream demo
 
-check: $(STAMP)
+check: $(STAMP) $(DOCS)/.installed
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(DOCS)/bin/mkdocs --quiet build --site-dir "$(DOCS)/checked-site"
+
+$(DOCS)/.installed: pyproject.toml scripts/install-docs
+	@PYTHON="$(PYTHON)" VENV="$(DOCS)" sh scripts/install-docs
+	@touch $(DOCS)/.installed
+
+docs: $(DOCS)/.installed
+	$(DOCS)/bin/mkdocs build
+
+docs-pages: $(STAMP)
+	$(BIN)/python -m tests.docs.reference
+	$(BIN)/python -m tests.sim.rules_page
 
 check-wheel:
 	@PYTHON="$(PYTHON)" sh scripts/check-wheel

@@ -1,4 +1,4 @@
-"""Every sentence of the README that can be run is run: the terminal session, the ten lines, the figures, the links.
+"""Every sentence of the README that can be run is run: the ten lines, the first thing to try, the figures, the links.
 
 `python -m tests.test_readme` writes the figures anew, when there is a provider, a dialect or a wire more.
 """
@@ -12,10 +12,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
-from midstream.cli.demo import demo
 from midstream.cli.main import COMMANDS
 from midstream.cli.sim import matrix
 from midstream.dialects.registry import REGISTRY
@@ -31,25 +29,6 @@ def block(language: str) -> str:
     found = re.search(rf"```{language}\n(.*?)```", README, re.S)
     assert found is not None
     return found[1]
-
-
-def without_ids(text: str) -> list[str]:
-    """Lines with what a run makes up (the seed of the ids) left out."""
-    plain = re.sub(r"(hist_tool_|toolu_|call_)[\w-]{24}", r"\1*", text)
-    plain = re.sub(r"(mistral-large-latest as +)\w{9}$", r"\1*", plain, flags=re.M)
-    return plain.splitlines()
-
-
-def test_the_terminal_session_is_the_demos(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "88")
-    played = without_ids(CliRunner().invoke(demo, ["--fast"]).output)
-    at = 0
-    for line in without_ids(block("console"))[1:]:
-        if line.startswith("  result"):  # parallel tools: whichever is done first is shown first
-            assert line in played, line
-        elif line != "[…]":
-            assert line in played[at:], line
-            at = played.index(line, at) + 1
 
 
 def test_the_ten_lines_run_on_the_doubles(tmp_path: Path) -> None:

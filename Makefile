@@ -39,8 +39,8 @@ demo: $(STAMP)
 	@$(BIN)/midstream demo
 
 check: $(STAMP) $(DOCS)/.installed
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(DOCS)/bin/mkdocs --quiet build --site-dir "$(DOCS)/checked-site"

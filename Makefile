@@ -10,7 +10,7 @@ BENCH_GATEWAY := .venv-bench-gateway
 DOCS := .venv-docs
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help install demo docs docs-pages check check-wheel format test e2e-tools test-e2e test-clients bench bench-codec bench-gateway clean
+.PHONY: help install demo docs docs-pages mutants check check-wheel format test e2e-tools test-e2e test-clients bench bench-codec bench-gateway clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
@@ -27,6 +27,7 @@ help:
 	@echo "make bench-codec  what encoding and decoding cost, in memory"
 	@echo "make bench     midstream beside other clients, over loopback (installs them into $(BENCH); about 5 minutes)"
 	@echo "make bench-gateway  midstream's gateway beside others, over loopback (installs them into $(BENCH_GATEWAY); about 10 minutes)"
+	@echo "make mutants   change the source in 200 places, one at a time, and see whether a test notices (an hour)"
 	@echo "make clean     remove $(VENV) and caches"
 
 install: $(STAMP)
@@ -65,6 +66,9 @@ format: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/pytest -q -n auto
+
+mutants: $(STAMP)
+	@$(BIN)/python -m tests.mutants
 
 e2e-tools:
 	@sh scripts/install-e2e-tools

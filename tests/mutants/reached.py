@@ -1,0 +1,46 @@
+"""A pytest plugin: which test functions reach which lines. `pytest -p tests.mutants.reached` writes a file for each process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import coverage
+import pytest
+
+FOLDER = "MIDSTREAM_REACHED"
+"""The variable that names the folder for the files."""
+
+
+class _Reached:
+    def __init__(self, folder: str) -> None:
+        self._coverage = coverage.Coverage(
+            data_file=f"{folder}/reached.{os.getpid()}", source_pkgs=["midstream"], messages=False, config_file=False
+        )
+        self._coverage.start()
+        self._seconds: dict[str, float] = {}
+        self._file = f"{folder}/seconds.{os.getpid()}"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        function = item.nodeid.partition("[")[0]
+        self._coverage.switch_context(function)
+        began = time.perf_counter()
+        found = yield
+        self._seconds[function] = self._seconds.get(function, 0.0) + time.perf_counter() - began
+        self._coverage.switch_context("")
+        return found
+
+    def pytest_sessionfinish(self) -> None:
+        self._coverage.stop()
+        self._coverage.save()
+        with open(self._file, "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.writelines([f"{seconds:.4f} {function}\n" for function, seconds in self._seconds.items()])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    folder = os.environ.get(FOLDER)
+    # The process that only hands out tests to others runs none.
+    if folder and (os.environ.get("PYTEST_XDIST_WORKER") or not getattr(config.option, "numprocesses", None)):
+        config.pluginmanager.register(_Reached(folder))

@@ -8,13 +8,17 @@ New fields always get a default, so conversations stored by an older midstream l
 
 from __future__ import annotations
 
+import os
+import stat
+from binascii import b2a_base64
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from .errors import KINDS, LocalError, MidstreamError
+from .media_type import HEAD, is_media_type, media_type
 
 Speaker: TypeAlias = Literal["human", "ai", "tool", "system"]
 _SPEAKERS = frozenset(get_args(Speaker))
@@ -79,8 +83,15 @@ class ToolCall(Value, frozen=True, tag="tool_call"):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+LARGEST_FILE = 256 * 1024 * 1024
+"""The most bytes that `Media.from_path` reads: far more than any host takes in a request."""
+
+
 class Media(Value, frozen=True, tag="media"):
-    """An image, sound, video or file: `data` is base64, or `url` says where it is (or a provider's file id)."""
+    """An image, sound, video or file: `data` is base64, or `url` says where it is (or a provider's file id).
+
+    `Media.from_path("photo.png")` and `Media.from_bytes(data)` make one of a file and of plain bytes, and find out its type.
+    """
 
     mime: str = ""
     data: str | None = None
@@ -88,11 +99,60 @@ class Media(Value, frozen=True, tag="media"):
     name: str | None = None
     extra: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        # Only what no stored conversation and no host can hold: both are text.
+        mime: object = self.mime
+        data: object = self.data
+        if isinstance(mime, _BYTES):
+            if isinstance(data, str) and is_media_type(data):
+                raise TypeError(f"Media takes the type first, then the data: {_swap_hint(data)}")
+            raise TypeError(f"the mime of a Media is a word such as 'image/png', got {type(mime).__name__}")
+        if isinstance(data, _BYTES):
+            raise TypeError(
+                f"the data of a Media is base64 text, got {type(data).__name__}: "
+                f"Media.from_bytes(data, {mime!r}) encodes it"
+            )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, mime: str = "", *, name: str | None = None) -> Self:
+        """A medium of plain bytes. Without `mime`, its first bytes say what it is, else its name."""
+        mime = mime or media_type(bytes(data[:HEAD]), name or "")
+        return cls(mime, b2a_base64(data, newline=False).decode(), name=name)
+
+    @classmethod
+    def from_path(cls, path: str | os.PathLike[str], mime: str = "") -> Self:
+        """A file, read now. Without `mime`, its first bytes say what it is, else its name."""
+        from pathlib import Path  # a start that attaches nothing does not load it
+
+        file = Path(path)
+        shown = str(file)
+        try:
+            if not stat.S_ISREG(file.stat().st_mode):  # a pipe or a device may have no end
+                raise LocalError(f"cannot attach {shown!r}: it is not a regular file")
+            with file.open("rb") as opened:
+                data = opened.read(LARGEST_FILE + 1)
+        except (OSError, ValueError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            why = "no such file" if missing else getattr(error, "strerror", None) or str(error)
+            raise LocalError(f"cannot attach {shown!r}: {why}") from error
+        if not data:
+            raise LocalError(f"cannot attach {shown!r}: the file is empty")
+        if len(data) > LARGEST_FILE:
+            raise LocalError(f"cannot attach {shown!r}: it is larger than {LARGEST_FILE >> 20} MiB")
+        return cls.from_bytes(data, mime, name=file.name)
+
     @property
     def kind(self) -> str:
         """`image`, `audio`, `video` or `file`."""
         head = self.mime.partition("/")[0]
         return head if head in ("image", "audio", "video") else "file"
+
+
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def _swap_hint(mime: str) -> str:
+    return f"write Media.from_bytes(data, {mime!r}) for bytes, Media({mime!r}, data) for base64 text"
 
 
 class Opaque(Value, frozen=True, tag="opaque"):
@@ -337,17 +397,24 @@ def _named(given: object) -> str:
 
 def human(*content: str | Text | Media, key: str = "") -> Turn:
     """A human turn from plain strings and media."""
-    blocks = tuple([Text(part) if isinstance(part, str) else part for part in content])
-    return Turn("human", blocks, key=key)
+    return Turn("human", _said(content), key=key)
 
 
 def system(*content: str | Text | Media, tools: Iterable[ToolSpec] = (), key: str = "") -> Turn:
     """A system turn: an instruction, and the tools that it declares, from here on."""
-    blocks = tuple([Text(part) if isinstance(part, str) else part for part in content])
-    return Turn("system", blocks, key=key, tools=tuple(tools))
+    return Turn("system", _said(content), key=key, tools=tuple(tools))
 
 
 def tool_result(call: ToolCall, *content: str | Text | Media, is_error: bool = False) -> ToolResponse:
     """The response to a call, ready to stand in a tool turn."""
-    parts = tuple([Text(part) if isinstance(part, str) else part for part in content])
-    return ToolResponse(call.id, call.name, parts, is_error=is_error)
+    return ToolResponse(call.id, call.name, _said(content), is_error=is_error)
+
+
+def _said(content: Iterable[str | Text | Media]) -> tuple[Text | Media, ...]:
+    """What a caller said, as blocks. Two texts in each other's place are refused here and not in Media itself, which a
+    host's answer and a stored conversation are read into as well: those are taken as they come."""
+    blocks = tuple([Text(part) if isinstance(part, str) else part for part in content])
+    for block in blocks:
+        if type(block) is Media and block.data and is_media_type(block.data) and not is_media_type(block.mime):
+            raise TypeError(f"Media takes the type first, then the data: {_swap_hint(block.data)}")
+    return blocks

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from binascii import a2b_base64
 
 from ..core.blocks import Media
+from ..core.media_type import HEAD, type_of_content
 from ..core.patterns import late_pattern
 
 MEDIA_FOLLOWS = "Attached media from the tool results:"
 SEE_MEDIA = "(see the attached media)"
 _DATA_URL = late_pattern(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
-# What the first bytes say counts where the label is vague or unknown.
-_MAGIC = (
-    ("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lG", "image/gif"), ("UklG", "image/webp"), ("JVBER", "application/pdf"),
-)  # fmt: skip
 
 
 def omitted(media: Media) -> str:
@@ -33,7 +31,11 @@ def opened(media: Media) -> Media:
 
 def mime_of_data(data: str) -> str:
     """The media type that base64 data begins like; empty where nothing is known."""
-    return next((mime for magic, mime in _MAGIC if data.startswith(magic)), "")
+    head = data[: HEAD // 3 * 4]
+    try:
+        return type_of_content(a2b_base64(head[: len(head) // 4 * 4]))
+    except ValueError:
+        return ""
 
 
 def is_address(url: str) -> bool:

@@ -26,6 +26,7 @@ from ..sim.rules.rule import Problem
 from ..store.protocol import Original
 from ..wires.encode_context import ToolNames
 from .naive import naive_body, with_raw_ids
+from .outline import outline
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # The hosts that judge the history, each with its provider: those whose messages carry call ids.
@@ -117,11 +118,23 @@ def refusals(conversation: Conversation) -> dict[str, tuple[Problem, ...]]:
     """What each dialect's host would refuse about the next request as midstream sends it; empty if all accept it.
 
     If the last turn is the model's, the request asks it to go on. Real signatures cannot be verified here and are accepted.
+    Of a long history all dialects are sent the outline, and the whole goes to one dialect for each scheme of ids (they count through it) and to
+    those that refuse the outline.
     """
     if not conversation.turns or conversation.turns[-1].speaker == "ai":
         conversation = conversation.add(human("Go on.", key="doctor"))
-    found = {player.name: _refused(conversation, player) for player in make_players().values()}
-    return {name: problems for name, problems in found.items() if problems}
+    short = outline(conversation)
+    found: dict[str, tuple[Problem, ...]] = {}
+    told: set[str] = set()
+    for player in make_players().values():
+        ids = player.target.dialect.ids
+        problems = _refused(short, player)
+        if short is not conversation and (problems or ids not in told):
+            problems = _refused(conversation, player)
+        told.add(ids)
+        if problems:
+            found[player.name] = problems
+    return found
 
 
 def _refused(conversation: Conversation, player: Player) -> tuple[Problem, ...]:

@@ -102,7 +102,7 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
     for index, message in enumerate(messages):
         calls = [str(block.get("id")) for block in _of(message, "tool_use")]
         following = messages[index + 1] if index + 1 < len(messages) else {}
-        results = [str(block.get("tool_use_id")) for block in _of(following, "tool_result")]
+        results = {str(block.get("tool_use_id")) for block in _of(following, "tool_result")}
         missing = [wire_id for wire_id in calls if wire_id not in results]
         if missing:
             yield (
@@ -110,7 +110,7 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
                 f" {', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in the next message."
             )
         own = [str(block.get("tool_use_id")) for block in _of(message, "tool_result")]
-        before = [str(block.get("id")) for block in _of(messages[index - 1], "tool_use")] if index else []
+        before = {str(block.get("id")) for block in _of(messages[index - 1], "tool_use")} if index else set()
         for wire_id in own:
             if wire_id not in before:
                 yield (

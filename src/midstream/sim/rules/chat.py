@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,14 @@ MISTRAL_FIELDS = frozenset(
 
 def messages_of(body: Body) -> list[dict[str, Any]]:
     return objects(body.get("messages"))
+
+
+def _calls(body: Body) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every call, with the index of its message."""
+    for index, message in enumerate(messages_of(body)):
+        if "tool_calls" in message:
+            for call in objects(message["tool_calls"]):
+                yield index, call
 
 
 def thinking_is_on(body: Body, traits: Traits) -> bool:
@@ -54,7 +63,7 @@ def _known_fields(body: Body, traits: Traits) -> Iterator[str]:
 
 def _ids_fit(body: Body, traits: Traits) -> Iterator[Problem]:
     for index, message in enumerate(messages_of(body)):
-        found = [call.get("id") for call in objects(message.get("tool_calls"))]
+        found = [call.get("id") for call in objects(message["tool_calls"])] if "tool_calls" in message else []
         if message.get("role") == "tool":
             found.append(message.get("tool_call_id"))
         for wire_id in found:
@@ -72,35 +81,33 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[Problem]:
 
 def _ids_unique(body: Body, traits: Traits) -> Iterator[str]:
     seen: set[str] = set()
-    for message in messages_of(body):
-        for call in objects(message.get("tool_calls")):
-            wire_id = str(call.get("id"))
-            if wire_id in seen:
-                yield f"tool call id {wire_id} is duplicated"
-            seen.add(wire_id)
+    for _, call in _calls(body):
+        wire_id = str(call.get("id"))
+        if wire_id in seen:
+            yield f"tool call id {wire_id} is duplicated"
+        seen.add(wire_id)
 
 
 def _ids_count_up(body: Body, traits: Traits) -> Iterator[str]:
     """The template prints ids verbatim, so they must be the model's own, counted through the whole conversation."""
-    count = 0
-    for message in messages_of(body):
-        for call in objects(message.get("tool_calls")):
-            name = _name_in(call.get("function"))
-            if call.get("id") != f"functions.{name}:{count}":
-                yield f"tool call id {call.get('id')} is not the model's own: functions.{name}:{count} was due"
-            count += 1
+    for count, (_, call) in enumerate(_calls(body)):
+        name = _name_in(call.get("function"))
+        if call.get("id") != f"functions.{name}:{count}":
+            yield f"tool call id {call.get('id')} is not the model's own: functions.{name}:{count} was due"
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
     """Each call is answered once, by the tool messages directly after it; no tool message without a call."""
-    waiting: list[str] = []
+    waiting: dict[str, int] = {}
     answered: set[str] = set()
     for index, message in enumerate(messages_of(body)):
         role = message.get("role")
         if role == "tool":
             wire_id = str(message.get("tool_call_id"))
             if wire_id in waiting:
-                waiting.remove(wire_id)
+                waiting[wire_id] -= 1
+                if not waiting[wire_id]:
+                    del waiting[wire_id]
                 answered.add(wire_id)
             elif wire_id in answered:
                 yield Assumed(f"messages[{index}]: tool_call_id {wire_id} was answered already")
@@ -112,16 +119,17 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
             continue
         if waiting:
             yield _unanswered(waiting)
-        waiting = [str(call.get("id")) for call in objects(message.get("tool_calls"))]
+        calls = objects(message["tool_calls"]) if "tool_calls" in message else ()
+        waiting = Counter([str(call.get("id")) for call in calls]) if calls else {}
         answered = set()
     if waiting:
         yield _unanswered(waiting)
 
 
-def _unanswered(waiting: list[str]) -> str:
+def _unanswered(waiting: dict[str, int]) -> str:
     return (
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
-        f" The following tool_call_ids did not have response messages: {', '.join(waiting)}"
+        f" The following tool_call_ids did not have response messages: {', '.join(Counter(waiting).elements())}"
     )
 
 
@@ -135,18 +143,17 @@ def _lists_are_not_empty(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _calls_are_whole(body: Body, traits: Traits) -> Iterator[str]:
-    for index, message in enumerate(messages_of(body)):
-        for call in objects(message.get("tool_calls")):
-            function = call.get("function")
-            if call.get("type") == "custom" and traits.freeform:
-                custom = call.get("custom")
-                if not isinstance(custom, dict) or not custom.get("name") or not isinstance(custom.get("input"), str):
-                    yield f"Invalid type for 'messages[{index}].tool_calls[0].custom': expected a name and an input."
-                continue
-            if not isinstance(function, dict) or not function.get("name"):
-                yield f"messages[{index}].tool_calls: a call has no function name"
-            elif not isinstance(function.get("arguments"), str):
-                yield f"Invalid type for 'messages[{index}].tool_calls[0].function.arguments': expected a string."
+    for index, call in _calls(body):
+        function = call.get("function")
+        if call.get("type") == "custom" and traits.freeform:
+            custom = call.get("custom")
+            if not isinstance(custom, dict) or not custom.get("name") or not isinstance(custom.get("input"), str):
+                yield f"Invalid type for 'messages[{index}].tool_calls[0].custom': expected a name and an input."
+            continue
+        if not isinstance(function, dict) or not function.get("name"):
+            yield f"messages[{index}].tool_calls: a call has no function name"
+        elif not isinstance(function.get("arguments"), str):
+            yield f"Invalid type for 'messages[{index}].tool_calls[0].function.arguments': expected a string."
 
 
 def _arguments_are_json(body: Body, traits: Traits) -> Iterator[str]:
@@ -163,10 +170,9 @@ def _call_names_fit(body: Body, traits: Traits) -> Iterator[str]:
 
 def _functions(body: Body) -> Iterator[tuple[int, dict[str, Any]]]:
     """The function of every call, with the index of its message."""
-    for index, message in enumerate(messages_of(body)):
-        for call in objects(message.get("tool_calls")):
-            if isinstance(call.get("function"), dict):
-                yield index, call["function"]
+    for index, call in _calls(body):
+        if isinstance(call.get("function"), dict):
+            yield index, call["function"]
 
 
 def _last_is_not_the_assistants(body: Body, traits: Traits) -> Iterator[str]:
@@ -189,20 +195,23 @@ def _content_is_there(body: Body, traits: Traits) -> Iterator[str]:
 def _content_is_said(body: Body, traits: Traits) -> Iterator[str]:
     for index, message in enumerate(messages_of(body)):
         content, role = message.get("content"), message.get("role")
-        words = f"Invalid request: the message at position {index} with role '{role}' must not be empty"
         if message.get("tool_calls"):
             if not traits.blank_content and content is not None and _is_blank(content):
                 yield Assumed("Invalid request: text content is empty")  # reports say both: refused, and accepted
         elif role in ("user", "system", "developer", "assistant") and not traits.blank_text:
             if content in ("", []):
-                yield words
+                yield _empty(index, role)
             elif _is_blank(content):
-                yield Assumed(words)
+                yield Assumed(_empty(index, role))
         if role == "assistant" and content is None and not any(message.get(key) for key in _INSTEAD_OF_CONTENT):
-            yield words
+            yield _empty(index, role)
         for part in objects(content):
             if part.get("type") == "text" and not part.get("text") and not traits.blank_text:
                 yield "Invalid request: text content is empty"
+
+
+def _empty(index: int, role: Any) -> str:
+    return f"Invalid request: the message at position {index} with role '{role}' must not be empty"
 
 
 def _is_blank(content: Any) -> bool:
@@ -210,9 +219,9 @@ def _is_blank(content: Any) -> bool:
 
 
 def _images_are_taken(body: Body, traits: Traits) -> Iterator[str]:
-    for index, message in enumerate(messages_of(body)):
+    for index, message in enumerate(() if traits.images else messages_of(body)):
         for part in objects(message.get("content")):
-            if part.get("type") in ("image_url", "video_url") and not traits.images:
+            if part.get("type") in ("image_url", "video_url"):
                 yield f"messages[{index}]: unknown variant `{part['type']}`, expected `text`"
 
 
@@ -226,8 +235,8 @@ def _system_is_well_placed(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _roles_are_known(body: Body, traits: Traits) -> Iterator[str]:
-    for index, message in enumerate(messages_of(body)):
-        if message.get("role") == "developer" and not traits.developer_role:
+    for index, message in enumerate(() if traits.developer_role else messages_of(body)):
+        if message.get("role") == "developer":
             yield f"Invalid value: 'developer'. (messages[{index}].role)"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,22 +107,24 @@ def _thinking_fits(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
-    waiting: list[str] = []
+    waiting: dict[str, int] = {}
     for index, message in enumerate(_messages(body)):
         if message.get("role") == "tool":
             wire_id = str(message.get("tool_call_id"))
             if wire_id in waiting:
-                waiting.remove(wire_id)
+                waiting[wire_id] -= 1
+                if not waiting[wire_id]:
+                    del waiting[wire_id]
             else:
                 yield f"tool call id not found in previous tool calls: {wire_id!r}: 'messages[{index}]'"
             continue
         if waiting:
-            yield f"tool call ids {waiting} have no tool message after them: 'messages[{index}]'"
-        waiting = [str(call.get("id")) for call in objects(message.get("tool_calls"))]
-        if len(set(waiting)) < len(waiting):
+            yield f"tool call ids {[*Counter(waiting).elements()]} have no tool message after them: 'messages[{index}]'"
+        waiting = Counter([str(call.get("id")) for call in objects(message.get("tool_calls"))])
+        if any(number > 1 for number in waiting.values()):
             yield f"tool call ids must be unique: 'messages[{index}].tool_calls'"
     if waiting:
-        yield f"tool call ids {waiting} have no tool message after them"
+        yield f"tool call ids {[*Counter(waiting).elements()]} have no tool message after them"
 
 
 def _calls_are_whole(body: Body, traits: Traits) -> Iterator[str]:

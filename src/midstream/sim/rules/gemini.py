@@ -99,7 +99,10 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
 def _signatures_are_own(body: Body, traits: Traits) -> Iterator[str]:
     contents = _contents(body)
     # Only the calls of the current turn are checked: those after the last words of the user.
-    said = [number for number, each in enumerate(contents) if each.get("role") != "model" and _parts(each, "text")]
+    said = max(
+        [number for number, each in enumerate(contents) if each.get("role") != "model" and _parts(each, "text")],
+        default=-1,
+    )
     for index, content in enumerate(contents):
         for part in objects(content.get("parts")):
             signature = part.get("thoughtSignature")
@@ -114,7 +117,7 @@ def _signatures_are_own(body: Body, traits: Traits) -> Iterator[str]:
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to work"
                 f" correctly. Function call `default_api:{name}`, position {index}."
             )
-            yield words if index > max(said, default=-1) else Assumed(words)
+            yield words if index > said else Assumed(words)
 
 
 def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:

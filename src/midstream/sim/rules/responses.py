@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,20 +61,20 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
     """Every call has an output somewhere after it, and every output a call before it."""
-    calls: list[str] = []
-    outputs: list[str] = []
+    calls: dict[str, int] = {}
+    outputs: set[str] = set()
     for item in _items(body):
         kind = _kind(item)
         call_id = str(item.get("call_id"))
         if kind in ("function_call", "custom_tool_call"):
-            calls.append(call_id)
+            calls[call_id] = calls.get(call_id, 0) + 1
         elif kind in ("function_call_output", "custom_tool_call_output"):
             if call_id not in calls and not _continues(body):
                 yield f"No tool call found for function call output with call_id {call_id}."
             if call_id in outputs:
                 yield Assumed(f"Duplicate function call output with call_id {call_id}.")
-            outputs.append(call_id)
-    for call_id in calls:
+            outputs.add(call_id)
+    for call_id in Counter(calls).elements():
         if call_id not in outputs:
             yield f"No tool output found for function call {call_id}."
 
@@ -136,7 +137,7 @@ def _content_fits(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
-    tools = objects(body.get("tools"))
+    tools = [*objects(body.get("tools"))]
     for index, tool in enumerate(tools):
         kind = tool.get("type")
         if kind == "namespace" and traits.namespaces:

@@ -1,0 +1,105 @@
+"""The outline of a long history: short, with every kind of exchange that the whole has.
+
+What a host refuses depends on the kinds of blocks in a message, where they came from and what stands beside them, hardly ever
+on the words. So a history of a hundred thousand turns, most of which are alike, is told to all dialects as its outline: each
+step (a turn and the results behind it) that follows another in a way not seen before, in its place, with the turn before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, assert_never
+
+from msgspec.structs import replace
+
+from ..core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
+from ..core.tools import parse_arguments
+
+_OWN_ID = "hist_tool_"
+_SHORT = 64
+"""A history of so many turns is its own outline."""
+
+
+def outline(conversation: Conversation) -> Conversation:
+    """The conversation with one example of every two steps that follow each other; a short one as it is."""
+    turns = conversation.turns
+    if len(turns) <= _SHORT:
+        return conversation
+    steps = list(_steps(turns))
+    shapes = [_step_shape(turns[begin:end]) for begin, end in steps]
+    seen: set[Hashable] = set()
+    kept: set[int] = {0, len(steps) - 1}
+    for number in range(1, len(steps)):
+        pair = (shapes[number - 1], shapes[number])
+        if pair not in seen:
+            seen.add(pair)
+            kept |= {number - 1, number}
+    chosen = [turn for number in sorted(kept) for turn in turns[slice(*steps[number])]]
+    return replace(conversation, turns=tuple(chosen))
+
+
+def _steps(turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
+    """Where each step begins and ends: a turn, and the results that follow it."""
+    begin = 0
+    for number in range(1, len(turns) + 1):
+        if number == len(turns) or turns[number].speaker != "tool":
+            yield begin, number
+            begin = number
+
+
+def _step_shape(turns: Sequence[Turn]) -> Hashable:
+    calls = {call.id: place for place, call in enumerate(turns[0].tool_calls)}
+    return tuple([_turn_shape(turn, calls) for turn in turns])
+
+
+def _turn_shape(turn: Turn, calls: dict[str, int]) -> Hashable:
+    return (
+        turn.speaker,
+        turn.role,
+        turn.origin,
+        turn.stop_reason,
+        turn.failure,
+        turn.response_id is None,
+        _keys(turn.extra),
+        repr(turn.tools) if turn.tools else "",
+        tuple([_block_shape(block, calls) for block in turn.blocks]),
+    )
+
+
+def _block_shape(block: Block, calls: dict[str, int]) -> Hashable:
+    match block:
+        case Text():
+            return ("text", _said(block.text), _keys(block.extra))
+        case Thinking():
+            data = (_said(block.signature), _said(block.encrypted), block.redacted)
+            return ("thinking", _said(block.text), block.field, data, block.origin, _keys(block.extra))
+        case ToolCall():
+            readable = "_parse_error" not in parse_arguments(block)
+            known = (block.id[: len(_OWN_ID)] == _OWN_ID, len(block.id), block.raw_id is None)
+            name = (block.name, block.namespace, block.kind, block.provider)
+            return ("call", name, known, readable, _said(block.arguments), _keys(block.extra))
+        case ToolResponse():
+            content = tuple([_block_shape(part, calls) for part in block.content])
+            return ("result", calls.get(block.call_id, -1), block.name, block.is_error, content, _keys(block.extra))
+        case Media():
+            where = (block.data is None, _said(block.url), (block.url or "")[:8])
+            return ("media", block.mime, where, block.name is None, _keys(block.extra))
+        case Opaque():
+            kind = block.data.get("type") if isinstance(block.data, dict) else None
+            inside = _keys(block.data) if isinstance(block.data, dict) else type(block.data)
+            return ("opaque", block.kind, block.origin, str(kind), inside)
+        case _:
+            assert_never(block)
+
+
+def _said(text: str | None) -> int:
+    """Absent, empty, white space, white space at its end, or words."""
+    if text is None:
+        return 0
+    if not text:
+        return 1
+    return 2 if text.isspace() else 3 if text[-1].isspace() else 4
+
+
+def _keys(extra: dict[str, Any] | None) -> Hashable:
+    return None if extra is None else tuple(sorted(extra))

@@ -163,6 +163,7 @@ def test_sessions_can_be_searched_resumed_and_exported(script: Script) -> None:
     exported = Path(f"midstream-{river[:8]}.md").read_text()
     assert "Of rivers" in exported and "And lakes" in exported and "Of hills" not in exported
     assert "exists already" in err
+    assert {path.stat().st_mode & 0o777 for path in (Path(f"midstream-{river[:8]}.md"), Path("all.jsonl"))} == {0o600}
     entries = list(read_jsonl(Path("all.jsonl").read_bytes().split(b"\n")))
     assert [turn.speaker for turn in entries[0].conversation.turns] == ["human", "ai", "human", "ai"]
 

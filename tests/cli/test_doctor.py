@@ -96,11 +96,53 @@ def test_a_stored_conversation_is_found_by_its_id() -> None:
 
 
 def test_what_is_neither_file_nor_stored_is_said() -> None:
-    result = run("nothing-of-the-kind")
-    assert result.exit_code == 1 and "is not a file" in result.output
-    SqliteStore(database_path()).close()
-    assert "nothing-of-the-kind" in run("nothing-of-the-kind").output
-    assert run(written("x.json", b"neither")).exit_code == 1
+    Path("folder").mkdir()
+    for _ in range(2):  # without a store, then with one
+        for target, words in {
+            "nothing-of-the-kind": "no such file: 'nothing-of-the-kind'",
+            "folder/missing.json": "no such file: 'folder/missing.json'",
+            "folder": "'folder' is a folder",
+            written("empty.json", b""): "empty.json is an empty file",
+            written("blank.json", b" \n"): "blank.json is an empty file",
+            written("x.json", b"neither"): "x.json is neither JSON nor JSON lines",
+            written("odd.json", [{"said": "hi"}]): "cannot tell the format; name it with format= (--format on the",
+        }.items():
+            result = run(target)
+            assert (result.exit_code, result.stdout) == (1, ""), target
+            assert words in result.output
+        SqliteStore(database_path()).close()
+    assert "no conversation id starts with 'nothing-of-the-kind'" in run("nothing-of-the-kind").output
+
+
+def test_the_format_can_be_said_where_it_is_not_told_or_told_wrongly() -> None:
+    plain = [{"role": "user", "content": "go"}, {"role": "assistant", "content": [{"type": "text", "text": "gone"}]}]
+    as_openai, as_anthropic = (
+        json.loads(run(written("h.json", plain), "--look", "--json", "--format", name).output)["conversations"][0]
+        for name in ("openai", "anthropic")
+    )
+    assert as_openai["findings"] == as_anthropic["findings"] == []
+    assert run("h.json", "--format", "kimi", "--look").exit_code == 0
+    assert run(written("own.json", OWN.to_json()), "--format", "midstream", "--look").exit_code == 1
+    assert run("h.json", "--format", "word").exit_code == 2
+
+
+def test_the_copy_is_written_beside_its_history_never_over_it_and_only_for_its_owner() -> None:
+    Path("elsewhere").mkdir()
+    history = written("elsewhere/h.json", OPENAI)
+    before = Path(history).read_bytes()
+    result = run(history)
+    copy = Path("elsewhere/h.json.healed.jsonl")
+    assert f"The healed copy is {copy}." in result.output
+    assert [each.name for each in Path().iterdir()] == ["elsewhere"]
+    for path in (history, "elsewhere/../elsewhere/h.json"):
+        refused = run(history, "-o", path)
+        assert refused.exit_code == 1 and "is the history itself" in refused.output
+    assert Path(history).read_bytes() == before
+    Path("open.jsonl").touch(0o644)
+    run(history, "-o", "open.jsonl")
+    run(history, "--for", "mistral/mistral-large-latest", "-o", "m.json")
+    for each in (copy, Path("open.jsonl"), Path("m.json")):
+        assert each.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_sound_history_is_left_alone() -> None:

@@ -73,6 +73,14 @@ def test_sessions_list_search_show_export_import_delete(cli: Cli, tmp_path: Path
     exported = cli("sessions", "export", "--all").stdout
     assert exported.count('"midstream":1') == 2
     assert cli("sessions", "export").stdout.startswith("# Tell me of mountains")
+    for name, more in {"one.md": (), "one.jsonl": (), "whole.jsonl": ("--all",)}.items():
+        written = tmp_path / name
+        assert cli("sessions", "export", *more, "-o", str(written)).stdout == ""
+        assert written.stat().st_mode & 0o777 == 0o600  # as private as the store
+        assert written.read_text().startswith("# Tell" if name == "one.md" else '{"midstream":1')
+        assert "exists already" in cli("sessions", "export", *more, "-o", str(written)).stderr
+    assert (tmp_path / "whole.jsonl").read_text() == exported
+    assert cli("sessions", "export", "--all", "--format", "md").exit_code == 2
     assert cli("sessions", "delete", ids[0], stdin="n\n").exit_code != 0
     assert cli("sessions", "delete", "-y", ids[0]).exit_code == 0
     assert len(cli("sessions").stdout.splitlines()) == 1

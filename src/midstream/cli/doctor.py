@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..codec import encode_request
 from ..core.blocks import Conversation
-from ..core.errors import StoreError
+from ..core.errors import LocalError
 from ..core.visible import terminal_safe
 from ..doctor import Diagnosis, examine, refusals
 from ..store import open_store
@@ -22,14 +22,31 @@ from ..store.protocol import Entry
 from .main import FAILED, OK
 from .options import store_option
 from .sessions import write_file
+from .workspace import find_session
+
+_EPILOG = """\b
+Examples:
+  midstream doctor history.json                    report, and write history.json.healed.jsonl beside it
+  midstream doctor history.json --look             only report
+  midstream doctor history.json --for mistral/mistral-large-latest
+  midstream doctor odd.txt --format openai         if it cannot tell what the file holds
+  midstream doctor 3f2a                            a stored conversation, by the beginning of its id"""
 
 
-@click.command()
+@click.command(epilog=_EPILOG)
 @click.argument("target", metavar="FILE|ID")
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), help="The format of the file, if it cannot be detected."
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    help="The format of the file, if it cannot be detected or was detected wrongly.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where to write the healed copy.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to write the healed copy, if not beside the file. Only you can read it.",
+)
 @click.option("--for", "model", metavar="MODEL", help="Write the copy as a request to this model.")
 @click.option("--look", is_flag=True, help="Only report; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
@@ -45,8 +62,9 @@ def doctor(
 ) -> int:
     """Report what is broken in a history and who would refuse it, and write a healed copy.
 
-    FILE contains midstream's JSONL or Conversation JSON, OpenAI chat messages, Anthropic messages or Responses items; ID is
-    that of a stored conversation. The exit code is 1 if something was broken.
+    FILE contains midstream's JSONL or Conversation JSON, OpenAI chat messages, Anthropic messages, Responses items, kimi-cli's
+    context or llm's logs; ID is that of a stored conversation. FILE itself stays as it is. The exit code is 1 if something was
+    broken.
     """
     entries = _entries(target, format_, store_at)
     diagnoses = [examine(entry.conversation, entry.original) for entry in entries]
@@ -72,14 +90,23 @@ def doctor(
 def _entries(target: str, format_: str | None, store_at: str | None) -> list[Entry]:
     """What to examine. Of our own files, that is the conversation, not the original it was once imported from."""
     path = Path(target)
-    if path.is_file():
-        own = _conversation_json(path) if format_ is None else None
+    if path.is_dir():
+        raise LocalError(f"{target!r} is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise LocalError(f"{target!r} is not a regular file; save the history to one first")
+    if path.exists():
+        own = _conversation_json(path) if format_ in (None, "midstream") else None
         entries = own if own is not None else list(read_file(path, format_))
         return [_as_ours(entry) if format_ == "midstream" or entry.conversation.id else entry for entry in entries]
-    if store_at is None and not database_path().exists():
-        raise StoreError(f"{target!r} is not a file, and no conversation is stored yet")
+    missing = f"no such file: {target!r}"
+    if "/" in target or (store_at is None and not database_path().exists()):
+        raise LocalError(f"{missing}; give the path of a history, or the id of a stored conversation")
     with closing(open_store(store_at)) as store:
-        return [_as_ours(store.entry(target))]
+        try:
+            found = find_session(store, target)
+        except LocalError as error:
+            raise LocalError(f"{missing}; and {error}") from None
+        return [_as_ours(store.entry(found))]
 
 
 def _as_ours(entry: Entry) -> Entry:
@@ -99,7 +126,10 @@ def _write(
     target: str, entries: list[Entry], diagnoses: list[Diagnosis], output: Path | None, model: str | None
 ) -> Path:
     suffix = ".healed.json" if model else ".healed.jsonl"
-    path = output or Path(Path(target).name + suffix)
+    given = Path(target)
+    path = output or given.with_name(given.name + suffix)
+    if given.exists() and path.exists() and path.samefile(given):
+        raise LocalError(f"{path} is the history itself, which stays as it is; choose another name for --output")
     if model:
         bodies = [encode_request(model, each.healed, cache=None).body for each in diagnoses]
         data = b"\n".join([msgspec.json.format(body) if len(bodies) == 1 else body for body in bodies]) + b"\n"
@@ -109,7 +139,8 @@ def _write(
             for entry, diagnosis in zip(entries, diagnoses, strict=True)
         ]
         data = b"".join(to_jsonl(healed))
-    return write_file(path, data, "choose another place for the copy with --output", overwrite=output is not None)
+    hint = "choose another place for the copy with --output, or remove it"
+    return write_file(path, data, hint, overwrite=output is not None)
 
 
 def _show(diagnosis: Diagnosis, healthy: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import msgspec
 
 from ..core.errors import LocalError
 from ..core.visible import terminal_safe, visible
-from ..store import ConversationInfo, import_file, open_store, to_jsonl, to_markdown
+from ..store import FORMATS, ConversationInfo, import_file, open_store, to_jsonl, to_markdown
+from ..store.paths import write_private_file
 from .options import store_option
 from .terminal import Paint, color_choice, color_option, is_terminal, wants_color
 from .view import shortened
@@ -22,8 +24,8 @@ _EPILOG = """\b
 Examples:
   midstream sessions                      the latest ones
   midstream sessions search kimi ids
-  midstream sessions export 3f2a > chat.md
-  midstream sessions export --all --format jsonl > all.jsonl
+  midstream sessions export 3f2a -o chat.md       readable by you only
+  midstream sessions export --all -o all.jsonl
   midstream sessions import all.jsonl
 
 The first characters of an id are enough if they are unambiguous."""
@@ -92,32 +94,65 @@ def show(store_at: str | None, session_id: str, thinking: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Export all conversations (as JSONL).")
 @click.option("--format", "kind", type=click.Choice(["md", "jsonl"]), help="md for reading, jsonl for importing again.")
 @click.option("--thinking", is_flag=True, help="Include the reasoning (jsonl always does).")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write to this new file, which only you can read. A name with .jsonl at its end means --format jsonl.",
+)
 @click.pass_obj
-def export(store_at: str | None, session_id: str | None, everything: bool, kind: str | None, thinking: bool) -> None:
-    """Write a conversation to standard output (the last one by default)."""
+def export(
+    store_at: str | None,
+    session_id: str | None,
+    everything: bool,
+    kind: str | None,
+    thinking: bool,
+    output: Path | None,
+) -> None:
+    """Write a conversation (the last one by default) to standard output or a file."""
+    if everything and kind == "md":
+        raise click.UsageError("--all writes jsonl; it cannot be combined with --format md")
+    if everything or (kind is None and output is not None and output.suffix == ".jsonl"):
+        kind = "jsonl"
+    parts = _exported(store_at, session_id, everything, kind, thinking)
+    if output is None:
+        for part in parts:
+            _write(part.decode())
+        return
+    path = write_file(output, b"".join(parts), "choose another name for --output")
+    click.echo(f"written: {path}", err=True)
+
+
+def _exported(
+    store_at: str | None, session_id: str | None, everything: bool, kind: str | None, thinking: bool
+) -> Iterator[bytes]:
     with closing(open_store(store_at)) as store:
-        if everything and kind != "md":
+        if everything:
             offset = 0
             while infos := store.list(100, offset):
                 offset += len(infos)
                 for info in infos:
-                    _write(b"".join(to_jsonl([store.entry(info.id)])).decode())
+                    yield from to_jsonl([store.entry(info.id)])
             return
-        if everything:
-            raise click.UsageError("--all writes jsonl; it cannot be combined with --format md")
         entry = store.entry(find_session(store, session_id))
-    _write(b"".join(to_jsonl([entry])).decode() if kind == "jsonl" else to_markdown(entry, thinking=thinking))
+    if kind == "jsonl":
+        yield from to_jsonl([entry])
+    else:
+        yield to_markdown(entry, thinking=thinking).encode("utf-8", "replace")
 
 
 @sessions.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--provider", help="The provider of these histories, if the files do not name it.")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), help="The format of the files, if it cannot be detected."
+)
 @click.pass_obj
-def import_(store_at: str | None, files: tuple[Path, ...], provider: str | None) -> None:
+def import_(store_at: str | None, files: tuple[Path, ...], provider: str | None, format_: str | None) -> None:
     """Import histories: OpenAI, Anthropic, Responses, kimi-cli, llm, or our own JSONL."""
     with closing(open_store(store_at)) as store:
         for file in files:
-            for conversation_id in import_file(store, file, provider=provider):
+            for conversation_id in import_file(store, file, format_, provider=provider):
                 click.echo(conversation_id)
 
 
@@ -134,11 +169,10 @@ def delete(store_at: str | None, session_id: str) -> None:
 
 
 def write_file(name: str | Path, data: bytes, hint: str, *, overwrite: bool = False) -> Path:
-    """Write an export; a file that exists already is left alone, and the error gives the hint."""
+    """Write an export, readable by its owner only; a file that exists already is left alone, and the error gives the hint."""
     path = Path(name).expanduser()
     try:
-        with path.open("wb" if overwrite else "xb") as file:
-            file.write(data)
+        write_private_file(path, data, overwrite=overwrite)
     except FileExistsError:
         raise LocalError(f"{path} exists already; {hint}") from None
     except OSError as error:

@@ -184,8 +184,10 @@ def read_file(path: Path | str, format: str | None = None, *, provider: str | No
             is_database = file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
             file.seek(0)
             data = b"" if is_database else file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise StoreError(f"no such file: {str(path)!r}") from error
     except (OSError, ValueError) as error:
-        raise StoreError(f"cannot read {str(path)!r}: {error}") from error
+        raise StoreError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
     if is_database:
         for entry in read_llm_logs(path):
             yield _canonical(entry, provider or "")
@@ -197,6 +199,7 @@ def read_history(
     data: bytes, format: str | None = None, *, provider: str | None = None, name: str = ""
 ) -> Iterator[Entry]:
     """The conversations in the bytes of a file. `provider` says who made them, where the format does not."""
+    empty = f"{name} is an empty file" if name else "the history is empty"
     name = name or "the history"
     if len(data) > MAX_BYTES:
         raise StoreError(f"{name} is larger than {MAX_BYTES >> 20} MiB; split it first")
@@ -204,6 +207,8 @@ def read_history(
         raise StoreError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     if format == "llm":
         raise StoreError(f"{name} is not a logs.db, which is an SQLite database; pass its path to import_file")
+    if not data.strip():
+        raise StoreError(f"{empty}; expected a history in one of the formats {', '.join(FORMATS)}")
     if format == "midstream" or (format is None and data.lstrip().startswith(b'{"midstream":')):
         yield from read_jsonl(data.split(b"\n"))
         return
@@ -211,7 +216,9 @@ def read_history(
         where = f"{name}, history {number}"
         kind = format or looks_like(document)
         if kind is None:
-            raise StoreError(f"{where}: cannot tell the format; pass format= (one of {', '.join(FORMATS)})")
+            raise StoreError(
+                f"{where}: cannot tell the format; name it with format= (--format on the command line), one of {', '.join(FORMATS)}"
+            )
         reader = READERS[kind]
         maker = reader.provider if provider is None else provider
         yield Entry(reader.read(document, where, maker), original=Original(kind, raw, name))

@@ -6,6 +6,7 @@ Conversations are private: new directories have mode 0700 and files 0600. Existi
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -76,3 +77,12 @@ def make_private_file(path: Path) -> None:
             f"cannot use {str(path)!r} for midstream's data: {error.strerror if isinstance(error, OSError) else error}; "
             "give the path of a file that you can write to, or set MIDSTREAM_HOME to such a directory"
         ) from error
+
+
+def write_private_file(path: Path, data: bytes, *, overwrite: bool = False) -> None:
+    """Write what was said into a file that is as private as the store. FileExistsError if it is there, unless `overwrite`."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if overwrite else os.O_EXCL), 0o600)
+    with os.fdopen(fd, "wb") as file:
+        if stat.S_ISREG(os.fstat(fd).st_mode):  # not a terminal or a pipe that was named as a file
+            os.fchmod(fd, 0o600)
+        file.write(data)

@@ -7,7 +7,6 @@ answer, or when the session is closed. Ctrl-C reaches the caller and cancels the
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
@@ -68,11 +67,14 @@ def _streamed(batches: AsyncGenerator[list[Event], None]) -> Generator[list[Even
 class SyncStream(Generic[E, R]):
     """A Stream without async, which SyncReply and SyncRun have in common. Leave early with `close`, or use `with`."""
 
+    _used = False
+
     def __init__(self, events: Generator[E, None, None], outcome: Callable[[], R]) -> None:
         self._events = events
         self._outcome = outcome
 
     def __iter__(self) -> Iterator[E]:
+        self._used = True  # `for event in session.send(…)` drops the reply before its first event
         return self._events
 
     def __enter__(self) -> Self:
@@ -82,17 +84,18 @@ class SyncStream(Generic[E, R]):
         self.close()
 
     def __del__(self) -> None:
-        if inspect.getgeneratorstate(self._events) == inspect.GEN_CREATED:
+        if not self._used:
             warn_unused(self, "iterate it, or call result()")
 
     def result(self) -> R:
         """Work to the end and give the result. After iterating to the end, it is there at once."""
-        for _ in self._events:
+        for _ in self:
             pass
         return self._outcome()
 
     def close(self) -> None:
         """Stop here: connections are closed at once, running tools are cancelled, and what came is kept."""
+        self._used = True
         self._events.close()
 
 
@@ -119,7 +122,7 @@ class SyncReply(SyncStream[Event, Turn]):
 
     def iter_text(self) -> Iterator[str]:
         """Only the text of the answer, piece by piece as it comes."""
-        for event in self._events:
+        for event in self:
             if isinstance(event, TextDelta):
                 yield event.delta
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 from ..core.errors import ConfigError, ConnectFailed, LocalError, TruncatedStream
 from .http1 import Connection, Exchange
@@ -38,6 +38,7 @@ class ConnectionPool:
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
         self._closed = False
+        self._end: AsyncGenerator[None, None] | None = None
 
     async def send(self, target: Target) -> Exchange:
         """Send it and wait for the head of the answer."""
@@ -56,6 +57,10 @@ class ConnectionPool:
 
     async def aclose(self) -> None:
         """Close every connection and wait until the loop has done so."""
+        end, self._end = self._end, None
+        await (self._close() if end is None else end.aclose())
+
+    async def _close(self) -> None:
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -92,7 +97,18 @@ class ConnectionPool:
             raise LocalError("the transport is closed; create a new one")
         self._routes[connection] = route
         connection.keeper = self
+        if self._end is None:
+            self._end = self._with_the_loop()
+            await anext(self._end)
         return connection
+
+    async def _with_the_loop(self) -> AsyncGenerator[None, None]:
+        """Close the connections that nobody closed before the loop ends: `asyncio.run` and its like end the async generators
+        that are still open, and a socket that is left to the collector warns."""
+        try:
+            yield
+        finally:
+            await self._close()
 
     async def _exchange(self, connection: Connection, route: Route, target: Target) -> Exchange | None:
         """The answer; None if the peer hung up without a word."""

@@ -149,7 +149,7 @@ def test_a_long_result_is_cut_and_says_so() -> None:
 
 
 def test_nothing_is_shown_over_a_question() -> None:
-    out, err = io.StringIO(), io.StringIO()
+    out, err = TerminalStream(), io.StringIO()
     view = PlainView(out, err, Paint(False))
     gate = Gate(view)
     with gate.closed():

@@ -103,7 +103,7 @@ class Agent:
         if turn.failure:
             if turn.failure == ABORTED:  # the caller's own interruption does not come here
                 return Stopped("time", spent.time_is_up)
-            if turn.failure in _RETRIED and retries > 0 and not spent.time_is_up:
+            if self._may_repeat(turn) and retries > 0 and not spent.time_is_up:
                 return None
             return Stopped("failed", reply.error.message if reply.error is not None else turn.failure)
         spent.rounds += 1
@@ -111,6 +111,10 @@ class Agent:
             return Stopped(turn.stop_reason if turn.stop_reason in _CUT else "text")
         limit = spent.reached()
         return None if limit is None else Stopped(*limit)
+
+    def _may_repeat(self, turn: Turn) -> bool:
+        """Whether an answer that failed like this may be requested again."""
+        return turn.failure in _RETRIED and (self.limits.retry_text or not turn.text)
 
     async def _work(self, turn: Turn, spent: Spent) -> AsyncGenerator[AgentEvent, None]:
         """Run the calls of a turn and keep their results, all of them, however this ends."""

@@ -31,6 +31,9 @@ class RunLimits(Value, frozen=True):
     """Wall-clock time of answers and tools together."""
     retries: int = 1
     """How often in a row an empty or truncated answer is requested again; such an answer does not count as a round."""
+    retry_text: bool = True
+    """Whether that also holds for an answer of which some text has arrived. False is for a caller who has shown that text for
+    good, on a terminal for example: it would be shown twice."""
 
 
 class RunResult(Value, frozen=True):

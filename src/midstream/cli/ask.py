@@ -13,6 +13,7 @@ import msgspec
 
 from ..agent.approval import Ask, Decision
 from ..agent.approval_request import ApprovalRequest
+from ..agent.run import RunLimits
 from ..agent.toolbox import BUILTIN
 from ..core.blocks import Turn
 from ..core.errors import MidstreamError
@@ -46,7 +47,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again
 @click.argument("question", nargs=-1)
 @tool_option(f"A tool the model may use: {', '.join(BUILTIN)}, or all; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when the answer is complete.")
-@click.option("--no-stream", is_flag=True, help="Print the answer when it is complete.")
+@click.option("--no-stream", is_flag=True, help="Print the answer when it is complete, as is done for a pipe.")
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show thinking.")
 @conversation_options
 def ask(
@@ -89,7 +90,7 @@ async def _ask(text: str, settings: Settings, *, as_json: bool, whole: bool, thi
     )
     gate = Gate(view)
     outcome = _Outcome()
-    async with Workspace(settings, ask=_asker(gate)) as workspace:
+    async with Workspace(settings, ask=_asker(gate), limits=RunLimits(retry_text=not view.streams)) as workspace:
         session = workspace.session
         first = len(session.conversation.turns)
         status = Status(session.model)
@@ -158,7 +159,9 @@ def _asker(gate: Gate) -> Ask | None:
 
 
 def _text(turns: tuple[Turn, ...]) -> str:
-    return "\n".join([turn.text for turn in turns if turn.speaker == "ai" and turn.text])
+    """The text of the answers, without those that broke off and were requested again."""
+    answers = [turn for turn in turns if turn.speaker == "ai"]
+    return "\n".join([turn.text for turn in answers if turn.text and (not turn.failure or turn is answers[-1])])
 
 
 def _as_json(

@@ -18,6 +18,7 @@ import click
 from .. import __version__
 from ..agent.approval import Decision
 from ..agent.approval_request import ApprovalRequest
+from ..agent.run import RunLimits
 from ..client.session import Session
 from ..core.errors import ConfigError, MidstreamError
 from ..store.paths import data_dir
@@ -74,7 +75,7 @@ async def _chat(settings: Settings) -> int:
     human, view = _terminal(chatting, settings) if live else _pipe()
     # Ask only somebody who can see the question.
     ask = chatting.approve if human.interactive and (live or is_terminal(sys.stderr)) else None
-    async with Workspace(settings, ask=ask) as workspace:
+    async with Workspace(settings, ask=ask, limits=RunLimits(retry_text=not view.streams)) as workspace:
         chatting.open(workspace, human, view)
         return await chatting.run()
 

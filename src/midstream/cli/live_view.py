@@ -22,7 +22,7 @@ from ..core import events
 from ..core.blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
-from .view import Status, call_line, partial_call_line, result_lines, system_line
+from .view import Status, call_line, partial_call_line, repeat_line, result_lines, system_line
 
 _TICK = 1 / 12
 _THINKING_LINES = 6
@@ -82,6 +82,8 @@ def _is_blank(line: list[Segment]) -> bool:
 class LiveView:
     """A View for a terminal with a cursor. `unfolded` may be changed at any time."""
 
+    streams = True
+
     def __init__(self, console: Console) -> None:
         self.unfolded = False
         self._console = console
@@ -93,6 +95,7 @@ class LiveView:
         self._thinking: list[str] = []
         self._thought_from = 0.0
         self._call: tuple[str, list[str]] | None = None
+        self._failed: events.ErrorInfo | None = None
 
     def begin(self, status: Status) -> None:
         self._status = status
@@ -128,6 +131,9 @@ class LiveView:
     def show(self, event: AgentEvent) -> None:
         match event:
             case events.Start():
+                if self._failed is not None:
+                    self.failure(repeat_line(self._failed))
+                    self._failed = None
                 self._doing("")
             case events.TextStart():
                 self._feed = MarkdownFeed()
@@ -161,9 +167,13 @@ class LiveView:
             case events.ToolFinished():
                 self._doing("")
                 self._print_result(event.response)
-            case events.ErrorEvent() | events.Done():
+            case events.ErrorEvent():
+                self._settle()
+                self._failed = event.error
+            case events.Done():
                 self._settle()
             case events.Stopped():
+                self._failed = None
                 if event.detail:
                     self.failure(event.detail)
 

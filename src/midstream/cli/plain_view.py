@@ -1,7 +1,8 @@
 """The plain view: the text of the answer goes to one stream, everything else to the other. No cursor movement but a spinner.
 
-The answer is written unchanged where it is data (a pipe, a file), and made safe where it goes to a terminal. The spinner
-shows only while nothing is being written, and only on a terminal.
+The answer is written unchanged where it is data (a pipe, a file), and made safe where it goes to a terminal. Data is written
+when an answer is complete: of one that breaks off and is requested again, a program would otherwise read the beginning twice.
+The spinner shows only while nothing is being written, and only on a terminal.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
 from .terminal import Paint, has_cursor, is_terminal, write
-from .view import Status, call_line, result_lines, system_line
+from .view import Status, call_line, repeat_line, result_lines, system_line
 
 _TICK = 0.1
 _CLEAR = "\r\x1b[K"
@@ -43,12 +44,19 @@ class PlainView:
         self._spinner: asyncio.Task[None] | None = None
         self._status: Status | None = None
         self._open_line: IO[str] | None = None
+        self._held: list[str] = []
+        self._failed: events.ErrorInfo | None = None
+
+    @property
+    def streams(self) -> bool:
+        return self._safe and not self._quiet
 
     def begin(self, status: Status) -> None:
         self._status = status
         self.resume()
 
     def end(self) -> None:
+        self._release()
         self.pause()
         self._end_line()
         self._status = None
@@ -65,10 +73,14 @@ class PlainView:
 
     def show(self, event: AgentEvent) -> None:
         match event:
-            case events.TextDelta():
+            case events.TextDelta() if self.streams:
                 self._say(event.delta)
-            case events.TextEnd():
+            case events.TextDelta():
+                self._held.append(event.delta)
+            case events.TextEnd() if self.streams:
                 self._end_line()
+            case events.TextEnd():
+                self._held.append("" if "".join(self._held[-1:]).endswith("\n") else "\n")
             case events.ThinkingDelta() if self.unfolded:
                 self.pause()
                 self._aside(self._paint(terminal_safe(event.delta), "dim"))
@@ -85,12 +97,21 @@ class PlainView:
             case events.ToolFinished():
                 self._result(event.response)
             case events.Start():
+                if self._failed is not None:
+                    self._held.clear()
+                    self.failure(repeat_line(self._failed))
+                    self._failed = None
                 if self._status is not None:
                     self._status.doing = ""
                 self.resume()
+            case events.Done():
+                self._release()
             case events.ErrorEvent():
                 self._end_line()
+                self._failed = event.error
             case events.Stopped():
+                self._failed = None
+                self._release()
                 self._end_line()
                 if event.detail:
                     self.failure(event.detail)
@@ -129,6 +150,12 @@ class PlainView:
             self._end_line()
         write(self._out, terminal_safe(text) if self._safe else text)
         self._open_line = None if text.endswith("\n") else self._out
+
+    def _release(self) -> None:
+        """Write the text that was held back."""
+        text = "".join(self._held)
+        self._held.clear()
+        self._say(text)
 
     def _aside(self, text: str) -> None:
         if self._open_line is self._out:

@@ -18,7 +18,7 @@ from ..agent.approval_request import ApprovalRequest
 from ..client.session import Session, TurnCost
 from ..client.tokens import estimate_text
 from ..core.blocks import ToolCall, ToolResponse, Turn
-from ..core.events import AgentEvent
+from ..core.events import AgentEvent, ErrorInfo
 from ..core.visible import terminal_safe, visible
 from ..toolformats.partial import partial_arguments
 from .terminal import columns, encoding
@@ -82,9 +82,13 @@ def summary(session: Session, first_turn: int, seconds: float) -> str:
 
 
 class View(Protocol):
-    """Shows a conversation. `unfolded`: thinking is shown in full."""
+    """Shows a conversation. `unfolded`: thinking is shown in full. `streams`: text is shown as it arrives and cannot be taken
+    back, so an answer that was cut off must not be requested again."""
 
     unfolded: bool
+
+    @property
+    def streams(self) -> bool: ...
 
     def begin(self, status: Status) -> None: ...
 
@@ -139,6 +143,11 @@ class Gate:
 def shown_on(stream: IO[str], request: ApprovalRequest) -> str:
     """The request as this stream can show it now: its width, its characters."""
     return request.shown(columns(stream), encoding(stream))
+
+
+def repeat_line(failed: ErrorInfo) -> str:
+    """What is said when an answer that failed is requested again."""
+    return f"the answer broke off and is requested again: {' '.join(failed.message.split())}"
 
 
 def system_line(turn: Turn) -> str:

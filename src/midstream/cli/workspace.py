@@ -15,6 +15,7 @@ import click
 
 from ..agent.approval import Approval, Ask
 from ..agent.loop import Agent
+from ..agent.run import RunLimits
 from ..agent.toolbox import Toolbox
 from ..client.catalog import Catalog
 from ..client.client import Client
@@ -38,9 +39,16 @@ class Workspace:
 
     agent: Agent
 
-    def __init__(self, settings: Settings, *, ask: Ask | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        ask: Ask | None = None,
+        limits: RunLimits = RunLimits(),  # noqa: B008  (frozen)
+    ) -> None:
         self.settings = settings
         self._ask = ask
+        self._limits = limits
         self._stack = AsyncExitStack()
         self._loaded = load_config()
         for told in self._loaded.ignored:
@@ -78,7 +86,7 @@ class Workspace:
             options=settings.options(stored),
             client=self._client,
         )
-        self.agent = Agent(session, toolbox)
+        self.agent = Agent(session, toolbox, self._limits)
 
     @property
     def session(self) -> Session:

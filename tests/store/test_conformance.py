@@ -150,7 +150,7 @@ class TestHostileText:
         )
         assert (entry.meta, entry.parent, entry.original) == ({text: text, "title": text}, text, original)
         assert store.info(made).title == text
-        assert store.info(made).models == ((f"{text}/{text}" if text else text,) if text else ())
+        assert store.info(made).models == ((Origin(text, text, text).name,) if text else ())
         fork = store.fork(made)
         store.delete(made)
         assert {info.id for info in store.list()} == {other, fork}

@@ -30,7 +30,7 @@ from .plain_view import PlainView
 from .running import interrupts, run
 from .slash import complete, dispatch, is_command
 from .terminal import Paint, color_choice, has_cursor, is_terminal, wants_color
-from .view import Gate, Status, View, money, summary, total_cost
+from .view import Gate, Status, View, money, summary
 from .workspace import Workspace
 
 HISTORY_TURNS = 40
@@ -229,7 +229,7 @@ class Chat:
     async def _answer(self, text: str) -> None:
         session = self.session
         first = len(session.conversation.turns)
-        status = Status(session.model, total_cost(session.costs()))
+        status = Status(session.model, session.spent())
         self._stopped = False
         self.view.begin(status)
         self._answering = asyncio.ensure_future(self._stream(text))
@@ -268,6 +268,6 @@ class Chat:
 
     def _toolbar(self) -> str:
         session = self.session
-        cost = total_cost(session.costs())
+        cost = session.spent()
         parts = [session.model, session.conversation.id[:8] or "new", f"{len(session.conversation.turns)} turns"]
         return " · ".join([*parts, money(cost)] if cost is not None else parts)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Protocol
 
 import msgspec
 
 from ..agent.approval_request import ApprovalRequest
-from ..client.session import Session, TurnCost
+from ..client.session import Session
+from ..client.session import total_cost as total_cost
 from ..client.tokens import estimate_text
 from ..core.blocks import ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent, ErrorInfo
@@ -59,13 +60,9 @@ class Status:
         return " · ".join(parts)
 
 
-def total_cost(costs: Iterable[TurnCost]) -> float | None:
-    """The sum of all known costs; None if none is known."""
-    known = [each.cost for each in costs if each.cost is not None]
-    return sum(known) if known else None
-
-
 def money(dollars: float) -> str:
+    if not dollars:
+        return "$0"
     return f"${dollars:.4f}" if dollars < 1 else f"${dollars:.2f}"
 
 

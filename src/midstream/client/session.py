@@ -7,7 +7,7 @@ anything is sent, what the next one will see. What is stored is never rewritten.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -20,14 +20,14 @@ from ..core.handoff import SwitchReport, switch_report
 from ..core.ids import ToolFormat, valid_tool_format
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
-from ..store.protocol import Store
+from ..store.protocol import Entry, Store
 from ..wires.native_path import choose_dialect
 from ..wires.request import Request
 from ..wires.tool_format import ToolFormatChoice, resolve_tool_format
 from .cancellation import Turnstile, shield
 from .client import Client, model_names
 from .reply import Reply, aborted
-from .tokens import Price, estimate_conversation, estimate_tool
+from .tokens import Price, estimate_conversation, estimate_tool, price_of
 
 
 class TurnCost(Value, frozen=True):
@@ -38,6 +38,12 @@ class TurnCost(Value, frozen=True):
     usage: Usage
     cost: float | None = None
     source: str = "no price is known"
+
+
+def total_cost(costs: Iterable[TurnCost]) -> float | None:
+    """The sum of all known costs; None if none is known."""
+    known = [each.cost for each in costs if each.cost is not None]
+    return sum(known) if known else None
 
 
 class Session:
@@ -181,11 +187,14 @@ class Session:
 
     def costs(self, since: int = 0) -> list[TurnCost]:
         """Usage and cost of every answer from the turn `since` on, each at the model that made it."""
+        return self._costs(self.conversation.turns[since:])
+
+    def _costs(self, turns: Iterable[Turn]) -> list[TurnCost]:
         costs: list[TurnCost] = []
-        for turn in self.conversation.turns[since:]:
+        for turn in turns:
             if turn.usage is None or turn.origin is None:
                 continue
-            name = f"{turn.origin.provider}/{turn.origin.model}"
+            name = turn.origin.name
             price = self._price(name)
             if turn.usage.cost is not None:
                 costs.append(TurnCost(name, turn.usage, turn.usage.cost, "reported by the host"))
@@ -195,12 +204,33 @@ class Session:
                 costs.append(TurnCost(name, turn.usage))
         return costs
 
+    def spent(self) -> float | None:
+        """Dollars that the conversation has cost so far, with the answers that were undone; None if no price is known."""
+        known, undone = total_cost(self.costs()), self.conversation.undone_cost
+        return undone if known is None else known + (undone or 0.0)
+
+    def carry_costs(self, successor: Conversation) -> Conversation:
+        """The conversation that is to replace this session's, so that what was spent stays the same: `undone_cost` is the
+        part that its own turns do not account for."""
+        spent, own = self.spent(), total_cost(self._costs(successor.turns))
+        # Rounded, or differences of floats would leave a trace of dollars that nobody paid.
+        return replace(successor, undone_cost=None if spent is None else max(0.0, round(spent - (own or 0.0), 12)))
+
+    async def rewind(self, length: int) -> None:
+        """Continue from after the first `length` turns. With a store this is a copy: the whole conversation stays there under
+        the id it had. What the turns that are left out cost remains spent."""
+        before = self.conversation
+        kept = self.carry_costs(replace(before, turns=before.turns[:length], id=""))
+        if self._store is not None and before.id:
+            kept = await shield(asyncio.to_thread(_copied, self._store, kept, before.id))
+        self.conversation = kept
+
     def _price(self, name: str) -> Price | None:
         catalog = self._client.catalog
         try:
             return catalog.price(catalog.resolve(name))
-        except UnknownModel:
-            return None
+        except UnknownModel:  # not of this program's providers any more; the doubles, where none is running
+            return price_of(*name.split("/", 1)) if "/" in name else None
 
     def _checked(self, model: str | Sequence[str]) -> tuple[str, ...]:
         models = model_names(model)
@@ -248,3 +278,9 @@ class Session:
             info = replace(ErrorInfo.of(error), message=f"the answer could not be stored: {error}")
             return ErrorEvent(info, replace(last.turn, failure=info.kind))
         return last
+
+
+def _copied(store: Store, kept: Conversation, parent: str) -> Conversation:
+    """The conversation as a new one in the store, forked from its parent with the parent's settings."""
+    entry = Entry(kept, store.entry(parent).meta, parent=parent, forked_at=len(kept.turns))
+    return replace(kept, id=store.add(entry))

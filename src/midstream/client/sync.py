@@ -220,6 +220,14 @@ class SyncSession:
         """Usage and cost of every answer from the turn `since` on, each at the model that made it."""
         return self.session.costs(since)
 
+    def spent(self) -> float | None:
+        """Dollars that the conversation has cost so far, with the answers that were undone; None if no price is known."""
+        return self.session.spent()
+
+    def rewind(self, length: int) -> None:
+        """Continue from after the first `length` turns; what the others cost remains spent."""
+        self.background.run(self.session.rewind(length))
+
     def close(self) -> None:
         """Stop what is going on, close the connections and end the thread."""
         self._closed = True

@@ -140,6 +140,7 @@ _PRICES = (
     _row(r"^deepinfra/moonshotai/kimi-k2\.5", 0.45, 2.25, 0.07),
     _row(r"^deepinfra/moonshotai/kimi-k2", 0.50, 2.00, 0.15),
     _row(r"^groq/moonshotai/kimi-k2", 1.00, 3.00, 0.50),
+    _row(r"^sim/", 0.0, 0.0),  # the doubles on this machine
 )
 
 

@@ -32,11 +32,20 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Origin(Value, frozen=True):
-    """Who made this: opaque data goes back only to the same origin."""
+    """Who made this: opaque data goes back only to the same origin.
+
+    A provider that plays others says whom after a colon: what `sim:moonshot` made must not be taken for what
+    `sim:anthropic` made. `name` is what a user calls the model: `sim/kimi-k2.5`.
+    """
 
     provider: str = ""
     wire: str = ""
     model: str = ""
+
+    @property
+    def name(self) -> str:
+        provider = self.provider.partition(":")[0]
+        return f"{provider}/{self.model}" if provider and self.model else provider or self.model
 
 
 class Text(Value, frozen=True, tag="text"):
@@ -354,6 +363,8 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
     system: str | tuple[Text, ...] = ""
     id: str = ""
     extra: dict[str, Any] | None = None
+    undone_cost: float | None = None
+    """Dollars spent on answers that are no longer part of it, because they were undone; None if there are none."""
 
     def __post_init__(self) -> None:
         if type(self.turns) is not tuple:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..core.dialect import Endpoint
+from ..core.dialect import Dialect, Endpoint
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY
 
@@ -45,19 +46,32 @@ MODELS = tuple([model for row in PLAYED for model in row.models.split()])
 
 
 def sim_providers(url: str) -> list[Provider]:
-    """Every provider at the double's address, and `sim` itself; none needs a key."""
-    providers = [
+    """Every provider at the double's address, and `sim` itself; none needs a key. Answers of `sim` are `sim`'s own: nobody
+    takes them for the real host's, or pays for them."""
+    return [*_hosts(url), _sim(url, lambda row, dialect: replace(dialect, provider=f"{SIM}:{row.provider}"))]
+
+
+def played_providers(url: str) -> list[Provider]:
+    """The same as the doubles themselves need them: `sim` has the habits of whom it plays."""
+    return [*_hosts(url), _sim(url, lambda _, dialect: dialect)]
+
+
+def _hosts(url: str) -> list[Provider]:
+    return [
         replace(provider, endpoint=_endpoint(f"{url}/{provider.name}", provider.endpoint))
         for provider in REGISTRY.providers.values()
     ]
+
+
+def _sim(url: str, own: Callable[[Played, Dialect], Dialect]) -> Provider:
     dialects = tuple(
         [
-            (f"(?={_anywhere(row.pattern)})(?={_anywhere(inner)})", dialect)
+            (f"(?={_anywhere(row.pattern)})(?={_anywhere(inner)})", own(row, dialect))
             for row in PLAYED
             for inner, dialect in REGISTRY.providers[row.provider].dialects
         ]
     )
-    return [*providers, Provider(SIM, _endpoint(f"{url}/sim", Endpoint("")), dialects, models=MODELS)]
+    return Provider(SIM, _endpoint(f"{url}/sim", Endpoint("")), dialects, models=MODELS)
 
 
 def _endpoint(base_url: str, like: Endpoint) -> Endpoint:

@@ -40,7 +40,7 @@ from .http_server import JSON, HTTPRequest, HTTPServer, Responder
 from .model_lists import model_list, one_model, shown_model
 from .obedience import obedient_answer
 from .players import Player
-from .providers import PLAYED, sim_providers
+from .providers import PLAYED, SIM, played_providers, sim_providers
 from .routes import Found, find_route, owner_of, wires_of
 from .rules.hosts import HOSTS, Host, Strict, host_for, judge, read_strict
 from .rules.rule import Problem
@@ -129,7 +129,7 @@ class Sim:
     async def __aenter__(self) -> Sim:
         await self._server.start(port=self.port)
         self.port = self._server.port
-        self._registry = Registry(self.providers())
+        self._registry = Registry(played_providers(self.url))
         return self
 
     async def __aexit__(
@@ -387,7 +387,9 @@ class _Exchange(msgspec.Struct, frozen=True):
             said = script(read.conversation, read.tools, model=self.target.model, thinks=thinks)
         calls = sum(len(turn.tool_calls) for turn in read.conversation.turns)
         style = player.style(number=number, first_call=calls)
-        style = msgspec.structs.replace(style, starts_inside=opened)
+        style = msgspec.structs.replace(
+            style, starts_inside=opened, prices=style.prices and self.target.provider != SIM
+        )
         return said if spoken is None else spoken.answer(said, style), style, parsed
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
+from ..core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.errors import StoreError
 from ..core.tools import freeform_input
 from .protocol import Entry
@@ -101,14 +101,8 @@ def _speaker(turn: Turn) -> str:
     if turn.role:
         return turn.role.capitalize()
     if turn.speaker == "ai":
-        return _model(turn.origin) or "Assistant"
+        return (turn.origin.name if turn.origin is not None else "") or "Assistant"
     return {"human": "You", "tool": "Tools", "system": "System"}[turn.speaker]
-
-
-def _model(origin: Origin | None) -> str:
-    if origin is None:
-        return ""
-    return "/".join([part for part in (origin.provider, origin.model) if part])
 
 
 def _block(block: Block, thinking: bool) -> str:

@@ -164,12 +164,8 @@ def title_of(turns: Iterable[Turn]) -> str:
 
 def models_of(turns: Iterable[Turn]) -> tuple[str, ...]:
     """The models that answered, in order of their first answer."""
-    names = [
-        f"{turn.origin.provider}/{turn.origin.model}" if turn.origin.provider else turn.origin.model
-        for turn in turns
-        if turn.origin is not None and turn.origin.model
-    ]
-    return tuple(dict.fromkeys(names))
+    origins = [turn.origin for turn in turns if turn.origin is not None and turn.origin.model]
+    return tuple(dict.fromkeys([origin.name for origin in origins]))
 
 
 def assemble(conversation_id: str, head: bytes, length: int, rows: Iterable[tuple[int, bytes]]) -> Conversation:

@@ -41,10 +41,12 @@ async def _usage(chat: Chat, _: str) -> None:
         cached = sum(each.usage.cache_read for each in mine)
         cost = total_cost(mine)
         chat.view.notice(
-            f"  {model}: {len(mine)} answers, {read:,} tokens in ({cached:,} from the cache), {written:,} out, "
+            f"  {model}: {len(mine)} answer{'s' if len(mine) > 1 else ''}, {read:,} tokens in ({cached:,} from the cache), {written:,} out, "
             + (money(cost) if cost is not None else "price unknown")
         )
-    total = total_cost(costs)
+    undone, total = chat.session.conversation.undone_cost, chat.session.spent()
+    if undone:
+        chat.view.notice(f"  answers that were undone: {money(undone)}")
     report = chat.session.preview()
     chat.view.notice(f"total: {money(total) if total is not None else 'unknown'}", f"  {report.lines()[-1]}")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from ...core.blocks import Conversation
 from ...core.errors import LocalError
 from ...store import Entry, to_jsonl, to_markdown
@@ -78,13 +76,8 @@ async def _undo(chat: Chat, _: str) -> None:
     said = [place for place, turn in enumerate(before.turns) if turn.speaker == "human" and not turn.role]
     if not said:
         raise LocalError("nothing to undo")
-    store = chat.workspace.store
-    if store is not None and before.id:
-        chat.session.conversation = store.load(store.fork(before.id, said[-1]))
-        kept = f"; the full conversation is still stored as {before.id[:8]}"
-    else:
-        chat.session.conversation = replace(before, turns=before.turns[: said[-1]])
-        kept = ""
+    await chat.session.rewind(said[-1])
+    kept = f"; the full conversation is still stored as {before.id[:8]}" if before.id else ""
     undone = " ".join(before.turns[said[-1]].text.split())
     chat.view.notice(f"undone: {shortened(undone, 60)}{kept}")
 

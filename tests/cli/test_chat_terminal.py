@@ -123,6 +123,19 @@ def test_ctrl_c_twice_quits_and_once_does_not(opened: Open) -> None:
     assert terminal.wait_for_end() == 0
 
 
+def test_typing_after_ctrl_c_means_to_stay(opened: Open) -> None:
+    terminal = opened("chat", "-m", "sim/kimi-k2.5")
+    terminal.wait_for("›")
+    terminal.type("\x03")
+    terminal.wait_for("Ctrl-C again to quit")
+    terminal.type("never mind")
+    terminal.wait_for("› never mind")
+    terminal.type("\x03")
+    terminal.wait_for("Ctrl-C again to quit", count=2)
+    terminal.enter("Hello")
+    terminal.wait_for("You said: Hello")
+
+
 def test_a_no_runs_nothing_and_an_always_is_remembered(opened: Open) -> None:
     terminal = opened("chat", "-m", "sim/gpt-4o")
     terminal.wait_for("›")

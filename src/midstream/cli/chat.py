@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from ..client.session import Session
 from ..core.errors import ConfigError, MidstreamError
 from ..store.paths import data_dir
 from . import commands  # noqa: F401  (registers the slash commands)
+from .double_press import DoublePress
 from .line_input import Interrupted, LineInput
 from .main import OK, code_for
 from .options import Settings, conversation_options, tool_option
@@ -97,6 +99,7 @@ def _terminal(chatting: Chat, settings: Settings) -> tuple[Human, View]:
     human = TerminalInput(
         complete=lambda line: complete(chatting, line),
         toggle=chatting.toggle,
+        typed=chatting.typed,
         color=color,
         history=data_dir() / "history" if settings.store else None,
     )
@@ -114,12 +117,12 @@ class Chat:
     workspace: Workspace
     view: View
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quitting = DoublePress(clock)
         self._answering: asyncio.Task[None] | None = None
         self._reading: asyncio.Future[str] | None = None
         self._interrupted = False
         self._stopped = False
-        self._armed = False
         self._left = False
         self._code = OK
 
@@ -143,12 +146,11 @@ class Chat:
                 except EOFError:
                     break
                 except Interrupted:
-                    if self._armed:
+                    if self._quitting.press():
                         break
-                    self._armed = True
                     self.view.notice("(press Ctrl-C again to quit, or type /exit)")
                     continue
-                self._armed = False
+                self._quitting.disarm()
                 if text.strip():
                     await self._handle(text)
         return self._code
@@ -163,6 +165,10 @@ class Chat:
         if self._answering is not None and not self._stopped:
             self._stopped = True
             self._answering.cancel()
+
+    def typed(self) -> None:
+        """Whoever types does not mean to quit."""
+        self._quitting.disarm()
 
     def toggle(self) -> None:
         """Fold or unfold thinking; at the prompt, unfolding shows the last thinking."""
@@ -249,7 +255,7 @@ class Chat:
         )
 
     def _stop_key(self) -> None:
-        self._armed = True
+        self._quitting.press()
         self.stop()
 
     async def _stream(self, text: str) -> None:

@@ -50,6 +50,7 @@ class TerminalInput:
         *,
         complete: Complete,
         toggle: Callable[[], None],
+        typed: Callable[[], None],
         color: bool,
         history: Path | None = None,
     ) -> None:
@@ -71,6 +72,7 @@ class TerminalInput:
             color_depth=self._depth,
             enable_history_search=False,
         )
+        self._session.default_buffer.on_text_changed += lambda _: typed()
 
     def toolbar(self, text: Callable[[], str]) -> None:
         """Set what is shown below the prompt."""

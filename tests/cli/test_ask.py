@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from midstream.cli.main import FAILED, INTERRUPTED, OK, RETRY, USAGE, code_for
+from midstream.core.blocks import Conversation, Turn, human
 from midstream.core.errors import (
     BadRequest,
     ConfigError,
@@ -118,6 +119,28 @@ def test_continue_with_nothing_to_continue(cli: Cli) -> None:
     result = cli("ask", "-c", "Hello")
     assert (result.exit_code, result.stdout) == (FAILED, "")
     assert "no conversation to continue" in result.stderr
+
+
+def test_continue_skips_what_was_never_answered(cli: Cli) -> None:
+    store = SqliteStore()
+    answered = msgspec.json.decode(cli("ask", *KIMI, "--json", "One").stdout)["session"]
+    unanswered = store.create(Conversation((human("Never answered"),)))
+    assert msgspec.json.decode(cli("ask", "-c", "--json", "Two").stdout)["session"] == answered
+    imported = store.create(Conversation((human("Of old"), Turn("ai", ["Yes?"]))))
+    assert msgspec.json.decode(cli("ask", "-c", *KIMI, "--json", "Three").stdout)["session"] == imported
+    store.delete(answered)
+    store.delete(imported)
+    nothing = cli("ask", "-c", "Four")
+    assert nothing.exit_code == FAILED and "--session ID" in nothing.stderr
+    assert cli("ask", "--session", unanswered[:8], *KIMI, "Five").exit_code == OK
+    store.close()
+
+
+@pytest.mark.parametrize("command", ["ask", "chat"])
+def test_continue_and_session_together_are_wrong_usage(cli: Cli, command: str) -> None:
+    cli("ask", *KIMI, "One")
+    result = cli(command, "--continue", "--session", "a", *(("Two",) if command == "ask" else ()))
+    assert result.exit_code == USAGE and "both" in result.stderr and result.stdout == ""
 
 
 def test_no_store_keeps_nothing(cli: Cli, home: Path) -> None:

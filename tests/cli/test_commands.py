@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,41 @@ def test_sessions_can_be_searched_resumed_and_exported(script: Script) -> None:
     assert {path.stat().st_mode & 0o777 for path in (Path(f"midstream-{river[:8]}.md"), Path("all.jsonl"))} == {0o600}
     entries = list(read_jsonl(Path("all.jsonl").read_bytes().split(b"\n")))
     assert [turn.speaker for turn in entries[0].conversation.turns] == ["human", "ai", "human", "ai"]
+
+
+@pytest.mark.parametrize("what", ["pdf", "PDF report.pdf", "report.pdf", "html", "docx notes", "mychat"])
+def test_an_export_that_we_cannot_write_is_an_error(script: Script, what: str) -> None:
+    before = set(Path().iterdir())
+    _, err = script("Hello", f"/export {what}")
+    assert "cannot export as " in err and "expected md or jsonl" in err
+    assert script.code == 1 and set(Path().iterdir()) == before
+
+
+def test_an_export_goes_by_its_kind_or_its_name(script: Script) -> None:
+    _, err = script("Hello", "/export a.jsonl", "/export b.md", "/export c d.txt", "/export md e.pdf", "/export jsonl")
+    assert err.count("written: ") == 5, err
+    assert Path("a.jsonl").read_bytes().startswith(b"{") and Path("b.md").read_text().startswith("# Hello")
+    assert Path("c d.txt").exists() and Path("e.pdf").read_text().startswith("# Hello")
+
+
+def test_a_search_groups_by_conversation(script: Script) -> None:
+    script("Of rivers and lakes", "More rivers")
+    script("Of hills, not rivers")
+    _, err = script("/sessions rivers", "/sessions glaciers")
+    day = time.strftime("%Y-%m-%d")
+    heads = [line for line in err.splitlines() if day in line]
+    assert [head.partition(day)[2].strip() for head in heads] == ["Of hills, not rivers", "Of rivers and lakes"]
+    second = err[err.index(heads[1]) :].splitlines()[1:5]
+    assert [line.split()[0] for line in second] == ["ai", "human", "ai", "human"]
+    assert "no matches" in err
+
+
+def test_a_tool_format_alone_lists_the_choices(script: Script) -> None:
+    _, err = script("/toolformat", "/toolformat hermes", "/toolformat")
+    lines = err.splitlines()
+    for name in ("auto", *TOOL_FORMATS):
+        assert len([line for line in lines if line[2:].startswith(f"{name}: ") and len(line) > len(name) + 10]) == 2
+    assert [line.partition(":")[0] for line in lines if line.startswith("* ")] == ["* auto", "* hermes"]
 
 
 def test_without_a_store_it_still_works(script: Script, home: Path) -> None:

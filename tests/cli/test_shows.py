@@ -90,6 +90,29 @@ def test_sessions_list_search_show_export_import_delete(cli: Cli, tmp_path: Path
     assert len(cli("sessions").stdout.splitlines()) == 3
 
 
+def test_sessions_list_is_sessions(cli: Cli) -> None:
+    cli("ask", *KIMI, "One")
+    cli("ask", *KIMI, "Two")
+    assert cli("sessions", "list").stdout == cli("sessions").stdout != ""
+    assert cli("sessions", "list", "-n", "1", "--json").stdout == cli("sessions", "-n", "1", "--json").stdout
+
+
+def test_a_search_of_the_store_groups_by_conversation(cli: Cli) -> None:
+    cli("ask", *KIMI, "Where is the river\x1b[31m?")
+    cli("ask", "-c", "And another river?")
+    cli("ask", *KIMI, "A hill")
+    lines = cli("sessions", "search", "river").stdout.splitlines()
+    assert len(lines) == 5 and "river␛[31m?" in lines[0]
+    assert [line.split()[0] for line in lines[1:]] == ["ai", "human", "ai", "human"]
+    nothing = cli("sessions", "search", "glacier")
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "no matches\n")
+
+
+def test_config_alone_shows_the_settings(cli: Cli) -> None:
+    assert cli("config").stdout == cli("config", "show").stdout != ""
+    assert cli("config").exit_code == 0
+
+
 def test_config_says_where_each_value_comes_from(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "default_model = moonshot/kimi-k2.5    # default" in cli("config", "show", "--origin").stdout
     home.mkdir()

@@ -40,7 +40,8 @@ Examples:
 
 \b
 Piped input is put before the question; without a question, it is the question.
-Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again), 130 interrupted."""
+Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again), 130 interrupted,
+141 nobody reads the output any more."""
 
 
 @click.command(epilog=_EPILOG)

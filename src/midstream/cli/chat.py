@@ -224,6 +224,8 @@ class Chat:
         except MidstreamError as error:
             self._code = code_for(error) if not self._human.interactive else OK
             self.view.failure(str(error))
+        except BrokenPipeError:  # nobody reads our output any more
+            raise
         except Exception as error:
             # The chat's loop is an edge: a defect may cost one answer, not the conversation.
             if os.environ.get("MIDSTREAM_DEBUG"):

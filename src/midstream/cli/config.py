@@ -33,10 +33,13 @@ Example:
 Precedence: flag, environment, project file, user file, default."""
 
 
-@click.group(epilog=_EPILOG)
+@click.group(epilog=_EPILOG, invoke_without_command=True)
 @color_option
-def config() -> None:
+@click.pass_context
+def config(ctx: click.Context) -> None:
     """Show the settings and where they come from."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(show)
 
 
 @config.command()

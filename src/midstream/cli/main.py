@@ -11,7 +11,8 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -22,11 +23,13 @@ from ..core.visible import visible
 from .terminal import color_option
 
 # 75 is EX_TEMPFAIL (rate limits, overload, timeouts, a broken stream): a script may simply run the same command again.
+# 141 is what a shell reports of a program that SIGPIPE ended.
 OK = 0
 FAILED = 1
 USAGE = 2
 RETRY = 75
 INTERRUPTED = 130
+PIPE_CLOSED = 141
 TERMINATED = 143
 
 
@@ -61,7 +64,8 @@ Examples:
   midstream serve                            for Claude Code, Codex and other clients
 
 \b
-Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again), 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again), 130 interrupted,
+141 nobody reads the output any more.
 MIDSTREAM_DEBUG=1 shows tracebacks."""
 
 
@@ -84,6 +88,14 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items(), *own])
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _leaving_closed_pipes():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _leaving_closed_pipes():
+            return super().invoke(ctx)
+
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run, and turn whatever happens into an exit code and at most one line."""
         extra["standalone_mode"] = False
@@ -98,9 +110,9 @@ class LazyGroup(click.Group):
             sys.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):
             sys.exit(INTERRUPTED)
-        except BrokenPipeError:  # the reader of our output is gone
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(FAILED)
+        except BrokenPipeError:
+            _discard_output()
+            sys.exit(PIPE_CLOSED)
         except MidstreamError as error:
             _tell(str(error))
             _debug()
@@ -112,6 +124,25 @@ class LazyGroup(click.Group):
             )
             _debug()
             sys.exit(FAILED)
+
+
+@contextmanager
+def _leaving_closed_pipes() -> Iterator[None]:
+    """Exit if the reader of our output is gone (`| head`). click would do it too, and say 1, as for any failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise click.exceptions.Exit(PIPE_CLOSED) from None
+
+
+def _discard_output() -> None:
+    """Nobody reads what is left to write: say nothing of it, also not when Python flushes at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
 
 
 def _tell(message: str) -> None:

@@ -47,6 +47,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     thinking: str | None = None
     tool_format: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.resume and self.session is not None:
+            raise click.UsageError(
+                "--continue and --session were both given: use --session ID for that conversation, or --continue for the last one"
+            )
+
     def options(self, stored: Mapping[str, str]) -> Options:
         """The settings stored with a conversation, overridden by the flags."""
         flags: dict[str, str] = {}
@@ -157,7 +163,7 @@ _CONVERSATION = (
         help="provider/model or an alias, such as moonshot/kimi-k2.5; sim/kimi-k2.5 needs no key. [env: MIDSTREAM_MODEL]",
     ),
     click.option("-s", "--system", default="", metavar="TEXT", help="System prompt for a new conversation."),
-    click.option("-c", "--continue", "resume", is_flag=True, help="Continue the last conversation."),
+    click.option("-c", "--continue", "resume", is_flag=True, help="Continue the last conversation that has an answer."),
     click.option("--session", metavar="ID", help="Continue this conversation; the first characters of its id suffice."),
     click.option(
         "--allow",

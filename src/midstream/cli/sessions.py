@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import msgspec
 
 from ..core.errors import LocalError
 from ..core.visible import terminal_safe, visible
-from ..store import FORMATS, ConversationInfo, import_file, open_store, to_jsonl, to_markdown
+from ..store import FORMATS, ConversationInfo, Store, import_file, open_store, to_jsonl, to_markdown
 from ..store.paths import write_private_file
 from .options import store_option
 from .terminal import Paint, color_choice, color_option, is_terminal, wants_color
@@ -45,17 +45,49 @@ def _ago(seconds: float) -> str:
     return "now"
 
 
+def search_lines(store: Store, words: str, paint: Callable[..., str] = lambda text, *_: text) -> list[str]:
+    """The turns that contain these words, below the conversations they are in."""
+    lines: list[str] = []
+    hits = store.search(words)
+    for conversation_id in dict.fromkeys([hit.conversation for hit in hits]):
+        info = store.info(conversation_id)
+        day = time.strftime("%Y-%m-%d", time.localtime(info.updated))
+        title = visible(" ".join(info.title.split())) or "(untitled)"
+        lines.append(f"{paint(conversation_id[:8], 'cyan')}  {day}  {paint(shortened(title, 60), 'bold')}")
+        mine = [hit for hit in hits if hit.conversation == conversation_id]
+        lines += [f"  {hit.speaker:>6}  {visible(' '.join(hit.snippet.split()))}" for hit in mine]
+    return lines
+
+
+_limit_option = click.option(
+    "-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many to list."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+
+
 @click.group(invoke_without_command=True, epilog=_EPILOG)
-@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many to list.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@_limit_option
+@_json_option
 @store_option
 @color_option
 @click.pass_context
 def sessions(ctx: click.Context, limit: int, as_json: bool, store_at: str | None) -> None:
     """List stored conversations, the latest first, or work with one of them."""
     ctx.obj = store_at
-    if ctx.invoked_subcommand is not None:
-        return
+    if ctx.invoked_subcommand is None:
+        _list(store_at, limit, as_json)
+
+
+@sessions.command("list")
+@_limit_option
+@_json_option
+@click.pass_obj
+def list_(store_at: str | None, limit: int, as_json: bool) -> None:
+    """List stored conversations, the latest first: the same as `midstream sessions`."""
+    _list(store_at, limit, as_json)
+
+
+def _list(store_at: str | None, limit: int, as_json: bool) -> None:
     with closing(open_store(store_at)) as store:
         infos = store.list(limit)
     now = time.time()
@@ -72,10 +104,11 @@ def search(store_at: str | None, words: tuple[str, ...]) -> None:
     """Find turns that contain all these words."""
     paint = Paint(wants_color(color_choice(), sys.stdout))
     with closing(open_store(store_at)) as store:
-        hits = store.search(" ".join(words))
-    for hit in hits:
-        line = visible(" ".join(hit.snippet.split()))
-        click.echo(f"{paint(hit.conversation[:8], 'cyan')} {hit.speaker:>5}  {line}", color=paint.on)
+        lines = search_lines(store, " ".join(words), paint)
+    for line in lines:
+        click.echo(line, color=paint.on)
+    if not lines:
+        click.echo("no matches", err=True)
 
 
 @sessions.command()

@@ -25,9 +25,9 @@ from ..core.blocks import Conversation
 from ..core.errors import ConfigError, LocalError
 from ..core.handoff import SwitchReport
 from ..core.visible import visible
-from ..dialects.registry import Resolved
-from ..sim.providers import SIM
+from ..sim.providers import SIM, sim_provider
 from ..store import Store, open_store
+from .model_name import find_model
 from .options import POLICIES, Settings, default_model, stored_options
 
 SIM_DELAY = "0.02"  # seconds before each piece, so that the tokens are seen arriving
@@ -53,7 +53,8 @@ class Workspace:
         self._loaded = load_config()
         for told in self._loaded.ignored:
             click.echo(visible(f"midstream: ignored: {told}"), err=True)
-        self._client = Client(Catalog(self._loaded))
+        # Known from the beginning, so that it is listed and suggested; started when it is used.
+        self._client = Client(Catalog(self._loaded, providers=[sim_provider("http://127.0.0.1")]))
         self._has_sim = False
         self.store: Store | None = None
 
@@ -75,8 +76,7 @@ class Workspace:
             self.store = open_store(settings.store_at)
             self._stack.callback(self.store.close)
         conversation, stored = self._conversation()
-        model = settings.model or stored.get("model") or default_model(self._loaded, os.environ)[0]
-        await self.reach(model)
+        model = await self.reach(settings.model or stored.get("model") or default_model(self._loaded, os.environ)[0])
         toolbox = Toolbox(settings.tools, approve=Approval(self._ask, yolo=settings.yolo, allow=settings.allow))
         session = Session(
             model,
@@ -96,19 +96,17 @@ class Workspace:
     def catalog(self) -> Catalog:
         return self._client.catalog
 
-    async def reach(self, model: str) -> Resolved:
-        """Make sure that this model can be used: the doubles are running, its key is set."""
-        name = self.catalog.config.aliases.get(model, model)
-        if not self._has_sim and _is_sim(name):
+    async def reach(self, word: str) -> str:
+        """The model that a word means, once it can be used: the doubles are running, its key is set."""
+        model = find_model(self.catalog, word)
+        if not self._has_sim and self.catalog.resolve(model).provider == SIM:
             await self._start_sim()
-        target = self.catalog.resolve(model)
-        self.catalog.check_key(target, otherwise=f"try without a key: -m {SIM}/kimi-k2.5")
-        return target
+        self.catalog.check_key(self.catalog.resolve(model), otherwise=f"try without a key: -m {SIM}/kimi-k2.5")
+        return model
 
-    async def use(self, model: str) -> SwitchReport:
+    async def use(self, word: str) -> SwitchReport:
         """Change the model of the conversation."""
-        await self.reach(model)
-        report = self.session.use(model)
+        report = self.session.use(await self.reach(word))
         self.store_settings()
         return report
 
@@ -133,8 +131,7 @@ class Workspace:
         """Continue a stored conversation with its settings."""
         store = self.require_store()
         entry = store.entry(conversation_id)
-        model = entry.meta.get("model") or self.session.model
-        await self.reach(model)
+        model = await self.reach(entry.meta.get("model") or self.session.model)
         self.session.conversation = entry.conversation
         self.session.options = stored_options(entry.meta)
         return self.session.use(model) if entry.conversation.turns else None
@@ -158,18 +155,14 @@ class Workspace:
 
         sim = await self._stack.enter_async_context(Sim(delay=_sim_delay()))
         # Only `sim` itself: all other providers keep their real hosts.
-        rows = [row for row in sim.providers() if row.name == SIM]
-        self._client.catalog = Catalog(self._loaded, providers=rows)
+        self._client.catalog = Catalog(self._loaded, providers=[sim_provider(sim.url)])
         self._has_sim = True
 
 
 def find_session(store: Store, wanted: str | None) -> str:
-    """The id that starts with `wanted`; None means the last conversation."""
-    newest = store.list(1)
+    """The id that starts with `wanted`; None means the last conversation in which a model has answered."""
     if wanted is None:
-        if not newest:
-            raise LocalError("no conversation to continue: start one with `midstream chat`")
-        return newest[0].id
+        return _last_answered(store)
     offset, found = 0, list[str]()
     while rows := store.list(200, offset):
         found += [row.id for row in rows if row.id.startswith(wanted)]
@@ -182,8 +175,17 @@ def find_session(store: Store, wanted: str | None) -> str:
     return found[0]
 
 
-def _is_sim(name: str) -> bool:
-    return name.strip().lower().startswith((f"{SIM}/", f"{SIM}:"))
+def _last_answered(store: Store) -> str:
+    unanswered = 0
+    while rows := store.list(50, unanswered):
+        for row in rows:
+            # An imported answer may not say which model gave it.
+            if row.models or any(turn.speaker == "ai" for turn in store.load(row.id).turns):
+                return row.id
+            unanswered += 1
+    if unanswered:
+        raise LocalError("no conversation has an answer to continue from; --session ID continues one without")
+    raise LocalError("no conversation to continue: start one with `midstream chat`")
 
 
 def _sim_delay() -> float:

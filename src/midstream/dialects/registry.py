@@ -71,29 +71,29 @@ class Registry:
     def dialect(self, name: str) -> Dialect:
         found = self.dialects().get(name)
         if found is None:
-            raise UnknownModel(f"unknown dialect {name!r}{_meant(name, self.dialects())}")
+            raise UnknownModel(f"unknown dialect {name!r}{meant(name, self.dialects())}")
         return found
 
     def _place(self, name: str) -> Resolved:
         match = _NAME.match(name)
         if match is None:
             raise UnknownModel(
-                f"{name!r} does not name a provider; write provider/model{_meant(name, self.known_models())}"
+                f"{name!r} does not name a provider; write provider/model{meant(name, self.known_models())}"
             )
         spelled, model = match[1].lower(), match[2]
         provider = self.providers.get(self._names.get(spelled, ""))
         if provider is None:
-            hint = _meant(name, self.known_models()) or _meant(spelled, self._names)
+            hint = meant(name, self.known_models()) or meant(spelled, self._names)
             raise UnknownModel(f"unknown provider {spelled!r}{hint or '.'} Known: {', '.join(sorted(self.providers))}")
         dialect = provider.dialect_for(model)
         if dialect is None:
             known = [f"{provider.name}/{model}" for model in provider.models]
-            hint = _meant(f"{provider.name}/{model}", known) or f". It serves {', '.join(provider.models)}"
+            hint = meant(f"{provider.name}/{model}", known) or f". It serves {', '.join(provider.models)}"
             raise UnknownModel(f"{provider.name} has no model {model!r}{hint}")
         return Resolved(provider.name, model, dialect, provider.endpoint)
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def meant(name: str, known: Iterable[str]) -> str:
     """`; did you mean x?` for the nearest of `known`, comparing also the part behind the slash."""
     spelled = {option.lower(): option for option in known}
     for option in list(spelled.values()):

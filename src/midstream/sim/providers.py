@@ -48,7 +48,12 @@ MODELS = tuple([model for row in PLAYED for model in row.models.split()])
 def sim_providers(url: str) -> list[Provider]:
     """Every provider at the double's address, and `sim` itself; none needs a key. Answers of `sim` are `sim`'s own: nobody
     takes them for the real host's, or pays for them."""
-    return [*_hosts(url), _sim(url, lambda row, dialect: replace(dialect, provider=f"{SIM}:{row.provider}"))]
+    return [*_hosts(url), sim_provider(url)]
+
+
+def sim_provider(url: str) -> Provider:
+    """`sim` alone."""
+    return _sim(url, lambda row, dialect: replace(dialect, provider=f"{SIM}:{row.provider}"))
 
 
 def played_providers(url: str) -> list[Provider]:

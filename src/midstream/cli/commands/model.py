@@ -21,6 +21,28 @@ if TYPE_CHECKING:
     from ..chat import Chat
 
 
+# What each tool format is for; docs/tool-formats.md has the details.
+_FORMATS: dict[str, str] = {
+    "auto": "the model's own way; right unless you know better",
+    "native": "the host's own tool calls with its own ids",
+    "openai": "tool calls of OpenAI's wires, ids call_…",
+    "anthropic": "tool calls of Anthropic's Messages, ids toolu_…",
+    "kimi": "tool calls of OpenAI's wires, ids functions.name:0",
+    "mistral": "tool calls of OpenAI's wires, ids of nine characters",
+    "hermes": "plain text: JSON in <tool_call>; most models know it",
+    "qwen": "plain text, for Qwen 2.5 and 3",
+    "qwen3-coder": "plain text, for Qwen3-Coder",
+    "glm": "plain text, for GLM",
+    "xml": "plain text: <invoke> and <parameter>, for models that write XML well",
+    "llama": "plain text, for Llama 3",
+    "gemma": "plain text, for Gemma",
+    "deepseek": "plain text, for DeepSeek",
+    "kimi-text": "plain text, for Kimi K2",
+    "kimi-k3-text": "plain text, for Kimi K3",
+    "mistral-text": "plain text, for Mistral",
+}
+
+
 def _models(chat: Chat) -> Words:
     return [(name, "") for name in model_names(chat.workspace.catalog)]
 
@@ -35,7 +57,8 @@ async def _model(chat: Chat, name: str) -> None:
     if not name:
         chat.view.notice(f"model: {chat.session.model} (/model NAME changes it; Tab completes)")
         return
-    chat.view.notice(f"model: {name}", *report_lines(await chat.workspace.use(name)))
+    report = await chat.workspace.use(name)
+    chat.view.notice(f"model: {chat.session.model}", *report_lines(report))
 
 
 @command("/provider [NAME]", "list the providers, or use the same model at another one", _providers)
@@ -80,6 +103,10 @@ async def _toolformat(chat: Chat, name: str) -> None:
         how = "set by you; /toolformat auto undoes it"
     chat.view.notice(f"tool format: {choice.name} ({how})")
     chat.view.notice(choice.why)
+    if not name:
+        current = "auto" if choice.automatic else choice.name
+        chat.view.notice("/toolformat NAME sets another:")
+        chat.view.notice(*[f"{current_mark(each == current)}{each}: {_FORMATS[each]}" for each in _FORMATS])
 
 
 @command(

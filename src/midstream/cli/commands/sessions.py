@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from ...core.blocks import Conversation
 from ...core.errors import LocalError
 from ...store import Entry, to_jsonl, to_markdown
-from ..sessions import session_line, write_file
+from ..sessions import search_lines, session_line, write_file
 from ..slash import Words, command, words_of
 from ..view import current_mark, shortened
 from ..workspace import find_session
@@ -27,10 +28,7 @@ def _stored_sessions(chat: Chat) -> Words:
 async def _sessions(chat: Chat, words: str) -> None:
     store = chat.workspace.require_store()
     if words:
-        hits = store.search(words)
-        chat.view.notice(
-            *[f"  {hit.conversation[:8]} {' '.join(hit.snippet.split())}" for hit in hits] or ["no matches"]
-        )
+        chat.view.notice(*search_lines(store, words) or ["no matches"])
         return
     infos = store.list(20)
     now = time.time()
@@ -85,13 +83,26 @@ async def _undo(chat: Chat, _: str) -> None:
 @command("/export [md|jsonl] [FILE]", "write the conversation to a file", words_of("md", "jsonl"))
 async def _export(chat: Chat, rest: str) -> None:
     conversation = chat.session.conversation
-    words = rest.split(maxsplit=1)
-    kind = words[0] if words and words[0] in ("md", "jsonl") else ""
-    name = (words[1] if len(words) > 1 else "") if kind else rest
-    kind = kind or ("jsonl" if name.endswith(".jsonl") else "md")
+    kind, name = _export_target(rest)
     store = chat.workspace.store
     entry = store.entry(conversation.id) if store is not None and conversation.id else Entry(conversation)
     data = b"".join(to_jsonl([entry])) if kind == "jsonl" else to_markdown(entry).encode("utf-8", "replace")
     default = f"midstream-{conversation.id[:8] or 'chat'}.{kind}"
     path = write_file(name or default, data, "give another name, as in /export md NAME")
     chat.view.notice(f"written: {path}")
+
+
+_KINDS = {"md": "md", "jsonl": "jsonl", ".md": "md", ".markdown": "md", ".txt": "md", ".jsonl": "jsonl"}
+
+
+def _export_target(rest: str) -> tuple[str, str]:
+    """The kind of file and its name, which may be empty. A word that is neither a kind nor the name of a file is refused: who
+    asks for a PDF must not get Markdown in a file of that name."""
+    first, _, name = rest.partition(" ")
+    if not rest or first in ("md", "jsonl"):
+        return first or "md", name.strip()
+    suffix = PurePath(rest).suffix.lower()
+    if suffix in _KINDS:
+        return _KINDS[suffix], rest
+    what = f"a {suffix} file" if suffix else repr(first)
+    raise LocalError(f"cannot export as {what}; expected md or jsonl, as in /export md NAME")

@@ -25,7 +25,7 @@ from ..core.errors import ToolFailed
 from . import supervisor
 from .paths import Folder, checked_text
 from .processes import PipeReader, child_environment, known_key_names
-from .tool import Preview, Tool
+from .tool import FailedOutput, Preview, Tool
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0
@@ -180,6 +180,8 @@ class _Run:
         text = "\n".join([part for part in (output.rstrip("\n"), *notes) if part])
         if not ended_by_itself:
             raise ToolFailed(text)
+        if words is not None and words[:2] != ["exit", "0"]:
+            return FailedOutput(text)
         return text or "(no output, exit code 0)"
 
     async def _end(self) -> None:

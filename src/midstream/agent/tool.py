@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..client.cancellation import in_daemon_thread
-from ..core.blocks import Media, Text, Value
+from ..core.blocks import FAILED, Media, Text, Value
 from ..core.errors import BadArguments, ConfigError
 from ..core.patterns import late_pattern
 from ..core.tools import INPUT, Grammar, ToolSpec
@@ -241,8 +241,15 @@ class Signature:
         return typing.cast("dict[str, Any]", _inline(schema, components, definitions, ()))
 
 
+class FailedOutput(str):
+    """What a tool returns that worked, about something that did not: a command with another exit code than 0. The model gets
+    the text as it is, without an error of the tool; the result is marked (`ToolResponse.failed`), so that people see it."""
+
+
 def content_of(value: object) -> Content:
     """What a tool returned, as content: text and media unchanged, anything else as JSON."""
+    if isinstance(value, FailedOutput):
+        return (Text(_encodable(str(value)), {FAILED: True}),)
     if isinstance(value, str):
         return (Text(_encodable(value)),)
     if value is None:

@@ -15,9 +15,10 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from ..client.cancellation import shield
-from ..core.blocks import Text, ToolCall, ToolResponse, tool_result
+from ..core.blocks import FAILED, Text, ToolCall, ToolResponse, tool_result
 from ..core.errors import ConfigError, ToolFailed
 from ..core.tools import ToolSpec, parse_arguments
 from .approval import Approval
@@ -93,7 +94,7 @@ class Toolbox:
     async def run(self, call: ToolCall) -> ToolResponse:
         """The result of one call."""
         try:
-            return tool_result(call, *self._bounded(await self._run(call)))
+            return _marked(tool_result(call, *self._bounded(await self._run(call))))
         except ToolFailed as error:
             return failure(call, self._cut(str(error)))
         except asyncio.CancelledError:
@@ -207,6 +208,14 @@ class Toolbox:
 def builtin_tools(folder: Folder) -> tuple[Tool, ...]:
     """bash, read_file, write_file, edit_file, glob and grep, working in one folder."""
     return (Bash(folder).tool(), *Files(folder).tools(), *Search(folder).tools())
+
+
+def _marked(response: ToolResponse) -> ToolResponse:
+    """The mark of a failed command belongs to the result; its text is plain."""
+    if not any(part.extra and FAILED in part.extra for part in response.content if isinstance(part, Text)):
+        return response
+    plain = tuple([replace(part, extra=None) if isinstance(part, Text) else part for part in response.content])
+    return replace(response, content=plain, extra={FAILED: True})
 
 
 def failure(call: ToolCall, message: str) -> ToolResponse:

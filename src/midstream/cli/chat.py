@@ -170,14 +170,15 @@ class Chat:
         """Whoever types does not mean to quit."""
         self._quitting.disarm()
 
-    def toggle(self) -> None:
-        """Fold or unfold thinking; at the prompt, unfolding shows the last thinking."""
+    def toggle(self, rows_above: int | None = None) -> None:
+        """Fold or unfold thinking, in place where the last answer is still on the screen, else below."""
         self.view.unfolded = not self.view.unfolded
-        if self._answering is None:
+        if not self.view.refold(rows_above) and self._answering is None:
             thought = next((turn.thinking for turn in reversed(self.session.conversation.turns) if turn.thinking), "")
-            self.view.notice(f"thinking is {'shown in full' if self.view.unfolded else 'folded'}")
             if self.view.unfolded and thought:
-                self.view.notice(*[f"  {line}" for line in thought.strip().split("\n")])
+                self.view.thought(thought)
+            else:
+                self.view.notice(f"thinking is {'shown in full' if self.view.unfolded else 'folded'}")
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the human while the view is paused."""
@@ -204,6 +205,7 @@ class Chat:
             raise Interrupted from None
         finally:
             self._reading = None
+            self.view.forget()
 
     def _interrupt(self) -> None:
         """Handle SIGINT at any point: stop the answer, or the prompt, or else the next prompt."""

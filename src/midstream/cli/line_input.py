@@ -18,7 +18,7 @@ from ..agent.approval import ALWAYS, NO, ONCE, Decision
 from ..agent.approval_request import ApprovalRequest
 from ..client.cancellation import in_daemon_thread
 from ..core.visible import visible
-from .terminal import write
+from .terminal import showable, write
 from .view import shown_on
 
 _MAX_LINE = 4 * 1024 * 1024
@@ -47,7 +47,7 @@ class LineInput:
     async def read(self) -> str:
         """The next line; EOFError when there are no more."""
         if self.interactive:
-            write(self._out, "› ")
+            write(self._out, showable("› ", self._out))
         return await self._line()
 
     async def approve(self, request: ApprovalRequest) -> Decision:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
@@ -22,7 +22,9 @@ from ..core import events
 from ..core.blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
-from .view import Status, call_line, partial_call_line, repeat_line, result_lines, system_line
+from .screen_record import ScreenRecord
+from .terminal import showable
+from .view import Status, call_line, partial_call_line, repeat_line, result_lines, system_line, wrapped
 
 _TICK = 1 / 12
 _THINKING_LINES = 6
@@ -32,7 +34,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 class Safe:
-    """A renderable without control characters other than the newline."""
+    """A renderable without control characters other than the newline, in characters that the terminal can show."""
 
     def __init__(self, inner: RenderableType) -> None:
         self._inner = inner
@@ -40,18 +42,35 @@ class Safe:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for segment in console.render(self._inner, options):
             if not segment.control:
-                yield Segment(terminal_safe(segment.text), segment.style)
+                yield Segment(showable(terminal_safe(segment.text), console.file), segment.style)
+
+
+class Thought:
+    """Thinking, in full or as one line, by what the view says at the moment."""
+
+    def __init__(self, text: str, seconds: float | None, is_unfolded: Callable[[], bool]) -> None:
+        self._text = text
+        self._head = "thought" if seconds is None else f"thought for {seconds:.1f} s"
+        self._is_unfolded = is_unfolded
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._is_unfolded():
+            yield Line(self._text, "dim italic")
+        else:
+            yield Line(f"▸ {self._head}, {len(self._text.split())} words (Ctrl-T unfolds)", "dim")
 
 
 class Bottom:
-    """The last lines of a renderable, so that what is repainted fits on the screen."""
+    """The last lines of a renderable, so that what is repainted fits on the screen. `painted` is told how many they are."""
 
-    def __init__(self, inner: RenderableType, lines: int) -> None:
+    def __init__(self, inner: RenderableType, lines: int, painted: Callable[[int], None] = lambda lines: None) -> None:
         self._inner = inner
         self._lines = lines
+        self._painted = painted
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         lines = console.render_lines(self._inner, options, pad=False)
+        self._painted(min(len(lines), self._lines))
         for line in lines[-self._lines :]:
             yield from line
             yield Segment.line()
@@ -87,6 +106,7 @@ class LiveView:
     def __init__(self, console: Console) -> None:
         self.unfolded = False
         self._console = console
+        self._record = ScreenRecord(console)
         self._status: Status | None = None
         self._live: Live | None = None
         self._ticker: asyncio.Task[None] | None = None
@@ -99,11 +119,12 @@ class LiveView:
 
     def begin(self, status: Status) -> None:
         self._status = status
+        self.forget()
         self.resume()
 
     def end(self) -> None:
         self._settle()
-        self.pause()
+        self._stop_live()
         self._status = None
 
     def resume(self) -> None:
@@ -120,6 +141,34 @@ class LiveView:
             self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
     def pause(self) -> None:
+        self._stop_live()
+        self.forget()
+
+    def forget(self) -> None:
+        self._record.forget()
+
+    def refold(self, rows_above: int | None = None) -> bool:
+        if self._thinking:
+            return True  # still arriving: the next frame shows it
+        if not self._record.is_on_screen(rows_above) or not any(map(_is_thought, self._record.parts)):
+            return False
+        was_live = self._live is not None
+        self._stop_live()
+        for part in self._record.take_back():
+            self._print(part)
+        if was_live:
+            self.resume()
+        return True
+
+    def thought(self, text: str) -> None:
+        self.forget()
+        self._print(Thought(terminal_safe(text).strip(), None, lambda: self.unfolded))
+
+    @property
+    def width(self) -> int:
+        return self._console.width
+
+    def _stop_live(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -204,7 +253,8 @@ class LiveView:
 
     def notice(self, *lines: str) -> None:
         for line in lines:
-            self._print(Line(visible(line)))
+            for part in wrapped(visible(line), self.width):
+                self._print(Line(part))
 
     def failure(self, message: str) -> None:
         self._print(Line.assemble(("✗ ", "bold red"), " ".join(visible(message).split())))
@@ -227,13 +277,8 @@ class LiveView:
         text = "".join(self._thinking).strip()
         self._thinking = []
         seconds = (self._status.seconds if self._status is not None else 0.0) - self._thought_from
-        if not text:
-            return
-        if self.unfolded:
-            self._print(Line(text, "dim italic"))
-        else:
-            words = len(text.split())
-            self._print(Line(f"▸ thought for {seconds:.1f} s, {words} words (Ctrl-T unfolds)", "dim"))
+        if text:
+            self._print(Thought(text, seconds, lambda: self.unfolded))
 
     def _markdown(self, text: str) -> None:
         """Print a finished part of a text; parts of one text have a blank line between them."""
@@ -246,7 +291,7 @@ class LiveView:
 
     def _print_result(self, response: ToolResponse) -> None:
         first, *rest = result_lines(response)
-        mark = ("✗ ", "bold red") if response.is_error else ("✓ ", "bold green")
+        mark = ("✗ ", "bold red") if response.failed else ("✓ ", "bold green")
         self._print(Line.assemble(mark, (first, "dim")))
         if rest:
             self._print(Padding(Line("\n".join(rest), "dim"), (0, 0, 0, 2)))
@@ -255,6 +300,7 @@ class LiveView:
         if self._live is not None:
             self._live.update(self._frame())  # what is printed for good must not be repainted as well
         self._console.print(Safe(renderable))
+        self._record.add(renderable)
 
     def _doing(self, what: str) -> None:
         if self._status is not None:
@@ -285,7 +331,11 @@ class LiveView:
         if self._status is not None:
             line = Line(visible(self._status.line()) + " · Esc stops", "dim", no_wrap=True, overflow="ellipsis")
             parts.append(Safe(line))
-        return Bottom(Group(*parts), height + 2)
+        return Bottom(Group(*parts), height + 2, self._record.painted)
+
+
+def _is_thought(part: RenderableType) -> bool:
+    return isinstance(part, Thought)
 
 
 class MarkdownFeed:

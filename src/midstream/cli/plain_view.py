@@ -15,10 +15,11 @@ from ..core import events
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
-from .terminal import Paint, has_cursor, is_terminal, write
-from .view import Status, call_line, repeat_line, result_lines, system_line
+from .terminal import Paint, columns, has_cursor, is_terminal, showable, write
+from .view import Status, call_line, repeat_line, result_lines, shortened, system_line, wrapped
 
 _TICK = 0.1
+_PIPE_WIDTH = 100  # where nobody sees the lines, they are as wide as they would be on a usual terminal
 _CLEAR = "\r\x1b[K"
 
 
@@ -135,9 +136,22 @@ class PlainView:
                 elif isinstance(block, ToolResponse):
                     self._result(block)
 
+    @property
+    def width(self) -> int:
+        return columns(self._err) if is_terminal(self._err) else _PIPE_WIDTH
+
     def notice(self, *lines: str) -> None:
         for line in lines:
-            self._line(visible(line))
+            for part in wrapped(visible(line), self.width) if is_terminal(self._err) else [visible(line)]:
+                self._line(part)
+
+    def refold(self, rows_above: int | None = None) -> bool:
+        return False
+
+    def forget(self) -> None: ...
+
+    def thought(self, text: str) -> None:
+        self.notice(*[f"  {line}" for line in text.strip().split("\n")])
 
     def failure(self, message: str) -> None:
         self._line(self._paint("midstream: ", "red") + " ".join(visible(message).split()))
@@ -148,7 +162,7 @@ class PlainView:
         self.pause()
         if self._open_line is self._err:
             self._end_line()
-        write(self._out, terminal_safe(text) if self._safe else text)
+        write(self._out, showable(terminal_safe(text), self._out) if self._safe else text)
         self._open_line = None if text.endswith("\n") else self._out
 
     def _release(self) -> None:
@@ -160,19 +174,19 @@ class PlainView:
     def _aside(self, text: str) -> None:
         if self._open_line is self._out:
             self._end_line()
-        write(self._err, text)
+        write(self._err, showable(text, self._err))
         self._open_line = self._err
 
     def _line(self, text: str) -> None:
         spinning = self._spinner is not None
         self.pause()
         self._end_line()
-        write(self._err, text + "\n")
+        write(self._err, showable(text, self._err) + "\n")
         if spinning:
             self.resume()
 
     def _result(self, response: ToolResponse) -> None:
-        mark = self._paint("✗", "red") if response.is_error else self._paint("✓", "green")
+        mark = self._paint("✗", "red") if response.failed else self._paint("✓", "green")
         first, *rest = result_lines(response)
         self._line(f"{mark} {self._paint(first, 'dim')}")
         for line in rest:
@@ -185,5 +199,7 @@ class PlainView:
 
     async def _spin(self, status: Status) -> None:
         while True:
-            write(self._err, _CLEAR + self._paint(visible(status.line()), "dim"))
+            # One row: what wraps cannot be cleared again.
+            line = shortened(showable(visible(status.line()), self._err), columns(self._err) - 1)
+            write(self._err, _CLEAR + self._paint(line, "dim"))
             await asyncio.sleep(_TICK)

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import FormattedText
@@ -30,12 +30,13 @@ from ..agent.approval_request import ApprovalRequest
 from ..core.visible import visible
 from ..store.paths import make_private_file
 from .line_input import Interrupted, decision_of, question
-from .terminal import write
+from .terminal import showable, write
 from .view import shown_on
 
 Complete = Callable[[str], Iterable[tuple[str, str]]]
 """The completions of a line up to the cursor, each with its meaning."""
 
+_PROMPT_ROWS = 10  # the line, the room for completions and the status bar
 _ESCAPE_WAIT = 0.08  # an Esc that starts a key sequence is followed by the rest at once
 _STYLE = Style.from_dict({"prompt": "bold ansicyan", "bottom-toolbar": "noreverse ansibrightblack"})
 
@@ -49,13 +50,14 @@ class TerminalInput:
         self,
         *,
         complete: Complete,
-        toggle: Callable[[], None],
+        toggle: Callable[[int], None],
         typed: Callable[[], None],
         color: bool,
         history: Path | None = None,
     ) -> None:
         self._input = create_input()
         self._toggle = toggle
+        self._sign = showable("› ", sys.stdout)
         self._depth = None if color else ColorDepth.DEPTH_1_BIT
         self._toolbar: Callable[[], str] = lambda: ""
         self._watch: Watch | None = None
@@ -67,7 +69,7 @@ class TerminalInput:
             complete_while_typing=True,
             multiline=True,
             key_bindings=self._bindings(),
-            prompt_continuation="… ",
+            prompt_continuation=showable("… ", sys.stdout),
             style=_STYLE,
             color_depth=self._depth,
             enable_history_search=False,
@@ -82,8 +84,8 @@ class TerminalInput:
         """What was typed; EOFError for Ctrl-D, Interrupted for Ctrl-C."""
         try:
             return await self._session.prompt_async(
-                FormattedText([("class:prompt", "› ")]),
-                bottom_toolbar=lambda: visible(self._toolbar()),
+                FormattedText([("class:prompt", self._sign)]),
+                bottom_toolbar=lambda: showable(visible(self._toolbar()), sys.stdout),
                 handle_sigint=False,  # the chat handles it, here and everywhere else
             )
         except KeyboardInterrupt:
@@ -145,7 +147,8 @@ class TerminalInput:
 
         @keys.add("c-t")
         def _(event: KeyPressEvent) -> None:
-            run_in_terminal(self._toggle)
+            above = _rows_above(event.app)
+            run_in_terminal(lambda: self._toggle(above))
 
         return keys
 
@@ -198,6 +201,16 @@ class _Words(Completer):
         word = line.rpartition(" ")[2]
         for text, meaning in self._complete(line):
             yield Completion(text, start_position=-len(word), display_meta=meaning)
+
+
+def _rows_above(app: Application[str]) -> int:
+    """How many rows of the screen are above the prompt; until the terminal has told, as many as there would be if the prompt
+    were at the bottom."""
+    renderer = app.renderer
+    if renderer.height_is_known:
+        return renderer.rows_above_layout
+    drawn = renderer.last_rendered_screen
+    return max(0, app.output.get_size().rows - (drawn.height if drawn is not None else _PROMPT_ROWS))
 
 
 def _approval_keys() -> KeyBindings:

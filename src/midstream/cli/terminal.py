@@ -63,6 +63,33 @@ def encoding(stream: IO[str]) -> str:
     return own
 
 
+# What a terminal without these characters gets instead of our own signs; any other that it lacks is a question mark.
+_STAND_INS = str.maketrans(
+    {
+        "✓": "ok",
+        "✗": "FAILED",
+        "⚙": ">",
+        "▸": ">",
+        "▾": "v",
+        "›": ">",
+        "·": "-",
+        "…": "...",
+        "⏎": "\\n",
+        "‹": "<",
+        "•": "*",
+    }
+    | {"│": "|", "─": "-", "━": "=", "┃": "|", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-"}
+    | dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*")
+)
+
+
+def showable(text: str, stream: IO[str]) -> str:
+    """The text in characters that a terminal can show; unchanged where the stream is no terminal."""
+    if text.isascii() or not is_terminal(stream) or encoding(stream) != "ascii":
+        return text
+    return text.translate(_STAND_INS).encode("ascii", "replace").decode()
+
+
 def write(stream: IO[str], text: str) -> None:
     """Write at once, whatever the stream buffers."""
     stream.write(text)

@@ -7,6 +7,8 @@ Whatever comes from a model, a tool or a file is made safe for the terminal befo
 from __future__ import annotations
 
 import itertools
+import re
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from ..core.visible import terminal_safe, visible
 from ..toolformats.partial import partial_arguments
 from .terminal import columns, encoding
 
+_NARROW = 72
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 RESULT_LINES = 12
 LINE_LENGTH = 400
@@ -101,8 +104,27 @@ class View(Protocol):
         """Show turns that are already in the conversation."""
         ...
 
+    @property
+    def width(self) -> int:
+        """How many columns there are for a line."""
+        ...
+
     def notice(self, *lines: str) -> None:
-        """Show a message of ours."""
+        """Show a message of ours, broken between words."""
+        ...
+
+    def refold(self, rows_above: int | None = None) -> bool:
+        """Show the thinking of the last answer as `unfolded` now says, in place; False where that is not possible.
+
+        `rows_above`: how many rows of the screen are above the cursor, if somebody knows."""
+        ...
+
+    def forget(self) -> None:
+        """Something else was written to the screen: nothing above it can be shown anew."""
+        ...
+
+    def thought(self, text: str) -> None:
+        """Show the thinking of an earlier answer."""
         ...
 
     def failure(self, message: str) -> None: ...
@@ -196,6 +218,34 @@ def one_line(text: str) -> str:
 
 def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+class _Wrapper(textwrap.TextWrapper):
+    """Breaks between words and behind the bars of a usage line, [on|off|auto]."""
+
+    wordsep_simple_re = re.compile(r"([\t\n\r ]+|(?<=\|)(?=\S))")
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """A line of ours, broken between words to fit; what continues it is indented further than it is."""
+    if len(text) <= width or width < 20:
+        return [text]
+    indent = text[: len(text) - len(text.lstrip())]
+    return _Wrapper(width, subsequent_indent=f"{indent}  ", break_on_hyphens=False).wrap(text) or [text]
+
+
+def two_columns(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Terms and what they mean: side by side, or the meaning below where there is little room or the term is long."""
+    column = 0 if width < _NARROW else max([len(term) for term, _ in rows if len(term) <= width // 3], default=0)
+    lines: list[str] = []
+    for term, meaning in rows:
+        if column and len(term) <= column:
+            first, *rest = textwrap.wrap(meaning, width - column - 4) or [""]
+            lines += [f"  {term:<{column}}  {first}", *[f"  {'':<{column}}  {each}" for each in rest]]
+        else:
+            lines += wrapped(f"  {term}", width)
+            lines += [f"      {each}" for each in textwrap.wrap(meaning, max(10, width - 6))]
+    return lines
 
 
 def current_mark(is_current: bool) -> str:

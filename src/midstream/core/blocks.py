@@ -172,6 +172,10 @@ class Opaque(Value, frozen=True, tag="opaque"):
     origin: Origin | None = None
 
 
+FAILED = "failed"
+"""The key in `ToolResponse.extra` of a result whose tool worked and whose command failed. It is ours, and never sent."""
+
+
 class ToolResponse(Value, frozen=True, tag="tool_response"):
     """The result of the call `call_id`. `raw_id` is what the result was labelled with before it was matched."""
 
@@ -186,6 +190,11 @@ class ToolResponse(Value, frozen=True, tag="tool_response"):
     def text(self) -> str:
         """The textual parts, joined."""
         return "".join([part.text for part in self.content if type(part) is Text])
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is bad news: the tool failed (`is_error`), or what it ran did. Only the former is told to a host."""
+        return self.is_error or bool(self.extra and self.extra.get(FAILED))
 
 
 Block: TypeAlias = Text | Thinking | ToolCall | ToolResponse | Media | Opaque

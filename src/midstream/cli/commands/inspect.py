@@ -13,7 +13,7 @@ from ...core.blocks import human
 from ...core.secret import hide_url_secrets
 from ...dialects.registry import REGISTRY, Resolved
 from ..slash import COMMANDS, command
-from ..view import money, shortened, total_cost
+from ..view import money, shortened, total_cost, two_columns
 
 if TYPE_CHECKING:
     from ..chat import Chat
@@ -58,9 +58,8 @@ async def _wire(chat: Chat, text: str) -> None:
 
 @command("/help", "show this list")
 async def _help(chat: Chat, _: str) -> None:
-    width = max(len(each.usage) for each in COMMANDS)
     chat.view.notice(
-        *[f"  {each.usage:<{width}}  {each.help}" for each in COMMANDS],
+        *two_columns([(each.usage, each.help) for each in COMMANDS], chat.view.width),
         "Enter sends; Alt-Enter, or a backslash before Enter, starts a new line. Esc stops an answer, Ctrl-T unfolds thinking.",
         "Ctrl-D, or Ctrl-C twice, quits.",
     )

@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, aclosing
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from ..agent.approval import Decision
 from ..agent.approval_request import ApprovalRequest
 from ..agent.run import RunLimits
 from ..client.session import Session
+from ..core.blocks import Media, Text
 from ..core.errors import ConfigError, MidstreamError
 from ..store.paths import data_dir
 from . import commands  # noqa: F401  (registers the slash commands)
@@ -222,7 +223,7 @@ class Chat:
             if is_command(text.strip()):
                 await dispatch(self, text.strip())
             else:
-                await self._answer(text)
+                await self.answer(text)
         except MidstreamError as error:
             self._code = code_for(error) if not self._human.interactive else OK
             self.view.failure(str(error))
@@ -236,13 +237,14 @@ class Chat:
                 f"unexpected {type(error).__name__}: {error} (a bug: please report it; MIDSTREAM_DEBUG=1 shows where)"
             )
 
-    async def _answer(self, text: str) -> None:
+    async def answer(self, *content: str | Text | Media) -> None:
+        """Send a message and show the answer to it. Without content, the model continues from where the conversation is."""
         session = self.session
         first = len(session.conversation.turns)
         status = Status(session.model, session.spent())
         self._stopped = False
         self.view.begin(status)
-        self._answering = asyncio.ensure_future(self._stream(text))
+        self._answering = asyncio.ensure_future(self._stream(content))
         try:
             with self._human.watching(self._stop_key, self.toggle):
                 await self._answering
@@ -262,8 +264,8 @@ class Chat:
         self._quitting.press()
         self.stop()
 
-    async def _stream(self, text: str) -> None:
-        async with aclosing(self.workspace.agent.run(text)) as events:
+    async def _stream(self, content: Sequence[str | Text | Media]) -> None:
+        async with aclosing(self.workspace.agent.run(*content)) as events:
             async for event in events:
                 self._gate.show(event)
 

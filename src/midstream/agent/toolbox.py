@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
@@ -59,6 +59,8 @@ class Toolbox:
         max_result: int = MAX_RESULT,
     ) -> None:
         self.approve = approve or Approval()
+        self.watch: Callable[[ApprovalRequest], Awaitable[None]] | None = None
+        """Told of each call that writes or runs, when it is allowed and has not begun."""
         self._max_result = max_result
         self._tools: dict[str, Tool] = {}
         builtin: dict[str, Tool] = {}
@@ -189,6 +191,8 @@ class Toolbox:
         # Answering takes time; what was shown must still be what happens.
         if await _request(tool, arguments, checked) != request:
             raise ToolFailed("nothing was run: the file changed while the call was being approved; read it again")
+        if self.watch is not None:
+            await self.watch(request)
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name[:64], self._tools, 1)

@@ -10,16 +10,18 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, aclosing
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from .. import __version__
 from ..agent.approval import Decision
 from ..agent.approval_request import ApprovalRequest
+from ..agent.changes import Changes
 from ..agent.run import RunLimits
+from ..client.config import ChatConfig
 from ..client.session import Session
 from ..core.blocks import Media, Text
 from ..core.errors import ConfigError, MidstreamError
@@ -28,13 +30,17 @@ from . import commands  # noqa: F401  (registers the slash commands)
 from .double_press import DoublePress
 from .line_input import Interrupted, LineInput
 from .main import OK, code_for
+from .notification import Notifier
 from .options import Settings, conversation_options, tool_option
 from .plain_view import PlainView
 from .running import interrupts, run
+from .shell_command import is_shell_line, run_shell_line
 from .slash import complete, dispatch, is_command
 from .terminal import Paint, color_choice, has_cursor, is_terminal, wants_color
-from .view import Gate, Status, View, money, summary
+from .view import Gate, Status, View, money, shortened, summary
 from .workspace import Workspace
+
+T = TypeVar("T")
 
 HISTORY_TURNS = 40
 _EPILOG = """\b
@@ -53,8 +59,18 @@ class Human(Protocol):
     """Where the messages come from."""
 
     interactive: bool
+    picks: bool
+    """Whether `pick` can show a list to choose from."""
 
     async def read(self) -> str: ...
+
+    async def ask(self, question: str) -> str:
+        """One line of an answer; EOFError or Interrupted if there is none."""
+        ...
+
+    async def pick(self, rows: Sequence[str]) -> int | None:
+        """The number of the row that was chosen, or None."""
+        ...
 
     async def approve(self, request: ApprovalRequest) -> Decision: ...
 
@@ -75,15 +91,18 @@ def chat(tools: tuple[str, ...], no_tools: bool, **given: Any) -> int:
 async def _chat(settings: Settings) -> int:
     chatting = Chat()
     live = has_cursor(sys.stdout) and has_cursor(sys.stdin)
-    human, view = _terminal(chatting, settings) if live else _pipe()
     # Ask only somebody who can see the question.
-    ask = chatting.approve if human.interactive and (live or is_terminal(sys.stderr)) else None
-    async with Workspace(settings, ask=ask, limits=RunLimits(retry_text=not view.streams)) as workspace:
-        chatting.open(workspace, human, view)
+    ask = chatting.approve if live or (is_terminal(sys.stdin) and is_terminal(sys.stderr)) else None
+    workspace = Workspace(settings, ask=ask)
+    config = workspace.catalog.config.chat
+    human, view = _terminal(chatting, settings, config) if live else _pipe()
+    workspace.limits = RunLimits(retry_text=not view.streams)
+    async with workspace:
+        chatting.open(workspace, human, view, Notifier(sys.stdout, config) if live else None)
         return await chatting.run()
 
 
-def _terminal(chatting: Chat, settings: Settings) -> tuple[Human, View]:
+def _terminal(chatting: Chat, settings: Settings, config: ChatConfig) -> tuple[Human, View]:
     try:
         from rich.console import Console
 
@@ -102,6 +121,7 @@ def _terminal(chatting: Chat, settings: Settings) -> tuple[Human, View]:
         toggle=chatting.toggle,
         typed=chatting.typed,
         color=color,
+        vi=config.vi,
         history=data_dir() / "history" if settings.store else None,
     )
     return human, LiveView(console)
@@ -119,18 +139,25 @@ class Chat:
     view: View
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.unsent: list[Text] = []
+        """Output of commands that goes with the next message."""
+        self._titles: dict[str, str] = {}
         self._quitting = DoublePress(clock)
         self._answering: asyncio.Task[None] | None = None
-        self._reading: asyncio.Future[str] | None = None
+        self._reading: asyncio.Future[Any] | None = None
         self._interrupted = False
         self._stopped = False
+        self._status: Status | None = None
         self._left = False
         self._code = OK
 
-    def open(self, workspace: Workspace, human: Human, view: View) -> None:
+    def open(self, workspace: Workspace, human: Human, view: View, notifier: Notifier | None = None) -> None:
         self.workspace = workspace
         self.view = view
+        self._notifier = notifier
         self._gate = Gate(view)
+        self.changes = Changes()
+        workspace.agent.toolbox.watch = self.changes.before
         self._human = human
         human.toolbar(self._toolbar)
 
@@ -184,7 +211,47 @@ class Chat:
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the human while the view is paused."""
         with self._gate.closed():
+            self._notify("a tool call waits for your approval")
             return await self._human.approve(request)
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person types the lines, not a script."""
+        return self._human.interactive
+
+    @property
+    def picks(self) -> bool:
+        return self._human.picks
+
+    async def ask(self, question: str) -> str:
+        """One line of an answer; nothing if Esc, Ctrl-C or the end of the input came instead."""
+        try:
+            return (await self._interruptible(self._human.ask(question))).strip()
+        except (EOFError, Interrupted):
+            return ""
+
+    async def pick(self, rows: Sequence[str]) -> int | None:
+        """The number of the row that the human chose, or None."""
+        try:
+            return await self._interruptible(self._human.pick(rows))
+        except (EOFError, Interrupted):
+            return None
+
+    @property
+    def title(self) -> str:
+        """The title that the human gave this conversation. The store is asked once: the status line shows it at every key."""
+        conversation, store = self.session.conversation.id, self.workspace.store
+        if store is None or not conversation:
+            return ""
+        if conversation not in self._titles:
+            self._titles[conversation] = store.get_meta(conversation, "title") or ""
+        return self._titles[conversation]
+
+    @title.setter
+    def title(self, text: str) -> None:
+        conversation = self.session.conversation.id
+        self.workspace.require_store().set_meta(conversation, "title", text or None)
+        self._titles[conversation] = text
 
     def show_history(self) -> None:
         turns = self.session.conversation.turns
@@ -196,9 +263,13 @@ class Chat:
         if self._interrupted:
             self._interrupted = False
             raise Interrupted
-        self._reading = asyncio.ensure_future(self._human.read())
+        return await self._interruptible(self._human.read())
+
+    async def _interruptible(self, reading: Coroutine[Any, Any, T]) -> T:
+        """Wait for the human; Interrupted if a SIGINT comes first."""
+        self._reading = asyncio.ensure_future(reading)
         try:
-            return await self._reading
+            return await self._reading  # type: ignore[no-any-return]
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -220,10 +291,12 @@ class Chat:
     async def _handle(self, text: str) -> None:
         """Handle one line. Whatever goes wrong with it, the chat continues."""
         try:
-            if is_command(text.strip()):
+            if is_shell_line(text):
+                await run_shell_line(self, text)
+            elif is_command(text.strip()):
                 await dispatch(self, text.strip())
             else:
-                await self.answer(text)
+                await self._send(text)
         except MidstreamError as error:
             self._code = code_for(error) if not self._human.interactive else OK
             self.view.failure(str(error))
@@ -237,14 +310,37 @@ class Chat:
                 f"unexpected {type(error).__name__}: {error} (a bug: please report it; MIDSTREAM_DEBUG=1 shows where)"
             )
 
+    async def _send(self, text: str) -> None:
+        """Answer a message, with the output of commands before it. What could not be sent stays for the next one."""
+        waiting, self.unsent = self.unsent, []
+        before = self.session.conversation
+        try:
+            await self.answer(*waiting, text)
+        finally:
+            if self.session.conversation is before:
+                self.unsent = waiting
+
     async def answer(self, *content: str | Text | Media) -> None:
         """Send a message and show the answer to it. Without content, the model continues from where the conversation is."""
         session = self.session
         first = len(session.conversation.turns)
         status = Status(session.model, session.spent())
+        try:
+            finished = await self.until_stopped(self._stream(content), status)
+        finally:
+            self.workspace.store_settings()
+        self.view.notice(
+            f"({summary(session, first, status.seconds)})" if finished else "(stopped; what has arrived is kept)"
+        )
+        if finished:
+            self._notify(f"{session.model} has answered")
+
+    async def until_stopped(self, work: Coroutine[Any, Any, None], status: Status) -> bool:
+        """Do some work that Esc and Ctrl-C stop; False if they did."""
         self._stopped = False
+        self._status = status
         self.view.begin(status)
-        self._answering = asyncio.ensure_future(self._stream(content))
+        self._answering = asyncio.ensure_future(work)
         try:
             with self._human.watching(self._stop_key, self.toggle):
                 await self._answering
@@ -255,10 +351,11 @@ class Chat:
         finally:
             self._answering = None
             self.view.end()
-            self.workspace.store_settings()
-        self.view.notice(
-            "(stopped; what has arrived is kept)" if self._stopped else f"({summary(session, first, status.seconds)})"
-        )
+        return not self._stopped
+
+    def _notify(self, what: str) -> None:
+        if self._notifier is not None and self._status is not None:
+            self._notifier.notify(self._status.seconds, what)
 
     def _stop_key(self) -> None:
         self._quitting.press()
@@ -281,5 +378,9 @@ class Chat:
     def _toolbar(self) -> str:
         session = self.session
         cost = session.spent()
-        parts = [session.model, session.conversation.id[:8] or "new", f"{len(session.conversation.turns)} turns"]
+        parts = [
+            session.model,
+            shortened(self.title, 30) or session.conversation.id[:8] or "new",
+            f"{len(session.conversation.turns)} turns",
+        ]
         return " · ".join([*parts, money(cost)] if cost is not None else parts)

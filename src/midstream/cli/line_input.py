@@ -10,7 +10,7 @@ import asyncio
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
@@ -37,6 +37,8 @@ class Interrupted(Exception):
 class LineInput:
     """The human behind a file descriptor. `interactive` says whether somebody is there to be asked, on `out`."""
 
+    picks = False
+
     def __init__(self, fd: int, out: IO[str], *, interactive: bool) -> None:
         self.interactive = interactive
         self._fd = fd
@@ -54,13 +56,21 @@ class LineInput:
         """Show the whole call and ask. What was typed before it was shown is not an answer to it."""
         write(self._out, f"{shown_on(self._out, request)}\n")
         early, self._buffer = self._buffer + self._take() + _drained(self._fd), b""
-        write(self._out, question(request))
         try:
-            return decision_of(await self._line())
+            return decision_of(await self.ask(question(request)))
         except EOFError:
             return NO
         finally:
             self._buffer = early + self._buffer
+
+    async def ask(self, question: str) -> str:
+        """The next line, which in a script is the one below the command that asks."""
+        write(self._out, question if self.interactive else f"{question.rstrip()}\n")
+        return await self._line()
+
+    async def pick(self, rows: Sequence[str]) -> int | None:
+        """Not here: see `picks`."""
+        return None
 
     @contextmanager
     def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> Iterator[None]:

@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text as Line
 
 from ..core import events
@@ -24,12 +25,13 @@ from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
 from .screen_record import ScreenRecord
 from .terminal import showable
-from .view import Status, call_line, partial_call_line, repeat_line, result_lines, system_line, wrapped
+from .view import DIFF_COLORS, Status, call_line, partial_call_line, repeat_line, result_lines, system_line, wrapped
 
 _TICK = 1 / 12
 _THINKING_LINES = 6
 _THINKING_CHARS = 2000
 _SPARE_LINES = 4
+_SIDE_BY_SIDE = 100
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -258,6 +260,26 @@ class LiveView:
 
     def failure(self, message: str) -> None:
         self._print(Line.assemble(("✗ ", "bold red"), " ".join(visible(message).split())))
+
+    def diff(self, rows: Sequence[str]) -> None:
+        for row in rows:
+            self._print(Line(visible(row).expandtabs(4), DIFF_COLORS.get(row[:1], "")))
+
+    def beside(self, *answers: tuple[str, str]) -> None:
+        columns = [
+            Group(
+                Line(visible(heading), "bold"), Line(""), Safe(Trimmed(Markdown(terminal_safe(text), hyperlinks=False)))
+            )
+            for heading, text in answers
+        ]
+        if self._console.width < _SIDE_BY_SIDE:
+            self._print(Group(*[part for column in columns for part in (column, Line(""))]))
+            return
+        table = Table.grid(padding=(0, 2), expand=True)
+        for _ in columns:
+            table.add_column(ratio=1)
+        table.add_row(*columns)
+        self._print(Group(table, Line("")))
 
     def _settle(self) -> None:
         """Put what is still open into the scrollback: an answer that was cut off keeps what arrived."""

@@ -16,7 +16,7 @@ from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
 from .terminal import Paint, columns, has_cursor, is_terminal, showable, write
-from .view import Status, call_line, repeat_line, result_lines, shortened, system_line, wrapped
+from .view import DIFF_COLORS, Status, call_line, repeat_line, result_lines, shortened, system_line, wrapped
 
 _TICK = 0.1
 _PIPE_WIDTH = 100  # where nobody sees the lines, they are as wide as they would be on a usual terminal
@@ -155,6 +155,16 @@ class PlainView:
 
     def failure(self, message: str) -> None:
         self._line(self._paint("midstream: ", "red") + " ".join(visible(message).split()))
+
+    def diff(self, rows: Sequence[str]) -> None:
+        for row in rows:
+            color = DIFF_COLORS.get(row[:1])
+            self._line(self._paint(visible(row), *([color] if color else [])))
+
+    def beside(self, *answers: tuple[str, str]) -> None:
+        for heading, text in answers:
+            self._line(self._paint(visible(heading), "bold"))
+            self._line(terminal_safe(text).strip("\n"))
 
     def _say(self, text: str) -> None:
         if self._quiet or not text:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import vi_mode
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import create_input
@@ -30,6 +31,7 @@ from ..agent.approval_request import ApprovalRequest
 from ..core.visible import visible
 from ..store.paths import make_private_file
 from .line_input import Interrupted, decision_of, question
+from .picker import pick
 from .terminal import showable, write
 from .view import shown_on
 
@@ -45,6 +47,7 @@ class TerminalInput:
     """Reads what the human types. The counterpart of a View."""
 
     interactive = True
+    picks = True
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class TerminalInput:
         toggle: Callable[[int], None],
         typed: Callable[[], None],
         color: bool,
+        vi: bool = False,
         history: Path | None = None,
     ) -> None:
         self._input = create_input()
@@ -73,6 +77,7 @@ class TerminalInput:
             style=_STYLE,
             color_depth=self._depth,
             enable_history_search=False,
+            vi_mode=vi,
         )
         self._session.default_buffer.on_text_changed += lambda _: typed()
 
@@ -97,23 +102,32 @@ class TerminalInput:
         The call goes into the scrollback, because a prompt is cropped to the screen. What was typed before the question was
         shown is not an answer to it: it goes to the next prompt.
         """
-        asking: PromptSession[str] = PromptSession(
-            input=self._input, style=_STYLE, color_depth=self._depth, key_bindings=_approval_keys()
-        )
         write(sys.stdout, f"{shown_on(sys.stdout, request)}\n")
+        try:
+            return decision_of(await self.ask(question(request)))
+        except (EOFError, Interrupted):
+            self._stop()
+            return NO
+
+    async def ask(self, question: str) -> str:
+        """One line; Interrupted for Esc and Ctrl-C. What was typed before the question goes to the next prompt."""
+        asking: PromptSession[str] = PromptSession(
+            input=self._input, style=_STYLE, color_depth=self._depth, key_bindings=_question_keys()
+        )
         early = [*get_typeahead(self._input), *self._input.read_keys(), *self._input.flush_keys()]
         if self._watch is not None:
             self._watch.pause()
         try:
-            text = await asking.prompt_async(FormattedText([("class:prompt", question(request))]), handle_sigint=False)
-            return decision_of(text)
-        except (EOFError, KeyboardInterrupt):
-            self._stop()
-            return NO
+            return await asking.prompt_async(FormattedText([("class:prompt", question)]), handle_sigint=False)
+        except KeyboardInterrupt:
+            raise Interrupted from None
         finally:
             store_typeahead(self._input, early)
             if self._watch is not None:
                 self._watch.resume()
+
+    async def pick(self, rows: Sequence[str]) -> int | None:
+        return await pick(rows, self._input, self._depth)
 
     @contextmanager
     def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> Iterator[None]:
@@ -140,8 +154,9 @@ class TerminalInput:
             else:
                 buffer.validate_and_handle()
 
-        # Not Ctrl-J: until the prompt is up, the terminal still turns Enter into it.
-        @keys.add("escape", "enter")
+        # Not Ctrl-J: until the prompt is up, the terminal still turns Enter into it. With vi keys, Esc and then Enter
+        # are two keys: leave the insert mode, send.
+        @keys.add("escape", "enter", filter=~vi_mode)
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
@@ -213,7 +228,7 @@ def _rows_above(app: Application[str]) -> int:
     return max(0, app.output.get_size().rows - (drawn.height if drawn is not None else _PROMPT_ROWS))
 
 
-def _approval_keys() -> KeyBindings:
+def _question_keys() -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("escape", eager=True)

@@ -34,11 +34,15 @@ The first characters of an id are enough if they are unambiguous."""
 def session_line(info: ConversationInfo, now: float) -> str:
     """One conversation in one line."""
     models = ", ".join(info.models) or "no answer yet"
-    title = " ".join(info.title.split()) or "(untitled)"
-    return f"{info.id[:8]}  {_ago(now - info.updated):>8}  {info.turns:>3} turns  {shortened(title, 60)}  [{models}]"
+    title = shortened(title_of(info), 60)
+    return f"{info.id[:8]}  {ago(now - info.updated):>8}  {info.turns:>3} turns  {title}  [{models}]"
 
 
-def _ago(seconds: float) -> str:
+def title_of(info: ConversationInfo) -> str:
+    return " ".join(info.title.split()) or "(untitled)"
+
+
+def ago(seconds: float) -> str:
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"

@@ -129,6 +129,14 @@ class View(Protocol):
 
     def failure(self, message: str) -> None: ...
 
+    def diff(self, rows: Sequence[str]) -> None:
+        """Show the rows of a diff."""
+        ...
+
+    def beside(self, *answers: tuple[str, str]) -> None:
+        """Show answers, each with its heading, side by side if there is room."""
+        ...
+
 
 class Gate:
     """Passes events on to a view, or holds them back while the human is being asked something."""
@@ -210,6 +218,10 @@ def result_lines(response: ToolResponse, most: int = RESULT_LINES) -> list[str]:
     if others:
         shown.append(f"({len(others)} attachment{'s' if len(others) > 1 else ''})")
     return shown or ["(no output)"]
+
+
+DIFF_COLORS = {"+": "green", "-": "red", "@": "cyan", "\\": "cyan"}
+"""The colour of a row of a diff, by its first character."""
 
 
 def one_line(text: str) -> str:

@@ -48,7 +48,7 @@ class Workspace:
     ) -> None:
         self.settings = settings
         self._ask = ask
-        self._limits = limits
+        self.limits = limits
         self._stack = AsyncExitStack()
         self._loaded = load_config()
         for told in self._loaded.ignored:
@@ -86,7 +86,7 @@ class Workspace:
             options=settings.options(stored),
             client=self._client,
         )
-        self.agent = Agent(session, toolbox, self._limits)
+        self.agent = Agent(session, toolbox, self.limits)
 
     @property
     def session(self) -> Session:

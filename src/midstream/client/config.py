@@ -20,6 +20,11 @@
     media = ["image"]                     # what it reads; [] for text only
     tools = false                         # its host takes none: they go over plain text
 
+    [chat]                                # docs/terminal.md
+    vi = true                             # vi keys at the prompt
+    notify = "bell"                       # or "osc9": when an answer took long; "off" is the default
+    notify_after = 20                     # seconds
+
 Every value remembers the file it came from. A file that cannot be read says what is wrong and where. A project's file counts
 only if it is the user's own: theirs, and nobody else may write it. Even so it may have come with somebody else's code: it may
 speak of providers (addresses, keys, headers) only if the user's own file lists its folder in `trusted_projects`.
@@ -31,7 +36,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -78,11 +83,23 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the host takes declared tools for this model; false sends them over plain text."""
 
 
+class ChatConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the chat in the terminal behaves."""
+
+    vi: bool = False
+    """vi keys at the prompt."""
+    notify: Literal["off", "bell", "osc9"] = "off"
+    """How to tell that a long answer has ended."""
+    notify_after: Annotated[float, msgspec.Meta(ge=0)] = 20.0
+    """How many seconds a long answer takes."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default_model: str = ""
     providers: dict[str, ProviderConfig] = {}
     aliases: dict[str, str] = {}
     models: dict[str, ModelConfig] = {}
+    chat: ChatConfig = ChatConfig()
     trusted_projects: tuple[str, ...] = ()
     """Folders whose project file may speak of providers; only the user's own file may say so."""
 

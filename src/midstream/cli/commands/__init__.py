@@ -10,4 +10,6 @@ from __future__ import annotations
 # isort: off
 from . import model
 from . import sessions
+from . import answers
+from . import changes
 from . import inspect

@@ -43,7 +43,8 @@ _FORMATS: dict[str, str] = {
 }
 
 
-def _models(chat: Chat) -> Words:
+def models(chat: Chat) -> Words:
+    """The completions where a model is named."""
     return [(name, "") for name in model_names(chat.workspace.catalog)]
 
 
@@ -52,7 +53,7 @@ def _providers(chat: Chat) -> Words:
     return [(row.name, key_state(catalog, row)[0]) for row in catalog.registry.providers.values()]
 
 
-@command("/model [NAME]", "change the model, and show what it will see", _models)
+@command("/model [NAME]", "change the model, and show what it will see", models)
 async def _model(chat: Chat, name: str) -> None:
     if not name:
         chat.view.notice(f"model: {chat.session.model} (/model NAME changes it; Tab completes)")

@@ -6,10 +6,11 @@ import time
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from ...core.blocks import Conversation
+from ...core.blocks import Conversation, Turn
 from ...core.errors import LocalError
-from ...store import Entry, to_jsonl, to_markdown
-from ..sessions import search_lines, session_line, write_file
+from ...core.visible import visible
+from ...store import ConversationInfo, Entry, to_jsonl, to_markdown
+from ..sessions import ago, search_lines, session_line, title_of, write_file
 from ..slash import Words, command, words_of
 from ..view import current_mark, shortened
 from ..workspace import find_session
@@ -17,6 +18,10 @@ from .model import report_lines
 
 if TYPE_CHECKING:
     from ..chat import Chat
+
+
+PICKED_FROM = 500
+TITLE_LENGTH = 80
 
 
 def _stored_sessions(chat: Chat) -> Words:
@@ -42,13 +47,43 @@ async def _sessions(chat: Chat, words: str) -> None:
 @command("/resume [ID]", "continue a stored conversation", _stored_sessions)
 async def _resume(chat: Chat, wanted: str) -> None:
     store = chat.workspace.require_store()
-    if not wanted:
-        await _sessions(chat, "")
-        chat.view.notice("/resume ID continues one of them")
+    found = find_session(store, wanted) if wanted else await _picked(chat)
+    if not found:
         return
-    report = await chat.workspace.resume(find_session(store, wanted))
+    report = await chat.workspace.resume(found)
     chat.show_history()
     chat.view.notice(f"model: {chat.session.model}", *report_lines(report))
+
+
+async def _picked(chat: Chat) -> str | None:
+    """The id that the human chose from the list; where there is no list to choose from, it is only shown."""
+    infos = chat.workspace.require_store().list(PICKED_FROM)
+    if not chat.picks or not infos:
+        await _sessions(chat, "")
+        if infos:
+            chat.view.notice("/resume ID continues one of them")
+        return None
+    now = time.time()
+    place = await chat.pick([_picker_row(info, now) for info in infos])
+    return infos[place].id if place is not None else None
+
+
+def _picker_row(info: ConversationInfo, now: float) -> str:
+    """One conversation in a row that may be cut at its end: what tells it apart comes first."""
+    models = ", ".join(info.models) or "no answer yet"
+    return f"{title_of(info)} · {ago(now - info.updated)} · {info.turns} turns · {models} · {info.id[:8]}"
+
+
+@command("/title [TEXT]", "show or set the title of this conversation")
+async def _title(chat: Chat, text: str) -> None:
+    store = chat.workspace.require_store()
+    conversation = chat.session.conversation.id
+    if not conversation:
+        raise LocalError("this conversation is not stored yet: say something first")
+    if text:
+        chat.title = shortened(" ".join(visible(text).split()), TITLE_LENGTH)
+    how = "" if chat.title else " (its first words; /title TEXT sets another)"
+    chat.view.notice(f"title: {title_of(store.info(conversation))}{how}")
 
 
 @command("/new", "start a new conversation")
@@ -70,14 +105,29 @@ async def _fork(chat: Chat, _: str) -> None:
 @command("/undo", "continue from before the last exchange")
 async def _undo(chat: Chat, _: str) -> None:
     """Continue from before the last exchange; the full conversation stays in the store."""
+    if chat.unsent:
+        chat.unsent.pop()
+        chat.view.notice("undone: the output of the last !command, which was not sent yet")
+        return
+    undone, kept = await step_back(chat)
+    chat.view.notice(f"undone: {shortened(' '.join(undone.text.split()), 60)}{kept}")
+
+
+async def step_back(chat: Chat) -> tuple[Turn, str]:
+    """Go back to before the last message of the human: that message, and a remark on where the full conversation is."""
     before = chat.session.conversation
-    said = [place for place, turn in enumerate(before.turns) if turn.speaker == "human" and not turn.role]
-    if not said:
-        raise LocalError("nothing to undo")
-    await chat.session.rewind(said[-1])
+    place = last_message(before)
+    await chat.session.rewind(place)
     kept = f"; the full conversation is still stored as {before.id[:8]}" if before.id else ""
-    undone = " ".join(before.turns[said[-1]].text.split())
-    chat.view.notice(f"undone: {shortened(undone, 60)}{kept}")
+    return before.turns[place], kept
+
+
+def last_message(conversation: Conversation) -> int:
+    """Where the last message of the human is."""
+    said = [place for place, turn in enumerate(conversation.turns) if turn.speaker == "human" and not turn.role]
+    if not said:
+        raise LocalError("nothing was said yet, so there is nothing to undo, to retry or to compare")
+    return said[-1]
 
 
 @command("/export [md|jsonl] [FILE]", "write the conversation to a file", words_of("md", "jsonl"))

@@ -1,0 +1,133 @@
+"""Commands about the last answer: another one to the same message, or another model's beside it.
+
+No answer is removed: each stays in the store, in the conversation it was given in.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from ...agent.loop import Agent
+from ...agent.toolbox import Toolbox
+from ...client.session import Session
+from ...core import events
+from ...core.blocks import Media, Text, Turn
+from ...core.errors import LocalError
+from ..slash import command
+from ..view import Status, summary
+from .model import models, report_lines
+from .sessions import last_message, step_back
+
+if TYPE_CHECKING:
+    from ..chat import Chat
+
+
+@command("/retry [MODEL]", "answer your last message again, or let another model answer it", models)
+async def _retry(chat: Chat, model: str) -> None:
+    last_message(chat.session.conversation)
+    if model:
+        await chat.workspace.reach(model)
+    dropped = chat.session.conversation.turns[last_message(chat.session.conversation) :]
+    message, kept = await step_back(chat)
+    chat.view.notice(f"answering again{kept}")
+    if any(turn.tool_calls for turn in dropped):
+        chat.view.notice("what the tools of the earlier answer did is not undone")
+    if model:
+        chat.view.notice(f"model: {model}", *report_lines(await chat.workspace.use(model)))
+    await chat.answer(*_content(message))
+
+
+@command("/compare MODEL", "let another model answer your last message too, and keep one of the two answers", models)
+async def _compare(chat: Chat, model: str) -> None:
+    if not model:
+        raise LocalError(
+            "/compare needs a model to compare with, such as /compare sim/claude-sonnet-4-5; Tab completes"
+        )
+    mine = chat.session
+    place = last_message(mine.conversation)
+    if not _text(mine.conversation.turns[place:]):
+        raise LocalError("there is no answer to compare with yet; /retry asks for one")
+    await chat.workspace.reach(model)
+    other = await _rival(chat, model, place)
+    chat.view.notice(f"asking {model}; it may use only tools that read: {_names(other.toolbox)}")
+    status = Status(model)
+    failures: list[str] = []
+    message = mine.conversation.turns[place]
+    if not await chat.until_stopped(_answered(other, message, status, failures), status):
+        chat.view.notice("(stopped; your conversation is unchanged)")
+        return
+    theirs = other.session
+    heading = f"{_model_of(mine.conversation.turns[place:]) or mine.model} · {_figures(mine, place)}"
+    chat.view.beside(
+        (f"1 · {heading}", _text(mine.conversation.turns[place:])),
+        (f"2 · {summary(theirs, place, status.seconds)}", _text(theirs.conversation.turns[place:]) or "(no answer)"),
+    )
+    if failures or not _text(theirs.conversation.turns[place:]):
+        raise LocalError(f"{model} gave no whole answer{': ' if failures else ''}{' '.join(failures)}; 1 is kept")
+    if await chat.ask("Keep which answer? [1] or 2: ") != "2":
+        chat.view.notice(f"kept 1{_stored_as(theirs)}")
+        return
+    dropped = _stored_as(mine)
+    mine.conversation = theirs.conversation
+    await chat.workspace.use(model)
+    chat.view.notice(f"kept 2{dropped}", f"model: {model}")
+
+
+async def _rival(chat: Chat, model: str, place: int) -> Agent:
+    """Another session at the same point, with a copy of what was said so far and the tools that only read."""
+    mine = chat.session
+    toolbox = Toolbox([tool for tool in chat.workspace.agent.toolbox if not tool.writes and not tool.runs])
+    session = Session(
+        model,
+        store=chat.workspace.store,
+        tools=toolbox.specs(),
+        conversation=mine.conversation,
+        options=mine.options,
+        client=mine.client,
+    )
+    await session.rewind(place)
+    return Agent(session, toolbox)
+
+
+async def _answered(agent: Agent, message: Turn, status: Status, failures: list[str]) -> None:
+    async with aclosing(agent.run(*_content(message))) as run:
+        async for event in run:
+            match event:
+                case events.TextDelta() | events.ThinkingDelta() | events.ToolCallDelta():
+                    status.add(event.delta)
+                case events.ToolStarted():
+                    status.doing = f"running {event.call.name}"
+                case events.ToolFinished():
+                    status.doing = ""
+                case events.Stopped() if event.detail:
+                    failures.append(event.detail)
+                case _:
+                    pass
+
+
+def _content(message: Turn) -> list[Text | Media]:
+    return [block for block in message.blocks if isinstance(block, Text | Media)]
+
+
+def _text(turns: tuple[Turn, ...]) -> str:
+    return "\n\n".join([turn.text for turn in turns if turn.speaker == "ai" and turn.text and not turn.failure])
+
+
+def _model_of(turns: tuple[Turn, ...]) -> str:
+    return next((f"{turn.origin.provider}/{turn.origin.model}" for turn in reversed(turns) if turn.origin), "")
+
+
+def _figures(session: Session, first: int) -> str:
+    """What the answer that is there already took; its latency is that of its answers, without the tools."""
+    seconds = sum(turn.latency_ms or 0.0 for turn in session.conversation.turns[first:]) / 1000
+    return summary(session, first, seconds).partition(" · ")[2]
+
+
+def _names(toolbox: Toolbox) -> str:
+    return ", ".join([tool.name for tool in toolbox]) or "none here"
+
+
+def _stored_as(session: Session) -> str:
+    conversation = session.conversation.id
+    return f"; the other answer is stored as {conversation[:8]}" if conversation else ""

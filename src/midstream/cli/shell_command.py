@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .chat import Chat
 
 OUTPUT_LIMIT = 64 * 1024
-SHOWN_LINES = 400
+SHOWN_LINES = 200
 LINE_LENGTH = 2_000
 GRACE = 2.0  # seconds between SIGINT, SIGTERM and SIGKILL
 _DRAIN = 0.2

@@ -7,10 +7,11 @@ E2E := .venv-e2e
 BENCH := .venv-bench
 CLIENTS := .venv-clients
 BENCH_GATEWAY := .venv-bench-gateway
+BENCH_START := .venv-bench-start
 DOCS := .venv-docs
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help install demo docs docs-pages mutants check check-wheel format test e2e-tools test-e2e test-clients bench bench-codec bench-gateway clean
+.PHONY: help install demo docs docs-pages mutants check check-wheel format test e2e-tools test-e2e test-clients bench bench-codec bench-gateway bench-start clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
@@ -28,6 +29,7 @@ help:
 	@echo "make bench     midstream beside other clients, over loopback (installs them into $(BENCH); about 5 minutes)"
 	@echo "make bench-gateway  midstream's gateway beside others, over loopback (installs them into $(BENCH_GATEWAY); about 10 minutes)"
 	@echo "make mutants   change the source in 200 places, one at a time, and see whether a test notices (an hour)"
+	@echo "make bench-start  how long the command takes to start, beside llm and kimi-cli (installs them into $(BENCH_START); about 2 minutes)"
 	@echo "make clean     remove $(VENV) and caches"
 
 install: $(STAMP)
@@ -100,5 +102,12 @@ $(BENCH_GATEWAY)/.installed: pyproject.toml benchmarks/gateway/npm/package.json 
 bench-gateway: $(BENCH_GATEWAY)/.installed
 	@$(BENCH_GATEWAY)/bin/python -m benchmarks.gateway --write
 
+$(BENCH_START)/.installed: pyproject.toml scripts/install-bench-start
+	@PYTHON="$(PYTHON)" VENV="$(BENCH_START)" sh scripts/install-bench-start
+	@touch $(BENCH_START)/.installed
+
+bench-start: $(BENCH_START)/.installed
+	@$(BENCH_START)/bin/python -m benchmarks.start --write
+
 clean:
-	rm -rf $(VENV) $(BENCH) $(BENCH)-newer $(BENCH_GATEWAY) $(BENCH_GATEWAY)-litellm benchmarks/gateway/npm/node_modules $(E2E) $(E2E)-litellm $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(BENCH)-newer $(BENCH_GATEWAY) $(BENCH_GATEWAY)-litellm $(BENCH_START) $(BENCH_START)-newer benchmarks/gateway/npm/node_modules $(E2E) $(E2E)-litellm $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

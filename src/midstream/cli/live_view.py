@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
@@ -94,6 +93,12 @@ class Trimmed:
             if begun:
                 yield from line
                 yield Segment.line()
+
+
+def _markdown(text: str) -> Trimmed:
+    from rich.markdown import Markdown  # a sixth of the start of a chat, and not needed before the first answer
+
+    return Trimmed(Markdown(text, hyperlinks=False))
 
 
 def _is_blank(line: list[Segment]) -> bool:
@@ -267,9 +272,7 @@ class LiveView:
 
     def beside(self, *answers: tuple[str, str]) -> None:
         columns = [
-            Group(
-                Line(visible(heading), "bold"), Line(""), Safe(Trimmed(Markdown(terminal_safe(text), hyperlinks=False)))
-            )
+            Group(Line(visible(heading), "bold"), Line(""), Safe(_markdown(terminal_safe(text))))
             for heading, text in answers
         ]
         if self._console.width < _SIDE_BY_SIDE:
@@ -305,7 +308,7 @@ class LiveView:
     def _markdown(self, text: str) -> None:
         """Print a finished part of a text; parts of one text have a blank line between them."""
         if text.strip():
-            self._print(Group(*([Line("")] if self._has_parts else []), Trimmed(Markdown(text, hyperlinks=False))))
+            self._print(Group(*([Line("")] if self._has_parts else []), _markdown(text)))
             self._has_parts = True
 
     def _print_call(self, call: ToolCall) -> None:
@@ -347,7 +350,7 @@ class LiveView:
         tail = self._feed.tail(height)
         if tail.strip():
             gap = [Line("")] if self._has_parts else []
-            parts.append(Bottom(Group(*gap, Safe(Trimmed(Markdown(tail, hyperlinks=False)))), height))
+            parts.append(Bottom(Group(*gap, Safe(_markdown(tail))), height))
         if self._call is not None:
             parts.append(Safe(Line(self._partial_call(self._call), "cyan")))
         if self._status is not None:

@@ -135,15 +135,26 @@ def llm(home: Path, host: Host) -> Program:
 
 
 def kimi(home: Path, host: Host) -> Program:
-    """kimi-cli needs a newer Python than midstream does, and lives in an environment of its own."""
+    """kimi-cli needs a newer Python than midstream does, and lives in an environment of its own. Its last releases only tell
+    of its successor, and without arguments install that: scripts/install-bench-start takes one from before."""
     home.mkdir()
-    folder = Path(sys.prefix + "-newer") / "bin"
-    found = shutil.which("kimi", path=str(folder))
+    found = shutil.which("kimi", path=str(Path(sys.prefix + "-newer") / "bin"))
     if found is None:
-        raise FileNotFoundError("kimi-cli needs Python 3.12 or newer, which was not found")
-    environ = {"HOME": str(home), "KIMI_BASE_URL": host.base, "KIMI_API_KEY": "key", "KIMI_MODEL_NAME": "model"}
+        raise FileNotFoundError("kimi-cli is not installed (it needs Python 3.13)")
+    settings = home / "config.toml"
+    settings.write_text(
+        'default_model = "bench"\ntelemetry = false\n'
+        '[models.bench]\nprovider = "bench"\nmodel = "model"\nmax_context_size = 100000\n'
+        f'[providers.bench]\ntype = "openai_legacy"\nbase_url = "{host.base}"\napi_key = "key"\n'
+    )
+    run = (found, "--config-file", str(settings))
     return Program(
-        "kimi-cli", (found, "--help"), (found, "--print", "-p", "Three rivers?"), (found,), b"\xe2\x9c\xa8", environ
+        "kimi-cli",
+        (found, "--help"),
+        (*run, "--quiet", "-p", "Three rivers?"),
+        run,
+        "✨".encode(),
+        {"HOME": str(home), "KIMI_CLI_NO_AUTO_UPDATE": "1"},
     )
 
 

@@ -45,6 +45,16 @@ class Terminal:
             self._shown = "\n".join([*self._above, *below]).rstrip()
         return self._shown
 
+    @property
+    def cursor_line(self) -> str:
+        """The row that the cursor is in."""
+        return self._screen.display[self._screen.cursor.y].rstrip()
+
+    @property
+    def rows_above_cursor(self) -> int:
+        """Scrollback included."""
+        return len(self._screen.history.top) + self._screen.cursor.y
+
     def type(self, text: str) -> None:
         self.process.send(text.encode())
 
@@ -55,7 +65,7 @@ class Terminal:
         """The screen, as soon as it holds the text (so many times)."""
         end = time.monotonic() + seconds
         while self.screen.count(text) < count:
-            if not self._pump() or time.monotonic() > end:
+            if not self.pump() or time.monotonic() > end:
                 raise AssertionError(
                     f"no {text!r} (x{count}) on the screen:\n{self.screen}\n\nraw: {self.raw[-2000:]!r}"
                 )
@@ -65,13 +75,13 @@ class Terminal:
         """The same for words that may be broken over rows: blanks and line breaks do not count."""
         wanted, end = "".join(text.split()), time.monotonic() + seconds
         while "".join(self.screen.split()).count(wanted) < count:
-            assert self._pump() and time.monotonic() < end, f"no {text!r} (x{count}) on the screen:\n{self.screen}"
+            assert self.pump() and time.monotonic() < end, f"no {text!r} (x{count}) on the screen:\n{self.screen}"
         return self.screen
 
     def wait_for_end(self, seconds: float = 30.0) -> int:
         """The exit code, when the program is over."""
         end = time.monotonic() + seconds
-        while self._pump():
+        while self.pump():
             assert time.monotonic() < end, f"it does not end:\n{self.screen}"
         self.process.close()
         return self.process.exitstatus if self.process.exitstatus is not None else -self.process.signalstatus
@@ -79,7 +89,7 @@ class Terminal:
     def close(self) -> None:
         self.process.close(force=True)
 
-    def _pump(self) -> bool:
+    def pump(self) -> bool:
         """Take what has come, waiting a little if nothing has; False at the end."""
         data, wait = b"", 0.05
         try:

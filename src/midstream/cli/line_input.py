@@ -10,6 +10,7 @@ import asyncio
 import os
 import select
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
@@ -18,7 +19,7 @@ from ..agent.approval import ALWAYS, NO, ONCE, Decision
 from ..agent.approval_request import ApprovalRequest
 from ..client.cancellation import in_daemon_thread
 from ..core.visible import visible
-from .terminal import showable, write
+from .terminal import columns, showable, write
 from .view import shown_on
 
 _MAX_LINE = 4 * 1024 * 1024
@@ -65,7 +66,8 @@ class LineInput:
 
     async def ask(self, question: str) -> str:
         """The next line, which in a script is the one below the command that asks."""
-        write(self._out, question if self.interactive else f"{question.rstrip()}\n")
+        asked = wrapped(question, columns(self._out))
+        write(self._out, asked if self.interactive else f"{asked.rstrip()}\n")
         return await self._line()
 
     async def pick(self, rows: Sequence[str]) -> int | None:
@@ -106,6 +108,12 @@ def question(request: ApprovalRequest) -> str:
     """The question, with what an "always" would cover."""
     yes = _YES[request.scope].format(tool=visible(request.tool))
     return f"Allow this? {yes}, [n]o, or the reason why not: "
+
+
+def wrapped(question: str, columns: int) -> str:
+    """A question in rows that are broken between words: a prompt would break them anywhere."""
+    rows = textwrap.wrap(question, max(20, columns - 1), break_on_hyphens=False)
+    return "\n".join(rows) + " "
 
 
 def decision_of(text: str) -> Decision:

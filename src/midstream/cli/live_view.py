@@ -31,6 +31,7 @@ _THINKING_LINES = 6
 _THINKING_CHARS = 2000
 _SPARE_LINES = 4
 _SIDE_BY_SIDE = 100
+_INDENT = 16
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 

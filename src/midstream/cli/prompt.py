@@ -30,9 +30,9 @@ from ..agent.approval import NO, Decision
 from ..agent.approval_request import ApprovalRequest
 from ..core.visible import visible
 from ..store.paths import make_private_file
-from .line_input import Interrupted, decision_of, question
+from .line_input import Interrupted, decision_of, question, wrapped
 from .picker import pick
-from .terminal import showable, write
+from .terminal import columns, showable, write
 from .view import shown_on
 
 Complete = Callable[[str], Iterable[tuple[str, str]]]
@@ -118,7 +118,9 @@ class TerminalInput:
         if self._watch is not None:
             self._watch.pause()
         try:
-            return await asking.prompt_async(FormattedText([("class:prompt", question)]), handle_sigint=False)
+            return await asking.prompt_async(
+                FormattedText([("class:prompt", wrapped(question, columns(sys.stdout)))]), handle_sigint=False
+            )
         except KeyboardInterrupt:
             raise Interrupted from None
         finally:

@@ -478,7 +478,9 @@ def needs_doubles(config: GatewayConfig, catalog: Catalog) -> bool:
     if named or config.models.allow is not None or catalog.config.providers or catalog.config.aliases:
         return False
     rows = catalog.registry.providers.values()
-    return not any(catalog.key_variable(row) or catalog.base_variable(row) for row in rows)
+    return not any(
+        catalog.key_variable(row) or catalog.base_variable(row) or catalog.stored_in(row.name) for row in rows
+    )
 
 
 def _catalog(sim: bool) -> Catalog:

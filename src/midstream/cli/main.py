@@ -46,6 +46,7 @@ COMMANDS = {
     "ask": "Ask one question; the answer goes to standard output.",
     "models": "List the known models and whether their keys are set.",
     "sessions": "List, search, show, export or import stored conversations.",
+    "keys": "Store, list or remove the keys of providers.",
     "config": "Show the settings and where they come from.",
     "doctor": "Report what is broken in a history, and write a healed copy.",
     "demo": "Watch one conversation go through many models; needs no key.",

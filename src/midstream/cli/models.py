@@ -10,6 +10,7 @@ import msgspec
 
 from ..client.catalog import Catalog
 from ..client.config import load_config
+from ..client.key_store import FILE, KEYRING
 from ..core.errors import MissingKey, UnknownModel
 from ..dialects.provider import Provider
 from ..dialects.registry import Resolved
@@ -77,7 +78,8 @@ def key_state(catalog: Catalog, provider: Provider) -> tuple[str, bool]:
     target = Resolved(provider.name, "", provider.dialects[0][1], provider.endpoint)
     source = catalog.key_source(target)
     if source is not None:
-        return f"{source} is set", True
+        stored = source in (KEYRING, FILE)
+        return f"stored in {'the keyring' if source == KEYRING else source}" if stored else f"{source} is set", True
     try:
         catalog.check_key(target)
     except MissingKey:

@@ -103,6 +103,9 @@ def default_model(loaded: LoadedConfig, environ: Mapping[str, str]) -> tuple[str
         variable = next((name for name in provider.endpoint.key_env if environ.get(name)), None)
         if variable and provider.models:
             return f"{provider.name}/{provider.models[0]}", f"${variable} is set"
+    for provider in catalog.registry.providers.values():
+        if provider.models and catalog.stored_in(provider.name) is not None:
+            return f"{provider.name}/{provider.models[0]}", f"the key of {provider.name} is stored"
     return FALLBACK_MODEL, "default"
 
 

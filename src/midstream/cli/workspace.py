@@ -101,7 +101,9 @@ class Workspace:
         model = find_model(self.catalog, word)
         if not self._has_sim and self.catalog.resolve(model).provider == SIM:
             await self._start_sim()
-        self.catalog.check_key(self.catalog.resolve(model), otherwise=f"try without a key: -m {SIM}/kimi-k2.5")
+        target = self.catalog.resolve(model)
+        ways = f"store one with `midstream keys set {target.provider}`, or try without a key: -m {SIM}/kimi-k2.5"
+        self.catalog.check_key(target, otherwise=ways)
         return model
 
     async def use(self, word: str) -> SwitchReport:

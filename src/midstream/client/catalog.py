@@ -1,11 +1,13 @@
 """Which models this program can reach, and how: the registry, the user's configuration and the environment together.
 
 The environment is read when a request is made, never at import. An address or a key comes from, in this order: the caller,
-the environment, the configuration (a key: from its `api_key_command`), the registry.
+the environment, the configuration (a key: from its `api_key_command`), the registry. A key may also be one that the user
+stored with `midstream keys set`, last of all (client/key_store.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import time
@@ -24,12 +26,17 @@ from ..dialects.registry import REGISTRY, Registry, Resolved
 from ..transport.target import leads_to_loopback
 from .config import Config, LoadedConfig, ModelConfig, ProviderConfig, load_config
 from .key_command import DEFAULT_TTL, KeyCommand
+from .key_store import KeyStore
 from .tokens import Price, price_of, window_of
 
 
 class Catalog:
     """Resolves names, finds keys, knows prices. One for a program is enough; it holds no secret but what an
-    `api_key_command` printed, until it expires. `clock` is the time of day, by which keys expire."""
+    `api_key_command` printed, until it expires, and keys that were stored. `clock` is the time of day, by which keys expire.
+
+    A catalog of the user's configuration (none given, or what `load_config` gave) also finds the keys that the user stored;
+    one of a `Config` of the caller's own does not.
+    """
 
     def __init__(
         self,
@@ -42,6 +49,7 @@ class Catalog:
         loaded = config if config is not None else load_config(environ=environ)
         self.config = loaded.config if isinstance(loaded, LoadedConfig) else loaded
         self._environ = os.environ if environ is None else environ
+        self._keys = KeyStore(environ) if isinstance(loaded, LoadedConfig) else None
         self._commands = {
             name: KeyCommand(
                 name,
@@ -130,8 +138,30 @@ class Catalog:
         return frozenset(configured).union(*[(*row.endpoint.key_env, *row.endpoint.bearer_env) for row in rows])
 
     def key_source(self, target: Resolved) -> str | None:
-        """Where this provider's key comes from: the name of a variable, `api_key_command`, or None if there is none."""
-        return self.key_variable(target) or ("api_key_command" if target.provider in self._commands else None)
+        """Where this provider's key comes from: the name of a variable, `api_key_command`, `keyring` or `keys.json` (where it
+        was stored), or None if there is none."""
+        return (
+            self.key_variable(target)
+            or ("api_key_command" if target.provider in self._commands else None)
+            or self.stored_in(target.provider)
+        )
+
+    def stored_in(self, provider: str) -> str | None:
+        """Where the user stored this provider's key: `keyring` or `keys.json`; None if it is not stored."""
+        name = self._stored_name(provider)
+        return None if self._keys is None or name is None else self._keys.place(name)
+
+    def _stored_name(self, provider: str) -> str | None:
+        """The name under which this provider's key is stored: its own, or that of another API of the same host that takes
+        the same key (openai, openai-responses)."""
+        if self._keys is None:
+            return None
+        names = self._keys.providers()
+        if not names or provider in names:
+            return provider if names else None
+        rows = self.registry.providers
+        own = _key_realm(rows.get(provider))
+        return next((name for name in names if own is not None and _key_realm(rows.get(name)) == own), None)
 
     def check_key(
         self, target: Resolved, api_key: str | Secret | None = None, *, otherwise: str = "pass api_key="
@@ -154,7 +184,10 @@ class Catalog:
         api_key = hide(api_key)
         self.check_key(target, api_key)
         command = self.key_command(target, api_key)
-        return self._headers(target, api_key, None if command is None else command.get())
+        if command is not None:
+            return self._headers(target, None, command.get())
+        stored = self._stored(target, api_key)
+        return self._headers(target, api_key, None if stored is None else stored[0].get(stored[1]))
 
     async def authorize(
         self, target: Resolved, api_key: str | Secret | None = None, refused: SecretHeaders | None = None
@@ -168,7 +201,12 @@ class Catalog:
         self.check_key(target, api_key)
         command = self.key_command(target, api_key)
         if command is None:
-            return self._headers(target, api_key)
+            stored = self._stored(target, api_key)
+            if stored is None:
+                return self._headers(target, api_key)
+            store, name = stored
+            at_hand = store.is_at_hand(name)
+            return self._headers(target, None, store.get(name) if at_hand else await asyncio.to_thread(store.get, name))
         key = await command.fetch()
         if refused is not None and self._headers(target, None, key) == refused:
             key = await command.fetch(refused=key)
@@ -179,6 +217,13 @@ class Catalog:
         if api_key is not None or target.endpoint.auth == "none" or self.key_variable(target) is not None:
             return None
         return self._commands.get(target.provider)
+
+    def _stored(self, target: Resolved, api_key: Secret | None) -> tuple[KeyStore, str] | None:
+        """The store and the name in it, if this provider's key is to come from there."""
+        if api_key is not None or target.endpoint.auth == "none" or self.key_variable(target) is not None:
+            return None
+        name = self._stored_name(target.provider)
+        return None if self._keys is None or name is None else (self._keys, name)
 
     def sends_bearer(self, target: Resolved) -> bool:
         """Whether the key that is set goes as `Authorization: Bearer`."""
@@ -198,12 +243,10 @@ class Catalog:
             return SecretHeaders({"authorization": key.behind("Bearer ")})
         return SecretHeaders({endpoint.auth: key})
 
-    def _headers(self, target: Resolved, api_key: Secret | None, printed: Secret | None = None) -> SecretHeaders:
+    def _headers(self, target: Resolved, api_key: Secret | None, found: Secret | None = None) -> SecretHeaders:
         endpoint = target.endpoint
         key = (
-            api_key
-            if api_key is not None
-            else printed or Secret(self._environ.get(self.key_variable(target) or "", ""))
+            api_key if api_key is not None else found or Secret(self._environ.get(self.key_variable(target) or "", ""))
         )
         if endpoint.auth == "none" or not key:
             return SecretHeaders()
@@ -270,6 +313,13 @@ class Catalog:
         if known is not None:
             return replace(known, endpoint=endpoint, dialects=dialects)
         return Provider(name, endpoint, dialects, models=model.models)
+
+
+def _key_realm(row: Provider | None) -> tuple[str, str] | None:
+    """Which key a provider takes, and at which host; a key is never taken to another host."""
+    if row is None or not row.endpoint.key_env:
+        return None
+    return row.endpoint.key_env[0], row.endpoint.base_url.partition("://")[2].partition("/")[0]
 
 
 def _settled_endpoint(endpoint: Endpoint, settings: ProviderConfig) -> Endpoint:

@@ -52,6 +52,8 @@ def _from_environment(catalog: Catalog, environ: Mapping[str, str]) -> Iterator[
         key = catalog.key_variable(provider)
         if key is not None:
             yield Setting(f"providers.{provider.name}.api_key", IS_SET, f"${key}")
+        elif (place := catalog.stored_in(provider.name)) is not None:
+            yield Setting(f"providers.{provider.name}.api_key", IS_SET, place)
         base = catalog.base_variable(provider)
         if base is not None:
             yield Setting(f"providers.{provider.name}.base_url", _shown(environ[base]), f"${base}")

@@ -58,6 +58,15 @@ class Registry:
                 self._resolved[name] = known
         return known
 
+    def provider(self, name: str) -> Provider:
+        """The provider of this name, in any of its spellings; UnknownModel suggests others."""
+        spelled = name.strip().lower()
+        found = self.providers.get(self._names.get(spelled, ""))
+        if found is None:
+            hint = _meant(spelled, self._names) or "."
+            raise UnknownModel(f"unknown provider {spelled!r}{hint} Known: {', '.join(sorted(self.providers))}")
+        return found
+
     def known_models(self) -> list[str]:
         """Names worth offering, as `provider/model`."""
         return [f"{row.name}/{model}" for row in self.providers.values() for model in row.models]

@@ -116,6 +116,31 @@ def runs_later(path: str) -> str:
     return ""
 
 
+_KEY_FILES = (
+    ".env .env.* *.env .envrc .netrc _netrc .pgpass .npmrc .pypirc .git-credentials .htpasswd .vault-token .s3cfg .boto "
+    "credentials credentials.json client_secret*.json service_account*.json secrets.y*ml secrets.json secrets.toml "
+    "id_rsa* id_ed25519* id_ecdsa* id_dsa* *.pem *.key *.p12 *.pfx *.jks *.keystore *.kdbx *.ppk *.gpg *.asc *.tfstate "
+    "shadow .ssh/ .gnupg/ .aws/ .azure/ .kube/ .docker/ .config/gcloud/ .config/gh/ .config/midstream/keys.json"
+).split()
+_HARMLESS = ("*.pub", "*.example", "*.sample", "*.template", "*.dist")
+_PRIVATE_KEY = late_pattern(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----")
+
+
+def holds_secrets(path: str, data: bytes = b"") -> str:
+    """Why a file may hold keys or passwords that should not leave the machine unasked, or "": by its name, or by what is
+    in it. The path is the real one."""
+    parts = [_folded(part) for part in path.split("/") if part not in ("", ".")]
+    if parts and any(fnmatchcase(parts[-1], name) for name in _HARMLESS):
+        return ""
+    for name in _KEY_FILES:
+        names, is_folder = name.rstrip("/").split("/"), name.endswith("/")
+        starts = range(len(parts) - len(names)) if is_folder else [len(parts) - len(names)]
+        for at in starts:
+            if at >= 0 and all(fnmatchcase(part, each) for part, each in zip(parts[at:], names, strict=False)):
+                return f"its name says that it may hold keys or passwords ({name})"
+    return "there is a private key in it" if _PRIVATE_KEY.search(data[: 1 << 20]) else ""
+
+
 def _folded(part: str) -> str:
     plain = _IGNORED.sub("", unicodedata.normalize("NFKC", part)).casefold()
     return unicodedata.normalize("NFKC", plain).rstrip(" .") or part

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -15,13 +16,14 @@ from ..agent.approval import Ask, Decision
 from ..agent.approval_request import ApprovalRequest
 from ..agent.run import RunLimits
 from ..agent.toolbox import BUILTIN
-from ..core.blocks import Turn
-from ..core.errors import MidstreamError
+from ..core.blocks import Media, Turn
+from ..core.errors import LocalError, MidstreamError
 from ..core.events import AgentEvent, ErrorEvent, ErrorInfo, Stopped
 from ..core.visible import terminal_safe
+from .attachment import STDIN, Attachment, attach, content_of, read_stdin, secret_question, unread
 from .line_input import LineInput
 from .main import FAILED, OK, RETRY, code_for
-from .options import Settings, conversation_options, tool_option
+from .options import Settings, complete_file, conversation_options, tool_option
 from .plain_view import PlainView
 from .running import run
 from .terminal import Paint, color_choice, is_terminal, wants_color
@@ -36,16 +38,26 @@ Examples:
   cat notes.txt | midstream ask "Summarise this"
   midstream ask "List the files, then read README.md" -T glob -T read_file -m sim/kimi-k2.5
   midstream ask "And the next one?" --continue -m anthropic/claude-sonnet-4-5
+  midstream ask "What is on these?" -a photo.png -a notes.pdf -m anthropic/claude-sonnet-4-5
   midstream ask "Ping" --json | jq -r .text
 
 \b
-Piped input is put before the question; without a question, it is the question.
+Piped input is put before the question; without a question, it is the question. -a - attaches it instead.
 Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again), 130 interrupted,
 141 nobody reads the output any more."""
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("question", nargs=-1)
+@click.option(
+    "-a",
+    "--attach",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Send this file along: an image, a PDF, sound, video or text, by its content; - is standard input; repeatable.",
+)
 @tool_option(f"A tool the model may use: {', '.join(BUILTIN)}, or all; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when the answer is complete.")
 @click.option("--no-stream", is_flag=True, help="Print the answer when it is complete, as is done for a pipe.")
@@ -53,6 +65,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again
 @conversation_options
 def ask(
     question: tuple[str, ...],
+    files: tuple[str, ...],
     tools: tuple[str, ...],
     as_json: bool,
     no_stream: bool,
@@ -64,14 +77,23 @@ def ask(
     The answer goes to standard output; thinking, tool calls and their results go to standard error. Tools that write files
     or run commands ask for approval on the terminal; without a terminal they are refused (see --allow and --yolo).
     """
-    text = _question(question)
+    attachments = _attachments(files)
+    text = _question(question, STDIN in files, bool(files))
     settings = Settings(tools=tools, **given)
-    return run(_ask(text, settings, as_json=as_json, whole=no_stream or as_json, thinking=not hide_reasoning))
+    return run(
+        _ask(text, attachments, settings, as_json=as_json, whole=no_stream or as_json, thinking=not hide_reasoning)
+    )
 
 
-def _question(words: tuple[str, ...]) -> str:
+def _attachments(files: tuple[str, ...]) -> list[Attachment]:
+    if files.count(STDIN) > 1:
+        raise click.UsageError("-a - is standard input, which can be read only once")
+    return [read_stdin() if file == STDIN else attach(file) for file in files]
+
+
+def _question(words: tuple[str, ...], stdin_is_attached: bool, has_attachments: bool) -> str:
     parts = [" ".join(words).strip()]
-    if sys.stdin is not None and not is_terminal(sys.stdin):
+    if not stdin_is_attached and sys.stdin is not None and not is_terminal(sys.stdin):
         piped = sys.stdin.read(_MAX_STDIN + 1)
         if len(piped) > _MAX_STDIN:
             raise click.UsageError(
@@ -79,25 +101,31 @@ def _question(words: tuple[str, ...]) -> str:
             )
         parts.insert(0, piped.strip("\n"))
     text = "\n\n".join([part for part in parts if part.strip()])
-    if not text:
+    if not text and not has_attachments:
         raise click.UsageError('no question given; use midstream ask "your question", or pipe it in')
     return text
 
 
-async def _ask(text: str, settings: Settings, *, as_json: bool, whole: bool, thinking: bool) -> int:
+async def _ask(
+    text: str, attachments: Sequence[Attachment], settings: Settings, *, as_json: bool, whole: bool, thinking: bool
+) -> int:
     out, err = sys.stdout, sys.stderr
     view = PlainView(
         out, err, Paint(wants_color(color_choice(), err)), thinking=thinking and not as_json, quiet_answer=whole
     )
     gate = Gate(view)
     outcome = _Outcome()
+    content = content_of(text, attachments)
     async with Workspace(settings, ask=_asker(gate), limits=RunLimits(retry_text=not view.streams)) as workspace:
         session = workspace.session
         first = len(session.conversation.turns)
         status = Status(session.model)
+        await _check_secrets(attachments, session.model)
+        for line in unread(session, [part for part in content if isinstance(part, Media)]):
+            view.notice(line)
         view.begin(status)
         try:
-            async with aclosing(workspace.agent.run(text)) as events:
+            async with aclosing(workspace.agent.run(*content)) as events:
                 async for event in events:
                     outcome.note(event)
                     gate.show(event)
@@ -142,15 +170,32 @@ class _Outcome:
                 self.code = OK if event.reason in _GOOD_ENDS else FAILED
 
 
-def _asker(gate: Gate) -> Ask | None:
-    """How to ask the human at the terminal, even if standard input is a pipe; None if nobody is there."""
+async def _check_secrets(attachments: Sequence[Attachment], model: str) -> None:
+    """Ask before a file is sent that looks like keys; with nobody to ask, it is not."""
+    for each in [each for each in attachments if each.secret]:
+        lines = _terminal_lines()
+        if lines is None:
+            raise LocalError(
+                f"{each.name} was not sent: {each.secret}, and nobody is there to be asked; if you mean it, pipe it in with -a -"
+            )
+        if not await lines.confirm(secret_question(each, model)):
+            raise LocalError("not sent")
+
+
+def _terminal_lines() -> LineInput | None:
+    """The human at the terminal, even if standard input is a pipe; None if nobody is there."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY) if is_terminal(sys.stderr) else None
     except OSError:
         terminal = None
-    if terminal is None:
+    return None if terminal is None else LineInput(terminal, sys.stderr, interactive=True)
+
+
+def _asker(gate: Gate) -> Ask | None:
+    """How to ask the human; None if nobody is there."""
+    lines = _terminal_lines()
+    if lines is None:
         return None
-    lines = LineInput(terminal, sys.stderr, interactive=True)
 
     async def approve(request: ApprovalRequest) -> Decision:
         with gate.closed():

@@ -24,9 +24,11 @@ from ..agent.run import RunLimits
 from ..client.config import ChatConfig
 from ..client.session import Session
 from ..core.blocks import Media, Text
-from ..core.errors import ConfigError, MidstreamError
+from ..core.errors import ConfigError, LocalError, MidstreamError
 from ..store.paths import data_dir
 from . import commands  # noqa: F401  (registers the slash commands)
+from .attachment import Attachment, secret_question
+from .attachments import Attachments
 from .double_press import DoublePress
 from .line_input import Interrupted, LineInput
 from .main import OK, code_for
@@ -52,7 +54,8 @@ Examples:
 
 \b
 In the chat, /help lists the commands, /model switches to another model, Esc stops an answer and
-Ctrl-C twice quits. Tools that write files or run commands ask first."""
+Ctrl-C twice quits. @FILE and @FOLDER/ in a message take a file or folder along; /attach and /paste
+attach images. Tools that write files or run commands ask first."""
 
 
 class Human(Protocol):
@@ -77,6 +80,8 @@ class Human(Protocol):
     def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> AbstractContextManager[None]: ...
 
     def toolbar(self, text: Callable[[], str]) -> None: ...
+
+    async def confirm(self, question: str) -> bool: ...
 
 
 @click.command(epilog=_EPILOG)
@@ -120,6 +125,7 @@ def _terminal(chatting: Chat, settings: Settings, config: ChatConfig) -> tuple[H
         complete=lambda line: complete(chatting, line),
         toggle=chatting.toggle,
         typed=chatting.typed,
+        paste=chatting.paste,
         color=color,
         vi=config.vi,
         history=data_dir() / "history" if settings.store else None,
@@ -150,6 +156,7 @@ class Chat:
         self._status: Status | None = None
         self._left = False
         self._code = OK
+        self.attachments = Attachments()
 
     def open(self, workspace: Workspace, human: Human, view: View, notifier: Notifier | None = None) -> None:
         self.workspace = workspace
@@ -160,6 +167,11 @@ class Chat:
         workspace.agent.toolbox.watch = self.changes.before
         self._human = human
         human.toolbar(self._toolbar)
+
+    @property
+    def interactive(self) -> bool:
+        """Whether somebody is there: to be asked, and to mean the files that a message names."""
+        return self._human.interactive
 
     @property
     def session(self) -> Session:
@@ -253,6 +265,21 @@ class Chat:
         self.workspace.require_store().set_meta(conversation, "title", text or None)
         self._titles[conversation] = text
 
+    async def may_send(self, item: Attachment) -> bool:
+        """Whether a file may go to the model: the human is asked about one that looks like keys."""
+        if not item.secret:
+            return True
+        if not self.interactive:
+            raise LocalError(f"{item.name} was not attached: {item.secret}, and nobody is there to be asked")
+        return await self._human.confirm(secret_question(item, self.session.model))
+
+    def paste(self) -> None:
+        """Attach the image on the clipboard; what goes wrong is shown."""
+        try:
+            self.attachments.add_clipboard(self)
+        except MidstreamError as error:
+            self.view.failure(str(error))
+
     def show_history(self) -> None:
         turns = self.session.conversation.turns
         if len(turns) > HISTORY_TURNS:
@@ -296,7 +323,9 @@ class Chat:
             elif is_command(text.strip()):
                 await dispatch(self, text.strip())
             else:
-                await self._send(text)
+                content = await self.attachments.compose(self, text)
+                if content is not None:
+                    await self._send(*content)
         except MidstreamError as error:
             self._code = code_for(error) if not self._human.interactive else OK
             self.view.failure(str(error))
@@ -310,12 +339,12 @@ class Chat:
                 f"unexpected {type(error).__name__}: {error} (a bug: please report it; MIDSTREAM_DEBUG=1 shows where)"
             )
 
-    async def _send(self, text: str) -> None:
+    async def _send(self, *content: str | Text | Media) -> None:
         """Answer a message, with the output of commands before it. What could not be sent stays for the next one."""
         waiting, self.unsent = self.unsent, []
         before = self.session.conversation
         try:
-            await self.answer(*waiting, text)
+            await self.answer(*waiting, *content)
         finally:
             if self.session.conversation is before:
                 self.unsent = waiting

@@ -56,11 +56,19 @@ class LineInput:
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Show the whole call and ask. What was typed before it was shown is not an answer to it."""
         write(self._out, f"{shown_on(self._out, request)}\n")
+        return decision_of(await self._fresh(question(request)))
+
+    async def confirm(self, question: str) -> bool:
+        """Ask a question that wants a yes; anything else, and the end, is a no."""
+        return decision_of(await self._fresh(visible(question))).allowed
+
+    async def _fresh(self, question: str) -> str:
+        """The answer to a question, typed after it was shown; nothing at the end of the input."""
         early, self._buffer = self._buffer + self._take() + _drained(self._fd), b""
         try:
-            return decision_of(await self.ask(question(request)))
+            return await self.ask(question)
         except EOFError:
-            return NO
+            return ""
         finally:
             self._buffer = early + self._buffer
 

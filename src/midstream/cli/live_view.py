@@ -22,6 +22,7 @@ from ..core import events
 from ..core.blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
+from .attachment import human_text
 from .screen_record import ScreenRecord
 from .terminal import showable
 from .view import DIFF_COLORS, Status, call_line, partial_call_line, repeat_line, result_lines, system_line, wrapped
@@ -237,7 +238,7 @@ class LiveView:
     def replay(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
             if turn.speaker == "human":
-                self._print(Line.assemble(("› ", "bold cyan"), terminal_safe(turn.text)))
+                self._print(Line.assemble(("› ", "bold cyan"), terminal_safe(human_text(turn))))
                 continue
             if turn.speaker == "system":
                 self._print(Line.assemble(("system ", "bold magenta"), terminal_safe(system_line(turn))))

@@ -120,6 +120,13 @@ def _complete_model(_: click.Context, __: click.Parameter, incomplete: str) -> l
     return [CompletionItem(name) for name in model_names(Catalog(load_config())) if name.startswith(incomplete)]
 
 
+def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The shell completes the names of files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 def _checked(check: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """A callback for an option whose every value must pass a check of ours."""
 

@@ -15,6 +15,7 @@ from ..core import events
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
+from .attachment import human_text
 from .terminal import Paint, columns, has_cursor, is_terminal, showable, write
 from .view import DIFF_COLORS, Status, call_line, repeat_line, result_lines, shortened, system_line, wrapped
 
@@ -122,7 +123,7 @@ class PlainView:
     def replay(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
             if turn.speaker == "human":
-                self._line(self._paint("› ", "cyan") + terminal_safe(turn.text))
+                self._line(self._paint("› ", "cyan") + terminal_safe(human_text(turn)))
                 continue
             if turn.speaker == "system":
                 self._line(self._paint("system ", "magenta") + terminal_safe(system_line(turn)))

@@ -1,6 +1,7 @@
 """Input from a terminal: a prompt with history, completion and several lines, and the keys that work while an answer streams.
 
-Enter sends; Alt-Enter, or a backslash before Enter, starts a new line. While an answer streams, Esc and Ctrl-C stop it and
+Enter sends; Alt-Enter, or a backslash before Enter, starts a new line. `@` completes the names of files, a file that is
+dropped on the terminal becomes such a name, and Ctrl-V attaches the image on the clipboard. While an answer streams, Esc and Ctrl-C stop it and
 Ctrl-T folds or unfolds thinking; anything else that is typed goes to the next prompt.
 """
 
@@ -31,6 +32,7 @@ from ..agent.approval_request import ApprovalRequest
 from ..core.visible import visible
 from ..store.paths import make_private_file
 from .line_input import Interrupted, decision_of, question, wrapped
+from .mention import complete_mention, dropped_paths, written
 from .picker import pick
 from .terminal import columns, showable, write
 from .view import shown_on
@@ -55,6 +57,7 @@ class TerminalInput:
         complete: Complete,
         toggle: Callable[[int], None],
         typed: Callable[[], None],
+        paste: Callable[[], None],
         color: bool,
         vi: bool = False,
         history: Path | None = None,
@@ -62,6 +65,7 @@ class TerminalInput:
         self._input = create_input()
         self._toggle = toggle
         self._sign = showable("› ", sys.stdout)
+        self._paste = paste
         self._depth = None if color else ColorDepth.DEPTH_1_BIT
         self._toolbar: Callable[[], str] = lambda: ""
         self._watch: Watch | None = None
@@ -108,6 +112,13 @@ class TerminalInput:
         except (EOFError, Interrupted):
             self._stop()
             return NO
+
+    async def confirm(self, question: str) -> bool:
+        """Ask a question that wants a yes; anything else, Ctrl-C and Esc are a no."""
+        try:
+            return decision_of(await self.ask(visible(question))).allowed
+        except (EOFError, Interrupted):
+            return False
 
     async def ask(self, question: str) -> str:
         """One line; Interrupted for Esc and Ctrl-C. What was typed before the question goes to the next prompt."""
@@ -167,6 +178,16 @@ class TerminalInput:
             above = _rows_above(event.app)
             run_in_terminal(lambda: self._toggle(above))
 
+        @keys.add("c-v")
+        def _(event: KeyPressEvent) -> None:
+            run_in_terminal(self._paste)
+
+        @keys.add(Keys.BracketedPaste)
+        def _(event: KeyPressEvent) -> None:
+            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+            paths = dropped_paths(text)
+            event.current_buffer.insert_text(" ".join(map(written, paths)) + " " if paths else text)
+
         return keys
 
 
@@ -214,6 +235,9 @@ class _Words(Completer):
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         line = document.text_before_cursor
         if not line.startswith("/") or "\n" in line:
+            typed, names = complete_mention(line)
+            for text, meaning in names:
+                yield Completion(text, start_position=-len(typed), display_meta=meaning)
             return
         word = line.rpartition(" ")[2]
         for text, meaning in self._complete(line):

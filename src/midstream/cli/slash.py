@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from ..core.errors import LocalError
+from .mention import complete_path
 
 if TYPE_CHECKING:
     from .chat import Chat
@@ -23,24 +24,27 @@ Run: TypeAlias = Callable[["Chat", str], Awaitable[None]]
 
 
 class Command(msgspec.Struct, frozen=True):
-    """`run` gets what follows the name; `words` gives the completions of it."""
+    """`run` gets what follows the name; `words` gives the completions of it; with `paths`, these are files."""
 
     name: str
     usage: str
     help: str
     run: Run
     words: Callable[[Chat], Words]
+    paths: bool = False
 
 
 COMMANDS: list[Command] = []
 """In the order of /help."""
 
 
-def command(usage: str, help: str, words: Callable[[Chat], Words] = lambda chat: ()) -> Callable[[Run], Run]:
+def command(
+    usage: str, help: str, words: Callable[[Chat], Words] = lambda chat: (), *, paths: bool = False
+) -> Callable[[Run], Run]:
     """Make a function a slash command. It is called with the chat and what follows the name."""
 
     def register(run: Run) -> Run:
-        COMMANDS.append(Command(usage.split()[0].removeprefix("/"), usage, help, run, words))
+        COMMANDS.append(Command(usage.split()[0].removeprefix("/"), usage, help, run, words, paths))
         return run
 
     return register
@@ -64,6 +68,8 @@ def complete(chat: Chat, line: str) -> Words:
     if not space:
         return [(f"/{each.name}", each.help) for each in COMMANDS if each.name.startswith(name.lower())]
     found = next((each for each in COMMANDS if each.name == name.lower()), None)
+    if found is not None and found.paths:
+        return complete_path(rest.rpartition(" ")[2])
     if found is None or " " in rest:
         return ()
     wanted = rest.lower()

@@ -12,4 +12,5 @@ from . import model
 from . import sessions
 from . import answers
 from . import changes
+from . import attach
 from . import inspect

@@ -60,6 +60,7 @@ async def _model(chat: Chat, name: str) -> None:
         return
     report = await chat.workspace.use(name)
     chat.view.notice(f"model: {chat.session.model}", *report_lines(report))
+    chat.attachments.warn(chat)
 
 
 @command("/provider [NAME]", "list the providers, or use the same model at another one", _providers)

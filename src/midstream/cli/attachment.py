@@ -184,11 +184,17 @@ def content_of(text: str, attachments: Iterable[Attachment]) -> tuple[str | Medi
 
 def human_text(turn: Turn) -> str:
     """What a human turn said, with its attachments by name: for showing a conversation again."""
-    folded = _ATTACHED.sub(lambda found: f"\n[{found[1]}: {found[2]}, {found[4].count(chr(10)) + 1} lines]", turn.text)
+    folded = _ATTACHED.sub(_folded, turn.text)
     media = [
         f"[{block.kind}: {block.name or block.mime or block.kind}]" for block in turn.blocks if type(block) is Media
     ]
-    return "\n".join([part for part in (folded.lstrip("\n"), *media) if part])
+    return "\n".join([part for part in (folded, *media) if part])
+
+
+def _folded(found: re.Match[str]) -> str:
+    lines = found[4].count("\n") + 1
+    line = f"[{found[1]}: {found[2]}, {lines} line{'s' if lines > 1 else ''}]"
+    return f"\n{line}" if found.start() else line
 
 
 def unread(session: Session, media: Sequence[Media], model: str | None = None) -> list[str]:

@@ -153,6 +153,8 @@ def _existing(word: str) -> Mention | None:
     try:
         path = Path(word).expanduser()
         if word.endswith("/"):
+            if not word.strip("/"):
+                return None  # nobody means the whole file system
             return Mention(path, word, True) if path.is_dir() else None
         return Mention(path, word) if path.is_file() else None
     except (OSError, ValueError, RuntimeError):  # RuntimeError: a user's home that nobody knows

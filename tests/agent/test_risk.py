@@ -11,6 +11,7 @@ import pytest
 
 from midstream.agent.approval import ALWAYS, NO, Approval, Decision
 from midstream.agent.approval_request import ApprovalRequest
+from midstream.agent.risk import holds_secrets
 from midstream.agent.toolbox import Toolbox
 from midstream.core.blocks import ToolCall, ToolResponse
 
@@ -160,3 +161,21 @@ def test_nobody_is_asked_about_a_call_that_must_fail(work: Path) -> None:
     assert "0 matches" in call(box, "edit_file", path="notes.txt", old_string="z", new_string="y").text
     assert "NUL" in call(box, "bash", command="ls\0").text
     assert human.asked == []
+
+
+SECRETS = {
+    "": "src/main.py README.md .env.example config.env.template id_rsa.pub keys.json environment.py .envoy monkey.py docs/keys.md",
+    "(": ".env .env.local prod.env x/.ENV .netrc ~/.ssh/config a/.ssh/id_rsa id_ed25519 server.pem tls.KEY .aws/credentials "
+    "credentials.json secrets.yaml .npmrc x/.config/midstream/keys.json vault.kdbx .config/gh/hosts.yml",
+}
+
+
+@pytest.mark.parametrize(("path", "says"), [(path, says) for says, paths in SECRETS.items() for path in paths.split()])
+def test_files_that_may_hold_keys_are_known_by_their_names(path: str, says: str) -> None:
+    assert ("(" in holds_secrets(f"/home/me/{path}")) is bool(says)
+
+
+def test_a_private_key_is_known_by_its_content() -> None:
+    for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "):
+        assert holds_secrets("/x/notes.txt", b"so:\n-----BEGIN " + kind.encode() + b"PRIVATE KEY-----\nMII")
+    assert not holds_secrets("/x/notes.txt", b"-----BEGIN CERTIFICATE-----")

@@ -284,3 +284,55 @@ def test_an_interrupt_ends_with_130_and_loses_nothing(home: Path, environ: dict[
 )
 def test_every_error_has_its_code(error: MidstreamError, code: int) -> None:
     assert code_for(error) == code
+
+
+_PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489")
+
+
+def test_files_go_with_the_question(cli: Cli) -> None:
+    Path("photo.jpg").write_bytes(_PNG)  # content says what it is, not the name
+    result = cli("ask", *KIMI, "--json", "-a", "photo.jpg", "-a", "notes.txt", "What is it?")
+    assert result.exit_code == OK
+    text, media = msgspec.json.decode(result.stdout)["turns"][0]["blocks"]
+    assert text["text"] == "What is it?\n\n[attached file: notes.txt]\n```\nbuy milk\n```"
+    assert (media["type"], media["mime"], media["name"]) == ("media", "image/png", "photo.jpg")
+    assert "does not read" not in result.stderr
+
+
+def test_a_model_without_images_is_told_of_before_the_answer(cli: Cli) -> None:
+    Path("photo.png").write_bytes(_PNG)
+    result = cli("ask", "-m", "sim/deepseek-chat", "-a", "photo.png", "What is it?")
+    told = "sim/deepseek-chat does not read image/png: it gets a line of text instead of photo.png\n"
+    assert result.stderr.startswith(told)
+    assert "[image omitted: photo.png]" in result.stdout
+
+
+def test_standard_input_can_be_attached(cli: Cli) -> None:
+    result = cli("ask", *KIMI, "--json", "-a", "-", "What is it?", stdin=_PNG)
+    blocks = msgspec.json.decode(result.stdout)["turns"][0]["blocks"]
+    assert [block["type"] for block in blocks] == ["text", "media"]
+    alone = cli("ask", *KIMI, "-a", "-", stdin="words\n")
+    assert "[attached file: standard input]" in alone.stdout
+
+
+def test_an_at_sign_in_a_question_is_only_that(cli: Cli) -> None:
+    """A script's question may be anybody's text: files are named with -a."""
+    assert cli("ask", *KIMI, "Read @notes.txt").stdout == "This is kimi-k2.5. You said: Read @notes.txt\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (("-a", "none.png"), FAILED, "cannot attach none.png: no such file"),
+        (("-a", "."), FAILED, "it is a folder"),
+        (("-a", "-", "-a", "-"), USAGE, "can be read only once"),
+        (("-a", "-"), FAILED, "standard input: it is empty"),
+        (("-a", "https://example.com/"), FAILED, "download it and attach the file"),
+        (("-a", ".env"), FAILED, ".env was not sent: its name says that it may hold keys"),
+    ],
+)
+def test_what_cannot_be_attached(cli: Cli, args: tuple[str, ...], code: int, words: str) -> None:
+    Path(".env").write_text("A=1")
+    result = cli("ask", *KIMI, *args, "What is it?")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert words in result.stderr

@@ -16,12 +16,17 @@ import pytest
 from keyring import core as keyring_core
 from keyring.backends.fail import Keyring as NoKeyring
 
+from midstream.agent.toolbox import Toolbox
 from midstream.client.catalog import Catalog
+from midstream.client.client import Client
 from midstream.client.config import Config, LoadedConfig, ProviderConfig
 from midstream.client.key_store import FILE, KEYRING, MAX_KEY, KeysExposed, KeyStore
+from midstream.client.session import Session
 from midstream.client.settings import list_settings
-from midstream.core.errors import ConfigError, MidstreamError, MissingKey
+from midstream.core.blocks import ToolCall
+from midstream.core.errors import ConfigError, MidstreamError, MissingKey, Unauthorized
 from midstream.core.secret import Secret
+from midstream.sim.server import Sim
 from tests.client.memory_keyring import MemoryKeyring
 
 KEY = "sk-canary-4a9f0c77d1Qz8mWx2"
@@ -288,6 +293,40 @@ def test_a_link_to_the_file_stays_a_link(environ: dict[str, str], tmp_path: Path
     store.set("moonshot", Secret(KEY))
     assert store.path.is_symlink() and KEY in elsewhere.read_text()
     assert elsewhere.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_request_carries_the_stored_key(environ: dict[str, str]) -> None:
+    async def ask(key: str) -> str:
+        KeyStore(environ).set("moonshot", Secret(key))
+        async with Sim(key=KEY) as sim:
+            known = Catalog(LoadedConfig(), environ={**environ, "MOONSHOT_BASE_URL": f"{sim.url}/moonshot"})
+            async with Client(known) as client, Session("moonshot/kimi-k2.5", client=client) as session:
+                return (await session.send("Hello")).text
+
+    assert "Hello" in asyncio.run(ask(KEY))
+    with pytest.raises(Unauthorized) as caught:
+        asyncio.run(ask("sk-wrong-canary"))
+    assert "sk-wrong-canary" not in shown(caught.value)
+
+
+def test_no_tool_reads_the_file_of_the_keys(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where the working folder is the home folder, and under another name."""
+    monkeypatch.setenv("MIDSTREAM_HOME", environ["MIDSTREAM_HOME"])
+    store = KeyStore(environ)
+    store.set("moonshot", Secret(KEY))
+    home = store.path.parent
+    (home / "other.txt").write_text("canary of another file")
+    os.link(store.path, home / "hard.txt")
+    (home / "soft.txt").symlink_to(store.path)
+    toolbox = Toolbox(["read_file", "grep"], workdir=home.parent)
+    for tool, arguments in [
+        ("read_file", {"path": "home/keys.json"}),
+        ("read_file", {"path": "home/hard.txt"}),
+        ("read_file", {"path": "home/soft.txt"}),
+        ("grep", {"pattern": "canary", "path": "home"}),
+    ]:
+        result = asyncio.run(toolbox.run(ToolCall("c", tool, json.dumps(arguments))))
+        assert KEY not in result.text and ("no tool reads" in result.text or "other.txt" in result.text), result
 
 
 def test_importing_midstream_imports_no_keyring(environ: dict[str, str]) -> None:

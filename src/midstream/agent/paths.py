@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from ..client.key_store import is_key_file
 from ..core.errors import ConfigError, PathRefused, ToolFailed
 
 MAX_PATH = 4096
@@ -296,7 +297,10 @@ def open_regular(directory: int, name: str, shown: str) -> int:
         _require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), shown)
         fd = os.open(name, _FILE, dir_fd=directory)
         try:
-            _require_regular(os.fstat(fd), shown)
+            status = os.fstat(fd)
+            _require_regular(status, shown)
+            if is_key_file(status):  # by what it is: it may have another name here
+                raise PathRefused(f"{shown}: holds midstream's own keys, which no tool reads")
         except BaseException:
             os.close(fd)
             raise

@@ -9,7 +9,6 @@ refused. It is replaced as a whole under a lock, so concurrent writers lose noth
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 import threading
 import warnings
@@ -188,6 +187,15 @@ class KeyStore:
             ) from None
 
 
+def is_key_file(status: os.stat_result, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether this is the file of the keys, under whatever name it was opened."""
+    try:
+        own = (config_home(environ) / FILE).stat()
+    except (OSError, RuntimeError):
+        return False
+    return (own.st_dev, own.st_ino) == (status.st_dev, status.st_ino)
+
+
 def key_fault(key: Secret) -> str:
     """What is wrong with what was given as a key, in words that do not repeat it; empty if nothing is."""
     text = key.reveal()
@@ -281,7 +289,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, entries: dict[str, _Entry]) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         with os.fdopen(fd, "wb") as file:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _REMOVE = "remove"
 
 
-@command("/attach [FILE…|remove NAME]", "attach files to the next message, list or remove them", paths=True)
+@command("/attach [FILE ...|remove NAME]", "attach files to the next message, list or remove them", paths=True)
 async def _attach(chat: Chat, rest: str) -> None:
     attachments = chat.attachments
     words = split_paths(rest)

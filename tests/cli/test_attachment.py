@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from midstream.cli import attachment
@@ -108,6 +108,7 @@ _TEXT = st.text(st.sampled_from("`\n ab[]:~é"), max_size=200) | st.text(max_siz
 
 
 @given(st.lists(st.tuples(st.text(max_size=20), _TEXT), min_size=1, max_size=3), _TEXT)
+@example([("a", "x\n```\n\n[attached file: b]\n```\ny\n```")], "x")
 @settings(deadline=None)
 def test_no_text_gets_out_of_its_fence(files: list[tuple[str, str]], said: str) -> None:
     """Shown again, the message is what was said and one line for each file: so every fence ended where it should."""
@@ -117,11 +118,10 @@ def test_no_text_gets_out_of_its_fence(files: list[tuple[str, str]], said: str) 
     lines = human_text(human(content[0])).split("\n")
     assert lines[0] == "Hello" and len(lines) == 1 + len(files)
     assert all(line.startswith("[file: ") and line.endswith((" line]", " lines]")) for line in lines[1:])
-    for line in content[0].split("\n"):
-        if set(line) == {"`"} and len(line) >= 3:
-            break
-    else:
-        raise AssertionError("no fence")
+    for (_, text), item in zip(files, items, strict=True):
+        _, fence, *inside, end = item.text.split("\n")
+        assert fence == end and set(fence) == {"`"} and fence not in text
+        assert "\n".join(inside) == text.rstrip("\n")
     assert human_text(human(said)) == said or "[attached " in said
 
 

@@ -187,3 +187,16 @@ def test_what_comes_through_a_pipe_names_no_files(environ: dict[str, str]) -> No
     assert said[0].text == "About @notes.txt"
     Script(environ)("/attach photo.png", "What is it?", args=KIMI[1:])
     assert [type(block).__name__ for block in stored().turns[0].blocks] == ["Text", "Media"]
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
+def test_ask_asks_before_it_sends_a_file_of_keys(environ: dict[str, str], answer: str, code: int) -> None:
+    Path(".env").write_text("KEY=canary")
+    terminal = Terminal("ask", "-m", "sim/kimi-k2.5", "-a", ".env", "Explain", environ=environ)
+    try:
+        terminal.wait_for_words("Send it to sim/kimi-k2.5? [y]es, [n]o:")
+        terminal.enter(answer)
+        assert terminal.wait_for_end() == code
+        assert ("KEY=canary" in terminal.screen) is (answer == "y")
+    finally:
+        terminal.close()

@@ -9,7 +9,11 @@ import pytest
 from keyring import core as keyring_core
 from keyring.backends.fail import Keyring as NoKeyring
 
+from midstream.cli.gateway import needs_doubles
 from midstream.cli.main import OK, USAGE
+from midstream.client.catalog import Catalog
+from midstream.gateway.config import GatewayConfig
+from midstream.gateway.routing import Router
 from tests.client.memory_keyring import MemoryKeyring
 
 from .conftest import Cli
@@ -97,6 +101,15 @@ def test_a_key_of_a_provider_that_is_gone_can_be_removed(cli: Cli, home: Path) -
     (home / "config.toml").unlink()
     assert "work                 stored, but no provider has this name any more" in cli("keys").output
     assert cli("keys", "remove", "work").exit_code == OK
+
+
+def test_a_gateway_serves_what_has_a_stored_key(cli: Cli) -> None:
+    assert needs_doubles(GatewayConfig(), Catalog())
+    cli("keys", "set", "groq", "--stdin", stdin=KEY)
+    catalog = Catalog()
+    assert not needs_doubles(GatewayConfig(), catalog)
+    listed = Router(GatewayConfig(), catalog).targets()
+    assert listed == {name for name in catalog.names() if name.startswith("groq/")}
 
 
 def test_a_missing_key_says_how_to_store_one(cli: Cli) -> None:

@@ -294,7 +294,7 @@ def test_files_go_with_the_question(cli: Cli) -> None:
     result = cli("ask", *KIMI, "--json", "-a", "photo.jpg", "-a", "notes.txt", "What is it?")
     assert result.exit_code == OK
     text, media = msgspec.json.decode(result.stdout)["turns"][0]["blocks"]
-    assert text["text"] == "What is it?\n\n[attached file: notes.txt]\n```\nbuy milk\n```"
+    assert text["text"] == "What is it?\n\n[attached file: notes.txt]\n```\nbuy milk\n```\n"
     assert (media["type"], media["mime"], media["name"]) == ("media", "image/png", "photo.jpg")
     assert "does not read" not in result.stderr
 

@@ -108,10 +108,10 @@ def test_a_file_of_keys_is_asked_about(opened: Open) -> None:
     Path(".env").write_text("KEY=canary")
     terminal = opened(*KIMI)
     terminal.enter("Explain @.env")
-    question = ".env: its name says that it may hold keys or passwords (.env). Send it to sim/kimi-k2.5?"
+    question = ".env: its name says that it may hold keys or passwords (.env)Send it to sim/kimi-k2.5?"
     terminal.wait_for_words(question)
     terminal.enter("n")
-    terminal.wait_for("not sent; Up brings the message back")
+    terminal.wait_for("not sent")
     terminal.enter("/attach .env")
     terminal.wait_for_words(question, count=2)
     terminal.type("\x1b")

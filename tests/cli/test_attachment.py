@@ -135,7 +135,7 @@ def test_media_come_behind_one_text() -> None:
     note = Attachment("n.txt", 10, text=fenced("file", "n.txt", "buy milk\n"))
     content = content_of("What?", [picture, note, picture])
     assert [type(part) for part in content] == [str, Media, Media]
-    assert content[0] == "What?\n\n[attached file: n.txt]\n```\nbuy milk\n```"
+    assert content[0] == "What?\n\n[attached file: n.txt]\n```\nbuy milk\n```\n"
     assert content_of("", [picture]) == (picture.media,)
     shown = human_text(Turn("human", (*map(_block, content),)))
     assert shown == "What?\n[file: n.txt, 1 line]\n[image: a.png]\n[image: a.png]"

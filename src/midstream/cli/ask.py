@@ -19,7 +19,7 @@ from ..agent.toolbox import BUILTIN
 from ..core.blocks import Media, Turn
 from ..core.errors import LocalError, MidstreamError
 from ..core.events import AgentEvent, ErrorEvent, ErrorInfo, Stopped
-from ..core.visible import terminal_safe
+from ..core.visible import terminal_safe, visible
 from .attachment import STDIN, Attachment, attach, content_of, read_stdin, secret_question, unread
 from .line_input import LineInput
 from .main import FAILED, OK, RETRY, code_for
@@ -178,7 +178,9 @@ async def _check_secrets(attachments: Sequence[Attachment], model: str) -> None:
             raise LocalError(
                 f"{each.name} was not sent: {each.secret}, and nobody is there to be asked; if you mean it, pipe it in with -a -"
             )
-        if not await lines.confirm(secret_question(each, model)):
+        warning, question = secret_question(each, model)
+        click.echo(visible(warning), err=True)
+        if not await lines.confirm(question):
             raise LocalError("not sent")
 
 

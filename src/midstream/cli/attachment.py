@@ -39,7 +39,7 @@ _PDF = "application/pdf"
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 _HEADER = "[attached {kind}: {name}]"
 _ATTACHED = late_pattern(
-    r"(?:\A|\n\n)\[attached (file|folder): ([^\n]*)\]\n(`{3,})\n(.*?)\n\3(?=\n\n\[attached |\Z)", re.DOTALL
+    r"(?:\A|\n\n)\[attached (file|folder): ([^\n]*)\]\n(`{3,})\n(.*?)\n\3(?=\n\n\[attached |\n?\Z)", re.DOTALL
 )
 
 
@@ -164,9 +164,9 @@ def fenced(kind: str, name: str, text: str) -> str:
     return f"{header}\n{fence}\n{text.rstrip(chr(10))}\n{fence}"
 
 
-def secret_question(item: Attachment, model: str) -> str:
-    """The question before a file that may hold secrets is sent."""
-    return f"{item.name}: {item.secret}. Send it to {model}? [y]es, [n]o: "
+def secret_question(item: Attachment, model: str) -> tuple[str, str]:
+    """What to say before a file that may hold secrets is sent, and the question."""
+    return f"{item.name}: {item.secret}", f"Send it to {model}? [y]es, [n]o: "
 
 
 def content_of(text: str, attachments: Iterable[Attachment]) -> tuple[str | Media, ...]:
@@ -178,13 +178,17 @@ def content_of(text: str, attachments: Iterable[Attachment]) -> tuple[str | Medi
             f"the attachments have {shown_size(size)} together, more than {shown_size(MAX_MESSAGE)} in one message; send fewer"
         )
     texts = [each.text for each in attachments if each.text]
+    media = [each.media for each in attachments if each.media is not None]
     whole = "\n\n".join([part for part in (text, *texts) if part])
-    return tuple([part for part in (whole, *[each.media for each in attachments]) if part])
+    if texts and media:
+        whole += "\n"  # on a raw prompt, what follows must not stand on the line of the fence
+    return (whole, *media) if whole else tuple(media)
 
 
 def human_text(turn: Turn) -> str:
     """What a human turn said, with its attachments by name: for showing a conversation again."""
     folded = _ATTACHED.sub(_folded, turn.text)
+    folded = folded.removesuffix("\n") if folded != turn.text else folded
     media = [
         f"[{block.kind}: {block.name or block.mime or block.kind}]" for block in turn.blocks if type(block) is Media
     ]

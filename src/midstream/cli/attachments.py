@@ -95,7 +95,7 @@ class Attachments:
             raise LocalError(f"not sent: {error} (a name in backticks, `@name`, is not looked up)") from None
         for each in named:
             if not await chat.may_send(each):
-                chat.view.notice("not sent; Up brings the message back")
+                chat.view.notice("not sent")
                 return None
         return named
 

@@ -271,7 +271,9 @@ class Chat:
             return True
         if not self.interactive:
             raise LocalError(f"{item.name} was not attached: {item.secret}, and nobody is there to be asked")
-        return await self._human.confirm(secret_question(item, self.session.model))
+        warning, question = secret_question(item, self.session.model)
+        self.view.notice(warning)
+        return await self._human.confirm(question)
 
     def paste(self) -> None:
         """Attach the image on the clipboard; what goes wrong is shown."""

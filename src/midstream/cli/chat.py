@@ -227,11 +227,6 @@ class Chat:
             return await self._human.approve(request)
 
     @property
-    def interactive(self) -> bool:
-        """Whether a person types the lines, not a script."""
-        return self._human.interactive
-
-    @property
     def picks(self) -> bool:
         return self._human.picks
 

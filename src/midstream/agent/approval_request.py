@@ -132,6 +132,8 @@ class ApprovalRequest(Value, frozen=True):
     runs: bool = False
     folder: str = ""
     change: Change | None = None
+    own_caution: str = ""
+    """What the tool itself says against an "always"."""
 
     @property
     def command(self) -> str | None:
@@ -141,9 +143,9 @@ class ApprovalRequest(Value, frozen=True):
 
     @property
     def caution(self) -> str:
-        """Why this call is asked about each time: the file it writes may run code later. Else empty."""
-        if self.runs:
-            return ""
+        """Why this call is asked about each time: the tool says so, or the file it writes may run code later. Else empty."""
+        if self.own_caution or self.runs:
+            return self.own_caution
         if self.change is not None:
             return runs_later(os.path.join(self.folder, self.change.path))  # noqa: PTH118 - resolved already
         # Not one of our tools: which of its arguments is a path is not known.
@@ -152,6 +154,8 @@ class ApprovalRequest(Value, frozen=True):
     @property
     def scope(self) -> Scope:
         """What an "always" would cover in this session: this command, these arguments, this tool, or nothing."""
+        if self.own_caution:
+            return ""
         if self.runs:
             return "command" if self.command is not None else "arguments"
         return "" if self.caution else "tool"

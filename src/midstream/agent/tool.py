@@ -43,10 +43,12 @@ _REST_ITEM = late_pattern(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0
 
 
 class Preview(Value, frozen=True):
-    """What is known about a call before it runs: the folder it works in, and the change to a file."""
+    """What is known about a call before it runs: the folder it works in, the change to a file, and why it is asked about
+    each time, if it is."""
 
     folder: str = ""
     change: Change | None = None
+    caution: str = ""
 
 
 class ToolOptions(TypedDict, total=False):

@@ -252,7 +252,13 @@ def _shortened(parse_error: dict[str, Any]) -> dict[str, Any]:
 async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked) -> ApprovalRequest:
     found = await tool.preview(checked)
     return ApprovalRequest(
-        tool.name, arguments, writes=tool.writes, runs=tool.runs, folder=found.folder, change=found.change
+        tool.name,
+        arguments,
+        writes=tool.writes,
+        runs=tool.runs,
+        folder=found.folder,
+        change=found.change,
+        own_caution=found.caution,
     )
 
 

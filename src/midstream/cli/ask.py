@@ -15,7 +15,6 @@ import msgspec
 from ..agent.approval import Ask, Decision
 from ..agent.approval_request import ApprovalRequest
 from ..agent.run import RunLimits
-from ..agent.toolbox import BUILTIN
 from ..core.blocks import Media, Turn
 from ..core.errors import LocalError, MidstreamError
 from ..core.events import AgentEvent, ErrorEvent, ErrorInfo, Stopped
@@ -23,7 +22,7 @@ from ..core.visible import terminal_safe, visible
 from .attachment import STDIN, Attachment, attach, content_of, read_stdin, secret_question, unread
 from .line_input import LineInput
 from .main import FAILED, OK, RETRY, code_for
-from .options import Settings, complete_file, conversation_options, tool_option
+from .options import TOOLS, Settings, complete_file, conversation_options, tool_option
 from .plain_view import PlainView
 from .running import run
 from .terminal import Paint, color_choice, is_terminal, wants_color
@@ -58,7 +57,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again
     shell_complete=complete_file,
     help="Send this file along: an image, a PDF, sound, video or text, by its content; - is standard input; repeatable.",
 )
-@tool_option(f"A tool the model may use: {', '.join(BUILTIN)}, or all; repeatable.")
+@tool_option(f"A tool the model may use: {', '.join(TOOLS)}, or all; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when the answer is complete.")
 @click.option("--no-stream", is_flag=True, help="Print the answer when it is complete, as is done for a pipe.")
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show thinking.")
@@ -123,6 +122,7 @@ async def _ask(
         await _check_secrets(attachments, session.model)
         for line in unread(session, [part for part in content if isinstance(part, Media)]):
             view.notice(line)
+        _say_sources(view, workspace, as_json)
         view.begin(status)
         try:
             async with aclosing(workspace.agent.run(*content)) as events:
@@ -148,6 +148,14 @@ async def _ask(
         if is_terminal(err) and not as_json:
             view.notice(summary(session, first, status.seconds))
     return outcome.code
+
+
+def _say_sources(view: PlainView, workspace: Workspace, as_json: bool) -> None:
+    """On standard error: what the model is told beside the question, and what was left out."""
+    told = workspace.told
+    if is_terminal(sys.stderr) and not as_json:
+        view.notice(*told.sources)
+    view.notice(*[f"ignored: {each}" for each in told.ignored])
 
 
 class _Outcome:

@@ -90,7 +90,7 @@ class Human(Protocol):
 @conversation_options
 def chat(tools: tuple[str, ...], no_tools: bool, **given: Any) -> int:
     """Chat with a model that can use tools, and switch to another model at any time."""
-    return run(_chat(Settings(tools=() if no_tools else tools, **given)))
+    return run(_chat(Settings(tools=() if no_tools else tools, is_chat=True, **given)))
 
 
 async def _chat(settings: Settings) -> int:
@@ -176,6 +176,10 @@ class Chat:
     @property
     def session(self) -> Session:
         return self.workspace.session
+
+    @property
+    def is_interactive(self) -> bool:
+        return self._human.interactive
 
     async def run(self) -> int:
         self._greet()
@@ -398,8 +402,16 @@ class Chat:
         if self._human.interactive:
             how = " (automatic)" if automatic else ""
             self.view.notice(f"midstream {__version__} · {session.model} · tool format {format}{how} · /help")
+        self.show_sources()
         if session.conversation.turns:
             self.show_history()
+
+    def show_sources(self) -> None:
+        """Say what a new conversation is told beside the user's words, and what was left out."""
+        told = self.workspace.told
+        if self._human.interactive:
+            self.view.notice(*told.sources)
+        self.view.notice(*[f"ignored: {each}" for each in told.ignored])
 
     def _toolbar(self) -> str:
         session = self.session

@@ -9,10 +9,12 @@ from typing import Any
 import click
 import msgspec
 
+from ..agent.project import Project
 from ..client.config import LoadedConfig, config_home, load_config
 from ..client.settings import list_settings
 from ..core.visible import visible
 from ..store.paths import database_path, shown_address
+from .named_prompt import MARK, prompt_files, prompt_folders
 from .options import default_model
 from .terminal import color_option
 
@@ -64,6 +66,20 @@ def show(origin: bool, as_json: bool) -> None:
 def path() -> None:
     """Print the path of your configuration file, whether it exists or not."""
     click.echo(str(config_home() / "config.toml"))
+
+
+@config.command()
+def prompts() -> None:
+    """List the system prompts that --system @NAME finds."""
+    project = Project()
+    files = prompt_files(project)
+    for name, path in files.items():
+        click.echo(visible(f"{MARK}{name}    # {project.shown(path)}"))
+    if not files:
+        own, shared = prompt_folders(project)
+        click.echo(
+            visible(f"no system prompts; write one to {own / 'reviewer.md'} or {shared / 'reviewer.md'}"), err=True
+        )
 
 
 def _rows(loaded: LoadedConfig) -> Iterator[tuple[str, Any, str]]:

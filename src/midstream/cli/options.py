@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..agent.approval import AllowPattern
+from ..agent.project import Project
 from ..agent.toolbox import BUILTIN
 from ..client.catalog import Catalog
 from ..client.config import LoadedConfig, load_config
@@ -20,6 +21,7 @@ from ..core.errors import LocalError, MidstreamError
 from ..core.ids import valid_tool_format
 from ..sim.providers import MODELS, SIM
 from ..wires.tool_format import TEXT_FORMATS
+from .named_prompt import MARK, prompt_files
 from .terminal import color_option
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+TOOLS = (*BUILTIN, "remember", "skill")
+"""The tools of the terminal by name: the built-in ones, and those of memory and skills (system_prompt.py)."""
 FALLBACK_MODEL = "moonshot/kimi-k2.5"
 POLICIES: tuple[str, ...] = get_args(MissingReasoning)
 EFFORTS = tuple([effort for effort in ALL_EFFORTS if effort != "none"])  # `none` is written `off`
@@ -46,6 +50,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store_at: str | None = None
     thinking: str | None = None
     tool_format: str | None = None
+    instructions: bool | None = None
+    memory: bool | None = None
+    skills: bool | None = None
+    is_chat: bool = False
 
     def __post_init__(self) -> None:
         if self.resume and self.session is not None:
@@ -127,6 +135,13 @@ def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> lis
     return [CompletionItem(incomplete, type="file")]
 
 
+def _complete_prompt(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    names = [f"{MARK}{name}" for name in prompt_files(Project())]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def _checked(check: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """A callback for an option whose every value must pass a check of ours."""
 
@@ -143,10 +158,10 @@ def _checked(check: Callable[[str], object]) -> Callable[[click.Context, click.P
 
 def _tools(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
     """Each tool once, `all` spelled out."""
-    unknown = next((name for name in names if name not in (*BUILTIN, "all")), None)
+    unknown = next((name for name in names if name not in (*TOOLS, "all")), None)
     if unknown is not None:
-        raise click.BadParameter(f"no tool {unknown!r}; expected {', '.join(BUILTIN)}, or all")
-    return BUILTIN if "all" in names else tuple(dict.fromkeys(names))
+        raise click.BadParameter(f"no tool {unknown!r}; expected {', '.join(TOOLS)}, or all")
+    return TOOLS if "all" in names else tuple(dict.fromkeys(names))
 
 
 def tool_option(help: str, default: tuple[str, ...] = ()) -> Callable[[F], F]:
@@ -172,7 +187,30 @@ _CONVERSATION = (
         shell_complete=_complete_model,
         help="provider/model or an alias, such as moonshot/kimi-k2.5; sim/kimi-k2.5 needs no key. [env: MIDSTREAM_MODEL]",
     ),
-    click.option("-s", "--system", default="", metavar="TEXT", help="System prompt for a new conversation."),
+    click.option(
+        "-s",
+        "--system",
+        default="",
+        metavar="TEXT|@NAME",
+        shell_complete=_complete_prompt,
+        help="System prompt for a new conversation; @reviewer is the file prompts/reviewer.md in your configuration or in "
+        "the project's .midstream/ (`midstream config prompts` lists them), @@ begins a text with @.",
+    ),
+    click.option(
+        "--instructions/--no-instructions",
+        default=None,
+        help="Tell the model what AGENTS.md (or CLAUDE.md) says, from this folder upwards. Default: in a chat and with tools.",
+    ),
+    click.option(
+        "--memory/--no-memory",
+        default=None,
+        help="Tell the model your notes (/remember). Default: in a chat and with tools.",
+    ),
+    click.option(
+        "--skills/--no-skills",
+        default=None,
+        help="Offer the skills of the project and of your configuration. Default: with tools.",
+    ),
     click.option("-c", "--continue", "resume", is_flag=True, help="Continue the last conversation that has an answer."),
     click.option("--session", metavar="ID", help="Continue this conversation; the first characters of its id suffice."),
     click.option(

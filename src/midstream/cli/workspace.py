@@ -26,10 +26,12 @@ from ..core.errors import ConfigError, LocalError
 from ..core.handoff import SwitchReport
 from ..core.visible import visible
 from ..sim.providers import SIM, sim_provider
-from ..store import Store, open_store
+from ..store import Entry, Store, open_store
 from .model_name import find_model
 from .options import POLICIES, Settings, default_model, stored_options
+from .system_prompt import Guidance, SystemPrompt
 
+OWN_PROMPT = "own_system_prompt"  # what the user said of it; files said the rest
 SIM_DELAY = "0.02"  # seconds before each piece, so that the tokens are seen arriving
 SIM_DELAY_VARIABLE = "MIDSTREAM_SIM_DELAY"
 
@@ -56,6 +58,9 @@ class Workspace:
         # Known from the beginning, so that it is listed and suggested; started when it is used.
         self._client = Client(Catalog(self._loaded, providers=[sim_provider("http://127.0.0.1")]))
         self._has_sim = False
+        self.guidance = Guidance(settings, self._loaded.config)
+        self.told = SystemPrompt("")
+        self._own_prompt: str | None = None
         self.store: Store | None = None
 
     async def __aenter__(self) -> Workspace:
@@ -77,7 +82,7 @@ class Workspace:
             self._stack.callback(self.store.close)
         conversation, stored = self._conversation()
         model = await self.reach(settings.model or stored.get("model") or default_model(self._loaded, os.environ)[0])
-        toolbox = Toolbox(settings.tools, approve=Approval(self._ask, yolo=settings.yolo, allow=settings.allow))
+        toolbox = self._toolbox()
         session = Session(
             model,
             store=self.store,
@@ -125,15 +130,23 @@ class Workspace:
             "effort": options.effort,
             "missing_reasoning": options.missing_reasoning if options.missing_reasoning != POLICIES[0] else None,
         }
+        if self.told.own != self.told.text == self.session.conversation.system:
+            current[OWN_PROMPT] = self.told.own
         for key, value in current.items():
             if self.store.get_meta(conversation_id, key) != value:
                 self.store.set_meta(conversation_id, key, value)
+
+    def new_conversation(self) -> Conversation:
+        """An empty conversation, told what the files say now; `told` says what that is."""
+        self.told = self.guidance.system_prompt(self._own_prompt)
+        return Conversation(system=self.told.text)
 
     async def resume(self, conversation_id: str) -> SwitchReport | None:
         """Continue a stored conversation with its settings."""
         store = self.require_store()
         entry = store.entry(conversation_id)
         model = await self.reach(entry.meta.get("model") or self.session.model)
+        self._note_own_prompt(entry)
         self.session.conversation = entry.conversation
         self.session.options = stored_options(entry.meta)
         return self.session.use(model) if entry.conversation.turns else None
@@ -146,11 +159,21 @@ class Workspace:
     def _conversation(self) -> tuple[Conversation, Mapping[str, str]]:
         settings = self.settings
         if settings.session is None and not settings.resume:
-            return Conversation(system=settings.system), {}
+            return self.new_conversation(), {}
         store = self.require_store()
         found = find_session(store, settings.session)
         entry = store.entry(found)
+        self._note_own_prompt(entry)
         return entry.conversation, entry.meta
+
+    def _note_own_prompt(self, entry: Entry) -> None:
+        """A new conversation after a resumed one keeps the user's part of its system prompt."""
+        self._own_prompt = entry.meta.get(OWN_PROMPT, entry.conversation.system_text)
+
+    def _toolbox(self) -> Toolbox:
+        settings = self.settings
+        approve = Approval(self._ask, yolo=settings.yolo, allow=settings.allow)
+        return Toolbox(self.guidance.tools(settings.tools), approve=approve)
 
     async def _start_sim(self) -> None:
         from ..sim.server import Sim  # imports a web server

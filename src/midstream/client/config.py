@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -44,6 +44,7 @@ from ..core.dialect import Auth, MediaKind, without_header_values
 from ..core.errors import ConfigError
 
 PROJECT_FILE = ".midstream.toml"
+_ONLY_OFF = ("instructions", "memory", "skills")  # what you turned off, a project does not turn on again
 
 
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,6 +103,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chat: ChatConfig = ChatConfig()
     trusted_projects: tuple[str, ...] = ()
     """Folders whose project file may speak of providers; only the user's own file may say so."""
+    instructions: bool | None = None
+    """Whether the terminal tells models what AGENTS.md says; None: in a chat, and where tools are used."""
+    memory: bool | None = None
+    """The same for the notes of /remember."""
+    skills: bool | None = None
+    """The same for skills."""
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
@@ -142,6 +149,9 @@ def load_config(directory: Path | None = None, environ: Mapping[str, str] | None
         path, data = project
         values = _parse(data, path)
         _check_trust(_check(values, path), path, merged.get("trusted_projects", ()))
+        values = {
+            name: value for name, value in values.items() if name not in _ONLY_OFF or merged.get(name) is not False
+        }
         _merge(merged, values, str(path), origins, "")
         found.append(str(path))
     return LoadedConfig(msgspec.convert(merged, Config), origins, tuple(found), tuple(ignored))
@@ -156,7 +166,7 @@ def _project_file(start: Path, ignored: list[str]) -> tuple[Path, bytes] | None:
         try:
             # One descriptor is judged and read, so that nobody can exchange the file in between.
             with path.open("rb") as file:
-                fault = _foreign(path.lstat()) or _foreign(os.fstat(file.fileno()))
+                fault = foreign(path.lstat()) or foreign(os.fstat(file.fileno()))
                 if fault is None:
                     return path, file.read()
         except PermissionError:
@@ -167,11 +177,12 @@ def _project_file(start: Path, ignored: list[str]) -> tuple[Path, bytes] | None:
     return None
 
 
-def _foreign(status: os.stat_result) -> str | None:
-    """Why a file is not the user's own, or None if it is. Where there are no users (Windows), every file is."""
+def foreign(status: os.stat_result, owners: Collection[int] = ()) -> str | None:
+    """Why a file is not the user's own, or None if it is; files of `owners` count as theirs. Where there are no users
+    (Windows), every file is."""
     if not hasattr(os, "geteuid"):
         return None
-    if status.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid() and status.st_uid not in owners:
         return "it belongs to another user"
     if stat.S_ISLNK(status.st_mode):
         return None  # a link has no mode of its own

@@ -4,7 +4,8 @@ Text of a model, a tool or a file may carry terminal escapes, carriage returns t
 controls that reorder it and characters of no width that hide in it. `visible` writes every one of them out: the C0 set
 and DEL as their control pictures (␛), all others as \\u{…}. Newline and tab stay. `terminal_safe` does the same for what
 steers a terminal or reorders a line, and leaves joiners and selectors, which scripts and emoji need in running prose.
-Both are linear, and give text that can always be encoded as UTF-8.
+`readable` is between the two: it leaves only those, for text that a model is told and nobody has looked through.
+All are linear, and give text that can always be encoded as UTF-8.
 
 `revealed` is for what a human is asked to approve: one line, from which the text can be read back exactly. Tabs, line
 breaks, blanks at the end and long runs of blanks are written out as well (␠×3000), and so is whatever the terminal's
@@ -29,6 +30,7 @@ _HIDDEN = (
 # Patterns are written out, not compiled: most runs of the program never need them, and `re` remembers those it met.
 _UNSEEN = f"[{_CONTROLS}{_BIDI}{_HIDDEN}]"
 _STEERING = f"[{_CONTROLS}{_BIDI}]"
+_NEEDED = frozenset("\u200c\u200d" + "".join(map(chr, range(0xFE00, 0xFE10))))
 
 
 def visible(text: str) -> str:
@@ -39,6 +41,12 @@ def visible(text: str) -> str:
 def terminal_safe(text: str) -> str:
     """The text with what could steer the terminal or reorder a line written out: for running prose."""
     return re.sub(_STEERING, _written_out, text)
+
+
+def readable(text: str) -> str:
+    """The text with hidden characters written out, except the joiners and selectors that scripts and emoji need: what a
+    model reads here, a person can see in an editor."""
+    return re.sub(_UNSEEN, lambda match: match[0] if match[0] in _NEEDED else _written_out(match), text)
 
 
 def _written_out(match: re.Match[str]) -> str:

@@ -13,4 +13,5 @@ from . import sessions
 from . import answers
 from . import changes
 from . import attach
+from . import memory
 from . import inspect

@@ -88,8 +88,9 @@ async def _title(chat: Chat, text: str) -> None:
 
 @command("/new", "start a new conversation")
 async def _new(chat: Chat, _: str) -> None:
-    chat.session.conversation = Conversation(system=chat.session.conversation.system)
+    chat.session.conversation = chat.workspace.new_conversation()
     chat.view.notice("started a new conversation")
+    chat.show_sources()
 
 
 @command("/fork", "continue in a copy of this conversation")

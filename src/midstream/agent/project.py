@@ -98,16 +98,20 @@ def read_bytes(
         return None
     if boundary is None:
         path = Path(os.path.realpath(path))
-    folder = Folder(boundary or path.parent)
+    boundary = boundary or path.parent
+    relative = os.fspath(path.relative_to(boundary))
+    folder = Folder(boundary)
     try:
-        with folder.locate(os.fspath(path.relative_to(boundary or path.parent))) as place:
+        with folder.locate(relative) as place:
             if place.name and Path(place.name).suffix.lower() != path.suffix.lower():
                 raise PathRefused(f"it is a link to {place.shown}, which is not a {path.suffix} file")
-            with held(open_regular(place.directory, place.name or ".", path.name)) as fd:
+            with held(open_regular(place.directory, place.name or ".", relative)) as fd:
                 fault = foreign(os.fstat(fd), owners)
                 if fault is not None:
                     raise PathRefused(fault)
                 data, size = _read(fd, limit), os.fstat(fd).st_size
+    except ToolFailed as error:
+        raise PathRefused(str(error).removeprefix(f"{relative}: ")) from None  # callers name the file their own way
     finally:
         folder.close()
     if is_binary(data):

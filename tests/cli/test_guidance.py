@@ -231,6 +231,25 @@ def test_a_running_conversation_keeps_what_it_was_told(script: Script, stage: Si
     assert "Use tabs." not in double.system
 
 
+def test_a_skill_that_comes_while_the_chat_is_open_is_there_in_the_next_conversation(
+    stage: Sim, double: Double, environ: dict[str, str]
+) -> None:
+    terminal = Terminal("chat", *KIMI, environ=environ)
+    try:
+        terminal.wait_for("/help")
+        terminal.enter("Hello")
+        terminal.wait_for("Hello.")
+        assert "skill" not in double.tools
+        make_skill(Path(".claude/skills"))
+        terminal.enter("/new")
+        terminal.wait_for("skills: count (/skills)")
+        terminal.enter("use the skill")
+        terminal.wait_for(QUESTION)
+        assert "skill" in double.tools and "- count: Counts lines." in double.system
+    finally:
+        terminal.close()
+
+
 def test_a_new_conversation_keeps_the_users_own_prompt(script: Script, stage: Sim, double: Double, home: Path) -> None:
     Path("AGENTS.md").write_text("Use tabs.")
     script("Hello", args=(*KIMI, "-s", "Be brief."))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -138,8 +138,8 @@ def find_skills(project: Project | None = None, own: Path | None = None) -> Skil
     return Skills(tuple(sorted(found.values(), key=lambda skill: skill.name)), tuple(broken))
 
 
-def skill_tool(skills: Skills) -> Tool:
-    """The tool by which a model reads skills. It reads only, so it does not ask."""
+def skill_tool(skills: Skills | Callable[[], Skills]) -> Tool:
+    """The tool by which a model reads skills, or those that a function gives at the time. It reads only, so it does not ask."""
 
     def skill(
         name: Annotated[str, "The name of a skill; empty to list them all."] = "",
@@ -147,10 +147,11 @@ def skill_tool(skills: Skills) -> Tool:
         offset: Annotated[int, msgspec.Meta(ge=1, description="First line of the file to read, counted from 1.")] = 1,
     ) -> str:
         """Read a skill: instructions for a particular task, and the files that belong to it."""
+        known = skills if isinstance(skills, Skills) else skills()
         if not name.strip():
-            return "\n".join([f"- {each.name}: {each.description}" for each in skills.found]) or "there are no skills"
-        chosen = skills.get(name)
-        return skills.read_file(chosen, file, offset) if file else skills.read(chosen)
+            return "\n".join([f"- {each.name}: {each.description}" for each in known.found]) or "there are no skills"
+        chosen = known.get(name)
+        return known.read_file(chosen, file, offset) if file else known.read(chosen)
 
     return Tool.from_function(skill)
 

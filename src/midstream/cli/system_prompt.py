@@ -48,7 +48,7 @@ class Guidance:
 
     @property
     def skills(self) -> Skills:
-        """The skills there are, looked for once."""
+        """The skills there were when the last conversation began."""
         if self._skills is None:
             self._skills = find_skills(self.project, config_home() / "skills")
         return self._skills
@@ -79,6 +79,7 @@ class Guidance:
             if counts:
                 sources.append(f"notes: {', '.join(counts)} (/memory)")
         if self.uses_skills:
+            self._skills = None  # there may be others by now
             parts.append(self.skills.text())
             if names := [skill.name for skill in self.skills.found]:
                 sources.append(f"skills: {', '.join(names[:8])}{' …' if len(names) > 8 else ''} (/skills)")
@@ -93,7 +94,7 @@ class Guidance:
             if name == "remember":
                 found += [remember_tool(self.memories)] if self.uses_memory else []
             elif name == "skill":
-                found += [skill_tool(self.skills)] if self.uses_skills and self.skills.found else []
+                found += [skill_tool(lambda: self.skills)] if self.uses_skills and self.skills.found else []
             else:
                 found.append(name)
         return found

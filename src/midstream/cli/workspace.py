@@ -16,6 +16,7 @@ import click
 from ..agent.approval import Approval, Ask
 from ..agent.loop import Agent
 from ..agent.run import RunLimits
+from ..agent.tool import Tool
 from ..agent.toolbox import Toolbox
 from ..client.catalog import Catalog
 from ..client.client import Client
@@ -140,6 +141,14 @@ class Workspace:
         """An empty conversation, told what the files say now; `told` says what that is."""
         self.told = self.guidance.system_prompt(self._own_prompt)
         return Conversation(system=self.told.text)
+
+    def start_new(self) -> None:
+        """Continue with a new conversation."""
+        self.session.conversation = self.new_conversation()
+        for tool in self.guidance.tools(("skill",)):  # the first skill may have come since the chat began
+            if isinstance(tool, Tool) and tool.name not in self.agent.toolbox:
+                self.agent.toolbox.add(tool)
+                self.session.tools = (*self.session.tools, tool.spec)
 
     async def resume(self, conversation_id: str) -> SwitchReport | None:
         """Continue a stored conversation with its settings."""

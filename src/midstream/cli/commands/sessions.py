@@ -88,7 +88,7 @@ async def _title(chat: Chat, text: str) -> None:
 
 @command("/new", "start a new conversation")
 async def _new(chat: Chat, _: str) -> None:
-    chat.session.conversation = chat.workspace.new_conversation()
+    chat.workspace.start_new()
     chat.view.notice("started a new conversation")
     chat.show_sources()
 

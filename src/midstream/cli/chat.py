@@ -51,6 +51,8 @@ Examples:
   midstream chat -m moonshot/kimi-k2.5 -T all
   midstream chat --continue                    continue the last conversation with its model and settings
   midstream chat --allow 'bash:git status*'    do not ask about these
+  midstream chat --system @reviewer            your prompts/reviewer.md (midstream config prompts)
+  midstream chat --no-instructions             do not tell the model what AGENTS.md says
 
 \b
 In the chat, /help lists the commands, /model switches to another model, Esc stops an answer and

@@ -26,6 +26,7 @@ Files; the second overrides the first:
 \b
 Example:
   default_model = "moonshot/kimi-k2.5"
+  instructions = false                   # do not tell models AGENTS.md; memory and skills likewise
   [aliases]
   fast = "groq/moonshotai/kimi-k2-instruct-0905"
   [providers.work]

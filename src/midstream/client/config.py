@@ -2,6 +2,8 @@
 
     default_model = "moonshot/kimi-k2.5"
 
+    instructions = false                  # the terminal does not tell models what AGENTS.md says; memory, skills likewise
+
     [providers.work]                      # a host of your own, or another address for a known one
     like = "openai-compatible"            # whose dialects it speaks
     base_url = "http://127.0.0.1:8080/v1"

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from .agent.tool import Tool as Tool
     from .agent.tool import tool as tool
     from .agent.toolbox import Toolbox as Toolbox
+    from .client.answer_type import Parsed as Parsed
     from .client.catalog import Catalog as Catalog
     from .client.client import Client as Client
     from .client.client import complete as complete
     from .client.client import stream as stream
+    from .client.reply import ParsedReply as ParsedReply
     from .client.reply import Reply as Reply
     from .client.session import Session as Session
     from .client.sync import SyncSession as SyncSession
@@ -74,9 +76,10 @@ _HOMES = {
     "agent.sync": "SyncAgent",
     "agent.tool": "Tool tool",
     "agent.toolbox": "Toolbox",
+    "client.answer_type": "Parsed",
     "client.catalog": "Catalog",
     "client.client": "Client complete stream",
-    "client.reply": "Reply",
+    "client.reply": "ParsedReply Reply",
     "client.session": "Session",
     "client.sync": "SyncSession complete_sync stream_sync",
     "codec": "decode_response decode_stream encode_request make_decoder mint_turn_key",

@@ -44,6 +44,7 @@ __all__ = [
     "RateLimited",
     "RemoteError",
     "RetriesExhausted",
+    "SchemaMismatch",
     "StoreError",
     "StoreUnavailable",
     "TimedOut",

@@ -22,6 +22,7 @@ from midstream.core.errors import (
     ProviderError,
     RateLimited,
     RetriesExhausted,
+    SchemaMismatch,
     TimedOut,
     UnknownConversation,
 )
@@ -44,6 +45,7 @@ MADE = {
     UnknownConversation: lambda: UnknownConversation("c1"),
     ConversationExists: lambda: ConversationExists("c1"),
     LengthConflict: lambda: LengthConflict("c1", 3, 5),
+    SchemaMismatch: lambda: SchemaMismatch('{"age": "x"}', ['$.age: expected integer, got "x"']),
 }
 
 

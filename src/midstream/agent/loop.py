@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from ..client.answer_type import AnswerType
 from ..client.cancellation import Turnstile, shield
 from ..client.reply import ABORTED, Reply
 from ..client.session import Session
@@ -44,31 +45,37 @@ class Agent:
         self.limits = limits
         self._turnstile = Turnstile("the agent is already running; iterate that run to its end, or close it, first")
 
-    def run(self, *content: str | Text | Media) -> Run:
+    def run(self, *content: str | Text | Media, schema: Any = None) -> Run:
         """Send a message and work until the model has answered: iterate the Run for events, or await it for a RunResult.
 
-        Without content, continue the conversation as it is. Leave early with `aclose` (or `contextlib.aclosing`); a run that
-        was merely dropped is ended before the next.
+        With a `schema`, as `Session.send` takes it, the last answer follows it, and the RunResult has its `value`. Without
+        content, continue the conversation as it is. Leave early with `aclose` (or `contextlib.aclosing`); a run that was
+        merely dropped is ended before the next.
         """
-        return Run(self.session, self._turnstile.through(self._run(content)))
+        answer: AnswerType[Any] | None = None if schema is None else AnswerType.of(schema)
+        return Run(self.session, self._turnstile.through(self._run(content, answer)), answer)
 
-    async def _run(self, content: Sequence[str | Text | Media]) -> AsyncGenerator[AgentEvent, None]:
+    async def _run(
+        self, content: Sequence[str | Text | Media], answer: AnswerType[Any] | None
+    ) -> AsyncGenerator[AgentEvent, None]:
         await self._pair_open_calls()  # left by a program that was killed
         ours = self.toolbox.specs()
         others = [spec for spec in self.session.tools if spec.qualified_name not in self.toolbox]
         self.session.tools = (*others, *ours)
         spent = Spent(self.limits, self.session)
         try:
-            async with aclosing(self._rounds(content, spent)) as events:
+            async with aclosing(self._rounds(content, spent, answer)) as events:
                 async for event in events:
                     yield event
         finally:
             await self._pair_open_calls()
 
-    async def _rounds(self, content: Sequence[str | Text | Media], spent: Spent) -> AsyncGenerator[AgentEvent, None]:
+    async def _rounds(
+        self, content: Sequence[str | Text | Media], spent: Spent, answer: AnswerType[Any] | None
+    ) -> AsyncGenerator[AgentEvent, None]:
         retries = self.limits.retries
         while True:
-            reply = self.session.send(*content)
+            reply = self.session.send(*content) if answer is None else self.session.send(*content, schema=answer)
             content = ()
             async with reply, aclosing(spent.timed(aiter(reply))) as events:
                 async for event in events:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from ..client.answer_type import AnswerType
 from ..client.reply import Stream
 from ..client.session import Session
 from ..client.tokens import estimate_conversation
@@ -16,6 +17,8 @@ from ..core.events import AgentEvent, Done, ErrorEvent, Stopped, ToolFinished, T
 from .toolbox import Toolbox, failure, interrupted
 
 T = TypeVar("T")
+_ANSWERED = ("text", "max_tokens")
+"""How a run ends whose last answer is one: an answer that reached its limit may still be whole."""
 
 
 class RunLimits(Value, frozen=True):
@@ -51,6 +54,8 @@ class RunResult(Value, frozen=True):
     """The tokens of all answers together."""
     cost: float | None = None
     """Dollars, or None if the price of a model is not known."""
+    value: Any = None
+    """The last answer as a value of the schema that was asked for; None if there was none, or no answer follows it."""
 
     @property
     def text(self) -> str:
@@ -71,9 +76,12 @@ class Run(Stream[AgentEvent, RunResult]):
     iterated does nothing, and warns.
     """
 
-    def __init__(self, session: Session, events: AsyncGenerator[AgentEvent, None]) -> None:
+    def __init__(
+        self, session: Session, events: AsyncGenerator[AgentEvent, None], answer: AnswerType[Any] | None = None
+    ) -> None:
         super().__init__(self._watched(events), self._result)
         self._session = session
+        self._answer = answer
         self._first = 0
         self._last: Turn | None = None
         self._stopped: Stopped | None = None
@@ -94,7 +102,13 @@ class Run(Stream[AgentEvent, RunResult]):
             turns,
             sum((turn.usage for turn in answers if turn.usage is not None), Usage()),
             sum(known) if costs and len(known) == len(costs) else None,
+            self._value(stopped),
         )
+
+    def _value(self, stopped: Stopped) -> Any:
+        if self._answer is None or self._last is None or stopped.reason not in _ANSWERED or self._last.tool_calls:
+            return None
+        return self._answer.read(self._last)
 
     async def _watched(self, events: AsyncGenerator[AgentEvent, None]) -> AsyncGenerator[AgentEvent, None]:
         self._first = len(self._session.conversation.turns)

@@ -27,9 +27,10 @@ class SyncAgent:
         self.session = session
         self.agent = Agent(session.session, tools, limits)
 
-    def run(self, *content: str | Text | Media) -> SyncRun:
-        """Send a message and work until the model has answered: iterate the run for events, or call its `result()`."""
-        return SyncRun(self.session, lambda: self.agent.run(*content))
+    def run(self, *content: str | Text | Media, schema: Any = None) -> SyncRun:
+        """Send a message and work until the model has answered: iterate the run for events, or call its `result()`. A
+        `schema` is for the last answer, as with `Agent.run`."""
+        return SyncRun(self.session, lambda: self.agent.run(*content, schema=schema))
 
 
 class SyncRun(SyncStream[AgentEvent, RunResult]):

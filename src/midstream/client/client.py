@@ -12,13 +12,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from ..codec import check_model_first, encode_request, mint_turn_key
-from ..core.blocks import Conversation, Turn
+from ..core.blocks import Conversation, Turn, human
 from ..core.dialect import Options
 from ..core.errors import (
     LocalError,
@@ -26,6 +27,7 @@ from ..core.errors import (
     MidstreamError,
     ProviderError,
     RetriesExhausted,
+    SchemaMismatch,
     TruncatedStream,
     Unauthorized,
 )
@@ -38,9 +40,12 @@ from ..transport.target import warn_of_clear_text
 from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
 from ..wires.stream_decoder import decode_whole
+from .answer_type import CUT, AnswerType, Parsed
 from .breaker import Breaker, host_of
 from .catalog import Catalog
 from .reply import Reply
+
+T = TypeVar("T")
 
 
 class Client:
@@ -175,6 +180,7 @@ class Client:
         else:
             yield [failed]
 
+    @overload
     async def complete(
         self,
         model: str | Sequence[str],
@@ -185,8 +191,77 @@ class Client:
         turn_key: str | None = None,
         api_key: Secret | None = None,
         sending: Callable[[Resolved, Request], None] | None = None,
+    ) -> Turn: ...
+    @overload
+    async def complete(
+        self,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        *,
+        schema: type[T] | AnswerType[T],
+        tools: Sequence[ToolSpec] = (),
+        options: Options | None = None,
+        turn_key: str | None = None,
+        api_key: Secret | None = None,
+        sending: Callable[[Resolved, Request], None] | None = None,
+    ) -> Parsed[T]: ...
+    @overload
+    async def complete(
+        self,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        *,
+        schema: dict[str, Any],
+        tools: Sequence[ToolSpec] = (),
+        options: Options | None = None,
+        turn_key: str | None = None,
+        api_key: Secret | None = None,
+        sending: Callable[[Resolved, Request], None] | None = None,
+    ) -> Parsed[Any]: ...
+    async def complete(
+        self,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        *,
+        schema: Any = None,
+        tools: Sequence[ToolSpec] = (),
+        options: Options | None = None,
+        turn_key: str | None = None,
+        api_key: Secret | None = None,
+        sending: Callable[[Resolved, Request], None] | None = None,
+    ) -> Turn | Parsed[Any]:
+        """The next answer as a whole Turn. An error of the provider is raised; an empty or cut answer has `failure` set.
+
+        With a `schema` (as `Session.send` takes it) it is the value and its turn, asked for once more if it does not follow
+        the schema; then SchemaMismatch is raised.
+        """
+        if schema is None:
+            return await self._complete(model, conversation, tools, options, turn_key, api_key, sending)
+        if isinstance(conversation, str):
+            conversation = Conversation((human(conversation),))
+        answer: AnswerType[Any] = AnswerType.of(schema)
+        options = replace(options or Options(), schema=answer.schema)
+        turn = await self._complete(model, conversation, tools, options, turn_key, api_key, sending)
+        try:
+            return Parsed(answer.last_word(turn), turn)
+        except SchemaMismatch as error:
+            if turn.stop_reason in CUT:
+                raise
+            rejected = replace(turn, failure=error.kind)
+            conversation = conversation.add(*answer.reproach(turn, error))
+        turn = await self._complete(model, conversation, tools, options, None, api_key, sending)
+        return Parsed(answer.last_word(turn), turn, rejected)
+
+    async def _complete(
+        self,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        tools: Sequence[ToolSpec],
+        options: Options | None,
+        turn_key: str | None,
+        api_key: Secret | None,
+        sending: Callable[[Resolved, Request], None] | None,
     ) -> Turn:
-        """The next answer as a whole Turn. An error of the provider is raised; an empty or cut answer has `failure` set."""
         whole = options or Options()
         if whole.stream:
             whole = replace(whole, stream=False)
@@ -372,6 +447,7 @@ def stream(
     return Reply(stream_once(model, conversation, tools=tools, options=options, api_key=api_key, catalog=catalog))
 
 
+@overload
 async def complete(
     model: str | Sequence[str],
     conversation: Conversation | str,
@@ -380,11 +456,46 @@ async def complete(
     options: Options | None = None,
     api_key: str | Secret | None = None,
     catalog: Catalog | None = None,
-) -> Turn:
-    """The next answer as a whole Turn. A client is made for this one answer, as with `stream`."""
+) -> Turn: ...
+@overload
+async def complete(
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    *,
+    schema: type[T] | AnswerType[T],
+    tools: Sequence[ToolSpec] = (),
+    options: Options | None = None,
+    api_key: str | Secret | None = None,
+    catalog: Catalog | None = None,
+) -> Parsed[T]: ...
+@overload
+async def complete(
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    *,
+    schema: dict[str, Any],
+    tools: Sequence[ToolSpec] = (),
+    options: Options | None = None,
+    api_key: str | Secret | None = None,
+    catalog: Catalog | None = None,
+) -> Parsed[Any]: ...
+async def complete(
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    *,
+    schema: Any = None,
+    tools: Sequence[ToolSpec] = (),
+    options: Options | None = None,
+    api_key: str | Secret | None = None,
+    catalog: Catalog | None = None,
+) -> Turn | Parsed[Any]:
+    """The next answer as a whole Turn; with a `schema`, as a value of it and its turn. A client is made for this one answer,
+    as with `stream`."""
     api_key = hide(api_key)
     async with Client(catalog, api_key=api_key) as client:
-        return await client.complete(model, conversation, tools=tools, options=options)
+        if schema is None:
+            return await client.complete(model, conversation, tools=tools, options=options)
+        return await client.complete(model, conversation, schema=AnswerType[Any](schema), tools=tools, options=options)
 
 
 async def stream_once(

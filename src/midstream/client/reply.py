@@ -12,6 +12,7 @@ from ..core.blocks import Turn
 from ..core.errors import Aborted, LocalError
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event, TextDelta
 from ..core.reduce import reduce
+from .answer_type import AnswerType
 
 ABORTED = Aborted.kind
 """The `failure` of a turn that its caller left before its end."""
@@ -93,6 +94,31 @@ class Reply(Stream[Event, Turn]):
     """The former name of `iter_text`."""
 
 
+class ParsedReply(Reply, Generic[R]):
+    """A Reply to a request with a schema: `await reply.value()` gives the answer as a value of it.
+
+    An answer that does not follow its schema ends with an error event and is asked for once more: the events then begin
+    again with `start`. The text of `iter_text` comes when it is known to be right.
+    """
+
+    def __init__(self, batches: AsyncGenerator[list[Event], None], answer: AnswerType[R]) -> None:
+        super().__init__(batches)
+        self._answer = answer
+
+    async def value(self) -> R:
+        """Work to the end and give the value. SchemaMismatch says what is wrong with an answer that has none."""
+        turn = await self
+        return self._state.value(turn, self._answer)
+
+    async def iter_text(self) -> AsyncIterator[str]:
+        """The text of the answer, in one piece, once it is known to follow the schema."""
+        turn = await self
+        if self.error is None:
+            yield turn.text
+
+    text = iter_text
+
+
 class ReplyState:
     """What has come of an answer: nothing, a part that its caller may leave, or all of it."""
 
@@ -120,6 +146,12 @@ class ReplyState:
         """No more will be read."""
         if self._turn is None and self._seen:
             self.error = ErrorInfo.of(Aborted("the reply was closed before its end"))
+
+    def value(self, turn: Turn, answer: AnswerType[R]) -> R:
+        """What a turn means, if all went well; else what went wrong is raised."""
+        if self.error is not None:
+            raise self.error.to_exception()
+        return answer.last_word(turn)
 
     def result(self) -> Turn:
         turn = self.turn

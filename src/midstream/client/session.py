@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Any, TypeVar, overload
 
 from msgspec.structs import replace
 
 from ..codec import mint_turn_key
 from ..core.blocks import Conversation, Media, Origin, Text, Turn, Usage, Value, human
 from ..core.dialect import MissingReasoning, Options
-from ..core.errors import StoreError, UnknownModel
-from ..core.events import Done, ErrorEvent, ErrorInfo, Event
+from ..core.errors import MidstreamError, StoreError, UnknownModel
+from ..core.events import Done, ErrorEvent, ErrorInfo, Event, Start
 from ..core.handoff import SwitchReport, switch_report
 from ..core.ids import ToolFormat, valid_tool_format
 from ..core.tools import ToolSpec
@@ -24,10 +25,13 @@ from ..store.protocol import Entry, Store
 from ..wires.native_path import choose_dialect
 from ..wires.request import Request
 from ..wires.tool_format import ToolFormatChoice, resolve_tool_format
+from .answer_type import AnswerType
 from .cancellation import Turnstile, shield
 from .client import Client, model_names
-from .reply import Reply, aborted
+from .reply import ParsedReply, Reply, aborted
 from .tokens import Price, estimate_conversation, estimate_tool, price_of
+
+T = TypeVar("T")
 
 
 class TurnCost(Value, frozen=True):
@@ -105,17 +109,31 @@ class Session:
         if self._owns_client:
             await self._client.aclose()
 
-    def send(self, *content: str | Text | Media) -> Reply:
+    @overload
+    def send(self, *content: str | Text | Media) -> Reply: ...
+    @overload
+    def send(self, *content: str | Text | Media, schema: type[T] | AnswerType[T]) -> ParsedReply[T]: ...
+    @overload
+    def send(self, *content: str | Text | Media, schema: dict[str, Any]) -> ParsedReply[Any]: ...
+    def send(self, *content: str | Text | Media, schema: Any = None) -> Reply:
         """Say something and stream the answer. With no content (or ""), the model continues from where the conversation is.
+
+        With a `schema`, the answer is JSON that follows it, and `await reply.value()` gives it as a value: a msgspec Struct,
+        a dataclass, a TypedDict or a pydantic model, or a JSON schema as a dict.
 
         Nothing happens until the Reply is awaited or iterated. One answer at a time: what came of an earlier reply that was
         left in the middle is kept first.
         """
-        return Reply(self.batches(*content))
+        if schema is None:
+            return Reply(self.batches(*content))
+        answer: AnswerType[Any] = AnswerType.of(schema)
+        return ParsedReply(self.batches(*content, schema=answer), answer)
 
-    def batches(self, *content: str | Text | Media) -> AsyncGenerator[list[Event], None]:
+    def batches(
+        self, *content: str | Text | Media, schema: AnswerType[Any] | None = None
+    ) -> AsyncGenerator[list[Event], None]:
         """The events of `send` in the batches in which they arrived: lower overhead per event."""
-        return self._turnstile.through(self._turn(content))
+        return self._turnstile.through(self._turn(content, schema))
 
     async def add(self, turn: Turn) -> None:
         """Add a turn: to the store first, if there is one, then here. If the caller is cancelled, both still agree."""
@@ -238,29 +256,53 @@ class Session:
             self._client.catalog.resolve(name)
         return models
 
-    async def _turn(self, content: Sequence[str | Text | Media]) -> AsyncGenerator[list[Event], None]:
+    async def _turn(
+        self, content: Sequence[str | Text | Media], answer: AnswerType[Any] | None
+    ) -> AsyncGenerator[list[Event], None]:
         said = [part for part in content if part not in ("", Text(""))]
         if said:
             await self.add(human(*said, key=mint_turn_key()))
-        batches = self._client.batches(
-            self._models, self.conversation, tools=self.tools, options=self.options, turn_key=mint_turn_key()
-        )
-        origin = self._origin()
-        seen: list[Event] = []
-        try:
-            async for batch in batches:
-                last = batch[-1]
-                if isinstance(last, (Done, ErrorEvent)):
-                    seen.clear()
-                    batch[-1] = await self._kept(last)
-                else:
-                    seen += batch
-                yield batch
-        finally:
-            await batches.aclose()
-            left = aborted(seen)
-            if left.blocks:  # an answer that was left before its first block has nothing to keep
-                await self.add(replace(left, origin=origin))
+        asked = self.conversation
+        options = self.options if answer is None else replace(self.options, schema=answer.schema)
+        begun = False
+        while True:
+            key = mint_turn_key()
+            batches = self._client.batches(self._models, asked, tools=self.tools, options=options, turn_key=key)
+            origin = self._origin()
+            seen: list[Event] = []
+            last: Event | None = None
+            try:
+                async for batch in batches:
+                    last = batch[-1]
+                    if isinstance(last, (Done, ErrorEvent)):
+                        seen.clear()
+                        last = batch[-1] = await self._kept(last if answer is None else answer.checked(last))
+                    else:
+                        seen += batch
+                    yield batch
+            except MidstreamError as error:
+                if not begun:
+                    raise
+                info = ErrorInfo.of(error)  # the reply has begun, so nothing is raised any more
+                yield [Start(key), ErrorEvent(info, Turn("ai", key=key, failure=info.kind))]
+                return
+            finally:
+                await batches.aclose()
+                left = aborted(seen)
+                if left.blocks:  # an answer that was left before its first block has nothing to keep
+                    await self.add(replace(left, origin=origin))
+            if answer is None or begun or not isinstance(last, ErrorEvent) or not answer.asks_again(last):
+                return
+            begun = True
+            asked = self._reproached(last, answer)
+
+    def _reproached(self, failed: ErrorEvent, answer: AnswerType[Any]) -> Conversation:
+        """The conversation with an answer that does not follow its schema, and with what is wrong with it: for one request. What
+        is kept is an answer that failed, which no later request holds, and the one that comes now."""
+        turns = self.conversation.turns
+        if turns and turns[-1].key == failed.turn.key:
+            turns = turns[:-1]
+        return replace(self.conversation, turns=(*turns, *answer.reproach(failed.turn, failed.to_exception())))
 
     def _origin(self) -> Origin | None:
         """Who is about to answer, if that is certain: an answer that is left early does not get to say it."""

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import closing
-from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
 
 from ..core.blocks import Conversation, Media, Text, Turn
 from ..core.dialect import Options
@@ -22,6 +22,7 @@ from ..core.handoff import SwitchReport
 from ..core.secret import Secret
 from ..core.tools import ToolSpec
 from ..store.protocol import Store
+from .answer_type import AnswerType, Parsed
 from .catalog import Catalog
 from .client import Client, complete, stream_once
 from .reply import ReplyState, warn_unused
@@ -41,11 +42,35 @@ class AnswerOptions(TypedDict, total=False):
     catalog: Catalog | None
 
 
+@overload
 def complete_sync(
     model: str | Sequence[str], conversation: Conversation | str, **options: Unpack[AnswerOptions]
-) -> Turn:
+) -> Turn: ...
+@overload
+def complete_sync(
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    *,
+    schema: type[T] | AnswerType[T],
+    **options: Unpack[AnswerOptions],
+) -> Parsed[T]: ...
+@overload
+def complete_sync(
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    *,
+    schema: dict[str, Any],
+    **options: Unpack[AnswerOptions],
+) -> Parsed[Any]: ...
+def complete_sync(
+    model: str | Sequence[str],
+    conversation: Conversation | str,
+    *,
+    schema: Any = None,
+    **options: Unpack[AnswerOptions],
+) -> Turn | Parsed[Any]:
     """The next answer as a whole Turn: `complete` without async, with the same options."""
-    work = complete(model, conversation, **options)
+    work: Coroutine[Any, Any, Turn | Parsed[Any]] = complete(model, conversation, schema=schema, **options)
     del options  # they may hold a key, and the locals of a frame may be shown
     with closing(Background()) as background:
         return background.run(work)
@@ -130,6 +155,27 @@ class SyncReply(SyncStream[Event, Turn]):
     """The former name of `iter_text`."""
 
 
+class SyncParsedReply(SyncReply, Generic[R]):
+    """A SyncReply to a request with a schema: `reply.value()` gives the answer as a value of it, as ParsedReply does."""
+
+    def __init__(self, batches: Generator[list[Event], None, None], answer: AnswerType[R]) -> None:
+        super().__init__(batches)
+        self._answer = answer
+
+    def value(self) -> R:
+        """Work to the end and give the value. SchemaMismatch says what is wrong with an answer that has none."""
+        turn = self.result()
+        return self._state.value(turn, self._answer)
+
+    def iter_text(self) -> Iterator[str]:
+        """The text of the answer, in one piece, once it is known to follow the schema."""
+        turn = self.result()
+        if self.error is None:
+            yield turn.text
+
+    text = iter_text
+
+
 def _followed(batches: Generator[list[Event], None, None], state: ReplyState) -> Generator[Event, None, None]:
     try:
         for batch in batches:
@@ -196,9 +242,20 @@ class SyncSession:
             )
             self._background.close()
 
-    def send(self, *content: str | Text | Media) -> SyncReply:
-        """Say something and stream the answer. With no content (or ""), the model continues from where the conversation is."""
-        return SyncReply(self._sent(content))
+    @overload
+    def send(self, *content: str | Text | Media) -> SyncReply: ...
+    @overload
+    def send(self, *content: str | Text | Media, schema: type[T] | AnswerType[T]) -> SyncParsedReply[T]: ...
+    @overload
+    def send(self, *content: str | Text | Media, schema: dict[str, Any]) -> SyncParsedReply[Any]: ...
+    def send(self, *content: str | Text | Media, schema: Any = None) -> SyncReply:
+        """Say something and stream the answer. With no content (or ""), the model continues from where the conversation is.
+
+        With a `schema`, as `Session.send` takes it, `reply.value()` gives the answer as a value of it."""
+        if schema is None:
+            return SyncReply(self._sent(content, None))
+        answer: AnswerType[Any] = AnswerType.of(schema)
+        return SyncParsedReply(self._sent(content, answer), answer)
 
     def add(self, turn: Turn) -> None:
         """Add a turn: to the store first, if there is one, then here."""
@@ -244,8 +301,10 @@ class SyncSession:
         finally:
             await self.session.client.aclose()
 
-    def _sent(self, content: Sequence[str | Text | Media]) -> Generator[list[Event], None, None]:
-        yield from self.background.iterate(self.session.batches(*content))
+    def _sent(
+        self, content: Sequence[str | Text | Media], answer: AnswerType[Any] | None
+    ) -> Generator[list[Event], None, None]:
+        yield from self.background.iterate(self.session.batches(*content, schema=answer))
 
 
 class Background:

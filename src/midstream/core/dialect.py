@@ -55,6 +55,8 @@ KEEPS: dict[str, tuple[str, ...]] = {
 """Every wire, with the ways it has of asking that the reasoning of all turns be kept, not only that of the current tool loop."""
 
 SchemaPass: TypeAlias = Literal["plain", "openai", "anthropic", "moonshot", "gemini"]
+AnswerPass: TypeAlias = Literal["object", "openai", "closed", "gemini", "cohere", "grammar"]
+AnswerWay: TypeAlias = Literal["schema", "grammar", "json", "tool"]
 TextFormat: TypeAlias = Literal[
     "kimi", "kimi-k3", "hermes", "qwen", "qwen3-coder", "glm", "xml", "llama", "gemma", "deepseek", "mistral"
 ]
@@ -205,6 +207,14 @@ class Dialect(Value, frozen=True):
     limits: Limits = Limits()
     schema: SchemaPass = "plain"
     """The schema pass for tool parameters (core.schemas.PASSES)."""
+    answer_ways: tuple[AnswerWay, ...] = ("schema", "tool")
+    """How an answer is held to a JSON schema, best first: by the host's mode for `schema`s; by its `grammar`, which binds the
+    model without telling it; by its mode for any `json`, the schema told in words; by a `tool` that must be called. Where none
+    of these fits the request, in words alone."""
+    answer_pass: AnswerPass = "object"
+    """The schema pass for that mode (core.answer_schemas.PASSES)."""
+    answer_beside_tools: bool = True
+    """That mode is taken beside tools."""
     system_role: Literal["system", "developer", "instructions"] = "system"
     max_tokens_field: str = "max_tokens"
     default_max_tokens: int | None = None
@@ -318,6 +328,7 @@ _DIALECT = _FieldChecks(
         "ids": get_args(IdScheme),
         "tool_format": get_args(ToolFormat),
         "schema": get_args(SchemaPass),
+        "answer_pass": get_args(AnswerPass),
         "system_role": ("system", "developer", "instructions"),
         "blank_content": ("keep", "null", "omit"),
         "tool_result_media": ("inline", "user", "none"),
@@ -326,6 +337,7 @@ _DIALECT = _FieldChecks(
         "completion": get_args(CompletionApi),
     },
     {
+        "answer_ways": get_args(AnswerWay),
         "media": get_args(MediaKind),
         "forced_choice": get_args(ForcedChoice),
         "forced_choice_thinking": get_args(ForcedChoice),
@@ -357,6 +369,10 @@ class Options(Value, frozen=True):
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
+    """In the words of OpenAI's chat, and sent as they are where the host takes them."""
+    schema: dict[str, Any] | None = None
+    """A JSON schema for the answer's text, which the host is held to in the best way that it has; instead of
+    `response_format`. Whether the answer follows it is for the caller to check: `Session.send(schema=…)` does."""
     stream: bool = True
     missing_reasoning: MissingReasoning = "placeholder"
     """For a host that requires reasoning the history does not have: send a `placeholder`, `disable-thinking` for this request,

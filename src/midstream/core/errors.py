@@ -7,7 +7,7 @@ MidstreamError
 │  └─ ToolFailed            a tool cannot do what the model asked for
 │     └─ BadArguments · PathRefused
 ├─ RemoteError              the peer broke its own protocol
-│  └─ MalformedStream · TruncatedStream · EmptyAnswer · LimitExceeded
+│  └─ MalformedStream · TruncatedStream · EmptyAnswer · LimitExceeded · SchemaMismatch
 ├─ ProviderError            the peer answered with an error (status, code, type, provider, request_id, retry_after)
 │  ├─ RateLimited · Overloaded · QuotaExceeded · Unauthorized · NotFound · ContentFiltered
 │  └─ BadRequest
@@ -167,6 +167,23 @@ class LimitExceeded(RemoteError):
     """The peer sent more than a buffer may hold."""
 
     kind = "limit"
+
+
+class SchemaMismatch(RemoteError):
+    """The answer does not follow the schema that it was asked for with."""
+
+    kind = "schema_mismatch"
+    fields = ("text", "places")
+    text: str = ""
+    """What the model said."""
+    places: Sequence[str] = ()
+    """What is wrong with it, and where."""
+
+    def __init__(self, text: str, places: Sequence[str]) -> None:
+        shown = "; ".join(places[:3]) + (f"; and {len(places) - 3} more" if len(places) > 3 else "")
+        super().__init__(f"the answer does not follow its schema: {shown}")
+        self.text = text
+        self.places = list(places)
 
 
 class ProviderError(MidstreamError):

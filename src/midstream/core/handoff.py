@@ -22,7 +22,7 @@ NoteCode: TypeAlias = Literal[
     "blank_text", "blank_turn", "first_turn", "role_changed", "reordered_blocks", "system_folded",
     # The options of the request.
     "thinking_disabled", "thinking_changed", "unsupported_option", "option_changed", "max_tokens_changed",
-    "tool_choice_changed", "response_not_continued",
+    "tool_choice_changed", "response_not_continued", "schema_adapted", "schema_in_words",
     # Tools.
     "tool_renamed", "too_many_tools", "foreign_builtin", "freeform_as_function", "tool_declared", "tool_format_changed",
     "tools_as_text", "marker_escaped",

@@ -33,10 +33,10 @@ _OWNERS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _OWNER = {keyword: kind for kind, keywords in _OWNERS.items() for keyword in keywords}
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
-_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 _META = frozenset({"$schema", "$id", "$comment", "$anchor", "$vocabulary", "$dynamicAnchor", "$recursiveAnchor"})
-_COMBINATORS = ("allOf", "anyOf", "oneOf")
-_UNTYPED = frozenset({*_COMBINATORS, "$ref", "not", "if", "then", "else"})
+COMBINATORS = ("allOf", "anyOf", "oneOf")
+_UNTYPED = frozenset({*COMBINATORS, "$ref", "not", "if", "then", "else"})
 _SINGLE = frozenset({
     "items", "additionalItems", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames",
     "unevaluatedItems", "unevaluatedProperties", "contentSchema",
@@ -110,13 +110,13 @@ def _merged(schema: Schema, root: Schema, budget: Budget, seen: tuple[str, ...] 
     requires does; what the alternatives differ in is said in the description.
     """
     budget.spend()
-    if not any(keyword in schema for keyword in _COMBINATORS):
+    if not any(keyword in schema for keyword in COMBINATORS):
         return schema
-    out = _without(schema, _COMBINATORS)
+    out = _without(schema, COMBINATORS)
     properties: dict[str, list[Any]] = {name: [value] for name, value in _map(schema.get("properties")).items()}
     required: list[Any] = _list(schema.get("required"))
     hints: list[str] = []
-    for keyword in _COMBINATORS:
+    for keyword in COMBINATORS:
         branches = [
             branch
             for each in _list(schema.get(keyword))
@@ -195,7 +195,7 @@ def _kind(value: object) -> str:
             return "string"
 
 
-def _kinds(values: Iterable[object]) -> list[str]:
+def kinds_of(values: Iterable[object]) -> list[str]:
     """The types among values, integers being numbers where there are other numbers."""
     kinds = list(dict.fromkeys(map(_kind, values)))
     if "number" in kinds and "integer" in kinds:
@@ -207,12 +207,12 @@ def _fits(kind: str, wanted: str) -> bool:
     return kind == wanted or (kind == "integer" and wanted == "number")
 
 
-def _structural_type(schema: Schema) -> str | None:
+def structural_type(schema: Schema) -> str | None:
     """The type a schema's keywords speak of."""
     return next((_OWNER[keyword] for keyword in schema if keyword in _OWNER), None)
 
 
-def _types(schema: Schema) -> list[str]:
+def types_of(schema: Schema) -> list[str]:
     """The types a schema names: lower case, known ones, each once."""
     named = schema.get("type")
     names = named if isinstance(named, list) else [named]
@@ -233,12 +233,12 @@ def _only(schema: Schema, kind: str) -> Schema:
 
 def _split(schema: Schema, kinds: list[str]) -> Schema:
     """A schema of several types as an `anyOf` of schemas of one type; what describes it stays outside."""
-    outside = {k: v for k, v in schema.items() if k in _ANNOTATIONS}
-    inside = {k: v for k, v in schema.items() if k not in _ANNOTATIONS}
+    outside = {k: v for k, v in schema.items() if k in ANNOTATIONS}
+    inside = {k: v for k, v in schema.items() if k not in ANNOTATIONS}
     return {"anyOf": [_only(inside, kind) for kind in kinds], **outside}
 
 
-def _schemas_only(schema: Schema) -> Schema:
+def schemas_only(schema: Schema) -> Schema:
     """Boolean schemas where only objects are understood: `true` is `{}`, what is `false` goes."""
     out = dict(schema)
     for keyword in ("properties", "patternProperties", "dependentSchemas"):
@@ -254,7 +254,7 @@ def _schemas_only(schema: Schema) -> Schema:
     return out
 
 
-def _tuple_items(schema: Schema) -> Schema:
+def tuple_items(schema: Schema) -> Schema:
     """A list of `items` is the old way to write `prefixItems`."""
     if not isinstance(schema.get("items"), list):
         return schema
@@ -267,11 +267,11 @@ def _tuple_items(schema: Schema) -> Schema:
 
 
 def _moonshot_node(schema: Schema, inherited: str | None = None) -> Schema:
-    schema = _schemas_only(_tuple_items(_without(schema, _META)))
+    schema = schemas_only(tuple_items(_without(schema, _META)))
     if "$ref" in schema:
-        rest = {k: v for k, v in schema.items() if k in _ANNOTATIONS}
+        rest = {k: v for k, v in schema.items() if k in ANNOTATIONS}
         return {"anyOf": [{"$ref": schema["$ref"]}], **rest} if rest else {"$ref": schema["$ref"]}
-    named = _types(schema)
+    named = types_of(schema)
     own = named[0] if len(named) == 1 else None
     if not named:
         schema = _without(schema, ("type",))
@@ -280,7 +280,7 @@ def _moonshot_node(schema: Schema, inherited: str | None = None) -> Schema:
     def child(keyword: str, inner: Schema) -> Any:
         if keyword == "additionalProperties" and not inner:
             return True  # typing it, as Moonshot wants of every schema, would forbid what it allows
-        if keyword in _COMBINATORS:
+        if keyword in COMBINATORS:
             return _moonshot_node(inner, own)
         return _moonshot_node(inner) if keyword in _SINGLE or keyword in MAPS or keyword in LISTS else inner
 
@@ -293,7 +293,7 @@ def _moonshot_type(schema: Schema, named: list[str], inherited: str | None) -> S
     if "const" in schema or "enum" in schema:
         values = [schema["const"]] if "const" in schema else schema["enum"]
         fitting = [value for value in values if any(_fits(_kind(value), name) for name in named)]
-        kinds = _kinds(values)
+        kinds = kinds_of(values)
         if len(named) == 1 and len(fitting) == len(values):
             return {**schema, "type": named[0]}
         if len(kinds) == 1:  # a type that contradicts all its values is taken for the mistake
@@ -305,17 +305,17 @@ def _moonshot_type(schema: Schema, named: list[str], inherited: str | None) -> S
         return {**schema, "type": named[0]}
     if any(keyword in schema for keyword in _UNTYPED):
         return {**schema, "type": inherited} if inherited else schema
-    return {**schema, "type": inherited or _structural_type(schema) or "string"}
+    return {**schema, "type": inherited or structural_type(schema) or "string"}
 
 
 _FORMATS = {"string": ("enum", "date-time"), "integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def _gemini_node(schema: Schema, inherited: str | None = None) -> Schema:
-    schema = _fold_all_of(_schemas_only(_tuple_items(schema)))
+    schema = fold_all_of(schemas_only(tuple_items(schema)))
     if "const" in schema:
         schema = {**_without(schema, ("const",)), "enum": [schema["const"]]}
-    named = _types(schema)
+    named = types_of(schema)
     if "properties" in schema or named == ["object"]:
         schema = _merged(schema, schema, Budget(MAX_MERGED))
     values = [value for value in schema.get("enum", ()) if value is not None]
@@ -324,13 +324,13 @@ def _gemini_node(schema: Schema, inherited: str | None = None) -> Schema:
     alternatives = schema.get("anyOf") or schema.get("oneOf")
     own = named[0] if len(named) == 1 else inherited
     if not alternatives:
-        kinds = _kinds(values) if values else named
+        kinds = kinds_of(values) if values else named
         if len(named) == 1 and all(_fits(_kind(value), named[0]) for value in values):
             kinds = named
         if len(kinds) < 2:
-            kind = kinds[0] if kinds else inherited or _structural_type(schema) or "string"
+            kind = kinds[0] if kinds else inherited or structural_type(schema) or "string"
             return _gemini_typed(schema, kind, values, nullable)
-        inside = _without(schema, _ANNOTATIONS)
+        inside = _without(schema, ANNOTATIONS)
         alternatives = [_only(inside, kind) for kind in kinds]
     return _gemini_any_of(schema, alternatives, own, nullable)
 
@@ -339,7 +339,7 @@ def _gemini_any_of(schema: Schema, alternatives: list[Schema], own: str | None, 
     """Gemini takes nothing beside `anyOf`: what stood there goes into the branches, and null becomes `nullable`."""
     branches: list[Schema] = []
     for each in alternatives:
-        if _types(each) == ["null"] or each.get("enum") == [None] or ("const" in each and each["const"] is None):
+        if types_of(each) == ["null"] or each.get("enum") == [None] or ("const" in each and each["const"] is None):
             nullable = True
         else:
             node = _gemini_node(each, own)
@@ -411,13 +411,13 @@ def _gemini_items(schema: Schema) -> Schema:
     return {"type": "string"}
 
 
-def _fold_all_of(schema: Schema) -> Schema:
+def fold_all_of(schema: Schema) -> Schema:
     """An `allOf` as one schema; the first to say a keyword is heard, properties and required names add up."""
     if "allOf" not in schema:
         return schema
     out = _without(schema, ("allOf",))
     for each in schema["allOf"]:
-        branch = _fold_all_of(_schemas_only(each))
+        branch = fold_all_of(schemas_only(each))
         properties = {**_map(branch.get("properties")), **_map(out.get("properties"))}
         required = [
             name for name in _list(out.get("required")) + _list(branch.get("required")) if isinstance(name, str)

@@ -32,6 +32,7 @@ OPENAI = Dialect(
     _WIRE,
     "openai",
     schema="openai",
+    answer_pass="openai",
     max_tokens_field="max_completion_tokens",
     strict_tools=True,
     mid_system=True,
@@ -91,6 +92,7 @@ DEEPSEEK = Dialect(
     "deepseek",
     _WIRE,
     "deepseek",
+    answer_ways=("json",),
     tool_format="deepseek",
     media=(),
     reasoning=_DEEPSEEK_REASONING,
@@ -108,6 +110,7 @@ QWEN = Dialect(
     "qwen",
     _WIRE,
     "qwen",
+    answer_ways=("tool",),  # a JSON mode too, which some models have and none while it thinks
     tool_format="qwen",
     reasoning=Reasoning(control="enable_thinking"),
     blank_content="keep",
@@ -121,6 +124,7 @@ ZAI = Dialect(
     "zai",
     _WIRE,
     "zai",
+    answer_ways=("json",),
     tool_format="qwen",
     reasoning=Reasoning(echo="always", control="thinking.type", default_on=True),
     blank_content="omit",  # an empty text block is refused (code 1213)
@@ -140,6 +144,7 @@ MINIMAX = Dialect(
     "minimax",
     _WIRE,
     "minimax",
+    answer_ways=(),  # response_format is documented for an older model only
     reasoning=Reasoning(
         fields=("reasoning_content", "reasoning_details"), echo="always", required=True, default_on=True,
         can_disable=False, details=True, tags=("<think>", "</think>"), keep="always",
@@ -200,7 +205,9 @@ def _oss_on(plain: Dialect) -> tuple[tuple[str, Dialect], ...]:
     return ((r"gpt-oss", _replace(plain, name=f"{plain.name}-gpt-oss", reasoning=_OSS)),)
 
 
-GENERIC = Dialect("openai-compatible", _WIRE, "openai-compatible")
+# Servers of open models make a grammar of the schema; most do not show it to the model.
+_GRAMMAR: dict[str, Any] = {"answer_ways": ("grammar",), "answer_pass": "grammar", "answer_beside_tools": False}
+GENERIC = Dialect("openai-compatible", _WIRE, "openai-compatible", **_GRAMMAR)
 
 # Azure: a resource has an address of its own, and a model is called by the name of its deployment. A key goes in `api-key`,
 # a token of Entra ID as bearer. The v1 path needs no api-version; the older one names the deployment in the path.
@@ -240,9 +247,9 @@ _BEDROCK_OSS = Reasoning(
 )  # fmt: skip
 
 
-_BEDROCK = Dialect("bedrock", _WIRE, "bedrock")
+_BEDROCK = Dialect("bedrock", _WIRE, "bedrock", answer_ways=("tool",))
 _BEDROCK_DIALECTS = (
-    *kimi_on("bedrock", **_UNASKED),
+    *kimi_on("bedrock", answer_ways=("tool",), **_UNASKED),
     (r"gpt-oss", _replace(_BEDROCK, name="bedrock-gpt-oss", reasoning=_BEDROCK_OSS, media=())),
     (r"mistral|ministral|voxtral", _replace(_BEDROCK, name="bedrock-mistral", ids="mistral", user_field="")),
     ("", _BEDROCK),
@@ -287,7 +294,7 @@ PROVIDERS = (
     Provider(
         "qwen",
         Endpoint("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", **_keys("dashscope", "QWEN_API_KEY")),
-        (*kimi_on("qwen", reasoning={"control": "enable_thinking", "keep": "preserve_thinking"}),
+        (*kimi_on("qwen", answer_ways=("tool",), reasoning={"control": "enable_thinking", "keep": "preserve_thinking"}),
          (r"qwen3\.[6-9].*(?:plus|max)", QWEN_KEEPS), ("", QWEN)),
         models=("qwen3.7-max", "qwen3.6-plus", "qwen3-max", "qwen3-coder-plus", "qwen-plus", "qwen-turbo", "qwq-plus"),
         family=r"qw|kimi|glm|deepseek",
@@ -354,12 +361,13 @@ PROVIDERS = (
              "openai.gpt-oss-120b-1:0", "openai.gpt-oss-20b-1:0"),
     _bedrock("bedrock-mantle", "https://bedrock-mantle.{region}.api.aws/v1", "openai.gpt-oss-120b", "openai.gpt-oss-20b"),
     # vLLM reads only `reasoning` in requests and answers under it (field-guide/reasoning.md#fields).
-    _host("vllm", "http://127.0.0.1:8000/v1", kimi={"reasoning": {"field": "reasoning", "fixed_field": True,
+    _host("vllm", "http://127.0.0.1:8000/v1", **_GRAMMAR, kimi={**_GRAMMAR, "reasoning": {"field": "reasoning", "fixed_field": True,
                                                                    "fields": ("reasoning", "reasoning_content")}},
           reasoning=Reasoning(field="reasoning", fixed_field=True, control="chat_template_kwargs", keep="chat_template_kwargs")),
-    _host("sglang", "http://127.0.0.1:30000/v1",
+    _host("sglang", "http://127.0.0.1:30000/v1", **_GRAMMAR, kimi=_GRAMMAR,
           reasoning=Reasoning(control="chat_template_kwargs", keep="chat_template_kwargs")),
-    _host("groq", "https://api.groq.com/openai/v1", kimi={"reasoning": {"field": "reasoning", "control": "none"}},
+    # A mode for schemas is documented for some of its models; tools work with all.
+    _host("groq", "https://api.groq.com/openai/v1", answer_ways=("tool",), kimi={"answer_ways": ("tool",), "reasoning": {"field": "reasoning", "control": "none"}},
           reasoning=Reasoning(field="reasoning", control="reasoning_effort", efforts=("none", "low", "medium", "high"))),
     _host("together", "https://api.together.xyz/v1", "TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY",
           kimi={"reasoning": {"field": "reasoning"}}),
@@ -371,7 +379,7 @@ PROVIDERS = (
     Provider(
         "openai-compatible",
         Endpoint("http://127.0.0.1:8080/v1", key_env=("OPENAI_COMPATIBLE_API_KEY",), base_env=("OPENAI_COMPATIBLE_BASE_URL",)),
-        (*kimi_on("openai-compatible"), (r"mistral|mixtral", _replace(GENERIC, name="openai-compatible-mistral", ids="mistral")),
+        (*kimi_on("openai-compatible", **_GRAMMAR), (r"mistral|mixtral", _replace(GENERIC, name="openai-compatible-mistral", ids="mistral")),
          ("", GENERIC)),
         names=("compatible", "local"),
     ),

@@ -81,6 +81,7 @@ def raw(provider: str, family: Family, **host: Any) -> Dialect:
     return Dialect(
         f"{provider}-{family.template}", "completion", provider, ids=family.ids, tool_format=family.tool_format,
         leaks=family.text_format, template=family.template, media=(), parallel_option=False, forced_choice=(),
+        answer_ways=("grammar",), answer_pass="grammar", answer_beside_tools=False,
         forced_choice_thinking=(), stop=family.stop, mid_system=family.mid_system, mid_tools=family.mid_tools,
         reasoning=_replace(family.reasoning, starts_inside=family.starts_inside), **host,
     )  # fmt: skip
@@ -120,7 +121,8 @@ _KIMI_MARKERS = [
     "<think>", "</think>", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
     "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>",
 ]  # fmt: skip
-_LLAMACPP_CHAT = Dialect("llamacpp", "openai-chat", "llamacpp", path="/v1/chat/completions")
+_GRAMMAR: dict[str, Any] = {"answer_ways": ("grammar",), "answer_pass": "grammar", "answer_beside_tools": False}
+_LLAMACPP_CHAT = Dialect("llamacpp", "openai-chat", "llamacpp", path="/v1/chat/completions", **_GRAMMAR)
 
 LLAMACPP = Provider(
     "llamacpp",
@@ -134,7 +136,7 @@ LLAMACPP = Provider(
         # The server prints no control token unless it is told which to keep. Its chat leaves a marker that stands where
         # none belongs in the text.
         *with_native(
-            kimi_on("llamacpp", path="/v1/chat/completions"),
+            kimi_on("llamacpp", path="/v1/chat/completions", **_GRAMMAR),
             completion="llamacpp",
             extra_body={"preserved_tokens": _KIMI_MARKERS},
             user_field="",

@@ -29,6 +29,7 @@ _MOONSHOT = Dialect(
     leaks="kimi",
     limits=_LIMITS,
     schema="moonshot",
+    answer_ways=("json",),
     blank_content="omit",  # `content: ""` beside tool calls is refused: "text content is empty"
     tool_result_media="user",
     media=(),

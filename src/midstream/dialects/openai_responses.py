@@ -43,7 +43,9 @@ def _dialect(name: str, provider: str, **fields: Any) -> Dialect:
 def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect], ...]:
     """OpenAI's models, where they reason and where they do not."""
     newest = {"freeform": True, "namespaces": True, "extras": _EXTRAS, "server_tools": _SERVER_TOOLS}
-    plain = _dialect(name, provider, schema="openai", limits=Limits(max_tools=128), **newest, **fields)
+    plain = _dialect(
+        name, provider, schema="openai", answer_pass="openai", limits=Limits(max_tools=128), **newest, **fields
+    )
     rules = Reasoning(signed=True, default_on=True, control="reasoning")
     reasoning = _replace(plain, name=f"{name}-reasoning", reasoning=rules, sampling=("response_format",))
     # Three generations, which differ in the efforts they take (dialects/efforts.py).

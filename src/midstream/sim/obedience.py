@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ..core.blocks import Conversation, Text
 from ..core.tools import ToolSpec
+from ..wires.answer_schema import schema_in_words
 from ..wires.request import ParsedRequest
 from .answer import Answer, Call, tokens
 from .schema_instance import instance
@@ -30,7 +32,8 @@ def obedient_answer(request: ParsedRequest, *, model: str, thinks: bool) -> Answ
     options = request.options
     demand = demand_of(request)
     parallel = options.parallel_tool_calls is not False
-    said = next_answer(request.conversation, demand.tools, model=model, thinks=thinks, parallel=parallel)
+    asked = _without_words(request.conversation)
+    said = next_answer(asked, demand.tools, model=model, thinks=thinks, parallel=parallel)
     if demand.forced and not said.calls and demand.tools:
         tool = demand.tools[0]
         call = Call(tool.name, arguments_for(tool, said.text), tool.kind, tool.namespace)
@@ -84,8 +87,12 @@ def _names(tools: Any) -> set[str]:
 
 
 def _format(request: ParsedRequest) -> dict[str, Any] | bool | None:
-    """The schema that the answer must follow; True for any JSON, None for text."""
+    """The schema that the answer must follow; True for any JSON, None for text. A schema may be told in words, too."""
     shape = request.options.response_format or {}
+    turns = request.conversation.turns
+    told = schema_in_words(turns[-1].text) if turns and turns[-1].speaker == "human" else None
+    if told is not None and shape.get("type") != "json_schema":
+        return told
     if shape.get("type") == "json_schema":
         named = shape.get("json_schema")
         schema = named.get("schema") if isinstance(named, dict) else shape.get("schema")
@@ -94,6 +101,18 @@ def _format(request: ParsedRequest) -> dict[str, Any] | bool | None:
     if isinstance(config, dict) and isinstance(config.get("responseSchema"), dict):
         return dict(config["responseSchema"])
     return True if shape.get("type") == "json_object" else None
+
+
+def _without_words(conversation: Conversation) -> Conversation:
+    """The conversation up to the words that tell a schema: what was asked stands before them."""
+    turns = conversation.turns
+    if not turns or schema_in_words(turns[-1].text) is None:
+        return conversation
+    rest = tuple(
+        [block for block in turns[-1].blocks if type(block) is not Text or schema_in_words(block.text) is None]
+    )
+    last = (replace(turns[-1], blocks=rest),) if rest else ()
+    return replace(conversation, turns=(*turns[:-1], *last))
 
 
 def _stopped(answer: Answer, stops: Sequence[str]) -> Answer:

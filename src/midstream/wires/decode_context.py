@@ -13,6 +13,7 @@ from ..core.reduce import TurnBuilder
 from ..core.tools import ToolSpec
 from ..toolformats.findings import TextFilter
 from ..toolformats.registry import get_filter, leak_filter, reasoning_filter, text_filter, text_format
+from .answer_tool import AnswerTool
 from .filtered_builder import FilteredBuilder
 from .plain_tools import called, plain_tool
 from .registry import get_wire
@@ -33,6 +34,8 @@ class DecodeContext(msgspec.Struct, frozen=True):
     text_calls: TextCalls = "execute"
     text_format: TextFormat | None = None
     """The format in which the tools were declared as text, and in which calls are therefore expected."""
+    answer_tool: str = ""
+    """The tool whose call is the answer's text, if there is one."""
     limit: int = DEFAULT_LIMIT
     """How many bytes of an event, a line or a body may be held."""
 
@@ -81,4 +84,7 @@ class DecodeContext(msgspec.Struct, frozen=True):
     def decoder(self) -> StreamDecoder:
         """A decoder for one answer, by the dialect's wire."""
         make: Callable[[DecodeContext], StreamDecoder] = get_wire(self.dialect.wire).room("decode").make_decoder
-        return make(self)
+        decoder = make(self)
+        if self.answer_tool:
+            decoder.retell = AnswerTool(self.answer_tool).retell
+        return decoder

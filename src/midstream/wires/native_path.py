@@ -33,7 +33,7 @@ def choose_dialect(
 
 
 def _fits_a_prompt(conversation: Conversation, tools: Sequence[ToolSpec], options: Options, native: Dialect) -> bool:
-    if tools or options.response_format is not None or options.extra_body:
+    if tools or options.response_format is not None or options.schema is not None or options.extra_body:
         return False
     for turn in conversation.turns:
         for block in turn.blocks:

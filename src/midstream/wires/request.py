@@ -16,6 +16,7 @@ from ..core.handoff import Note
 from ..core.history import CallIdentity
 from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec, declared_tools, join_tools
+from .answer_schema import plan_answer
 from .decode_context import DecodeContext
 from .encode_context import EncodeContext
 from .history_cache import HistoryCache, W, write_history
@@ -48,13 +49,22 @@ class Request(Value, frozen=True):
     text_calls: TextCalls = "execute"
     text_format: TextFormat | None = None
     """The format in which tools were declared as plain text, and in which calls come back; None for the wire's own way."""
+    answer_tool: str = ""
+    """The tool whose call is the answer's text, where a schema is asked for so."""
 
     def decoder(self, turn_key: str) -> StreamDecoder:
         """A decoder for the answer to this request."""
         if self.dialect is None:
             raise LocalError("this request has no dialect; make requests with encode_request")
         return DecodeContext(
-            self.dialect, turn_key, self.model, self.tools, self.tool_names or {}, self.text_calls, self.text_format
+            self.dialect,
+            turn_key,
+            self.model,
+            self.tools,
+            self.tool_names or {},
+            self.text_calls,
+            self.text_format,
+            self.answer_tool,
         ).decoder()
 
 
@@ -73,6 +83,9 @@ class RequestDraft(msgspec.Struct, frozen=True):
     """Set where tools go over plain text: the wire's encoder then sees none."""
     notes: Sequence[Note] = ()
     """Of what had to change before the wire's encoder saw it."""
+    words: tuple[Turn, ...] = ()
+    """What is said behind the conversation in this request alone: no later one repeats it, so no cache keeps it."""
+    answer_tool: str = ""
 
     def context(self) -> EncodeContext:
         return EncodeContext(self.dialect, self.options, self.model, self.lead)
@@ -98,19 +111,25 @@ class RequestDraft(msgspec.Struct, frozen=True):
         place = (self.dialect.wire, id(self.dialect), self.model, self.lead, *key)
         turns, text = self.conversation.turns, self.text_tools
         if text is None:
-            return write_history(turns, lambda: make_writer(self.context()), place, self.cache)
-        place = (*place, text.name)
-        return write_history(
-            turns, lambda: TextToolWriter(make_writer(self.context()), text.format), place, self.cache
-        ).inner
+            writer = write_history(turns, lambda: make_writer(self.context()), place, self.cache)
+        else:
+            place = (*place, text.name)
+            writer = write_history(
+                turns, lambda: TextToolWriter(make_writer(self.context()), text.format), place, self.cache
+            ).inner
+        if self.words:
+            writer = writer.clone()
+            writer.write(self.words, len(turns))
+        return writer
 
     def shown(self, context: EncodeContext) -> tuple[Conversation, Sequence[int]]:
         """The conversation for an encoder that writes no history, in the reader's terms, with its calls and results as text
         where they go so; and the place of each turn."""
+        conversation = self.conversation.add(*self.words)
         if self.text_tools is not None:
-            return self.text_tools.rewrite(self.conversation, context)
-        turns, places = context.plain_turns(self.conversation.turns, 0)
-        return replace(self.conversation, turns=tuple(turns)), places
+            return self.text_tools.rewrite(conversation, context)
+        turns, places = context.plain_turns(conversation.turns, 0)
+        return replace(conversation, turns=tuple(turns)), places
 
     def request(
         self,
@@ -139,12 +158,27 @@ class RequestDraft(msgspec.Struct, frozen=True):
             tools=tuple(self.known or (self.tools if self.text_tools is None else self.text_tools.tools)),
             text_calls=options.text_calls,
             text_format=None if self.text_tools is None else self.text_tools.name,
+            answer_tool=self.answer_tool,
         )
 
     def encode(self) -> Request:
         """The request, by the dialect's wire."""
         encode: Callable[[RequestDraft], Request] = get_wire(self.dialect.wire).room("encode").encode_request
-        return encode(self._settled())
+        draft = self if self.options.schema is None else self._with_schema()
+        return encode(draft._settled())
+
+    def _with_schema(self) -> RequestDraft:
+        """The draft with all that its reader is told about the schema of the answer."""
+        tools = join_tools(self.tools, [tool for _, tool in declared_tools(self.conversation.turns)])
+        plan = plan_answer(self.dialect, self.options, tools)
+        return replace(
+            self,
+            options=plan.options,
+            tools=plan.tools if plan.tool else self.tools,
+            words=plan.words,
+            answer_tool=plan.tool,
+            notes=(*self.notes, *plan.notes),
+        )
 
     def _settled(self) -> RequestDraft:
         """The draft in the tool format that this dialect and the caller agree on, and in terms that its reader knows."""

@@ -7,7 +7,7 @@ the answer, with all that came before it. An end that was said stands, even if t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
@@ -95,10 +95,13 @@ class StreamDecoder:
     """Feed it the bytes of one answer; it gives events, and exactly one terminal one.
 
     `progress` counts data events (comments do not count); `ended` is set by the terminal event. Events that only repeat one
-    another with another text are read by `stencils`, if the reader has a `template` of them; None reads each in full.
+    another with another text are read by `stencils`, if the reader has a `template` of them; None reads each in full. What
+    comes is given as `retell` tells it, if that is set.
     """
 
-    __slots__ = ("_body", "_builder", "_framing", "_instead", "_limit", "_reader", "_sniffed", "progress", "stencils")
+    __slots__ = (
+        "_body", "_builder", "_framing", "_instead", "_limit", "_reader", "_sniffed", "progress", "retell", "stencils",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -118,6 +121,7 @@ class StreamDecoder:
         self._body: bytearray | None = None  # set when the answer turns out to be no stream
         self.progress = 0
         self.stencils = StencilMemory(template) if template is not None else None
+        self.retell: Callable[[list[Event]], list[Event]] | None = None
 
     @property
     def ended(self) -> bool:
@@ -139,7 +143,7 @@ class StreamDecoder:
                 self._read_slices(data)
         except (RemoteError, ProviderError) as error:
             self._give_up(ErrorInfo.of(error))
-        return builder.take()
+        return builder.take() if self.retell is None else self.retell(builder.take())
 
     def close(self) -> list[Event]:
         """The bytes are over."""
@@ -155,7 +159,7 @@ class StreamDecoder:
                 self._reader.end()
         except (RemoteError, ProviderError) as error:
             self._give_up(ErrorInfo.of(error))
-        return builder.take()
+        return builder.take() if self.retell is None else self.retell(builder.take())
 
     def read_body(self, body: bytes) -> list[Event]:
         """A whole body instead of a stream."""
@@ -174,7 +178,7 @@ class StreamDecoder:
             except RemoteError as fault:
                 error = ErrorInfo.of(fault)
         self._give_up(error)
-        return builder.take()
+        return builder.take() if self.retell is None else self.retell(builder.take())
 
     def _sniff(self, data: bytes) -> None:
         first = _first(data)

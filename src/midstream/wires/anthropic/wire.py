@@ -21,6 +21,7 @@ DEFAULT = Dialect(
     ),
     limits=Limits(tool_name_pattern=r"[A-Za-z0-9_-]{1,64}", tool_name_max=64),
     schema="anthropic",
+    answer_pass="closed",
     default_max_tokens=8192,
     tool_result_media="inline",
     media=("image", "file"),

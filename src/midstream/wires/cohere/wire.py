@@ -16,6 +16,8 @@ DEFAULT = Dialect(
     "cohere",
     reasoning=Reasoning(fields=(PLAN,), field=PLAN, echo="calls"),
     limits=Limits(tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
+    answer_pass="cohere",
+    answer_beside_tools=False,
     media=(),
     forced_choice=("required",),
     forced_choice_thinking=("required",),

@@ -10,6 +10,9 @@ DEFAULT = Dialect(
     "ollama",
     "ollama",
     reasoning=Reasoning(fields=("thinking",), field="thinking", echo="always", control="think"),
+    answer_ways=("grammar",),
+    answer_pass="grammar",
+    answer_beside_tools=False,  # the grammar leaves no room for a call
     tool_result_media="user",
     tool_result_name=True,
     forced_choice=(),

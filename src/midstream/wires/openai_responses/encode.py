@@ -42,6 +42,7 @@ def encode_request(draft: RequestDraft) -> Request:
         if continuation is not None:
             writer = ResponsesWriter(draft.context(), stored=True)
             writer.go_on(continuation)
+            writer.write(draft.words, len(draft.conversation.turns))
             return _ResponsesRequest(draft, writer).build()
         draft = replace(draft, options=replace(options, previous_response_id=None))
     stored = is_stored(draft.options)

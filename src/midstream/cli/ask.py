@@ -20,11 +20,13 @@ from ..core.errors import LocalError, MidstreamError
 from ..core.events import AgentEvent, ErrorEvent, ErrorInfo, Stopped
 from ..core.visible import terminal_safe, visible
 from .attachment import STDIN, Attachment, attach, content_of, read_stdin, secret_question, unread
+from .event_lines import EventLines
 from .line_input import LineInput
 from .main import FAILED, OK, RETRY, code_for
 from .options import TOOLS, Settings, complete_file, conversation_options, tool_option
 from .plain_view import PlainView
 from .running import run
+from .schema_option import schema_given
 from .terminal import Paint, color_choice, is_terminal, wants_color
 from .view import Gate, Status, summary, total_cost
 from .workspace import Workspace
@@ -39,6 +41,9 @@ Examples:
   midstream ask "And the next one?" --continue -m anthropic/claude-sonnet-4-5
   midstream ask "What is on these?" -a photo.png -a notes.pdf -m anthropic/claude-sonnet-4-5
   midstream ask "Ping" --json | jq -r .text
+  midstream ask "Invent a dog" --schema 'name, age int, tags list[str]: what it likes, owner str?'
+  cat letter.txt | midstream ask "Who is named here?" --schema-multi person.json | jq -r '.[].name'
+  midstream ask "Tell me a story" --jsonl | jq -j 'select(.type == "text_delta").delta'
 
 \b
 Piped input is put before the question; without a question, it is the question. -a - attaches it instead.
@@ -59,6 +64,13 @@ Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again
 )
 @tool_option(f"A tool the model may use: {', '.join(TOOLS)}, or all; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when the answer is complete.")
+@click.option("--jsonl", is_flag=True, help="Print every event as one line of JSON while it happens.")
+@click.option(
+    "--schema",
+    metavar="SCHEMA",
+    help="Answer with JSON that follows a JSON schema: a file, JSON, or fields such as 'name, age int, tags list[str]'.",
+)
+@click.option("--schema-multi", metavar="SCHEMA", help="The same for a list of such answers.")
 @click.option("--no-stream", is_flag=True, help="Print the answer when it is complete, as is done for a pipe.")
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show thinking.")
 @conversation_options
@@ -67,6 +79,9 @@ def ask(
     files: tuple[str, ...],
     tools: tuple[str, ...],
     as_json: bool,
+    jsonl: bool,
+    schema: str | None,
+    schema_multi: str | None,
     no_stream: bool,
     hide_reasoning: bool,
     **given: Any,
@@ -79,8 +94,24 @@ def ask(
     attachments = _attachments(files)
     text = _question(question, STDIN in files, bool(files))
     settings = Settings(tools=tools, **given)
+    if as_json and jsonl:
+        raise click.UsageError("--json and --jsonl exclude each other")
+    if schema is not None and schema_multi is not None:
+        raise click.UsageError("--schema and --schema-multi exclude each other")
+    wanted = schema_multi if schema is None else schema
+    answer = None if wanted is None else schema_given(wanted, many=schema is None)
+    whole = no_stream or as_json or jsonl or answer is not None
     return run(
-        _ask(text, attachments, settings, as_json=as_json, whole=no_stream or as_json, thinking=not hide_reasoning)
+        _ask(
+            text,
+            attachments,
+            settings,
+            as_json=as_json,
+            jsonl=jsonl,
+            schema=answer,
+            whole=whole,
+            thinking=not hide_reasoning,
+        )
     )
 
 
@@ -106,13 +137,23 @@ def _question(words: tuple[str, ...], stdin_is_attached: bool, has_attachments: 
 
 
 async def _ask(
-    text: str, attachments: Sequence[Attachment], settings: Settings, *, as_json: bool, whole: bool, thinking: bool
+    text: str,
+    attachments: Sequence[Attachment],
+    settings: Settings,
+    *,
+    as_json: bool,
+    jsonl: bool,
+    schema: dict[str, Any] | None,
+    whole: bool,
+    thinking: bool,
 ) -> int:
     out, err = sys.stdout, sys.stderr
+    for_programs = as_json or jsonl
     view = PlainView(
-        out, err, Paint(wants_color(color_choice(), err)), thinking=thinking and not as_json, quiet_answer=whole
+        out, err, Paint(wants_color(color_choice(), err)), thinking=thinking and not for_programs, quiet_answer=whole
     )
     gate = Gate(view)
+    lines = EventLines(out) if jsonl else None
     outcome = _Outcome()
     content = content_of(text, attachments)
     async with Workspace(settings, ask=_asker(gate), limits=RunLimits(retry_text=not view.streams)) as workspace:
@@ -122,30 +163,45 @@ async def _ask(
         await _check_secrets(attachments, session.model)
         for line in unread(session, [part for part in content if isinstance(part, Media)]):
             view.notice(line)
-        _say_sources(view, workspace, as_json)
+        _say_sources(view, workspace, as_json or jsonl)
+        if lines is not None:
+            lines.begin(session.model, session.conversation.id)
         view.begin(status)
         try:
-            async with aclosing(workspace.agent.run(*content)) as events:
-                async for event in events:
+            async with aclosing(workspace.agent.run(*content, schema=schema)) as answering:
+                async for event in answering:
                     outcome.note(event)
+                    if lines is not None:
+                        lines.event(event)
                     gate.show(event)
+            outcome.value = answering.outcome().value
         except MidstreamError as error:
-            if not as_json:
+            if not for_programs:
                 raise
             outcome.error = msgspec.structs.replace(ErrorInfo.of(error), message=str(error))
             outcome.code = code_for(error)
+            if lines is not None:
+                lines.error(outcome.error)
         finally:
             view.end()
             workspace.store_settings()
         turns = session.conversation.turns[first:]
-        if as_json:
+        if for_programs:
             found = _as_json(turns, session.conversation.id, session.model, outcome, total_cost(session.costs(first)))
-            # A terminal gets ASCII only, because JSON leaves C1 controls as they are.
-            out.write(json.dumps(found, ensure_ascii=is_terminal(out)) + "\n")
+            if schema is not None:
+                found["value"] = outcome.value
+            if lines is not None:
+                del found["turns"]  # the events have told them
+                lines.result(found)
+            else:
+                # A terminal gets ASCII only, because JSON leaves C1 controls as they are.
+                out.write(json.dumps(found, ensure_ascii=is_terminal(out)) + "\n")
+        elif schema is not None:
+            _show_value(outcome, turns)
         elif whole:
             answer = _text(turns)
             out.write((terminal_safe(answer) if is_terminal(out) else answer).rstrip("\n") + "\n")
-        if is_terminal(err) and not as_json:
+        if is_terminal(err) and not for_programs:
             view.notice(summary(session, first, status.seconds))
     return outcome.code
 
@@ -165,6 +221,7 @@ class _Outcome:
         self.code = OK
         self.reason = ""
         self.error: ErrorInfo | None = None
+        self.value: Any = None
 
     def note(self, event: AgentEvent) -> None:
         if isinstance(event, ErrorEvent):
@@ -212,6 +269,17 @@ def _asker(gate: Gate) -> Ask | None:
             return await lines.approve(request)
 
     return approve
+
+
+def _show_value(outcome: _Outcome, turns: tuple[Turn, ...]) -> None:
+    """The value on standard output; what came instead of one on standard error."""
+    if outcome.code == OK:
+        shown = is_terminal(sys.stdout)
+        form: dict[str, Any] = {"indent": 2} if shown else {"separators": (",", ":")}
+        sys.stdout.write(json.dumps(outcome.value, ensure_ascii=shown, **form) + "\n")
+    elif said := [turn.text for turn in turns if turn.speaker == "ai" and turn.text]:
+        raw = terminal_safe(said[-1]) if is_terminal(sys.stderr) else said[-1]
+        sys.stderr.write(raw.rstrip("\n") + "\n")
 
 
 def _text(turns: tuple[Turn, ...]) -> str:

@@ -81,6 +81,11 @@ _EVERYWHERE = frozenset(
     {"type", "enum", "const", "properties", "required", "items", "anyOf", "$ref", "description", "title"}
 )
 _ROOT = frozenset({"$defs", "definitions"})
+_NOWHERE = frozenset({
+    "if", "then", "else", "not", "contains", "propertyNames", "dependentSchemas", "dependencies", "unevaluatedItems",
+    "unevaluatedProperties", "contentSchema",
+})  # fmt: skip
+"""Keywords with schemas inside that no host's mode knows."""
 
 
 class _Sieve:
@@ -105,14 +110,16 @@ class _Sieve:
         return Adapted(schema, tuple(sorted(set(self.lost))))
 
 
-def _everywhere(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+def _everywhere(schema: Schema, sieve: _Sieve, change: Callable[[Schema], Schema]) -> Schema:
     """`change` of every schema inside, innermost first, and of the definitions."""
 
     def child(_: str, inner: Schema) -> Schema:
         return visit(inner)
 
     def visit(node: Schema) -> Schema:
-        return change(map_children(node, child))
+        sieve.lost += [keyword for keyword in node if keyword in _NOWHERE]
+        known = {keyword: value for keyword, value in node.items() if keyword not in _NOWHERE}
+        return change(map_children(known, child))
 
     out = visit({keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS})
     for bucket in DEFINITIONS:
@@ -190,7 +197,7 @@ def _openai(schema: Schema) -> Adapted:
         }
         return {**node, "properties": properties, "required": list(properties)}
 
-    out = _everywhere(object_root(schema), strict)
+    out = _everywhere(object_root(schema), sieve, strict)
     if count > _MAX_STRICT or _depth(out) > _MAX_STRICT_DEPTH:
         raise _Unsayable
     return sieve.adapted(out)
@@ -238,7 +245,7 @@ def _closed_objects(schema: Schema) -> Adapted:
             del node["minItems"]
         return node
 
-    out = _everywhere(object_root(inline_refs(schema, "keep")), close)
+    out = _everywhere(object_root(inline_refs(schema, "keep")), sieve, close)
     if optional > _MAX_OPTIONAL or unions > _MAX_UNIONS:
         raise _Unsayable
     return sieve.adapted({keyword: value for keyword, value in out.items() if keyword not in DEFINITIONS})
@@ -257,7 +264,9 @@ def _gemini(schema: Schema) -> Adapted:
         return sieve.sift(node)
 
     top = root_target(schema)
-    return sieve.adapted(_everywhere({**top, **{key: schema[key] for key in DEFINITIONS if key in schema}}, known))
+    return sieve.adapted(
+        _everywhere({**top, **{key: schema[key] for key in DEFINITIONS if key in schema}}, sieve, known)
+    )
 
 
 def _cohere(schema: Schema) -> Adapted:
@@ -267,14 +276,16 @@ def _cohere(schema: Schema) -> Adapted:
 
     def plain(node: Schema) -> Schema:
         node = _tidy(node)
-        if any(keyword in node for keyword in ("anyOf", "$ref", "prefixItems")) or len(types_of(node)) > 1:
+        if any(keyword in node for keyword in ("anyOf", "$ref", "prefixItems")):
             raise _Unsayable
         node = _typed(node)
+        if len(types_of(node)) > 1:
+            raise _Unsayable
         if "object" in types_of(node) and not node.get("properties"):
             raise _Unsayable
         return sieve.sift(node)
 
-    out = _everywhere(object_root(inline_refs(schema, "keep")), plain)
+    out = _everywhere(object_root(inline_refs(schema, "keep")), sieve, plain)
     if not out.get("required"):
         raise _Unsayable
     return sieve.adapted(out)
@@ -306,7 +317,9 @@ def _grammar(schema: Schema) -> Adapted:
     top = root_target(schema)
     if not _refs_are_definitions(schema):
         top = schema = inline_refs(schema, "keep")
-    return sieve.adapted(_everywhere({**top, **{key: schema[key] for key in DEFINITIONS if key in schema}}, known))
+    return sieve.adapted(
+        _everywhere({**top, **{key: schema[key] for key in DEFINITIONS if key in schema}}, sieve, known)
+    )
 
 
 def _simple(pattern: object) -> bool:

@@ -1,0 +1,136 @@
+"""Whether a value follows a schema: as the cases say, and as an implementation that is not ours says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from midstream.core.schema_check import faults, without_nulls
+
+DATA = Path(__file__).parents[1] / "data" / "schemas"
+CASES = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(DATA.glob("*.json"))}
+
+
+def values() -> Iterator[Any]:
+    for name, case in CASES.items():
+        for kind in ("valid", "invalid"):
+            for number, value in enumerate(case[kind]):
+                yield pytest.param(case["schema"], value, kind == "valid", id=f"{name}-{kind}-{number}")
+
+
+def test_there_are_cases_enough() -> None:
+    assert len(CASES) >= 30
+
+
+@pytest.mark.parametrize(("schema", "value", "valid"), list(values()))
+def test_a_value_is_judged_as_the_case_and_the_oracle_say(schema: Any, value: Any, valid: bool) -> None:
+    assert Draft202012Validator(schema).is_valid(value) is valid
+    assert (faults(value, schema) == ()) is valid, faults(value, schema)
+
+
+WRONG = (
+    ("$.people[1].age", {"people": [{"age": 1}, {"age": "x"}]}, {"properties": {"people": {"items": {"properties": {"age": {"type": "integer"}}}}}}),
+    ('$["a b"]', {"a b": 1}, {"properties": {"a b": {"type": "string"}}}),
+    ("$", {}, {"required": ["name"]}),
+    ("$.extra", {"extra": 1}, {"additionalProperties": False}),
+    ("$.shape.width", {"shape": {"kind": "box", "width": "x"}}, {"properties": {"shape": {"anyOf": [
+        {"properties": {"kind": {"const": "circle"}}, "required": ["kind"]},
+        {"properties": {"kind": {"const": "box"}, "width": {"type": "number"}}, "required": ["kind"]},
+    ]}}}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "value", "schema"), WRONG)
+def test_a_fault_says_where(place: str, value: Any, schema: Any) -> None:
+    assert [fault.split(": ")[0] for fault in faults(value, schema)] == [place]
+
+
+def test_a_schema_that_goes_round_ends() -> None:
+    assert "too deep" in faults(1, {"$ref": "#"})[0]
+    twice: dict[str, Any] = {
+        "$ref": "#/$defs/a",
+        "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}},
+    }
+    assert "too" in faults(1, twice)[0]
+    assert faults("x" * 10, {"pattern": "(?<n>x)[", "type": "string"}) == ()  # not Python's, so nobody's
+
+
+def test_what_need_not_be_there_may_be_said_to_be_null() -> None:
+    schema = {
+        "properties": {"a": {"type": "string"}, "b": {"type": ["string", "null"]}, "c": {"type": "string"}},
+        "required": ["c"],
+    }
+    assert without_nulls({"a": None, "b": None, "c": None, "d": None}, schema) == {"b": None, "c": None, "d": None}
+    inner = {"items": {"anyOf": [{"type": "string"}, schema]}}
+    assert without_nulls(["x", {"a": None, "c": "y"}], inner) == ["x", {"c": "y"}]
+
+
+_KINDS = st.sampled_from(["string", "integer", "number", "boolean", "null", "object", "array"])
+_NAMES = st.sampled_from(["a", "b", "c"])
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from([0.5, 1.0, -2.5])
+    | st.sampled_from(["", "a", "ab"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+_LEAVES = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": _KINDS | st.lists(_KINDS, min_size=1, max_size=2, unique=True),
+        "enum": st.lists(_VALUES, min_size=1, max_size=3),
+        "const": _VALUES,
+        "minimum": st.integers(-2, 2),
+        "exclusiveMaximum": st.integers(-2, 2),
+        "multipleOf": st.sampled_from([2, 0.5]),
+        "minLength": st.integers(0, 2),
+        "maxLength": st.integers(0, 2),
+        "pattern": st.sampled_from(["^a", "b$", "[ab]"]),
+        "minItems": st.integers(0, 2),
+        "uniqueItems": st.booleans(),
+        "required": st.lists(_NAMES, max_size=2, unique=True),
+        "maxProperties": st.integers(0, 2),
+        "dependentRequired": st.dictionaries(_NAMES, st.lists(_NAMES, max_size=2, unique=True), max_size=1),
+    },
+)
+_SCHEMAS = st.recursive(
+    st.booleans() | _LEAVES,
+    lambda inner: st.builds(
+        lambda leaf, more: {**leaf, **more},
+        _LEAVES,
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "properties": st.dictionaries(_NAMES, inner, max_size=2),
+                "patternProperties": st.dictionaries(st.sampled_from(["^a", "b"]), inner, max_size=1),
+                "additionalProperties": inner,
+                "propertyNames": inner,
+                "items": inner,
+                "prefixItems": st.lists(inner, min_size=1, max_size=2),
+                "contains": inner,
+                "anyOf": st.lists(inner, min_size=1, max_size=3),
+                "oneOf": st.lists(inner, min_size=1, max_size=3),
+                "allOf": st.lists(inner, min_size=1, max_size=2),
+                "not": inner,
+                "if": inner,
+                "then": inner,
+                "else": inner,
+            },
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(schema=_SCHEMAS, value=_VALUES)
+def test_any_value_and_any_schema_as_the_oracle_judges_them(schema: Any, value: Any) -> None:
+    assert (faults(value, schema) == ()) is Draft202012Validator(schema).is_valid(value)

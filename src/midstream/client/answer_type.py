@@ -117,6 +117,8 @@ class AnswerType(Generic[T]):
             except MalformedStream:
                 pass
         yield from reversed(list(_embedded(turn.text)))
+        if self._wrappable and turn.text.strip():
+            yield turn.text.strip()  # a text that was to be in quotes
 
     def _value(self, value: Any) -> T:
         """The value as the type; one that was put inside an object for its host is taken out."""

@@ -292,10 +292,11 @@ def _cohere(schema: Schema) -> Adapted:
 
 
 def _grammar(schema: Schema) -> Adapted:
-    """What llama.cpp makes a grammar of; it refuses a pattern without anchors, and a schema that says nothing it knows."""
+    """What llama.cpp makes a grammar of; it refuses a pattern without anchors and a schema that says nothing it knows, and an
+    unknown format leaves it without any grammar."""
     sieve = _Sieve(
         "additionalProperties", "prefixItems", "pattern", "format", "minItems", "maxItems", "minimum", "maximum",
-        "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength",
+        "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", formats=_STRICT_FORMATS | {"uri"},
     )  # fmt: skip
 
     def known(node: Schema) -> Schema:
@@ -314,12 +315,10 @@ def _grammar(schema: Schema) -> Adapted:
         except _Unsayable:
             return {}
 
-    top = root_target(schema)
-    if not _refs_are_definitions(schema):
-        top = schema = inline_refs(schema, "keep")
-    return sieve.adapted(
-        _everywhere({**top, **{key: schema[key] for key in DEFINITIONS if key in schema}}, sieve, known)
-    )
+    flat = inline_refs(schema, "keep")
+    if any("~" in name or "/" in name for bucket in DEFINITIONS for name in flat.get(bucket, ())):
+        flat = inline_refs(schema, "cut")  # the engine reads no escapes in a reference
+    return sieve.adapted(_everywhere(flat, sieve, known))
 
 
 def _simple(pattern: object) -> bool:

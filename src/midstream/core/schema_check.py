@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from math import isfinite
 from typing import Any, TypeGuard
 
 import msgspec
@@ -72,6 +73,9 @@ class _Checker:
             target = lookup(self._root, schema["$ref"])
             if target is not None:
                 yield from self.check(value, target, place, depth + 1)
+        if isinstance(value, float) and not isfinite(value):
+            yield place, "the number is larger than a number can be"
+            return
         kinds = schema.get("type")
         if kinds is not None:
             named = [str(kind).lower() for kind in (kinds if isinstance(kinds, list) else [kinds])]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Text
 from ..core.tools import ToolSpec
-from ..wires.answer_schema import schema_in_words
+from ..wires.answer_schema import ANSWER, schema_in_words
 from ..wires.request import ParsedRequest
 from .answer import Answer, Call, tokens
 from .schema_instance import instance
@@ -36,7 +36,8 @@ def obedient_answer(request: ParsedRequest, *, model: str, thinks: bool) -> Answ
     said = next_answer(asked, demand.tools, model=model, thinks=thinks, parallel=parallel)
     if demand.forced and not said.calls and demand.tools:
         tool = demand.tools[0]
-        call = Call(tool.name, arguments_for(tool, said.text), tool.kind, tool.namespace)
+        told = instance(tool.parameters, said.text) if tool.name == ANSWER else arguments_for(tool, said.text)
+        call = Call(tool.name, told, tool.kind, tool.namespace)
         said = replace(said, text="", calls=(call,))
     elif not said.calls and (shape := _format(request)) is not None:
         made = {"answer": said.text} if shape is True else instance(shape, said.text)

@@ -28,12 +28,14 @@ def choose_dialect(
         return dialect
     if path == "chat" or (path == "auto" and not _fits_a_prompt(conversation, tools, options, native)):
         return dialect
+    if path == "auto" and options.schema is not None and native.answer_ways != dialect.answer_ways:
+        return dialect  # the chat has a better way to hold an answer to a schema
     # A configured provider that is like another has its name: reasoning made there belongs there.
     return native if native.provider == dialect.provider else replace(native, provider=dialect.provider)
 
 
 def _fits_a_prompt(conversation: Conversation, tools: Sequence[ToolSpec], options: Options, native: Dialect) -> bool:
-    if tools or options.response_format is not None or options.schema is not None or options.extra_body:
+    if tools or options.response_format is not None or options.extra_body:
         return False
     for turn in conversation.turns:
         for block in turn.blocks:

@@ -101,18 +101,26 @@ def ask(
     wanted = schema_multi if schema is None else schema
     answer = None if wanted is None else schema_given(wanted, many=schema is None)
     whole = no_stream or as_json or jsonl or answer is not None
-    return run(
-        _ask(
-            text,
-            attachments,
-            settings,
-            as_json=as_json,
-            jsonl=jsonl,
-            schema=answer,
-            whole=whole,
-            thinking=not hide_reasoning,
+    lines = EventLines(sys.stdout) if jsonl else None
+    try:
+        return run(
+            _ask(
+                text,
+                attachments,
+                settings,
+                as_json=as_json,
+                lines=lines,
+                schema=answer,
+                whole=whole,
+                thinking=not hide_reasoning,
+            )
         )
-    )
+    except MidstreamError as error:
+        if lines is None:
+            raise
+        lines.begin(settings.model, "")  # what keeps a conversation from opening is told in the same form
+        lines.error(msgspec.structs.replace(ErrorInfo.of(error), message=str(error)))
+        return code_for(error)
 
 
 def _attachments(files: tuple[str, ...]) -> list[Attachment]:
@@ -142,18 +150,17 @@ async def _ask(
     settings: Settings,
     *,
     as_json: bool,
-    jsonl: bool,
+    lines: EventLines | None,
     schema: dict[str, Any] | None,
     whole: bool,
     thinking: bool,
 ) -> int:
     out, err = sys.stdout, sys.stderr
-    for_programs = as_json or jsonl
+    for_programs = as_json or lines is not None
     view = PlainView(
         out, err, Paint(wants_color(color_choice(), err)), thinking=thinking and not for_programs, quiet_answer=whole
     )
     gate = Gate(view)
-    lines = EventLines(out) if jsonl else None
     outcome = _Outcome()
     content = content_of(text, attachments)
     async with Workspace(settings, ask=_asker(gate), limits=RunLimits(retry_text=not view.streams)) as workspace:
@@ -163,7 +170,7 @@ async def _ask(
         await _check_secrets(attachments, session.model)
         for line in unread(session, [part for part in content if isinstance(part, Media)]):
             view.notice(line)
-        _say_sources(view, workspace, as_json or jsonl)
+        _say_sources(view, workspace, for_programs)
         if lines is not None:
             lines.begin(session.model, session.conversation.id)
         view.begin(status)

@@ -25,8 +25,13 @@ class EventLines:
         # A terminal gets ASCII, because JSON leaves C1 controls as they are; so does whatever cannot take UTF-8.
         utf8 = (getattr(out, "encoding", None) or "utf-8").lower().replace("_", "-") in ("utf-8", "utf8")
         self._ascii = is_terminal(out) or not utf8
+        self._begun = False
 
-    def begin(self, model: str, session: str) -> None:
+    def begin(self, model: str | None, session: str) -> None:
+        """The first line; once is enough."""
+        if self._begun:
+            return
+        self._begun = True
         self._line({"type": "midstream", "version": VERSION, "model": model, "session": session or None})
 
     def event(self, event: AgentEvent) -> None:

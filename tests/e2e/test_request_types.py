@@ -69,6 +69,7 @@ ASKED: Mapping[str, Options] = {
     "a schema": Options(
         response_format={"type": "json_schema", "json_schema": {"name": "answer", "schema": _SCHEMA, "strict": True}}
     ),
+    "a schema, the host's way": Options(schema=_SCHEMA),
     "reasoning as text": Options(foreign_thinking="text"),
     "reasoning kept": Options(foreign_thinking="keep"),
     "caching": Options(cache=True),

@@ -22,6 +22,8 @@ SCHEMA = {
     "additionalProperties": False,
     "$defs": {"day": {"anyOf": [{"type": "null"}, {"enum": ["Monday", "Tuesday"]}]}},
 }
+# Structured outputs of Anthropic know no limits of numbers.
+CLOSED = {**SCHEMA, "properties": {**SCHEMA["properties"], "age": {"type": "integer", "enum": [3, 4]}}}
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +108,7 @@ FORMATS: dict[str, dict[str, Any]] = {
     },
     "/anthropic/v1/messages": {
         "model": "claude-sonnet-5", "max_tokens": 999, "messages": [{"role": "user", "content": "hi"}],
-        "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+        "output_config": {"format": {"type": "json_schema", "schema": CLOSED}},
     },
     "/gemini/v1beta/models/gemini-3-pro-preview:generateContent": {
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],

@@ -60,6 +60,44 @@ def think(body: dict[str, Any]) -> None:
 
 
 Break = Callable[[dict[str, Any]], Any]
+_CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+# What neither OpenAI's strict mode nor Anthropic's takes, and what only one of them refuses.
+_OPEN_SCHEMAS: list[dict[str, Any]] = [
+    {key: value for key, value in _CLOSED.items() if key != "additionalProperties"},
+    {**_CLOSED, "properties": {"a": {"type": "string", "minLength": 1}}},
+    {**_CLOSED, "properties": {"a": {"type": "object", "properties": {}, "required": []}}},
+    {**_CLOSED, "properties": {"a": {"type": "array", "items": {"anyOf": [{"type": "array", "uniqueItems": True}]}}}},
+]
+_NOT_STRICT: list[dict[str, Any]] = [
+    *_OPEN_SCHEMAS,
+    {**_CLOSED, "required": []},
+    {**_CLOSED, "properties": {"a": {"description": "anything"}}},
+    {**_CLOSED, "properties": {"a": {"$ref": "#/$defs/b", "title": "b"}}, "$defs": {"b": {"type": "string"}}},
+    {**_CLOSED, "properties": {"a": {"oneOf": [{"type": "string"}]}}},
+]
+_NOT_CLOSED: list[dict[str, Any]] = [
+    *_OPEN_SCHEMAS,
+    {**_CLOSED, "properties": {"a": {"type": "integer", "minimum": 1}}},
+    {**_CLOSED, "properties": {"a": {"type": "array", "items": {"type": "string"}, "minItems": 2}}},
+]
+
+
+def wants(schema: Any, **more: Any) -> Break:
+    """Ask for an answer by a schema, in the words of OpenAI's chat."""
+    named = {"name": "answer", "schema": schema, **more}
+    return lambda b: b.update(response_format={"type": "json_schema", "json_schema": named})
+
+
+def wants_text(schema: Any, **more: Any) -> Break:
+    """The same in the words of Responses."""
+    return lambda b: b.update(text={"format": {"type": "json_schema", "name": "answer", "schema": schema, **more}})
+
+
+def wants_output(schema: Any) -> Break:
+    """The same in the words of Messages."""
+    return lambda b: b.update(output_config={"format": {"type": "json_schema", "schema": schema}})
+
+
 CHAT: dict[str, list[Break]] = {
     "shape": [
         lambda b: b.pop("model"),
@@ -103,6 +141,10 @@ CHAT: dict[str, list[Break]] = {
         lambda b: b.update(tool_choice={"type": "custom", "custom": {"name": "nobody"}}),
     ],
     "stream options": [lambda b: b.update(stream=False, stream_options={"include_usage": True})],
+    "format fits": [
+        wants({"type": "array", "items": {"type": "string"}}), wants(_CLOSED, name="a b"), wants(_CLOSED, name=None),
+        lambda b: b.update(response_format={"type": "json_schema"}), *[wants(each, strict=True) for each in _NOT_STRICT],
+    ],
     "ids unique": [lambda b: chat_calls(b)[1].update(id=chat_calls(b)[0]["id"])],
     "ids count up": [lambda b: chat_calls(b)[0].update(id="call_1"), lambda b: chat_calls(b)[1].update(id="functions.read_file:0")],
     "last role": [lambda b: b["messages"].append({"role": "assistant", "content": "so"})],
@@ -179,6 +221,7 @@ FORCED: dict[str, list[Break]] = {
     "choice and thinking": [lambda b: b.update(tool_choice={"type": "function", "function": {"name": "list_files"}})]
 }
 ANTHROPIC: dict[str, list[Break]] = {
+    "format fits": [wants_output(each) for each in _NOT_CLOSED],
     "no thread": [lambda b: b.update(thread={"type": "new"})],
     "shape": [lambda b: b.pop("max_tokens"), lambda b: b["messages"][0].update(role="system")],
     "the user begins": [lambda b: b["messages"].pop(0)],
@@ -225,6 +268,7 @@ ANTHROPIC: dict[str, list[Break]] = {
     "reasoning is there": [lambda b: [b.update(thinking={"type": "enabled", "budget_tokens": 2000}), drop_thinking(b)]],
 }  # fmt: skip
 RESPONSES: dict[str, list[Break]] = {
+    "format fits": [wants_text({"type": "array"}), wants_text(_CLOSED, name=""), *[wants_text(each, strict=True) for each in _NOT_STRICT]],
     "shape": [
         lambda b: b.pop("model"),
         lambda b: b.pop("input"),

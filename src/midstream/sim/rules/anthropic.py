@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from .answer_format import anthropic_format
 from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, objects
 
 WIRE = "anthropic"
@@ -237,6 +238,15 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
 
 _OWN = ("anthropic", "claude")
 _GUIDE = "Anthropic extended thinking guide"
+
+
+def _format_fits(body: Body, traits: Traits) -> Iterator[str]:
+    config = body.get("output_config")
+    asked = config.get("format") if isinstance(config, dict) else None
+    if isinstance(asked, dict) and asked.get("type") == "json_schema":
+        yield from anthropic_format(asked.get("schema"))
+
+
 RULES = (
     Rule("shape", "documented", "Anthropic API reference, messages.create: required fields and roles", _shape, guide="anthropic-messages.md#shape"),
     Rule(
@@ -286,6 +296,10 @@ RULES = (
         "no thread", "documented", "anthropic 2.8.0, ThreadUnsupportedRequestError: send the full conversation",
         _no_thread, code=_NO_THREAD,
         guide="anthropic-messages.md#tools",
+    ),
+    Rule(
+        "format fits", "documented", "Anthropic's guide on structured outputs: limitations of JSON Schema",
+        _format_fits, hosts=_OWN,
     ),
 )  # fmt: skip
 REASONING = Rule(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from .answer_format import openai_format
 from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, is_object_text, objects
 
 WIRE = "openai-chat"
@@ -366,6 +367,14 @@ def error(problem: Problem, traits: Traits) -> dict[str, Any]:
 
 
 _OPENAI = "OpenAI API reference, chat.completions"
+
+
+def _format_fits(body: Body, traits: Traits) -> Iterator[str]:
+    asked = body.get("response_format")
+    if isinstance(asked, dict) and asked.get("type") == "json_schema":
+        yield from openai_format(asked.get("json_schema"))
+
+
 RULES = (
     Rule("shape", "documented", f"{_OPENAI}: model and messages are required, and every message has a role", _shape, guide="openai-chat.md#shape"),
     Rule(
@@ -448,6 +457,10 @@ RULES = (
         "stream options", "documented", f"{_OPENAI}: only with stream; DeepSeek API reference: the same",
         _stream_options_belong_to_streams, hosts=("openai", "deepseek"),
         guide="openai-chat.md#shape",
+    ),
+    Rule(
+        "format fits", "documented", "OpenAI's guide on structured outputs: supported schemas, and what strict requires",
+        _format_fits, hosts=("openai",),
     ),
 )  # fmt: skip
 UNIQUE_IDS = Rule(

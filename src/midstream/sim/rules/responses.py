@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from .answer_format import openai_format
 from .chat import error
 from .rule import Apart, Assumed, Body, Documented, Rule, Traits, is_object_text, objects
 
@@ -160,6 +161,15 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
 
 
 _OWN = ("openai",)
+
+
+def _format_fits(body: Body, traits: Traits) -> Iterator[str]:
+    text = body.get("text")
+    asked = text.get("format") if isinstance(text, dict) else None
+    if isinstance(asked, dict) and asked.get("type") == "json_schema":
+        yield from openai_format(asked)
+
+
 RULES = (
     Rule(
         "shape", "observed", "OpenAI error texts `Missing required parameter`, `has moved to 'input'`, `Supported values are`",
@@ -199,5 +209,9 @@ RULES = (
         _tools_fit, hosts=_OWN,
         apart=(Apart("assumed", "no tools in a list of them, kinds of tools that only OpenAI has"),),
         guide="openai-responses.md#tools",
+    ),
+    Rule(
+        "format fits", "documented", "OpenAI's guide on structured outputs: supported schemas, and what strict requires",
+        _format_fits, hosts=_OWN,
     ),
 )  # fmt: skip

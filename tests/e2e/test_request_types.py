@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from midstream.codec import encode_request
-from midstream.core.blocks import Conversation
-from midstream.core.dialect import Options
+from midstream.core.blocks import Conversation, human
+from midstream.core.dialect import HostPath, Options
 from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import REGISTRY
 from midstream.doctor.matrix import SCENES, TOOLS
@@ -201,6 +201,31 @@ def test_no_hand_off_is_refused_by_the_types_of_the_next_providers_sdk(types: st
     assert count >= _AT_LEAST[types], f"only {count} hand-offs were judged"
     stale = [each.field for each in listed if each.field not in needed]
     assert not stale, f"nothing needs these fields any more; take them out of listed_fields.json: {stale}"
+
+
+_SCHEMAS = {
+    path.stem: json.loads(path.read_text("utf-8"))["schema"]
+    for path in sorted((_DATA.parent / "schemas").glob("*.json"))
+}
+
+
+@pytest.mark.parametrize("types", TYPES)
+def test_no_schema_of_an_answer_is_refused_by_the_types_of_the_providers_sdk(types: str) -> None:
+    refused: list[str] = []
+    said = Conversation((human("Invent one."),))
+    for number, reader in enumerate(readers_of(types)):
+        mine = [each for each in LISTED if each.types == types and reader.target.provider in each.providers]
+        for place, (name, schema) in enumerate(_SCHEMAS.items()):
+            if number > 20 and place % 5 != number % 5:
+                continue
+            path: HostPath | None = "chat" if reader.target.dialect.native is not None else None
+            body = encoded(reader, said, Options(schema=schema, path=path), ())
+            for each in mine:
+                without(body, each.field.split("."), each)
+            found = complaints(types, body)
+            if found:
+                refused.append(f"{name} for {reader.name}: {found[:2]}")
+    assert not refused, f"{len(refused)} are refused, the first: {refused[:3]}"
 
 
 # JSON that the types leave open: schemas, and what goes into a tool and comes out of it.

@@ -1,11 +1,12 @@
 """Approval: which calls of tools that write or run are allowed, and for how long.
 
-In order: `yolo` allows everything; the allow-list allows what it names; an answer of "always" is remembered for this
+In order: `yolo` allows everything; `unattended` allows commands in a sandbox and changes to files in the folder; the
+allow-list allows what it names; an answer of "always" is remembered for this
 session; otherwise the human is asked; with nobody to ask, the call is refused. What cannot be judged is never allowed, and
 what is too large to read is refused instead of shown.
 
-An "always" covers the exact arguments of a tool that runs things, and the whole tool where it only writes. Neither it nor
-the allow-list covers a file that runs code later (risk.py): that is asked about each time.
+An "always" covers the exact arguments of a tool that runs things, and the whole tool where it only writes. Neither it, nor
+the allow-list, nor `unattended` covers a file that runs code later (risk.py): that is asked about each time.
 
 A pattern of the allow-list is a tool's name (`write_file`, `mcp__docs__*`), or `bash:` and a command: its exact text, or
 with a star at the end its first words (`bash:git status*`). First words allow a command of plain words whose further words
@@ -44,8 +45,11 @@ Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
 class Approval:
     """The policy of one session: asks `ask` about each call that is neither allowed by a pattern nor remembered."""
 
-    def __init__(self, ask: Ask | None = None, *, yolo: bool = False, allow: Iterable[str] = ()) -> None:
+    def __init__(
+        self, ask: Ask | None = None, *, yolo: bool = False, unattended: bool = False, allow: Iterable[str] = ()
+    ) -> None:
         self.yolo = yolo
+        self.unattended = unattended
         self._ask = ask
         self._allowed = AllowList(allow)
         self._remembered: set[tuple[str, bytes]] = set()
@@ -74,8 +78,18 @@ class Approval:
 
     def _is_known(self, request: ApprovalRequest) -> bool:
         return (
-            self.yolo or self._allowed.allows(request) or (bool(request.scope) and _memory(request) in self._remembered)
+            self.yolo
+            or (self.unattended and _is_confined(request))
+            or self._allowed.allows(request)
+            or (bool(request.scope) and _memory(request) in self._remembered)
         )
+
+
+def _is_confined(request: ApprovalRequest) -> bool:
+    """Whether this can only reach the folder: a command in a sandbox, or a file of ours that runs no code later."""
+    if request.runs:
+        return bool(request.sandbox)
+    return request.change is not None and not request.caution
 
 
 def _nobody_to_ask(request: ApprovalRequest) -> str:

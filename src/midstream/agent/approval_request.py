@@ -124,7 +124,8 @@ class Change(Value, frozen=True):
 
 
 class ApprovalRequest(Value, frozen=True):
-    """The tool, its checked arguments as JSON values, whether it writes or runs, in which folder, and the change to a file."""
+    """The tool, its checked arguments as JSON values, whether it writes or runs, in which folder, the change to a file, and
+    what the sandbox that it runs in allows (empty: it runs in none)."""
 
     tool: str
     arguments: dict[str, Any]
@@ -134,6 +135,7 @@ class ApprovalRequest(Value, frozen=True):
     change: Change | None = None
     own_caution: str = ""
     """What the tool itself says against an "always"."""
+    sandbox: str = ""
 
     @property
     def command(self) -> str | None:
@@ -189,6 +191,8 @@ class _Page:
             rows += self._values(change.rows(), mark=1)
         if request.folder:
             rows += self._argument("in", request.folder)
+        if request.sandbox:
+            rows += self._words(f"runs in a sandbox: {request.sandbox}")
         if request.caution:
             rows += self._words(f"caution: {request.caution}")
         return [*rows, *self._not_ascii(request)]

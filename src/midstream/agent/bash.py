@@ -17,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 from ..client.cancellation import shield
@@ -25,6 +25,7 @@ from ..core.errors import ToolFailed
 from . import supervisor
 from .paths import Folder, checked_text
 from .processes import PipeReader, child_environment, known_key_names
+from .sandbox import Box, Sandbox
 from .tool import FailedOutput, Preview, Tool
 
 DEFAULT_TIMEOUT = 120.0
@@ -37,7 +38,7 @@ _LEASH_SECONDS = 2.8  # a live supervisor needs at most GRACE + GIVE_UP, and the
 
 class Bash:
     """Runs commands in a folder. `keep` names variables to pass on although they look like secrets; `key_names` those that
-    hold keys and are never passed on (default: those that the catalog and the configuration name)."""
+    hold keys and are never passed on (default: those that the catalog and the configuration name). `sandbox` confines them."""
 
     def __init__(
         self,
@@ -47,16 +48,22 @@ class Bash:
         output_limit: int = OUTPUT_LIMIT,
         keep: Iterable[str] = (),
         key_names: Iterable[str] | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self._folder = folder
         self._timeout = timeout
         self._output_limit = output_limit
         self._keep = frozenset(keep)
         self._key_names = known_key_names(folder.path) if key_names is None else frozenset(key_names)
+        self._box = None if sandbox is None else Box(sandbox, folder.path)
 
     def tool(self) -> Tool:
         # It limits its own time, because only it knows how to end what it started.
-        return Tool.from_function(self.bash, runs=True, timeout=None, preview=self._preview)
+        made = Tool.from_function(self.bash, runs=True, timeout=None, preview=self._preview)
+        if self._box is None:
+            return made
+        told = f"{made.spec.description}\nIt runs in a sandbox: it {self._box.sandbox.described}. Use $TMPDIR for temporary files."
+        return Tool.from_function(self.bash, description=told, runs=True, timeout=None, preview=self._preview)
 
     async def bash(
         self,
@@ -71,7 +78,35 @@ class Bash:
             raise ToolFailed(f"invalid timeout {seconds}; expected more than 0 and at most {MAX_TIMEOUT:.0f} seconds")
         run = _Run(self._output_limit)
         environment = child_environment(os.environ, self._keep, self._key_names)
-        run.start(_shell(), _checked(command), self._folder.path, environment)
+        if self._box is None:
+            run.start([_shell()], _checked(command), self._folder.path, environment)
+            return await self._finished(run, seconds)
+        shell = _shell()
+        guarded = await asyncio.to_thread(self._box.guard)
+        launch = self._box.launch(guarded)
+        try:
+            run.start(
+                [*launch.prefix, shell],
+                _checked(command),
+                self._folder.path,
+                {**environment, **launch.environment},
+                launch.fds,
+            )
+        finally:
+            launch.close()
+        notes: list[str] = []
+        try:
+            report = await self._finished(run, seconds)
+        except ToolFailed as error:
+            raise ToolFailed("\n".join([str(error), *await shield(asyncio.to_thread(guarded.put_back))])) from None
+        except BaseException:
+            await shield(asyncio.to_thread(guarded.put_back))
+            raise
+        notes = await shield(asyncio.to_thread(guarded.put_back))
+        hint = self._box.hint(report, failed=run.failed)
+        return "\n".join([report, *notes, *([hint] if hint else [])])
+
+    async def _finished(self, run: _Run, seconds: float) -> str:
         try:
             ended = await run.wait(seconds)
         finally:
@@ -80,7 +115,7 @@ class Bash:
 
     def _preview(self, command: str, timeout: float | None = None) -> Preview:
         _checked(command)
-        return Preview(self._folder.path)
+        return Preview(self._folder.path, sandbox=self._box.sandbox.described if self._box is not None else "")
 
 
 class Capped:
@@ -122,7 +157,9 @@ class _Run:
         self._process: subprocess.Popen[bytes] | None = None
         self._leash = -1
 
-    def start(self, shell: str, command: str, folder: str, environment: dict[str, str]) -> None:
+    def start(
+        self, shell: Sequence[str], command: str, folder: str, environment: Mapping[str, str], fds: Sequence[int] = ()
+    ) -> None:
         close_to_others()
         leash_read, self._leash = os.pipe()
         output_read, output_write = os.pipe()
@@ -130,8 +167,8 @@ class _Run:
         command_fd = _held(command.encode())
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__, shell, self._marker, str(command_fd)],
-                pass_fds=(command_fd,),
+                [sys.executable, "-I", "-S", supervisor.__file__, self._marker, str(command_fd), *shell, "-c"],
+                pass_fds=(command_fd, *fds),
                 stdin=leash_read,
                 stdout=output_write,
                 stderr=report_write,
@@ -157,6 +194,12 @@ class _Run:
     async def end(self) -> None:
         """See that nothing is left running, however often we are cancelled meanwhile (takes at most two seconds, or five if the command stopped its supervisor)."""
         await shield(self._end())
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended in any other way than with exit code 0."""
+        words = self._words()
+        return words is None or words[:2] != ["exit", "0"]
 
     def report(self, timed_out_after: float | None) -> str:
         """The output and how it ended, in words for the model; ToolFailed if it did not end by itself."""

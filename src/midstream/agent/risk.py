@@ -21,7 +21,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 
 import msgspec
 
@@ -32,6 +32,8 @@ _HOOKS = (
     "pre-rebase post-checkout post-merge pre-push pre-receive update post-receive post-update reference-transaction "
     "push-to-checkout pre-auto-gc post-rewrite sendemail-validate fsmonitor-watchman post-index-change"
 )
+
+INSTALLED = "other programs start what is installed here"
 
 # What happens -> the names of such files; names that end in a slash are folders, with everything below them.
 _TABLE: dict[str, str] = {
@@ -47,6 +49,7 @@ _TABLE: dict[str, str] = {
         ".claude/ .claude.json .cursor/ .cursorrules .windsurf/ .continue/ .codex/ .gemini/ .kimi/ .roo/ .cline/ .mcp.json .aider.conf.yml "
         ".opencode/ opencode.json .config/opencode/"
     ),
+    "agents follow what it says": "agents.md agents.override.md claude.md claude.local.md gemini.md .agents/ skill.md",
     "an editor runs tasks from here": (
         ".vscode/ .vscode-server/ *.code-workspace .idea/ .fleet/ .zed/ .devcontainer/ .devcontainer.json .vimrc .gvimrc .exrc "
         ".nvimrc .nvim.lua .vim/ .nvim/ .config/nvim/ .emacs .emacs.d/ .config/emacs/ .dir-locals*.el .project.vim .sublime-project"
@@ -65,7 +68,7 @@ _TABLE: dict[str, str] = {
         ".psqlrc .sqliterc .curlrc .wgetrc .ghci .gitlab/ .lesskey .ackrc .ripgreprc .config/ripgrep/ .mailcap"
     ),
     "Python imports it on its own": "sitecustomize.py usercustomize.py *.pth site-packages/ dist-packages/ conftest.py",
-    "other programs start what is installed here": (
+    INSTALLED: (
         "node_modules/ .venv/ venv/ .tox/ .nox/ .virtualenvs/ .local/bin/ .local/lib/ .bin/ .cargo/ .rustup/ .go/bin/ .yarn/ .pnp.* .bundle/ .gem/ .mvn/ "
         ".gradle/ .sbt/ .stack/ .cabal/ .opam/ .dotnet/ .nuget/ .terraform/"
     ),
@@ -103,6 +106,8 @@ _IGNORED = late_pattern("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u20
 _ROWS = [
     (tuple(name.rstrip("/").split("/")), name.endswith("/"), why) for why, row in _TABLE.items() for name in row.split()
 ]
+_LAST_NAMES = frozenset([names[-1] for names, _, __ in _ROWS if "*" not in names[-1]])
+_LAST_PATTERNS = late_pattern("|".join(sorted({translate(names[-1]) for names, _, __ in _ROWS if "*" in names[-1]})))
 
 
 def runs_later(path: str) -> str:
@@ -140,6 +145,12 @@ def holds_secrets(path: str, data: bytes = b"") -> str:
             if at >= 0 and all(fnmatchcase(part, each) for part, each in zip(parts[at:], names, strict=False)):
                 return f"its name says that it may hold keys or passwords ({name})"
     return "there is a private key in it" if _PRIVATE_KEY.search(data[: 1 << 20]) else ""
+
+
+def may_run_later(name: str) -> bool:
+    """Whether a path that ends in this name may be one of those. Fast, for looking at a whole tree."""
+    folded = name.lower().rstrip(" .") or name if name.isascii() else _folded(name)
+    return folded in _LAST_NAMES or bool(_LAST_PATTERNS.match(folded))
 
 
 def _folded(part: str) -> str:

@@ -1,6 +1,6 @@
 """The process between us and a shell command, which sees to it that nothing the command started outlives it.
 
-Run as a script (`python -I -S supervisor.py shell marker fd`), so it imports nothing of midstream; the command comes over a
+Run as a script (`python -I -S supervisor.py marker fd [sandbox …] shell -c`), so it imports nothing of midstream; the command comes over a
 descriptor, because a command line that held it would match the command's own `pkill -f`. It makes itself the reaper of all its
 descendants, so a daemon that forked twice and left its session still ends up as its child. Standard input is the leash:
 when it closes, because we said so or because we are gone, everything is ended. Standard output goes to the command. The last
@@ -36,7 +36,7 @@ MARK_LIMITS = ((10, b"Max file locks"), (15, b"Max realtime timeout"))
 MARK_BASE = 1 << 61
 
 
-def main(shell: str, marker: str, command_fd: int) -> None:
+def main(marker: str, command_fd: int, shell: list[str]) -> None:
     """The guard."""
     libc = ctypes.CDLL(None)
     # Nobody but root may look into these processes: their descriptors carry the report.
@@ -60,7 +60,7 @@ def main(shell: str, marker: str, command_fd: int) -> None:
     os.write(watcher, b".")
 
 
-def supervise(libc: ctypes.CDLL, shell: str, command: bytes, marker: str) -> None:
+def supervise(libc: ctypes.CDLL, shell: list[str], command: bytes, marker: str) -> None:
     wake = become_reaper(libc)
     child = os.fork()
     if child == 0:
@@ -94,7 +94,7 @@ def read_all(fd: int) -> bytes:
     return b"".join(parts)
 
 
-def become(libc: ctypes.CDLL, shell: str, command: bytes, marker: str) -> None:
+def become(libc: ctypes.CDLL, shell: list[str], command: bytes, marker: str) -> None:
     """In the child: turn into the shell, in a session of its own, with nothing to read."""
     try:
         os.setsid()
@@ -104,7 +104,7 @@ def become(libc: ctypes.CDLL, shell: str, command: bytes, marker: str) -> None:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these two
             signal.signal(number, signal.SIG_DFL)
-        os.execve(shell, [os.fsencode(shell), b"-c", command], {**os.environ, MARKER: marker})
+        os.execve(shell[0], [*[os.fsencode(word) for word in shell], command], {**os.environ, MARKER: marker})
     finally:
         os._exit(127)
 
@@ -260,6 +260,7 @@ def end_all(grace: float = GRACE) -> int:
     if all_gone():
         return 0
     started = descendants()
+    inits = frozenset([pid for pid in started if is_init(pid)])
     if grace:
         send(started, signal.SIGTERM)
     limit = time.monotonic() + grace
@@ -272,7 +273,14 @@ def end_all(grace: float = GRACE) -> int:
         for _ in range(20):
             send(children(), signal.SIGKILL)
         time.sleep(0.001)
-    return len(started)
+    return len([pid for pid in started if pid not in inits])
+
+
+def is_init(pid: int) -> bool:
+    """Whether it is the first process of a namespace: the sandbox's own, which dies a moment after the command. Or gone."""
+    lines = content(f"/proc/{pid}/status").splitlines()
+    numbers = next((line.split()[1:] for line in lines if line.startswith(b"NSpid:")), [])
+    return not lines or (len(numbers) > 1 and numbers[-1] == b"1")
 
 
 def children() -> list[int]:
@@ -307,4 +315,4 @@ def descendants() -> list[int]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

@@ -43,12 +43,13 @@ _REST_ITEM = late_pattern(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0
 
 
 class Preview(Value, frozen=True):
-    """What is known about a call before it runs: the folder it works in, the change to a file, and why it is asked about
-    each time, if it is."""
+    """What is known about a call before it runs: the folder it works in, the change to a file, why it is asked about each time
+    (if it is), and what the sandbox that it runs in allows (empty: it runs in none)."""
 
     folder: str = ""
     change: Change | None = None
     caution: str = ""
+    sandbox: str = ""
 
 
 class ToolOptions(TypedDict, total=False):

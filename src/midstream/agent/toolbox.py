@@ -26,6 +26,7 @@ from .approval_request import ApprovalRequest
 from .bash import Bash
 from .files import Files
 from .paths import Folder
+from .sandbox import Sandbox
 from .search import Search
 from .tool import Checked, Content, Tool
 
@@ -47,7 +48,7 @@ class CutShort(Protocol):
 class Toolbox:
     """The tools of an agent: Tools, plain functions, or names of built-in tools, which work in `workdir`.
 
-    Without `approve`, calls of tools that write or run are refused, because nobody could be asked.
+    Without `approve`, calls of tools that write or run are refused, because nobody could be asked. `sandbox` confines bash.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Toolbox:
         *,
         approve: Approval | None = None,
         workdir: str | os.PathLike[str] = ".",
+        sandbox: Sandbox | None = None,
         max_result: int = MAX_RESULT,
     ) -> None:
         self.approve = approve or Approval()
@@ -66,7 +68,7 @@ class Toolbox:
         builtin: dict[str, Tool] = {}
         for each in tools:
             if isinstance(each, str):
-                builtin = builtin or {made.name: made for made in builtin_tools(Folder(workdir))}
+                builtin = builtin or {made.name: made for made in builtin_tools(Folder(workdir), sandbox)}
                 if each not in builtin:
                     raise ConfigError(f"no built-in tool {each!r}; expected one of {', '.join(BUILTIN)}")
                 self.add(builtin[each])
@@ -209,9 +211,9 @@ class Toolbox:
         return f"{text[:half]}\n[… {len(text) - 2 * half} characters cut …]\n{text[-half:]}"
 
 
-def builtin_tools(folder: Folder) -> tuple[Tool, ...]:
+def builtin_tools(folder: Folder, sandbox: Sandbox | None = None) -> tuple[Tool, ...]:
     """bash, read_file, write_file, edit_file, glob and grep, working in one folder."""
-    return (Bash(folder).tool(), *Files(folder).tools(), *Search(folder).tools())
+    return (Bash(folder, sandbox=sandbox).tool(), *Files(folder).tools(), *Search(folder).tools())
 
 
 def _marked(response: ToolResponse) -> ToolResponse:
@@ -259,6 +261,7 @@ async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked) -> A
         folder=found.folder,
         change=found.change,
         own_caution=found.caution,
+        sandbox=found.sandbox,
     )
 
 

@@ -22,6 +22,7 @@ from ..core.ids import valid_tool_format
 from ..sim.providers import MODELS, SIM
 from ..wires.tool_format import TEXT_FORMATS
 from .named_prompt import MARK, prompt_files
+from .sandbox import sandbox_options
 from .terminal import color_option
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     yolo: bool = False
     allow: tuple[str, ...] = ()
+    sandbox: bool | None = None
+    sandbox_network: bool = False
+    unattended: bool = False
     store: bool = True
     store_at: str | None = None
     thinking: str | None = None
@@ -221,6 +225,7 @@ _CONVERSATION = (
         help="Allow without asking, such as write_file or 'bash:git status*'; repeatable.",
     ),
     click.option("-y", "--yolo", is_flag=True, help="Allow every tool call without asking."),
+    *sandbox_options,
     click.option(
         "--thinking",
         metavar="on|off|EFFORT",

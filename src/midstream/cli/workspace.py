@@ -16,6 +16,7 @@ import click
 from ..agent.approval import Approval, Ask
 from ..agent.loop import Agent
 from ..agent.run import RunLimits
+from ..agent.sandbox import Sandbox
 from ..agent.tool import Tool
 from ..agent.toolbox import Toolbox
 from ..client.catalog import Catalog
@@ -30,6 +31,7 @@ from ..sim.providers import SIM, sim_provider
 from ..store import Entry, Store, open_store
 from .model_name import find_model
 from .options import POLICIES, Settings, default_model, stored_options
+from .sandbox import chosen_sandbox
 from .system_prompt import Guidance, SystemPrompt
 
 OWN_PROMPT = "own_system_prompt"  # what the user said of it; files said the rest
@@ -41,6 +43,7 @@ class Workspace:
     """`async with Workspace(settings) as workspace`: then `workspace.agent.run(text)`."""
 
     agent: Agent
+    sandbox: Sandbox | None = None
 
     def __init__(
         self,
@@ -93,6 +96,12 @@ class Workspace:
             client=self._client,
         )
         self.agent = Agent(session, toolbox, self.limits)
+
+    def _toolbox(self) -> Toolbox:
+        settings = self.settings
+        approve = Approval(self._ask, yolo=settings.yolo, unattended=settings.unattended, allow=settings.allow)
+        self.sandbox = chosen_sandbox(settings, self._loaded.config.sandbox)
+        return Toolbox(settings.tools, approve=approve, sandbox=self.sandbox)
 
     @property
     def session(self) -> Session:

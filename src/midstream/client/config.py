@@ -27,6 +27,11 @@
     notify = "bell"                       # or "osc9": when an answer took long; "off" is the default
     notify_after = 20                     # seconds
 
+    [sandbox]                             # docs/sandbox.md
+    use = "on"                            # or "auto": where the machine has one; default "off"
+    network = false
+    read = ["~/miniconda3"]               # further paths that commands may read
+
 Every value remembers the file it came from. A file that cannot be read says what is wrong and where. A project's file counts
 only if it is the user's own: theirs, and nobody else may write it. Even so it may have come with somebody else's code: it may
 speak of providers (addresses, keys, headers) only if the user's own file lists its folder in `trusted_projects`.
@@ -97,12 +102,21 @@ class ChatConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many seconds a long answer takes."""
 
 
+class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    use: Literal["on", "auto", "off"] = "off"
+    """Whether commands of tools run in a sandbox: always, where the machine has one, or not."""
+    network: bool = False
+    read: tuple[str, ...] = ()
+    """Paths that commands may read beside the system and the working folder."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default_model: str = ""
     providers: dict[str, ProviderConfig] = {}
     aliases: dict[str, str] = {}
     models: dict[str, ModelConfig] = {}
     chat: ChatConfig = ChatConfig()
+    sandbox: SandboxConfig = SandboxConfig()
     trusted_projects: tuple[str, ...] = ()
     """Folders whose project file may speak of providers; only the user's own file may say so."""
     instructions: bool | None = None
@@ -150,7 +164,7 @@ def load_config(directory: Path | None = None, environ: Mapping[str, str] | None
     if project is not None:
         path, data = project
         values = _parse(data, path)
-        _check_trust(_check(values, path), path, merged.get("trusted_projects", ()))
+        _check_trust(_check(values, path), values, path, merged.get("trusted_projects", ()))
         values = {
             name: value for name, value in values.items() if name not in _ONLY_OFF or merged.get(name) is not False
         }
@@ -231,9 +245,9 @@ def _check(values: dict[str, Any], path: Path) -> Config:
         raise ConfigError(f"{path}: {error}. Known settings: {', '.join(Config.__struct_fields__)}") from None
 
 
-def _check_trust(config: Config, path: Path, trusted: Sequence[str]) -> None:
+def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted: Sequence[str]) -> None:
     """A project that is not trusted may not lead a key away: to another host, were it this machine, or out of another
-    variable."""
+    variable. Nor may it loosen the sandbox: written out, even a default would replace what the user said."""
     folder = path.parent
     if config.trusted_projects:
         raise ConfigError(f"{path}: trusted_projects belongs into your own file, not into a project's")
@@ -243,6 +257,11 @@ def _check_trust(config: Config, path: Path, trusted: Sequence[str]) -> None:
         raise ConfigError(
             f"{path}: providers.{name} decides where a key is sent, and this project is not trusted: "
             f'move it to your own config.toml, or put trusted_projects = ["{folder}"] there'
+        )
+    if values.get("sandbox", {}) not in ({}, {"use": "on"}):
+        raise ConfigError(
+            f"{path}: sandbox decides what commands may reach, and this project is not trusted: it may only say "
+            f'use = "on"; move the rest to your own config.toml, or put trusted_projects = ["{folder}"] there'
         )
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...agent.toolbox import BUILTIN
 from ...client.catalog import Catalog
 from ...client.session import Session
 from ...core.blocks import human
 from ...core.secret import hide_url_secrets
 from ...dialects.registry import REGISTRY, Resolved
+from ..sandbox import sandbox_lines
 from ..slash import COMMANDS, command
 from ..view import money, shortened, total_cost, two_columns
 
@@ -26,10 +28,13 @@ async def _tools(chat: Chat, _: str) -> None:
     toolbox = chat.workspace.agent.toolbox
     if not toolbox:
         chat.view.notice("no tools; start the chat without --no-tools to have some")
+    unattended = BUILTIN if toolbox.approve.unattended else ()
     for tool in toolbox:
         first = (tool.spec.description.strip().splitlines() or [""])[0]
-        asks = "asks first" if tool.writes or tool.runs else "does not ask"
+        asks = "asks first" if (tool.writes or tool.runs) and tool.name not in unattended else "does not ask"
         chat.view.notice(f"  {tool.name} ({asks}): {shortened(first, 90)}")
+    if "bash" in toolbox:
+        chat.view.notice(*sandbox_lines(chat.workspace.sandbox, unattended=bool(unattended)))
 
 
 @command("/usage", "show tokens and cost by model")

@@ -1,0 +1,204 @@
+"""The files of a folder that run code later (risk.py), kept as they are while a sandboxed command runs.
+
+A sandbox lets a command write its folder. What it leaves there in a hook, a Makefile or a `.envrc` would run outside later, so
+these files are noted before the command and compared after it, when nothing of it runs any more: a new one is moved aside, a
+changed one gets its content back, a removed one returns if its folder is still there. What is moved aside is kept, in a
+folder that is told. The sandbox with a mount namespace also makes those that exist read-only (`read_only`).
+
+Of a repository, the settings and hooks are guarded and its data is not, so that a commit works. The installed packages of a
+project (`.venv`, `node_modules`) are too large to keep a copy of: a change to them is only told.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from .risk import INSTALLED, may_run_later, runs_later
+
+MAX_KEPT = 1 << 20  # bytes of a file whose content is kept
+MAX_BOUND = 200  # paths to make read-only: each is a mount
+_SHOWN = 8
+
+# A repository's data: what git writes for a commit, a merge or a rebase. Everything else in it decides what git runs.
+_GIT_DATA = (
+    "HEAD index packed-refs shallow description objects refs logs info branches *_HEAD *_MSG *_EDITMSG MERGE_* BISECT_* AUTO_MERGE "
+    "rebase-merge rebase-apply sequencer gc.log gc.pid *.lock lfs ORIG_HEAD"
+).split()
+_GIT = "git reads and runs it"
+_MARKS_OF_GIT = frozenset({"HEAD", "objects", "refs"})
+
+
+class Entry(NamedTuple):
+    """A file, link or folder as it was. `content` is None for a folder and where it is not kept."""
+
+    mode: int
+    inode: int
+    size: int
+    changed: int
+    parent: int
+    content: bytes | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+
+class GuardedFiles:
+    """The guarded files of a folder, as they are now. `closed`: the folders among them are made read-only, not looked into."""
+
+    def __init__(self, folder: str, *, closed: bool = False) -> None:
+        self._folder = folder
+        self._closed = closed
+        self._before = dict(self._scan(keep=True))
+
+    def read_only(self) -> list[str]:
+        """The absolute paths to make read-only, those nearest to the top first; links cannot be."""
+        found = [path for path, entry in self._before.items() if stat.S_ISREG(entry.mode) or stat.S_ISDIR(entry.mode)]
+        return [self._full(path) for path in sorted(found, key=lambda path: (path.count("/"), path))[:MAX_BOUND]]
+
+    def put_back(self) -> list[str]:
+        """Undo what was done to these files; what was done, in words for the model."""
+        bound = {path.removeprefix(self._folder + "/") for path in self.read_only()} if self._closed else frozenset()
+        after = dict(self._scan(keep=False))
+        aside, restored, lost = list[str](), list[str](), list[str]()
+        place = ""
+        for path, now in after.items():
+            was = self._before.get(path)
+            if was is None or (was.is_folder != now.is_folder) or (was.is_folder and was.inode != now.inode):
+                place = place or tempfile.mkdtemp(prefix="midstream-put-back-")
+                if self._move(path, place):
+                    aside.append(path)
+                if was is not None and self._restore(path, was):
+                    restored.append(path)
+            elif not was.is_folder and self._differs(path, was, now):
+                if path in bound and was.parent == now.parent:
+                    continue  # read-only for the command, so somebody outside changed it
+                (restored if self._restore(path, was) else lost).append(path)
+        for path, was in self._before.items():
+            gone = path not in after and not os.path.lexists(self._full(path))
+            if gone and not was.is_folder and self._restore(path, was):
+                restored.append(path)
+        return [
+            *_told("moved away, because they run code later", aside, f" to {place}"),
+            *_told("put back as they were, because they run code later", restored),
+            *_told("changed, although they run code later, and too large to put back", lost),
+        ]
+
+    def _scan(self, *, keep: bool) -> Iterator[tuple[str, Entry]]:
+        todo = [("", runs_later(self._full("x")), False)]
+        while todo:
+            path, inside, in_git = todo.pop()
+            try:
+                with os.scandir(self._full(path)) as listing:
+                    entries = list(listing)
+                    parent = os.stat(self._full(path), follow_symlinks=False).st_ino
+            except OSError:
+                continue
+            in_git = in_git or {entry.name for entry in entries} >= _MARKS_OF_GIT
+            for entry in entries:
+                name = f"{path}/{entry.name}" if path else entry.name
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if in_git:
+                    if any(fnmatchcase(entry.name, data) for data in _GIT_DATA):
+                        continue
+                    why = _GIT
+                elif inside:
+                    why = inside
+                elif is_folder and entry.name.casefold() == ".git":
+                    todo.append((name, "", True))
+                    continue
+                else:
+                    why = runs_later(self._full(name)) if may_run_later(entry.name) else ""
+                if why:
+                    found = self._entry(entry, parent, keep=keep and not is_folder and why != INSTALLED)
+                    if found is not None:
+                        yield name, found
+                if is_folder and not (why and self._closed):
+                    todo.append((name, why, False))
+
+    def _entry(self, entry: os.DirEntry[str], parent: int, *, keep: bool) -> Entry | None:
+        try:
+            status = entry.stat(follow_symlinks=False)
+            content = self._content(entry.path, status) if keep else None
+        except OSError:
+            return None
+        return Entry(status.st_mode, status.st_ino, status.st_size, status.st_ctime_ns, parent, content)
+
+    def _content(self, path: str, status: os.stat_result) -> bytes | None:
+        if stat.S_ISLNK(status.st_mode):
+            return os.fsencode(os.readlink(path))
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_KEPT:
+            return None
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            return file.read(MAX_KEPT)
+
+    def _differs(self, path: str, was: Entry, now: Entry) -> bool:
+        if (was.mode, was.inode, was.size, was.changed) == (now.mode, now.inode, now.size, now.changed):
+            return False
+        if was.mode != now.mode or was.size != now.size or was.content is None:
+            return True
+        try:
+            return self._content(self._full(path), os.stat(self._full(path), follow_symlinks=False)) != was.content
+        except OSError:
+            return True
+
+    def _restore(self, path: str, was: Entry) -> bool:
+        """Give a file its content back, if that was kept and its folder is there."""
+        full = self._full(path)
+        above = os.path.dirname(full)
+        if was.content is None or os.path.realpath(above) != above or not os.path.isdir(above):
+            return False
+        temporary = f"{above}/.midstream-{secrets.token_hex(8)}.tmp"
+        try:
+            if stat.S_ISLNK(was.mode):
+                os.symlink(os.fsdecode(was.content), temporary)
+            else:
+                fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+                with open(fd, "wb") as file:
+                    file.write(was.content)
+                    os.fchmod(file.fileno(), stat.S_IMODE(was.mode))
+            os.rename(temporary, full)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            return False
+        return True
+
+    def _move(self, path: str, place: str) -> bool:
+        """Out of the folder; what is inside a folder that was moved is gone with it."""
+        full = self._full(path)
+        if not os.path.lexists(full):
+            return False
+        target = f"{place}/{path}"
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        try:
+            shutil.move(full, target)
+        except OSError:  # a pipe, say, on another file system: nothing of it is worth keeping
+            with suppress(OSError):
+                if os.path.isdir(full) and not os.path.islink(full):
+                    shutil.rmtree(full)
+                else:
+                    os.unlink(full)
+        return True
+
+    def _full(self, path: str) -> str:
+        return f"{self._folder.rstrip('/')}/{path}" if path else self._folder
+
+
+def _told(what: str, paths: list[str], where: str = "") -> list[str]:
+    if not paths:
+        return []
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return [
+        f"[{what}{where}: {', '.join(paths[:_SHOWN])}{more}; the sandbox keeps such files as they are: use write_file or "
+        "edit_file, which ask]"
+    ]

@@ -33,7 +33,9 @@ _GIT_DATA = (
     "rebase-merge rebase-apply sequencer gc.log gc.pid *.lock lfs ORIG_HEAD"
 ).split()
 _GIT = "git reads and runs it"
+# A folder with these is a repository too, whatever its name, and then these are what git reads there.
 _MARKS_OF_GIT = frozenset({"HEAD", "objects", "refs"})
+_GIT_SETTINGS = frozenset({"config", "config.worktree", "hooks", "commondir", "gitdir"})
 
 
 class Entry(NamedTuple):
@@ -87,7 +89,7 @@ class GuardedFiles:
             if gone and not was.is_folder and self._restore(path, was):
                 restored.append(path)
         return [
-            *_told("moved away, because they run code later", aside, f" to {place}"),
+            *_told(f"moved to {place}, because they run code later", aside),
             *_told("put back as they were, because they run code later", restored),
             *_told("changed, although they run code later, and too large to put back", lost),
         ]
@@ -102,13 +104,14 @@ class GuardedFiles:
                     parent = os.stat(self._full(path), follow_symlinks=False).st_ino
             except OSError:
                 continue
-            in_git = in_git or {entry.name for entry in entries} >= _MARKS_OF_GIT
+            bare = {entry.name for entry in entries} >= _MARKS_OF_GIT
+            in_git = in_git or (bare and inside == _GIT)  # a submodule's
             for entry in entries:
                 name = f"{path}/{entry.name}" if path else entry.name
                 is_folder = entry.is_dir(follow_symlinks=False)
-                if in_git:
-                    if any(fnmatchcase(entry.name, data) for data in _GIT_DATA):
-                        continue
+                if in_git and any(fnmatchcase(entry.name, data) for data in _GIT_DATA):
+                    continue
+                if in_git or (bare and entry.name in _GIT_SETTINGS):
                     why = _GIT
                 elif inside:
                     why = inside
@@ -194,11 +197,11 @@ class GuardedFiles:
         return f"{self._folder.rstrip('/')}/{path}" if path else self._folder
 
 
-def _told(what: str, paths: list[str], where: str = "") -> list[str]:
+def _told(what: str, paths: list[str]) -> list[str]:
     if not paths:
         return []
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return [
-        f"[{what}{where}: {', '.join(paths[:_SHOWN])}{more}; the sandbox keeps such files as they are: use write_file or "
+        f"[{what}: {', '.join(paths[:_SHOWN])}{more}; the sandbox keeps such files as they are: use write_file or "
         "edit_file, which ask]"
     ]

@@ -22,6 +22,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from fnmatch import fnmatchcase, translate
+from functools import lru_cache
 
 import msgspec
 
@@ -147,8 +148,9 @@ def holds_secrets(path: str, data: bytes = b"") -> str:
     return "there is a private key in it" if _PRIVATE_KEY.search(data[: 1 << 20]) else ""
 
 
+@lru_cache(1 << 17)
 def may_run_later(name: str) -> bool:
-    """Whether a path that ends in this name may be one of those. Fast, for looking at a whole tree."""
+    """Whether a path that ends in this name may be one of those. For looking at whole trees, again and again."""
     folded = name.lower().rstrip(" .") or name if name.isascii() else _folded(name)
     return folded in _LAST_NAMES or bool(_LAST_PATTERNS.match(folded))
 

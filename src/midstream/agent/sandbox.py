@@ -149,7 +149,8 @@ class Box:
                 words += (
                     ["--tmpfs", secret, "--remount-ro", secret] if is_folder else ["--ro-bind", "/dev/null", secret]
                 )
-        words += ["--proc", "/proc", "--dev", "/dev", "--bind", self.folder, self.folder]
+        # Read-only: root in a namespace is still the owner of /proc/sys, and what is set there the whole machine obeys.
+        words += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--bind", self.folder, self.folder]
         for path in guarded.read_only():
             words += ["--ro-bind-try", path, path]
         filter_fd = _held(_filter(families=seccomp.INTERNET))

@@ -215,7 +215,7 @@ def _tree(root: Path, *, times: bool = True) -> list[tuple[str, int, int, bytes]
             if times:
                 content += repr(os.listxattr(path)).encode()
         elif stat.S_ISLNK(status.st_mode):
-            content = os.fsencode(os.readlink(path))
+            content = os.fsencode(path.readlink())
         changed = status.st_mtime_ns if times and not stat.S_ISDIR(status.st_mode) else 0
         found.append((str(path.relative_to(root)), status.st_mode, changed, content))
     return found

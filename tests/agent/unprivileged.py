@@ -35,7 +35,7 @@ def interpreter() -> str | None:
         command = [name, "-c", "import midstream.agent.bash"]
         try:
             subprocess.run(
-                command, env=_environment({}), check=True, capture_output=True, timeout=60, cwd="/", **rights()
+                command, env=environment({}), check=True, capture_output=True, timeout=60, cwd="/", **rights()
             )
         except (OSError, subprocess.SubprocessError):
             continue
@@ -51,7 +51,7 @@ def answers(cases: Sequence[Mapping[str, Any]], environment: Mapping[str, str], 
         [python, str(SCRIPT)],
         check=False,
         input=json.dumps(list(cases)),
-        env=_environment(environment),
+        env=environment(environment),
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -63,6 +63,6 @@ def answers(cases: Sequence[Mapping[str, Any]], environment: Mapping[str, str], 
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def _environment(more: Mapping[str, str]) -> dict[str, str]:
+def environment(more: Mapping[str, str]) -> dict[str, str]:
     home = {"HOME": "/nonexistent", "MIDSTREAM_HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
     return {"PATH": os.defpath + ":/usr/bin:/bin", "PYTHONPATH": ":".join(dict.fromkeys(PATHS)), **home, **more}

@@ -54,10 +54,13 @@ def secrets_of(home: str, environ: Mapping[str, str]) -> list[str]:
     names += [str(config_home(environ)), str(data_dir(environ))]
     if store := environ.get("MIDSTREAM_STORE", ""):
         names.append(store.removeprefix("sqlite://"))
-    for name in _GIT_SETTINGS:
-        if _holds_secret(f"{home}/{name}"):
-            names.append(f"{home}/{name}")
+    names += git_settings_hidden(home)
     return sorted({os.path.realpath(name) for name in names if os.path.lexists(name)})
+
+
+def git_settings_hidden(home: str) -> list[str]:
+    """Those of the user's settings of git that hold a secret beside the name that a commit needs."""
+    return [path for name in _GIT_SETTINGS if _holds_secret(path := f"{home}/{name}")]
 
 
 def readable_paths(folder: str, home: str, extra: Iterable[str], *, network: bool) -> list[str]:

@@ -25,7 +25,7 @@ from ..core.errors import ConfigError
 from ..core.patterns import late_pattern
 from . import landlock, seccomp
 from .guarded import GuardedFiles
-from .readable import home_folder, readable_paths, secrets_of, without
+from .readable import git_settings_hidden, home_folder, readable_paths, secrets_of, without
 
 Way: TypeAlias = Literal["bubblewrap", "landlock"]
 WAYS: tuple[Way, ...] = ("bubblewrap", "landlock")
@@ -34,7 +34,7 @@ _PROBE_SECONDS = 20
 
 _NO_NETWORK = late_pattern(
     r"(?i)name resolution|could not resolve|network is unreachable|getaddrinfo|ENOTFOUND|EAI_AGAIN|unknown host|NewConnectionError"
-    r"|no address associated|failed to connect|could not connect|socket.*not permitted"
+    r"|no address associated|from versions: none|failed to connect|could not connect|socket.*not permitted"
 )
 _NOT_WRITABLE = late_pattern(
     r"(?i)read-only file system|permission denied|operation not permitted|device or resource busy"
@@ -137,13 +137,14 @@ class Box:
     def _bubblewrap(self, guarded: GuardedFiles) -> Launch:
         network = self.sandbox.network
         # One list for bwrap, over a descriptor: a command line has a limit, and everybody can read it.
-        words = ["--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+        words = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         words += ["--unshare-cgroup-try", "--cap-drop", "ALL", *([] if network else ["--unshare-net"])]
         words += ["--bind", self._temporary, "/tmp"]
-        paths = self._readable()
+        secrets = secrets_of(self._home, os.environ)
+        paths = [path for path in self._readable() if os.path.realpath(path) not in secrets]
         for path in paths:
             words += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind-try", path, path]
-        for secret in secrets_of(self._home, os.environ):
+        for secret in secrets:
             if any(f"{secret}/".startswith(f"{path.rstrip('/')}/") for path in paths):
                 is_folder = os.path.isdir(secret)
                 words += (
@@ -157,7 +158,9 @@ class Box:
         words += ["--remount-ro", "/", "--chdir", self.folder, "--seccomp", str(filter_fd)]
         arguments_fd = _held(b"\0".join([os.fsencode(word) for word in words]) + b"\0")
         program = shutil.which("bwrap") or "bwrap"
-        return Launch([program, "--args", str(arguments_fd), "--"], (filter_fd, arguments_fd), _environment("/tmp"))
+        return Launch(
+            [program, "--args", str(arguments_fd), "--"], (filter_fd, arguments_fd), self._environment("/tmp")
+        )
 
     def _landlock(self) -> Launch:
         network = self.sandbox.network
@@ -178,19 +181,20 @@ class Box:
         }
         fd = _held(msgspec.json.encode(policy))
         prefix = [sys.executable, "-I", "-S", landlock.__file__, str(fd)]
-        return Launch(prefix, (fd,), _environment(self._temporary))
+        return Launch(prefix, (fd,), self._environment(self._temporary))
 
-
-def _environment(temporary: str) -> dict[str, str]:
-    """Caches go to the temporary folder, since a home cannot be written; pip does not try for long what cannot work."""
-    return {
-        "TMPDIR": temporary,
-        "XDG_CACHE_HOME": f"{temporary}/cache",
-        "PYTHONPYCACHEPREFIX": f"{temporary}/pycache",
-        "npm_config_cache": f"{temporary}/npm",
-        "PIP_RETRIES": "0",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    }
+    def _environment(self, temporary: str) -> dict[str, str]:
+        """Caches go to the temporary folder, since a home cannot be written; pip does not try for long what cannot work."""
+        variables = {
+            "TMPDIR": temporary,
+            "XDG_CACHE_HOME": f"{temporary}/cache",
+            "PYTHONPYCACHEPREFIX": f"{temporary}/pycache",
+            "npm_config_cache": f"{temporary}/npm",
+            "PIP_RETRIES": "0",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }
+        # A file that is there and cannot be read is an error to git, not an absent one.
+        return variables | ({"GIT_CONFIG_GLOBAL": os.devnull} if git_settings_hidden(self._home) else {})
 
 
 def _filter(*, families: Iterable[int], landlock: bool = False) -> bytes:

@@ -1,0 +1,267 @@
+"""The sandbox, for real: ninety ways out of it, and the ordinary work that it must not hinder."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from midstream.agent.approval import Approval, Decision
+from midstream.agent.approval_request import ApprovalRequest
+from midstream.agent.bash import Bash
+from midstream.agent.paths import Folder
+from midstream.agent.readable import readable_paths, secrets_of, without
+from midstream.agent.sandbox import WAYS, Sandbox, Way
+from midstream.agent.toolbox import Toolbox
+from midstream.core.blocks import ToolCall
+from midstream.core.errors import ConfigError
+
+from .unprivileged import environment, interpreter, rights
+
+DATA = Path(__file__).parents[1] / "data" / "sandbox"
+WORLD = Path(__file__).with_name("sandbox_world.py")
+ESCAPES: list[dict[str, Any]] = tomllib.loads((DATA / "escapes.toml").read_text("utf-8"))["case"]
+ORDINARY: list[dict[str, Any]] = tomllib.loads((DATA / "ordinary.toml").read_text("utf-8"))["case"]
+USERS = ("ours", "unprivileged") if os.geteuid() == 0 else ("ours",)
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox needs Linux")
+
+
+@functools.cache
+def fault(way: Way) -> str:
+    try:
+        Sandbox.find(ways=[way])
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def need(way: Way) -> None:
+    if fault(way):
+        pytest.skip(f"NOT TESTED: {fault(way)}")
+
+
+def tried(way: str, user: str, cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The outcome of each case."""
+    python = sys.executable if user == "ours" else interpreter()
+    if python is None:
+        pytest.skip("NOT TESTED: needs a Python that the user nobody may run")
+    done = subprocess.run(
+        [python, str(WORLD)],
+        check=False,
+        input=json.dumps({"way": way, "cases": cases}),
+        env=environment({}),
+        capture_output=True,
+        text=True,
+        timeout=170,
+        cwd="/",
+        start_new_session=True,
+        **(rights() if user == "unprivileged" else {}),
+    )
+    assert done.returncode == 0, done.stderr
+    found = {each["name"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert list(found) == [case["name"] for case in cases]
+    return found
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(ESCAPES) >= 20 and len({case["name"] for case in ESCAPES}) == len(ESCAPES)
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_gets_out(way: Way, user: str) -> None:
+    need(way)
+    found = tried(way, user, ESCAPES)
+    assert {name: each for name, each in found.items() if each["escapes"]} == {}
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_without_a_sandbox_they_do_get_out(user: str) -> None:
+    """So the check above can fail: each case tries something that works."""
+    found = tried("off", user, ESCAPES)
+    privileged = user == "ours" and os.geteuid() == 0
+    who = {"everybody": True, "root": privileged, "nobody": False}
+    got_out = {case["name"]: bool(found[case["name"]]["escapes"]) for case in ESCAPES}
+    expected = {
+        case["name"]: who.get(case.get("off", "everybody"), got_out[case["name"]])
+        for case in ESCAPES
+        if case.get("off") != "root"
+        or not privileged
+        or got_out[case["name"]]  # a container's root may not do everything
+    }
+    assert {name: got_out[name] for name in expected} == expected
+    assert sum(got_out.values()) >= 60
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("way", WAYS)
+def test_ordinary_work_goes_on(way: Way, user: str) -> None:
+    need(way)
+    cases = [
+        case for case in ORDINARY if case.get("only", way) == way and not (user == "unprivileged" and case.get("ours"))
+    ]
+    found = tried(way, user, cases)
+    wrong = {
+        case["name"]: found[case["name"]]
+        for case in cases
+        if case["expects"] not in found[case["name"]]["answer"] or found[case["name"]]["escapes"]
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_network_can_be_allowed(way: Way, tmp_path: Path) -> None:
+    need(way)
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        tool = Bash(Folder(tmp_path), sandbox=Sandbox.find(network=True, ways=[way]))
+        command = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo reached"
+        assert asyncio.run(tool.bash(command)) == "reached"
+        bus = "python3 -c 'import socket; socket.socket(socket.AF_UNIX)' 2>&1 | tail -1"
+        assert "not permitted" in asyncio.run(tool.bash(bus)).lower(), "sockets of services stay closed"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_commands_share_a_temporary_folder_and_further_paths_can_be_read(
+    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need(way)
+    home, data, work = (tmp_path / name for name in ("home", "data", "work"))
+    for folder in (home / ".ssh", data, work):
+        folder.mkdir(parents=True)
+    (home / ".ssh/key").write_text("secret")
+    (home / "plain.txt").write_text("plain")
+    (data / "table.csv").write_text("a,b")
+    monkeypatch.setenv("HOME", str(home))
+    tool = Bash(Folder(work), sandbox=Sandbox.find(read=[str(data), "~"], ways=[way]))
+    asyncio.run(tool.bash("echo kept > $TMPDIR/note"))
+    answer = asyncio.run(tool.bash(f"cat $TMPDIR/note {data}/table.csv ~/plain.txt ~/.ssh/key; echo x > {data}/new"))
+    assert answer.startswith("kept\na,bplain") and "secret" not in answer
+    assert not (data / "new").exists()
+
+
+def test_where_there_is_none_an_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(
+        ConfigError, match=r"bwrap is not installed.*Install bubblewrap.*Landlock.*leave the sandbox off"
+    ):
+        Sandbox.find(ways=["bubblewrap"])
+
+
+def test_a_way_that_is_there_but_refused_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(ConfigError, match=r"tried and failed .*No permissions to create new namespace"):
+        Sandbox.find(ways=["bubblewrap"])
+    if not fault("landlock"):
+        assert Sandbox.find().way == "landlock"
+
+
+@pytest.mark.parametrize("folder", ["home", "", "home/.config"])
+def test_a_folder_with_keys_in_it_is_refused(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home/.config/gh").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with pytest.raises(ConfigError, match="the sandbox cannot work in"):
+        Bash(Folder(tmp_path / folder), sandbox=Sandbox("landlock"))
+    (tmp_path / "home/project").mkdir()
+    Bash(Folder(tmp_path / "home/project"), sandbox=Sandbox("landlock"))
+
+
+def test_the_repository_of_a_worktree_can_be_read_and_nothing_that_only_claims_to_be_one(tmp_path: Path) -> None:
+    for path in ("main/.git/objects", "main/.git/refs", "main/.git/worktrees/side", "side", "keys", "evil", "main/sub"):
+        (tmp_path / path).mkdir(parents=True)
+    (tmp_path / "main/.git/HEAD").touch()
+    linked = tmp_path / "main/.git/worktrees/side"
+    (linked / "HEAD").touch()
+    (linked / "commondir").write_text("../..\n")
+    (tmp_path / "side/.git").write_text(f"gitdir: {linked}\n")
+    (tmp_path / "evil/.git").write_text(f"gitdir: {tmp_path}/keys\n")
+
+    def read(folder: str) -> list[str]:
+        found = readable_paths(str(tmp_path / folder), "/nonexistent", [], network=False)
+        return [path.removeprefix(f"{tmp_path}/") for path in found if path.startswith(str(tmp_path))]
+
+    assert read("side") == ["main/.git", "main/.git/worktrees/side"]
+    assert read("main/sub") == ["main/.git"]
+    assert read("main") == read("evil") == []
+
+
+def test_what_may_be_read_holds_no_secret(tmp_path: Path) -> None:
+    for path in (".ssh/id", ".config/gh/hosts.yml", ".config/app/x", "notes/a"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    (tmp_path / ".gitconfig").write_text("[user]\n\tname = A\n")
+    secrets = secrets_of(str(tmp_path), {"MIDSTREAM_HOME": str(tmp_path / "notes")})
+    parts = [path.removeprefix(f"{tmp_path}/") for path in without(str(tmp_path), secrets)]
+    assert sorted(parts) == [".config/app", ".gitconfig"]
+    (tmp_path / ".gitconfig").write_text('[url "https://me:hunter2hunter2@github.com/"]\n')
+    assert str(tmp_path / ".gitconfig") in secrets_of(str(tmp_path), {})
+
+
+UNATTENDED = {
+    "a command in a sandbox": (ToolCall("1", "bash", '{"command": "echo ok > made"}'), True, True),
+    "a command without one": (ToolCall("1", "bash", '{"command": "echo ok > made"}'), False, False),
+    "a file in the folder": (ToolCall("1", "write_file", '{"path": "a.py", "content": "1"}'), True, True),
+    "a file that runs code later": (ToolCall("1", "write_file", '{"path": ".envrc", "content": "1"}'), True, False),
+    "the instructions of agents": (ToolCall("1", "write_file", '{"path": "AGENTS.md", "content": "1"}'), True, False),
+}
+
+
+@pytest.mark.parametrize("case", UNATTENDED)
+def test_unattended_covers_what_cannot_leave_the_folder(case: str, tmp_path: Path) -> None:
+    call, confined, allowed = UNATTENDED[case]
+    sandbox = None
+    if confined:
+        try:
+            sandbox = Sandbox.find()
+        except ConfigError as error:
+            pytest.skip(f"NOT TESTED: {error}")
+    asked: list[ApprovalRequest] = []
+
+    async def ask(request: ApprovalRequest) -> Decision:
+        asked.append(request)
+        return Decision(False)
+
+    box = Toolbox(approve=Approval(ask, unattended=True), workdir=tmp_path, sandbox=sandbox)
+    response = asyncio.run(box.run(call))
+    assert response.is_error is not allowed and bool(asked) is not allowed
+
+
+def test_a_tool_of_ones_own_is_asked_about_unattended_too() -> None:
+    def deploy(where: str) -> str:
+        return "done"
+
+    from midstream.agent.tool import Tool
+
+    for options in ({"runs": True}, {"writes": True}):
+        box = Toolbox([Tool.from_function(deploy, **options)], approve=Approval(unattended=True))
+        assert asyncio.run(box.run(ToolCall("1", "deploy", '{"where": "x"}'))).is_error
+
+
+def test_the_question_and_the_model_are_told(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    async def ask(request: ApprovalRequest) -> Decision:
+        shown.append(request.shown(columns=60))
+        return Decision(False)
+
+    box = Toolbox(["bash"], approve=Approval(ask), workdir=tmp_path, sandbox=Sandbox("landlock"))
+    asyncio.run(box.run(ToolCall("1", "bash", '{"command": "ls"}')))
+    told = "runs in a sandbox: writes only the working folder and a temporary one; no network"
+    assert told in " ".join(shown[0].split())
+    assert "It runs in a sandbox" in box.specs()[0].description
+    plain = Toolbox(["bash"], approve=Approval(ask), workdir=tmp_path)
+    asyncio.run(plain.run(ToolCall("1", "bash", '{"command": "ls"}')))
+    assert "sandbox" not in shown[1] and "sandbox" not in plain.specs()[0].description

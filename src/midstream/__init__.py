@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .agent.loop import Agent as Agent
     from .agent.run import RunLimits as RunLimits
     from .agent.run import RunResult as RunResult
+    from .agent.sandbox import Sandbox as Sandbox
     from .agent.sync import SyncAgent as SyncAgent
     from .agent.tool import Tool as Tool
     from .agent.tool import tool as tool
@@ -75,6 +76,7 @@ _HOMES = {
     "agent.run": "RunLimits RunResult",
     "agent.sync": "SyncAgent",
     "agent.tool": "Tool tool",
+    "agent.sandbox": "Sandbox",
     "agent.toolbox": "Toolbox",
     "client.answer_type": "Parsed",
     "client.catalog": "Catalog",

@@ -47,7 +47,7 @@ class World:
     """Made anew for each case, except for the listeners."""
 
     def __init__(self, way: str, root: Path) -> None:
-        self.way = way
+        self.sandbox = None if way == "off" else Sandbox.find(ways=[way])  # type: ignore[list-item]
         self.root = root
         self.token = f"escape-{os.urandom(6).hex()}"
         self.nap = f"999.{int.from_bytes(os.urandom(6))}"
@@ -124,9 +124,8 @@ class World:
         for name, value in words.items():
             command = command.replace(f"{{{name}}}", str(value))
         os.environ["HOME"] = str(self.home)
-        sandbox = None if self.way == "off" else Sandbox.find(ways=[self.way])  # type: ignore[list-item]
         try:
-            return asyncio.run(Bash(Folder(self.folder), sandbox=sandbox, key_names=()).bash(command, 20))
+            return asyncio.run(Bash(Folder(self.folder), sandbox=self.sandbox, key_names=()).bash(command, 20))
         except ToolFailed as error:
             return f"FAILED {error}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from midstream.client.config import Config, ModelConfig, ProviderConfig, config_home, load_config
+from midstream.client.config import Config, ModelConfig, ProviderConfig, SandboxConfig, config_home, load_config
 from midstream.client.settings import list_settings
 from midstream.core.errors import ConfigError
 
@@ -114,6 +114,31 @@ def test_a_project_that_is_not_trusted_may_not_say_where_keys_go(places: Places,
         places.load()
     places.user(f'trusted_projects = ["{places.project}"]')
     assert places.load().config.providers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[sandbox]\nuse = "off"',
+        '[sandbox]\nuse = "auto"',
+        "[sandbox]\nnetwork = true",
+        '[sandbox]\nuse = "on"\nnetwork = true',
+        '[sandbox]\nread = ["~/.ssh"]',
+    ],
+)
+def test_a_project_that_is_not_trusted_may_not_loosen_the_sandbox(places: Places, text: str) -> None:
+    places.own(text)
+    with pytest.raises(ConfigError, match=r'not trusted: it may only say use = "on"'):
+        places.load()
+    places.user(f'trusted_projects = ["{places.project}"]')
+    assert places.load().config.sandbox != SandboxConfig(use="on")
+
+
+def test_a_project_may_ask_for_the_sandbox(places: Places) -> None:
+    assert places.load().config.sandbox.use == "off"
+    places.user('[sandbox]\nread = ["~/tools"]')
+    places.own('[sandbox]\nuse = "on"')
+    assert places.load().config.sandbox == SandboxConfig(use="on", read=("~/tools",))
 
 
 @pytest.mark.parametrize(

@@ -68,26 +68,27 @@ class GuardedFiles:
 
     def put_back(self) -> list[str]:
         """Undo what was done to these files; what was done, in words for the model."""
-        bound = {path.removeprefix(self._folder + "/") for path in self.read_only()} if self._closed else frozenset()
+        bound = {path.removeprefix(self._folder + "/") for path in self.read_only()} if self._closed else set[str]()
         after = dict(self._scan(keep=False))
         aside, restored, lost = list[str](), list[str](), list[str]()
         place = ""
-        for path, now in after.items():
-            was = self._before.get(path)
-            if was is None or (was.is_folder != now.is_folder) or (was.is_folder and was.inode != now.inode):
+        for path in dict.fromkeys([*after, *self._before]):
+            was, now = self._before.get(path), after.get(path)
+            if was is not None and path in bound and self._parent(path) == was.parent:
+                continue  # read-only for the command, so it is unchanged, or somebody outside changed it
+            if now is not None and (was is None or _is_another(was, now)):
                 place = place or tempfile.mkdtemp(prefix="midstream-put-back-")
                 if self._move(path, place):
                     aside.append(path)
                 if was is not None and self._restore(path, was):
                     restored.append(path)
-            elif not was.is_folder and self._differs(path, was, now):
-                if path in bound and was.parent == now.parent:
-                    continue  # read-only for the command, so somebody outside changed it
+            elif was is None or was.is_folder:
+                continue
+            elif now is None:
+                if not os.path.lexists(self._full(path)) and self._restore(path, was):
+                    restored.append(path)
+            elif self._differs(path, was, now):
                 (restored if self._restore(path, was) else lost).append(path)
-        for path, was in self._before.items():
-            gone = path not in after and not os.path.lexists(self._full(path))
-            if gone and not was.is_folder and self._restore(path, was):
-                restored.append(path)
         return [
             *_told(f"moved to {place}, because they run code later", aside),
             *_told("put back as they were, because they run code later", restored),
@@ -126,6 +127,12 @@ class GuardedFiles:
                         yield name, found
                 if is_folder and not (why and self._closed):
                     todo.append((name, why, False))
+
+    def _parent(self, path: str) -> int:
+        try:
+            return os.stat(os.path.dirname(self._full(path)), follow_symlinks=False).st_ino
+        except OSError:
+            return 0
 
     def _entry(self, entry: os.DirEntry[str], parent: int, *, keep: bool) -> Entry | None:
         try:
@@ -195,6 +202,11 @@ class GuardedFiles:
 
     def _full(self, path: str) -> str:
         return f"{self._folder.rstrip('/')}/{path}" if path else self._folder
+
+
+def _is_another(was: Entry, now: Entry) -> bool:
+    """Whether a folder stands where a file was, or another folder."""
+    return was.is_folder != now.is_folder or (was.is_folder and was.inode != now.inode)
 
 
 def _told(what: str, paths: list[str]) -> list[str]:

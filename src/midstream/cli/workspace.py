@@ -101,7 +101,7 @@ class Workspace:
         settings = self.settings
         approve = Approval(self._ask, yolo=settings.yolo, unattended=settings.unattended, allow=settings.allow)
         self.sandbox = chosen_sandbox(settings, self._loaded.config.sandbox)
-        return Toolbox(settings.tools, approve=approve, sandbox=self.sandbox)
+        return Toolbox(self.guidance.tools(settings.tools), approve=approve, sandbox=self.sandbox)
 
     @property
     def session(self) -> Session:
@@ -187,11 +187,6 @@ class Workspace:
     def _note_own_prompt(self, entry: Entry) -> None:
         """A new conversation after a resumed one keeps the user's part of its system prompt."""
         self._own_prompt = entry.meta.get(OWN_PROMPT, entry.conversation.system_text)
-
-    def _toolbox(self) -> Toolbox:
-        settings = self.settings
-        approve = Approval(self._ask, yolo=settings.yolo, allow=settings.allow)
-        return Toolbox(self.guidance.tools(settings.tools), approve=approve)
 
     async def _start_sim(self) -> None:
         from ..sim.server import Sim  # imports a web server

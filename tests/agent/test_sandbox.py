@@ -30,6 +30,9 @@ DATA = Path(__file__).parents[1] / "data" / "sandbox"
 WORLD = Path(__file__).with_name("sandbox_world.py")
 ESCAPES: list[dict[str, Any]] = tomllib.loads((DATA / "escapes.toml").read_text("utf-8"))["case"]
 ORDINARY: list[dict[str, Any]] = tomllib.loads((DATA / "ordinary.toml").read_text("utf-8"))["case"]
+PARTS = [
+    ESCAPES[start : start + 25] for start in range(0, len(ESCAPES), 25)
+]  # each within a test's time, on a busy machine
 USERS = ("ours", "unprivileged") if os.geteuid() == 0 else ("ours",)
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox needs Linux")
@@ -76,30 +79,25 @@ def test_there_are_enough_of_them() -> None:
     assert len(ESCAPES) >= 20 and len({case["name"] for case in ESCAPES}) == len(ESCAPES)
 
 
+@pytest.mark.parametrize("part", range(len(PARTS)))
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_gets_out(way: Way, user: str) -> None:
+def test_nothing_gets_out(way: Way, user: str, part: int) -> None:
     need(way)
-    found = tried(way, user, ESCAPES)
+    found = tried(way, user, PARTS[part])
     assert {name: each for name, each in found.items() if each["escapes"]} == {}
 
 
+@pytest.mark.parametrize("part", range(len(PARTS)))
 @pytest.mark.parametrize("user", USERS)
-def test_without_a_sandbox_they_do_get_out(user: str) -> None:
+def test_without_a_sandbox_they_do_get_out(user: str, part: int) -> None:
     """So the check above can fail: each case tries something that works."""
-    found = tried("off", user, ESCAPES)
-    privileged = user == "ours" and os.geteuid() == 0
-    who = {"everybody": True, "root": privileged, "nobody": False}
-    got_out = {case["name"]: bool(found[case["name"]]["escapes"]) for case in ESCAPES}
-    expected = {
-        case["name"]: who.get(case.get("off", "everybody"), got_out[case["name"]])
-        for case in ESCAPES
-        if case.get("off") != "root"
-        or not privileged
-        or got_out[case["name"]]  # a container's root may not do everything
-    }
-    assert {name: got_out[name] for name in expected} == expected
-    assert sum(got_out.values()) >= 60
+    found = tried("off", user, PARTS[part])
+    kept_in = {case["name"] for case in PARTS[part] if not found[case["name"]]["escapes"]}
+    # What only root can do, root may not do in every container; and some of it depends on the kernel.
+    excused = {case["name"] for case in PARTS[part] if case.get("off") in ("root", "maybe")}
+    guarded = {case["name"] for case in PARTS[part] if case.get("off") == "nobody"}
+    assert kept_in - excused == guarded
 
 
 @pytest.mark.parametrize("user", USERS)

@@ -87,6 +87,17 @@ def test_where_there_is_none_on_is_an_error_and_auto_a_line(
     assert "midstream: commands run without a sandbox: no sandbox works on this machine" in lenient.stderr
 
 
+def test_in_a_home_on_is_an_error_and_auto_a_line(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
+) -> None:
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    assert "the sandbox cannot work in" in cli(*ASK, "--sandbox", "--yolo", 'Run bash "touch made"').stderr
+    assert not Path("made").exists()
+    configure(home, 'use = "auto"')
+    assert "run without a sandbox: the sandbox cannot work in" in cli(*ASK, "--yolo", 'Run bash "touch made"').stderr
+    assert Path("made").exists()
+
+
 def tools(*flags: str) -> str:
     """What /tools shows."""
     done = subprocess.run(

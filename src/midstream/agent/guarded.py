@@ -192,12 +192,9 @@ class GuardedFiles:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         try:
             shutil.move(full, target)
-        except OSError:  # a pipe, say, on another file system: nothing of it is worth keeping
-            with suppress(OSError):
-                if os.path.isdir(full) and not os.path.islink(full):
-                    shutil.rmtree(full)
-                else:
-                    os.unlink(full)
+        except (OSError, RecursionError):
+            # On another file system, a pipe or a tree too deep to copy: under a name that nothing looks for.
+            os.rename(full, f"{self._folder}/midstream-put-back-{secrets.token_hex(4)}")
         return True
 
     def _full(self, path: str) -> str:

@@ -85,6 +85,21 @@ class Sandbox:
         network = "the network is open" if self.network else "no network"
         return f"writes only the working folder and a temporary one; {network}"
 
+    def check(self, folder: str) -> None:
+        """ConfigError for a folder that holds what the sandbox hides: it could not be opened to a command without that."""
+        home = home_folder()
+        if folder == "/" or f"{home}/".startswith(f"{folder.rstrip('/')}/"):
+            raise ConfigError(
+                f"the sandbox cannot work in {folder}: your home folder and its keys are in it; start midstream in the folder of "
+                "a project"
+            )
+        for secret in secrets_of(home, os.environ):
+            if f"{secret}/".startswith(f"{folder}/"):
+                raise ConfigError(
+                    f"the sandbox cannot work in {folder}: {secret} is in it, which commands may not read; start midstream in "
+                    "another folder"
+                )
+
     def __repr__(self) -> str:
         return f"Sandbox({self.way!r}, network={self.network})"
 
@@ -96,7 +111,7 @@ class Box:
         self.sandbox = sandbox
         self.folder = folder
         self._home = home_folder()
-        self._check()
+        sandbox.check(folder)
         # Not the name from TMPDIR: a command in a sandbox of its own may have one below this folder.
         self._temporary = os.path.realpath(tempfile.mkdtemp(prefix="midstream-sandbox-"))
         weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
@@ -117,20 +132,6 @@ class Box:
             return f"[the command runs in a sandbox: it {self.sandbox.described}; files that run code later stay as they are]"
         return ""
 
-    def _check(self) -> None:
-        """A folder that holds what the sandbox hides cannot be opened to it."""
-        if self.folder == "/" or f"{self._home}/".startswith(f"{self.folder.rstrip('/')}/"):
-            raise ConfigError(
-                f"the sandbox cannot work in {self.folder}: your home folder and its keys are in it; start midstream in the "
-                "folder of a project"
-            )
-        for secret in secrets_of(self._home, os.environ):
-            if f"{secret}/".startswith(f"{self.folder}/"):
-                raise ConfigError(
-                    f"the sandbox cannot work in {self.folder}: {secret} is in it, which commands may not read; start midstream "
-                    "in another folder"
-                )
-
     def _readable(self) -> list[str]:
         return readable_paths(self.folder, self._home, self.sandbox.read, network=self.sandbox.network)
 
@@ -141,7 +142,7 @@ class Box:
         words += ["--unshare-cgroup-try", "--cap-drop", "ALL", *([] if network else ["--unshare-net"])]
         words += ["--bind", self._temporary, "/tmp"]
         secrets = secrets_of(self._home, os.environ)
-        paths = [path for path in self._readable() if os.path.realpath(path) not in secrets]
+        paths = _outermost([path for path in self._readable() if os.path.realpath(path) not in secrets])
         for path in paths:
             words += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind-try", path, path]
         for secret in secrets:
@@ -190,11 +191,18 @@ class Box:
             "XDG_CACHE_HOME": f"{temporary}/cache",
             "PYTHONPYCACHEPREFIX": f"{temporary}/pycache",
             "npm_config_cache": f"{temporary}/npm",
-            "PIP_RETRIES": "0",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }
+        if not self.sandbox.network:
+            variables["PIP_RETRIES"] = "0"
         # A file that is there and cannot be read is an error to git, not an absent one.
         return variables | ({"GIT_CONFIG_GLOBAL": os.devnull} if git_settings_hidden(self._home) else {})
+
+
+def _outermost(paths: list[str]) -> list[str]:
+    """Without those that are inside another: nothing can be made inside what is bound read-only."""
+    folders = tuple([path.rstrip("/") + "/" for path in paths if not os.path.islink(path)])
+    return [path for path in paths if not path.startswith(folders)]
 
 
 def _filter(*, families: Iterable[int], landlock: bool = False) -> bytes:

@@ -25,6 +25,7 @@ _X32 = 0x40000000
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 INTERNET = (AF_INET, AF_INET6, AF_NETLINK)
 _SET_ID = 0o6000
+_NEW_LISTENER = 1 << 3  # whoever answers for a later filter could wave through what ours asks about
 _CREATES = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE: only then is there a mode to look at
 _NAMESPACES = 0x7E020080
 _TYPE_BITS, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
@@ -67,7 +68,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "mq_open": (240, 180), "mq_unlink": (241, 181),
     "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
     "sched_setattr": (314, 274), "migrate_pages": (256, 238), "move_pages": (279, 239), "setpriority": (141, 140),
-    "ioprio_set": (251, 30),
+    "ioprio_set": (251, 30), "seccomp": (317, 277),
 }  # fmt: skip
 
 _REFUSED = (
@@ -136,6 +137,7 @@ def _rules(families: tuple[int, ...]) -> dict[str, Code]:
         **{name: [*_unless_set(argument, _SET_ID), *end] for name, argument in _MODES.items()},
         **{name: [*_unless_creates(*arguments), *end] for name, arguments in _OPENS.items()},
         **{name: [*_unless_set(0, _NAMESPACES), *end] for name in ("clone", "unshare")},
+        "seccomp": [*_unless_set(1, _NEW_LISTENER), *end],
         "ioctl": [*_unless_among(1, _IOCTLS), *end],
         "socket": _socket(families),
         "socketpair": _socketpair(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -38,19 +39,21 @@ sandbox_options = (
 def chosen_sandbox(settings: Settings, config: SandboxConfig) -> Sandbox | None:
     """The sandbox that the flags and the configuration ask for. None: none was asked for, or `auto` found none."""
     use = config.use if settings.sandbox is None else "on" if settings.sandbox else "off"
-    network = settings.sandbox_network or config.network
-    found = None
-    if use != "off":
-        try:
-            found = Sandbox.find(network=network, read=config.read)
-        except ConfigError as error:
-            if use == "on" or settings.unattended:
-                raise
-            click.echo(visible(f"midstream: commands run without a sandbox: {error}"), err=True)
-    elif settings.unattended:
-        raise ConfigError("--unattended runs commands without asking, so it needs a sandbox: add --sandbox")
-    elif settings.sandbox_network:
-        raise ConfigError("--sandbox-network is about the network of a sandbox: add --sandbox")
+    if use == "off":
+        if settings.unattended:
+            raise ConfigError("--unattended runs commands without asking, so it needs a sandbox: add --sandbox")
+        if settings.sandbox_network:
+            raise ConfigError("--sandbox-network is about the network of a sandbox: add --sandbox")
+    if use == "off" or "bash" not in settings.tools:
+        return None
+    try:
+        found = Sandbox.find(network=settings.sandbox_network or config.network, read=config.read)
+        found.check(str(Path.cwd().resolve()))
+    except ConfigError as error:
+        if use == "on" or settings.unattended:
+            raise
+        click.echo(visible(f"midstream: commands run without a sandbox: {error}"), err=True)
+        return None
     return found
 
 

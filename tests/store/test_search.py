@@ -1,8 +1,16 @@
 from __future__ import annotations
 
-from hypothesis import given
+import sys
+from collections.abc import Callable
+from types import FrameType
 
-from midstream.store.search import MAX_QUERY_WORDS, Query, folded, words
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midstream.core.blocks import human
+from midstream.store.records import title_of
+from midstream.store.search import MAX_QUERY_WORDS, Query, folded, folded_text, words
 
 from . import samples
 
@@ -35,4 +43,65 @@ def test_a_query_is_bounded_and_matches_itself(text: str) -> None:
     query = Query(text)
     assert sum(map(len, query.phrases)) <= MAX_QUERY_WORDS
     if query:
-        assert query.matches(folded(text))
+        assert query.matches(folded_text(text))
+
+
+mixed = st.text(
+    st.sampled_from("abAB 12_-é\u0301ßがヿゟ今天，.\n①豈") | st.characters(exclude_categories=["Cs"]), max_size=40
+)
+
+
+@given(mixed, st.integers(1, 60), st.text("abAB é今天がヿ", max_size=6))
+@settings(deadline=None)
+def test_folding_by_the_run_gives_what_folding_by_the_word_gives(text: str, times: int, asked: str) -> None:
+    """`words` is the definition; long texts are folded in pieces, and by table."""
+    long = text * times
+    one_by_one = list(words(long))
+    assert folded(long) == " ".join([word.folded for word in one_by_one]).split()
+    query = Query(asked)
+    if query and not any(" " in word.folded for word in one_by_one):
+        held = [word.folded for word in one_by_one]
+        places = [list(query._places(index, held)) for index in range(len(query.phrases))]
+        assert query.matches(folded_text(long)) == all(places)
+        snippet, _ = query.snippet(long)
+        begin = max(0, one_by_one[places[0][0]].start - 40) if places[0] else 0
+        assert snippet == long[begin : begin + 160]
+
+
+def calls_made(work: Callable[[], object]) -> int:
+    count = 0
+
+    def counted(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+LATIN = "the river runs to the sea and back again " * 2000
+TEXTS = {
+    "latin": LATIN,
+    "chinese": "今天天气很好，我们去河边散步吧。" * 5000,
+    "japanese": "がっこうへいきました。カタカナも。" * 5000,
+    "latin with an accent": LATIN + "é",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_character_costs_no_step_of_its_own_in_any_script(name: str) -> None:
+    """Indexed, found and shown in far fewer steps than it has words: a large turn does not take long, whatever it says."""
+    text = TEXTS[name] + " needle"
+    folded_text(text)
+    assert calls_made(lambda: folded_text(text)) < 500
+    assert calls_made(lambda: Query("needle").snippet(text)) < 2000
+
+
+def test_a_title_is_taken_from_the_beginning_of_a_large_turn() -> None:
+    assert title_of([human(" \n\n  Of rivers \n" + "and lakes\n" * 9)]) == "Of rivers"
+    assert title_of([human(" \n"), human("x" * 500)]) == "x" * 80

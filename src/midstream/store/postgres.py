@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, LiteralString, TypeVar
 
@@ -323,7 +323,7 @@ def _meta(db: _Connection, seq: int) -> dict[str, str]:
 
 
 def _insert_turns(
-    db: _Connection, seq: int, position: int, token: uuid.UUID, turns: Sequence[tuple[bytes, list[str]]]
+    db: _Connection, seq: int, position: int, token: uuid.UUID, turns: Sequence[tuple[bytes, str]]
 ) -> None:
     if turns:
         db.execute(
@@ -365,9 +365,9 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", lambda pair: "\0" if pair[1] == "0" else pair[1], text) if "\\" in text else text
 
 
-def _tsvector(words: Iterable[str]) -> str | None:
+def _tsvector(words: str) -> str | None:
     """The words as a tsvector; None if there are too many for one."""
-    lexemes = {_lexeme(word) for word in words}
+    lexemes = {_lexeme(word) for word in set(words.split())}
     text = " ".join(lexemes)
     return text if len(text.encode()) < _MOST_WORDS else None
 

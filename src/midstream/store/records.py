@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
 from .protocol import ConversationInfo, CorruptRecord, Entry, Hit
-from .search import Query, folded, searchable
+from .search import Query, folded_text, searchable
 
 _TITLE = 80
 _MOST = 2**31  # a larger limit is the same as none
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
     info: ConversationInfo
     head: bytes
-    turns: list[tuple[bytes, list[str]]]
+    turns: list[tuple[bytes, str]]
 
 
 def make_record(entry: Entry, now: float) -> Record:
@@ -50,9 +50,9 @@ def make_record(entry: Entry, now: float) -> Record:
     return Record(info, encode_head(conversation), [turn_record(turn) for turn in conversation.turns])
 
 
-def turn_record(turn: Turn) -> tuple[bytes, list[str]]:
+def turn_record(turn: Turn) -> tuple[bytes, str]:
     """A turn as JSON, and its words for search."""
-    return encode_turn(turn), folded(searchable(turn))
+    return encode_turn(turn), folded_text(searchable(turn))
 
 
 def extended(title: str, models: tuple[str, ...], turn: Turn) -> tuple[str, tuple[str, ...]]:
@@ -80,7 +80,7 @@ def make_hit(
     except CorruptRecord:
         return None
     text = searchable(turn)
-    if check and not query.matches(folded(text)):
+    if check and not query.matches(folded_text(text)):
         return None
     snippet, marks = query.snippet(text)
     return Hit(conversation_id, position, turn.speaker, title, snippet, marks)
@@ -156,9 +156,9 @@ def title_of(turns: Iterable[Turn]) -> str:
     """The first line a human wrote: the title of a conversation until it is given one."""
     for turn in turns:
         if turn.speaker == "human" and not turn.role:
-            for line in turn.text.splitlines():
-                if line.strip():
-                    return " ".join(line[: 4 * _TITLE].split())[:_TITLE]
+            lines = turn.text.lstrip()[: 4 * _TITLE].splitlines()  # not of all the text, which may be megabytes
+            if lines:
+                return " ".join(lines[0].split())[:_TITLE]
     return ""
 
 

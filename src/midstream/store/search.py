@@ -10,24 +10,34 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 
 MAX_QUERY_WORDS = 64
 _SNIPPET = 160
+_PIECE = 1024
 
 _UNSPACED = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_WORD = rf"[{_UNSPACED}]|[^\W_{_UNSPACED}](?:[\u0300-\u036f]|[^\W_{_UNSPACED}])*"
+_SPACED_WORD = rf"[^\W_{_UNSPACED}](?:[\u0300-\u036f]|[^\W_{_UNSPACED}])*"
+# Text may be megabytes of a tool's output: it is folded by the run, by table, and not word by word wherever that gives the same.
+_ASCII = bytes([ord(chr(code).lower()) if chr(code).isalnum() and code < 128 else 32 for code in range(256)])
 
 
 @cache
 def _word() -> re.Pattern[str]:
     """Compiled when a text is first indexed: it takes longer than most modules do to import."""
-    return re.compile(_WORD)
+    return re.compile(rf"[{_UNSPACED}]|{_SPACED_WORD}")
+
+
+@cache
+def _run() -> re.Pattern[str]:
+    """A word, or (group 1) characters that are a word each."""
+    return re.compile(rf"([{_UNSPACED}]+)|{_SPACED_WORD}")
 
 
 class Word(NamedTuple):
@@ -42,6 +52,7 @@ def words(text: str) -> Iterator[Word]:
         yield Word(_fold(match[0]), match.start(), match.end())
 
 
+@lru_cache(maxsize=1 << 14)
 def _fold(word: str) -> str:
     if word.isascii():
         return word.lower()
@@ -49,8 +60,51 @@ def _fold(word: str) -> str:
     return unicodedata.normalize("NFC", "".join(bare)).casefold() or word
 
 
+class _FoldedCharacters(dict[int, str]):
+    """For `str.translate`: a character that is a word, folded."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = _fold(chr(code))
+        return self[code]
+
+
+_CHARACTERS = _FoldedCharacters()
+
+
 def folded(text: str) -> list[str]:
-    return [word.folded for word in words(text)]
+    return folded_text(text).split()
+
+
+def folded_text(text: str) -> str:
+    """The words of a text, folded, with spaces between them: what an index holds. Of ASCII each stands where it stood."""
+    if text.isascii():
+        return text.encode().translate(_ASCII).decode()
+    return " ".join([part for piece in _pieces(text) if (part := _folded_piece(piece))])
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces that end at a space: in a long text most of them are ASCII."""
+    begin = 0
+    while begin < len(text):
+        end = text.find(" ", begin + _PIECE) + 1 or len(text)
+        yield text[begin:end]
+        begin = end
+
+
+def _folded_piece(text: str) -> str:
+    if text.isascii():
+        return " ".join(text.encode().translate(_ASCII).decode().split())
+    parts: list[str] = []
+    for match in _run().finditer(text):
+        run = match[0]
+        if match.lastindex is None:
+            parts.append(
+                run.lower() if run.isascii() else _fold(run) if len(run) < _SNIPPET else _fold.__wrapped__(run)
+            )
+            continue
+        bare = run.translate(_CHARACTERS)  # a few characters are two when folded, and still one word
+        parts.append(" ".join(bare if len(bare) == len(run) else [_CHARACTERS[ord(char)] for char in run]))
+    return " ".join(parts)
 
 
 def searchable(turn: Turn) -> str:
@@ -69,7 +123,7 @@ def searchable(turn: Turn) -> str:
 class Query:
     """A search: `phrases` of folded words, of which the very last is a prefix."""
 
-    __slots__ = ("phrases",)
+    __slots__ = ("_patterns", "phrases")
 
     def __init__(self, text: str) -> None:
         self.phrases: list[list[str]] = []
@@ -79,22 +133,33 @@ class Query:
             if phrase:
                 self.phrases.append(phrase)
                 left -= len(phrase)
+        self._patterns = [
+            re.compile(
+                "(?<![^ ])" + " +".join(map(re.escape, phrase)) + ("(?![^ ])" if index < len(self.phrases) - 1 else "")
+            )
+            for index, phrase in enumerate(self.phrases)
+        ]
 
     def __bool__(self) -> bool:
         return bool(self.phrases)
 
-    def matches(self, held: Sequence[str]) -> bool:
-        """Whether every phrase is somewhere in these words."""
-        return all(next(self._places(index, held), None) is not None for index in range(len(self.phrases)))
+    def matches(self, held: str) -> bool:
+        """Whether every phrase is somewhere in this folded text."""
+        return all(pattern.search(held) for pattern in self._patterns)
 
     def snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
         """The text around the first match, and the positions of all matches within it."""
-        held = list(words(text))
-        plain = [word.folded for word in held]
-        first = next(self._places(0, plain), None) if self.phrases else None
-        start = held[first].start if first is not None else 0
+        start = self._first(text)
         begin = max(0, start - _SNIPPET // 4)
         window = text[begin : begin + _SNIPPET]
+        # A few characters before it, so that a word that begins there is not taken for its end.
+        around = max(0, begin - _SNIPPET)
+        held = [
+            Word(word.folded, word.start + around, word.end + around)
+            for word in words(text[around : begin + 2 * _SNIPPET])
+            if not (around and word.start == 0)
+        ]
+        plain = [word.folded for word in held]
         marks = {
             (held[place].start - begin, held[place + len(phrase) - 1].end - begin)
             for index, phrase in enumerate(self.phrases)
@@ -102,6 +167,18 @@ class Query:
             if begin <= held[place].start and held[place + len(phrase) - 1].end <= begin + len(window)
         }
         return window, tuple(sorted(marks))
+
+    def _first(self, text: str) -> int:
+        """Where the first phrase begins for the first time; 0 if nowhere."""
+        held = folded_text(text) if self.phrases else ""
+        found = self._patterns[0].search(held) if held else None
+        if found is None:
+            return 0
+        if text.isascii():
+            return found.start()
+        number = held.count(" ", 0, found.start())
+        match = next(islice(_word().finditer(text), number, None), None)
+        return 0 if match is None else match.start()
 
     def _places(self, index: int, held: Sequence[str]) -> Iterator[int]:
         """The positions in `held` where the phrase begins."""

@@ -257,11 +257,11 @@ class MemoryStore(SqliteStore):
         weakref.finalize(self, self._writer.close)  # nothing is lost if nobody closes it
 
 
-def _insert_turn(db: sqlite3.Connection, seq: int, position: int, data: bytes, words: list[str]) -> None:
+def _insert_turn(db: sqlite3.Connection, seq: int, position: int, data: bytes, words: str) -> None:
     turn_id = db.execute(
         "INSERT INTO turns (conversation, position, turn) VALUES (?, ?, ?)", (seq, position, data)
     ).lastrowid
-    db.execute("INSERT INTO search (rowid, words) VALUES (?, ?)", (turn_id, " ".join(words)))
+    db.execute("INSERT INTO search (rowid, words) VALUES (?, ?)", (turn_id, words))
 
 
 def _turn_rows(db: sqlite3.Connection, seq: int, length: int) -> list[tuple[int, bytes]]:

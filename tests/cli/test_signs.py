@@ -111,6 +111,7 @@ def test_help_is_readable(opened: Open, columns: int, term: str) -> None:
     assert all(len(line) <= columns for line in shown.splitlines())
     if columns == 40:
         assert all(len(line) - len(line.lstrip()) <= 6 for line in shown.splitlines())
+        assert not [line for line in shown.splitlines() if "   " in line.strip()]  # no empty columns
 
 
 def test_lines_break_between_words() -> None:

@@ -153,7 +153,7 @@ def kimi(home: Path, host: Host) -> Program:
         (found, "--help"),
         (*run, "--quiet", "-p", "Three rivers?"),
         run,
-        "✨".encode(),
+        b"\x1b[?2004h",  # its prompt takes keys from here on; what it looks like depends on the model
         {"HOME": str(home), "KIMI_CLI_NO_AUTO_UPDATE": "1"},
     )
 
@@ -190,10 +190,10 @@ def _to_prompt(program: Program, environ: dict[str, str], folder: Path) -> Cost:
         program.chat, stdin=slave, stdout=slave, stderr=slave, env=environ, cwd=folder, start_new_session=True
     )
     os.close(slave)
-    seen = b""
+    seen, deadline = b"", began + PATIENCE
     try:
         while program.prompt not in seen:
-            if not select.select([master], [], [], PATIENCE)[0]:
+            if not select.select([master], [], [], max(0.0, deadline - time.perf_counter()))[0]:
                 raise RuntimeError(f"{program.name} shows no prompt: {seen[-200:]!r}")
             try:
                 seen += os.read(master, 65536)

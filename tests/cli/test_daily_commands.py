@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from midstream.cli import commands  # noqa: F401  (registers the slash commands)
+from midstream.cli.slash import COMMANDS
 from midstream.core.blocks import Text
 from midstream.store import SqliteStore
 
@@ -106,7 +109,7 @@ def test_a_shell_command_is_stopped_with_all_it_started_and_is_bounded(opened: O
 
 def test_a_piped_line_runs_nothing(environ: dict[str, str]) -> None:
     done = subprocess.run(
-        [Path(__import__("sys").executable), "-m", "midstream.cli.main", "chat", "-m", "sim/kimi-k2.5"],
+        [sys.executable, "-m", "midstream.cli.main", "chat", "-m", "sim/kimi-k2.5"],
         input="!touch made\n",
         env=environ,
         capture_output=True,
@@ -289,3 +292,8 @@ def test_a_long_answer_is_told_by_setting(opened: Open, home: Path, how: str, af
     terminal.enter("/exit")
     assert terminal.wait_for_end() == 0
     assert (heard in terminal.raw) if heard else b"\a" not in terminal.raw
+
+
+def test_the_page_about_the_terminal_names_every_command() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "terminal.md").read_text("utf-8")
+    assert [command.name for command in COMMANDS if f"`/{command.name}" not in page] == []

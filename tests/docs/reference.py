@@ -111,6 +111,7 @@ def configuration() -> str:
         ("At the top", config.Config),
         ("`[providers.NAME]`", config.ProviderConfig),
         ('`[models."PROVIDER/MODEL"]`', config.ModelConfig),
+        ("`[chat]`", config.ChatConfig),
     ):
         lines += [f"## {title}\n", table("key", "type", "default", "")]
         lines += [

@@ -57,7 +57,8 @@ Examples:
 \b
 In the chat, /help lists the commands, /model switches to another model, Esc stops an answer and
 Ctrl-C twice quits. @FILE and @FOLDER/ in a message take a file or folder along; /attach and /paste
-attach images. Tools that write files or run commands ask first."""
+attach images. Tools that write files or run commands ask first. !COMMAND runs in your own shell, and its
+output goes with your next message; /retry and /compare get another answer."""
 
 
 class Human(Protocol):

@@ -15,7 +15,6 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.live import Live
 from rich.padding import Padding
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text as Line
 
 from ..core import events
@@ -280,6 +279,8 @@ class LiveView:
         if self._console.width < _SIDE_BY_SIDE:
             self._print(Group(*[part for column in columns for part in (column, Line(""))]))
             return
+        from rich.table import Table  # imported when answers are compared
+
         table = Table.grid(padding=(0, 2), expand=True)
         for _ in columns:
             table.add_column(ratio=1)

@@ -66,6 +66,7 @@ async def _help(chat: Chat, _: str) -> None:
     chat.view.notice(
         *two_columns([(each.usage, each.help) for each in COMMANDS], chat.view.width),
         "Enter sends; Alt-Enter, or a backslash before Enter, starts a new line. Esc stops an answer, Ctrl-T unfolds thinking.",
+        "!COMMAND runs in your shell; its output goes with your next message.",
         "Ctrl-D, or Ctrl-C twice, quits.",
     )
 

@@ -8,7 +8,10 @@ from contextlib import nullcontext
 from threading import Lock
 from typing import TypedDict, Unpack
 
+from msgspec.structs import replace
+
 from .core.blocks import Conversation, Turn, human
+from .core.compaction import SentTurns, sent_turns
 from .core.dialect import Dialect, Options, TextCalls
 from .core.errors import LocalError
 from .core.events import Event
@@ -53,13 +56,33 @@ def encode_request(
         conversation = Conversation((human(conversation),))
     target = resolve(model) if isinstance(model, str) else model
     options = options or Options()
+    if cache is None:
+        sent = sent_turns(conversation.turns)
+    else:
+        with _ENCODING:
+            sent = cache.sent_turns(conversation.turns)
+    if sent.turns is not conversation.turns:
+        conversation = replace(conversation, turns=sent.turns)
+        options = _without_older_response(options, sent)
     known = tools
     if target.dialect.native is not None or options.tool_choice is not None:
         known = join_tools(tools, [tool for _, tool in declared_tools(conversation.turns)])
     _check_choice(options.tool_choice, known)
     dialect = choose_dialect(target.dialect, conversation, known, options)
     with _ENCODING if cache is not None else nullcontext():
-        return RequestDraft(conversation, dialect, target.model, tools, options, cache).encode()
+        request = RequestDraft(conversation, dialect, target.model, tools, options, cache).encode()
+    if sent.since < 0:
+        return request
+    return replace(request, notes=(*sent.notes(), *[sent.placed(note) for note in request.notes]))
+
+
+def _without_older_response(options: Options, sent: SentTurns) -> Options:
+    """A host that kept a response has the turns before it as they were: it cannot be continued from before a summary."""
+    wanted = options.previous_response_id
+    if wanted is None or sent.summary < 0:
+        return options
+    since = [turn for turn, place in zip(sent.turns, sent.places, strict=True) if place > sent.summary]
+    return options if any(turn.response_id == wanted for turn in since) else replace(options, previous_response_id=None)
 
 
 def check_model_first(model: object) -> None:

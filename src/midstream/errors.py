@@ -16,6 +16,7 @@ __all__ = [
     "Aborted",
     "BadArguments",
     "BadRequest",
+    "CompactionFailed",
     "ConfigError",
     "ConnectFailed",
     "ContentFiltered",

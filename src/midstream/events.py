@@ -8,7 +8,8 @@
             case ErrorEvent(error=error): print(error.kind, error.message)
 
 A reply gives Start, then blocks that never nest (`*Start`, `*Delta` …, `*End`, or one BlockEvent), then exactly one Done or
-ErrorEvent. A run gives ToolStarted and ToolFinished between its answers, and Stopped at its end.
+ErrorEvent. A run gives ToolStarted and ToolFinished between its answers, CompactionStarted and
+CompactionFinished where earlier turns are summarised, and Stopped at its end.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from .core.events import *
 __all__ = [
     "AgentEvent",
     "BlockEvent",
+    "CompactionEvent",
+    "CompactionFinished",
+    "CompactionStarted",
     "Done",
     "ErrorEvent",
     "ErrorInfo",

@@ -15,10 +15,10 @@ from typing import Any
 from ..client.answer_type import AnswerType
 from ..client.cancellation import Turnstile, shield
 from ..client.reply import ABORTED, Reply
-from ..client.session import Session
+from ..client.session import Session, is_refused_as_too_long
 from ..core.blocks import Media, Text, ToolResponse, Turn
-from ..core.errors import EmptyAnswer, TruncatedStream
-from ..core.events import AgentEvent, Stopped, ToolFinished
+from ..core.errors import ContextTooLong, EmptyAnswer, TruncatedStream
+from ..core.events import AgentEvent, CompactionFinished, Stopped, ToolFinished
 from .run import Round, Run, RunLimits, Spent
 from .tool import Tool
 from .toolbox import Toolbox, failure, interrupted
@@ -75,11 +75,11 @@ class Agent:
     ) -> AsyncGenerator[AgentEvent, None]:
         retries = self.limits.retries
         while True:
-            reply = self.session.send(*content) if answer is None else self.session.send(*content, schema=answer)
-            content = ()
-            async with reply, aclosing(spent.timed(aiter(reply))) as events:
+            replies: list[Reply] = []
+            async with aclosing(self._ask(content, spent, answer, replies)) as events:
                 async for event in events:
                     yield event
+            content, reply = (), replies[-1]
             turn = reply.turn
             if turn is None:  # time was up before the answer began
                 yield Stopped("time", spent.time_is_up)
@@ -99,6 +99,48 @@ class Agent:
                 yield stop
                 return
             retries = retries - 1 if turn.failure else self.limits.retries
+
+    async def _ask(
+        self,
+        content: Sequence[str | Text | Media],
+        spent: Spent,
+        answer: AnswerType[Any] | None,
+        replies: list[Reply],
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Ask for one answer, which goes into `replies`. If its host refuses the conversation as too long, summarise earlier
+        turns and ask once more."""
+        async with aclosing(spent.timed(self.session.make_room(*content))) as steps:
+            async for step in steps:
+                yield step
+        for attempt in (1, 2):
+            reply = Reply(self.session.batches(*content, schema=answer, make_room=False))
+            replies.append(reply)
+            content = ()
+            refused: ContextTooLong | None = None
+            told: AgentEvent | None = None
+            try:
+                async with reply, aclosing(spent.timed(aiter(reply))) as events:
+                    async for event in events:
+                        if attempt == 1 and is_refused_as_too_long(event):
+                            told, refused = event, ContextTooLong("the conversation is too long")
+                        else:
+                            yield event
+            except ContextTooLong as error:
+                if attempt == 2:
+                    raise
+                refused = error
+            if refused is None:
+                return
+            made = False
+            async with aclosing(spent.timed(self.session.make_room(refused=refused))) as steps:
+                async for step in steps:
+                    made = isinstance(step, CompactionFinished) and step.turn is not None
+                    yield step
+            if not made:
+                if told is None:
+                    raise refused
+                yield told
+                return
 
     def _is_kept(self, turn: Turn) -> bool:
         """Whether the conversation ends with this turn; one that could not be stored is not part of it."""

@@ -51,7 +51,7 @@ class RunResult(Value, frozen=True):
     turns: tuple[Turn, ...] = ()
     """All turns that the run added to the conversation."""
     usage: Usage = Usage()
-    """The tokens of all answers together."""
+    """The tokens of all answers together, and of summaries of earlier turns."""
     cost: float | None = None
     """Dollars, or None if the price of a model is not known."""
     value: Any = None
@@ -100,7 +100,7 @@ class Run(Stream[AgentEvent, RunResult]):
             stopped.reason,
             stopped.detail,
             turns,
-            sum((turn.usage for turn in answers if turn.usage is not None), Usage()),
+            sum((turn.usage for turn in turns if turn.usage is not None), Usage()),
             sum(known) if costs and len(known) == len(costs) else None,
             self._value(stopped),
         )
@@ -191,11 +191,11 @@ class Spent:
 
 
 def _tokens_of(turn: Turn, so_far: tuple[Turn, ...]) -> int:
-    if turn.speaker != "ai":
+    if turn.speaker != "ai" and turn.compacted is None:
         return 0
     if turn.usage is not None:
         return turn.usage.read + turn.usage.output
-    return 0 if turn.failure else estimate_conversation(Conversation(so_far))
+    return 0 if turn.failure or turn.compacted is not None else estimate_conversation(Conversation(so_far))
 
 
 class Round:

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any, TypeVar, overload
 
 from msgspec.structs import replace
 
 from ..codec import mint_turn_key
-from ..core.blocks import Conversation, Media, Origin, Text, Turn, Usage, Value, human
+from ..core.blocks import Compacted, Conversation, Media, Origin, Text, Turn, Usage, Value, human
+from ..core.compaction import sent_turns
 from ..core.dialect import MissingReasoning, Options
-from ..core.errors import MidstreamError, StoreError, UnknownModel
-from ..core.events import Done, ErrorEvent, ErrorInfo, Event, Start
+from ..core.errors import ContextTooLong, LocalError, MidstreamError, StoreError, UnknownModel
+from ..core.events import (
+    CompactionEvent,
+    CompactionFinished,
+    CompactionStarted,
+    Done,
+    ErrorEvent,
+    ErrorInfo,
+    Event,
+    Start,
+)
 from ..core.handoff import SwitchReport, switch_report
 from ..core.ids import ToolFormat, valid_tool_format
 from ..core.tools import ToolSpec
@@ -28,8 +39,9 @@ from ..wires.tool_format import ToolFormatChoice, resolve_tool_format
 from .answer_type import AnswerType
 from .cancellation import Turnstile, shield
 from .client import Client, model_names
+from .compaction import Compaction, ContextUse, Plan, Summary, make_plan
 from .reply import ParsedReply, Reply, aborted
-from .tokens import Price, estimate_conversation, estimate_tool, price_of
+from .tokens import Price, estimate_conversation, estimate_tool, estimate_turn, price_of
 
 T = TypeVar("T")
 
@@ -55,7 +67,7 @@ class Session:
 
     `model` is a name such as `moonshot/kimi-k2.5`, or several to fall back on in order. Names, addresses and keys come from
     the user's configuration and the environment (`client.catalog`). With a `store`, every turn is written to it before it
-    counts as said. Close the session, or use `async with`.
+    counts as said. With a `compaction`, earlier turns are summarised when the conversation nears the model's window. Close the session, or use `async with`.
     """
 
     def __init__(
@@ -68,16 +80,20 @@ class Session:
         conversation: Conversation | None = None,
         options: Options | None = None,
         client: Client | None = None,
+        compaction: Compaction | None = None,
     ) -> None:
         self._client = client or Client()
         self._owns_client = client is None
         self._store = store
         self.tools = tuple(tools)
         self.options = options or Options()
+        self.compaction = compaction
         self.conversation = conversation if conversation is not None else Conversation(system=system)
         self._models = self._checked(model)
         self._turnstile = Turnstile("the session is already answering: read that reply to its end, or close it, first")
         self._adding = asyncio.Lock()
+        self._larger = ""  # the model before the current one, if its window was larger
+        self._gave_up_at: int | None = None  # the tokens of a conversation that could not be compacted
 
     @property
     def model(self) -> str:
@@ -130,10 +146,13 @@ class Session:
         return ParsedReply(self.batches(*content, schema=answer), answer)
 
     def batches(
-        self, *content: str | Text | Media, schema: AnswerType[Any] | None = None
+        self, *content: str | Text | Media, schema: AnswerType[Any] | None = None, make_room: bool = True
     ) -> AsyncGenerator[list[Event], None]:
-        """The events of `send` in the batches in which they arrived: lower overhead per event."""
-        return self._turnstile.through(self._turn(content, schema))
+        """The events of `send` in the batches in which they arrived: lower overhead per event.
+
+        Without `make_room`, nothing is summarised now: the caller has called `make_room` itself, to see its events.
+        """
+        return self._turnstile.through(self._turn(content, schema, make_room))
 
     async def add(self, turn: Turn) -> None:
         """Add a turn: to the store first, if there is one, then here. If the caller is cancelled, both still agree."""
@@ -151,6 +170,59 @@ class Session:
             await asyncio.to_thread(store.append, self.conversation.id, turn, len(self.conversation.turns))
             self.conversation = self.conversation.add(turn)
 
+    async def compact(self, *keep: str, model: str | None = None) -> Turn:
+        """Summarise the earlier turns, so that models are sent the summary in their place; the turn that holds it.
+
+        The last turns stay as they are, what is in `keep` stands in the summary word for word. `model` writes it (default:
+        see Compaction). The store keeps everything, and `undo_compaction` takes the summary back. Raises LocalError if there
+        is nothing to summarise, CompactionFailed or what the host said if there is no usable summary; then nothing changed.
+        """
+        events = [event async for event in self.compacting(*keep, model=model)]
+        finished = events[-1]
+        assert isinstance(finished, CompactionFinished)
+        if finished.turn is None:
+            assert finished.error is not None
+            raise finished.error.to_exception()
+        return finished.turn
+
+    def compacting(self, *keep: str, model: str | None = None) -> AsyncGenerator[CompactionEvent, None]:
+        """`compact` as events: the second says how it ended, and a failure is not raised."""
+        return self._turnstile.through(self._asked_to_compact(keep, model))
+
+    def make_room(
+        self, *content: str | Text | Media, refused: ContextTooLong | None = None
+    ) -> AsyncGenerator[CompactionEvent, None]:
+        """Summarise earlier turns if the session's `compaction` says so: if this content brings the conversation near the
+        window of the model, or if the host has `refused` the conversation. No events if there is nothing to do."""
+        return self._turnstile.through(self._make_room(content, refused is not None))
+
+    async def undo_compaction(self) -> Turn:
+        """Take back the last summary that is in force: models are sent the turns it stood for again. The turn that says so."""
+        sent = sent_turns(self.conversation.turns)
+        if sent.summary < 0:
+            raise LocalError("nothing to undo: no turns of this conversation are summarised")
+        self._check_no_open_calls()
+        await self.add(Turn("system", compacted=Compacted("undo")))
+        return self.conversation.turns[-1]
+
+    def context(self, *content: str | Text | Media) -> ContextUse:
+        """How much of the current model's window the conversation takes, with this content: by the host's own count of the
+        last request, and an estimate of what came since."""
+        target = self.target
+        reader = Origin(target.dialect.provider, target.dialect.wire, target.model)
+        window = self._client.catalog.context_window(target)
+        sent = sent_turns(self.conversation.turns)
+        extra = estimate_turn(human(*content)) if content else 0
+        for number in range(len(sent.turns) - 1, -1, -1):
+            turn = sent.turns[number]
+            if sent.places[number] < sent.since or turn.compacted is not None:
+                break  # counted when the conversation was sent in another form
+            if turn.usage is not None and turn.usage.read and turn.origin == reader and not turn.failure:
+                since = sum([estimate_turn(later, reader) for later in sent.turns[number + 1 :]]) + extra
+                return ContextUse(turn.usage.total + since, window, exact=not since)
+        tools = sum([estimate_tool(tool) for tool in self.tools])
+        return ContextUse(estimate_conversation(self.conversation, reader) + tools + extra, window)
+
     def switch_model(self, model: str | Sequence[str]) -> SwitchReport:
         """Change the model. The report says what it will see of the conversation; nothing is sent.
 
@@ -158,8 +230,15 @@ class Session:
         """
         models = self._checked(model)
         report = self.preview(models[0])
+        self._larger = self.model if self._has_larger_window(models[0]) else ""
         self._models = models
         return report
+
+    def _has_larger_window(self, other: str) -> bool:
+        """Whether the current model can read more than another."""
+        catalog = self._client.catalog
+        ours, theirs = catalog.context_window(self.target), catalog.context_window(catalog.resolve(other))
+        return ours is not None and theirs is not None and ours > theirs
 
     def use(self, model: str | Sequence[str]) -> SwitchReport:
         """Short for `switch_model`."""
@@ -167,11 +246,23 @@ class Session:
 
     def preview(self, model: str | None = None) -> SwitchReport:
         """What `model` (or the current one) would see if asked now."""
-        target = self._client.catalog.resolve(model or self.model)
+        catalog = self._client.catalog
+        target = catalog.resolve(model or self.model)
         notes = self.request(model).notes if self.conversation.turns else ()
-        report = switch_report(target.name, self.conversation.turns, notes)
+        sent = sent_turns(self.conversation.turns)
+        report = switch_report(target.name, sent.turns, notes, sent.places)
         tokens = estimate_conversation(self.conversation) + sum(estimate_tool(tool) for tool in self.tools)
-        return replace(report, tokens=tokens, context=self._client.catalog.context_window(target))
+        window = catalog.context_window(target)
+        return replace(report, tokens=tokens, context=window, compaction=self._announced(target, tokens, window))
+
+    def _announced(self, target: Resolved, tokens: int, window: int | None) -> str:
+        """What will be done before this model is sent the conversation, if it does not fit."""
+        policy = self.compaction
+        if policy is None or window is None or tokens < policy.at * window:
+            return ""
+        leaves_larger = target.name != self.target.name and self._has_larger_window(target.name)
+        writer = policy.model or (self.model if leaves_larger else target.name)
+        return f"with your next message, {writer} first summarises the earlier turns; the last ones stay as they are"
 
     def request(self, model: str | None = None) -> Request:
         """The exact request the next model would get, without secrets."""
@@ -257,11 +348,40 @@ class Session:
         return models
 
     async def _turn(
-        self, content: Sequence[str | Text | Media], answer: AnswerType[Any] | None
+        self, content: Sequence[str | Text | Media], answer: AnswerType[Any] | None, make_room: bool
     ) -> AsyncGenerator[list[Event], None]:
         said = [part for part in content if part not in ("", Text(""))]
+        if make_room:
+            await _drain(self._make_room(said, False))
         if said:
             await self.add(human(*said, key=mint_turn_key()))
+        started, held = False, list[Event]()
+        try:
+            async with aclosing(self._answer(answer)) as batches:
+                async for batch in batches:
+                    if make_room and is_refused_as_too_long(batch[-1]):
+                        held = batch
+                        break
+                    started = True
+                    yield batch
+            if not held:
+                return
+        except ContextTooLong:
+            if not make_room or not await _drain(self._make_room((), True)):
+                raise
+        else:
+            if not await _drain(self._make_room((), True)):
+                yield held
+                return
+        async with aclosing(self._answer(answer)) as batches:
+            async for batch in batches:
+                if started and type(batch[0]) is Start:
+                    del batch[0]  # a reply has one
+                if batch:
+                    yield batch
+
+    async def _answer(self, answer: AnswerType[Any] | None) -> AsyncGenerator[list[Event], None]:
+        """Ask for the next answer and keep it; one that does not follow its schema is asked for once more."""
         asked = self.conversation
         options = self.options if answer is None else replace(self.options, schema=answer.schema)
         begun = False
@@ -304,6 +424,80 @@ class Session:
             turns = turns[:-1]
         return replace(self.conversation, turns=(*turns, *answer.reproach(failed.turn, failed.to_exception())))
 
+    async def _asked_to_compact(self, keep: Sequence[str], model: str | None) -> AsyncGenerator[CompactionEvent, None]:
+        self._check_no_open_calls()
+        if model is not None:
+            self._client.catalog.resolve(model)
+        use = self.context()
+        recent = (self.compaction or Compaction()).recent
+        plan = make_plan(self.conversation, sent_turns(self.conversation.turns), use, recent, self._origin())
+        if plan is None:
+            raise LocalError("nothing to summarise: the conversation has only its last turns, which stay as they are")
+        async for event in self._compact("asked", plan, use, keep, (model,) if model is not None else self._writers()):
+            yield event
+
+    async def _make_room(
+        self, content: Sequence[str | Text | Media], refused: bool
+    ) -> AsyncGenerator[CompactionEvent, None]:
+        policy = self.compaction
+        if policy is None or self._has_open_calls:
+            return
+        use = self.context(*content)
+        if not refused and not self._is_due(policy, use):
+            return
+        plan = make_plan(self.conversation, sent_turns(self.conversation.turns), use, policy.recent, self._origin())
+        if plan is None:
+            return
+        reason = "too_long" if refused else "smaller_window" if self._larger else "near_limit"
+        async for event in self._compact(reason, plan, use, (), self._writers()):
+            yield event
+
+    def _is_due(self, policy: Compaction, use: ContextUse) -> bool:
+        if use.part is None or use.part < policy.at:
+            return False
+        sent = sent_turns(self.conversation.turns)
+        mark = self.conversation.turns[sent.summary].compacted if sent.summary >= 0 else None
+        if mark is not None and not use.grew(mark.tokens_after):
+            return False  # the last summary did not help: neither would another
+        return self._gave_up_at is None or use.grew(self._gave_up_at)
+
+    def _writers(self) -> tuple[str, ...]:
+        """Who may write a summary, in the order in which they are asked."""
+        chosen = self.compaction.model if self.compaction is not None else ""
+        return tuple(dict.fromkeys([chosen or self._larger or self.model, self.model]))
+
+    async def _compact(
+        self, reason: str, plan: Plan, use: ContextUse, keep: Sequence[str], writers: Sequence[str]
+    ) -> AsyncGenerator[CompactionEvent, None]:
+        """Have the plan's turns summarised by the first of the models that can, and add the summary."""
+        always = self.compaction.keep if self.compaction is not None else ()
+        for number, model in enumerate(writers, 1):
+            yield CompactionStarted(model, reason, plan.until, use.tokens, use.window)
+            summary = Summary(self._client, model, plan, (*always, *keep))
+            try:
+                turn = await summary.write(reason, use.tokens)
+            except MidstreamError as error:
+                if summary.usage is not None:
+                    failure = Compacted("failure", reason=error.kind, tokens_before=use.tokens, tokens_after=use.tokens)
+                    await self.add(Turn("system", origin=summary.origin, usage=summary.usage, compacted=failure))
+                self._gave_up_at = use.tokens
+                if number == len(writers):
+                    yield CompactionFinished(error=replace(ErrorInfo.of(error), message=str(error)))
+                continue
+            await self.add(turn)
+            self._gave_up_at, self._larger = None, ""
+            yield CompactionFinished(self.conversation.turns[-1])
+            return
+
+    @property
+    def _has_open_calls(self) -> bool:
+        turns = sent_turns(self.conversation.turns).turns
+        return bool(turns) and turns[-1].speaker == "ai" and bool(turns[-1].tool_calls) and not turns[-1].failure
+
+    def _check_no_open_calls(self) -> None:
+        if self._has_open_calls:
+            raise LocalError("the last answer's tool calls have no results yet: add them first")
+
     def _origin(self) -> Origin | None:
         """Who is about to answer, if that is certain: an answer that is left early does not get to say it."""
         if len(self._models) > 1:
@@ -326,3 +520,17 @@ def _copied(store: Store, kept: Conversation, parent: str) -> Conversation:
     """The conversation as a new one in the store, forked from its parent with the parent's settings."""
     entry = Entry(kept, store.entry(parent).meta, parent=parent, forked_at=len(kept.turns))
     return replace(kept, id=store.add(entry))
+
+
+def is_refused_as_too_long(event: Event) -> bool:
+    """Whether an answer ended before its first block because the conversation does not fit the model's window."""
+    return isinstance(event, ErrorEvent) and event.error.kind == ContextTooLong.kind and not event.turn.blocks
+
+
+async def _drain(events: AsyncGenerator[CompactionEvent, None]) -> bool:
+    """Whether earlier turns were summarised, once it is done."""
+    done = False
+    async with aclosing(events):
+        async for event in events:
+            done = isinstance(event, CompactionFinished) and event.turn is not None
+    return done

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import re
 
-from ..core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, ToolSpec, Usage, Value
+from ..core.blocks import (
+    Conversation,
+    Media,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResponse,
+    ToolSpec,
+    Turn,
+    Usage,
+    Value,
+)
+from ..core.compaction import sent_turns
 
 _MEDIA_TOKENS = 800
 _TURN_OVERHEAD = 4
@@ -25,26 +38,33 @@ def estimate_tool(tool: ToolSpec) -> int:
     return estimate_text(tool.qualified_name + tool.description + str(tool.parameters or "") + grammar)
 
 
-def estimate_conversation(conversation: Conversation) -> int:
-    """Roughly how many tokens a model would read of this conversation. Thinking is not counted: other models' is not sent."""
-    total = estimate_text(conversation.system_text)
-    for turn in conversation.turns:
-        if turn.failure:
-            continue  # never replayed
-        total += _TURN_OVERHEAD + sum(map(estimate_tool, turn.tools))
-        for block in turn.blocks:
-            if isinstance(block, Text):
-                total += estimate_text(block.text)
-            elif isinstance(block, ToolCall):
-                total += estimate_text(block.name) + estimate_text(block.arguments) + _TURN_OVERHEAD
-            elif isinstance(block, ToolResponse):
-                total += sum(
-                    estimate_text(part.text) if isinstance(part, Text) else _MEDIA_TOKENS for part in block.content
-                )
-            elif isinstance(block, Media):
-                total += _MEDIA_TOKENS
-            elif isinstance(block, Thinking):
-                continue
+def estimate_conversation(conversation: Conversation, reader: Origin | None = None) -> int:
+    """Roughly how many tokens a model would read of this conversation: a summary in place of what it stands for.
+
+    Of the thinking, only that of `reader` counts: other models' is not sent.
+    """
+    turns = sent_turns(conversation.turns).turns
+    return estimate_text(conversation.system_text) + sum([estimate_turn(turn, reader) for turn in turns])
+
+
+def estimate_turn(turn: Turn, reader: Origin | None = None) -> int:
+    """Roughly how many tokens `reader` would read of this turn."""
+    if turn.failure:
+        return 0  # never replayed
+    total = _TURN_OVERHEAD + sum(map(estimate_tool, turn.tools))
+    for block in turn.blocks:
+        if isinstance(block, Text):
+            total += estimate_text(block.text)
+        elif isinstance(block, ToolCall):
+            total += estimate_text(block.name) + estimate_text(block.arguments) + _TURN_OVERHEAD
+        elif isinstance(block, ToolResponse):
+            total += sum(
+                [estimate_text(part.text) if isinstance(part, Text) else _MEDIA_TOKENS for part in block.content]
+            )
+        elif isinstance(block, Media):
+            total += _MEDIA_TOKENS
+        elif isinstance(block, Thinking) and reader is not None and block.origin == reader:
+            total += estimate_text(block.text)
     return total
 
 

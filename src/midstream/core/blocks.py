@@ -289,6 +289,23 @@ class ToolSpec(Value, frozen=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class Compacted(Value, frozen=True):
+    """What a turn says about the turns before it; the store keeps them all.
+
+    A `summary` stands for the turns before `until`: models are sent this turn in their place (system turns among them are
+    sent as they are). An `undo` takes back the last summary that is in force. A `failure` only says what an attempt used.
+    `keep` is what every later summary has to carry word for word, `request` the user's last message before it.
+    """
+
+    action: Literal["summary", "undo", "failure"] = "summary"
+    until: int = 0
+    keep: tuple[str, ...] = ()
+    request: str = ""
+    reason: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """One speaker's contribution.
 
@@ -316,6 +333,8 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     response_model: str = ""
     """The model that answered by the host's own word, where that is not the one that was asked (`origin.model`)."""
     tools: tuple[ToolSpec, ...] = ()
+    compacted: Compacted | None = None
+    """Set on a turn that was not said: a summary of turns before it, or the end of one."""
 
     def __post_init__(self) -> None:
         if self.speaker not in _SPEAKERS:

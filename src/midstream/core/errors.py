@@ -14,6 +14,7 @@ MidstreamError
 │     └─ ContextTooLong · MediaRefused
 ├─ TransportError           no usable answer came back
 │  └─ ConnectFailed · TimedOut · IdleTimeout · RetriesExhausted · Aborted
+├─ CompactionFailed         no usable summary was written; the conversation is as it was
 ├─ StoreError               a conversation could not be read from or written to its store
 │  └─ UnknownConversation · ConversationExists · LengthConflict · CorruptRecord · NewerSchema · StoreUnavailable
 └─ LifecycleViolation       a defect in a decoder of ours
@@ -288,6 +289,22 @@ class ContentFiltered(ProviderError):
     """The provider's moderation refused the input or the output."""
 
     kind = "content_filtered"
+
+
+class CompactionFailed(MidstreamError):
+    """A model was asked to summarise earlier turns, and its answer cannot stand for them. The conversation is as it was.
+
+    `reason`: `failed` (the answer broke off), `cut` (it reached its token limit), `empty`, `longer` (it is no shorter than
+    what it was to replace), `too_much` (there is more to read than fits into a bounded number of requests).
+    """
+
+    kind = "compaction_failed"
+    fields = ("reason",)
+    reason: str = "failed"
+
+    def __init__(self, message: str, reason: str = "failed") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class TransportError(MidstreamError):

@@ -193,6 +193,31 @@ class ToolFinished(_Event, frozen=True, tag="tool_finished"):
     response: ToolResponse
 
 
+class CompactionStarted(_Event, frozen=True, tag="compaction_started"):
+    """Earlier turns are about to be summarised by `model`. `reason`: `asked`, `near_limit`, `smaller_window` (the model was
+    changed for one with a smaller window) or `too_long` (the host refused the conversation as too long).
+
+    `tokens` is how much the conversation has now, `turns` how many turns the summary will stand for.
+    """
+
+    model: str
+    reason: str
+    turns: int
+    tokens: int
+    window: int | None = None
+
+
+class CompactionFinished(_Event, frozen=True, tag="compaction_finished"):
+    """The summary is stored, and models are sent it from now on: `turn`. If there is none, `error` says why, and the
+    conversation is as it was."""
+
+    turn: Turn | None = None
+    error: ErrorInfo | None = None
+
+
+CompactionEvent: TypeAlias = CompactionStarted | CompactionFinished
+
+
 class Stopped(_Event, frozen=True, tag="stopped"):
     """Why the agent's run is over: the last event of every run that was not left.
 
@@ -205,5 +230,5 @@ class Stopped(_Event, frozen=True, tag="stopped"):
     detail: str = ""
 
 
-AgentEvent: TypeAlias = Event | ToolStarted | ToolFinished | Stopped
+AgentEvent: TypeAlias = Event | ToolStarted | ToolFinished | CompactionEvent | Stopped
 """What the agent's run tells: the events of every answer, and what it does between them."""

@@ -13,7 +13,7 @@ Action: TypeAlias = Literal["kept", "adapted", "dropped"]
 NoteCode: TypeAlias = Literal[
     # The history itself, repaired for every reader.
     "failed_turn", "empty_turn", "repeated_id", "misplaced_call", "text_among_results", "displaced_result",
-    "second_result", "orphan_result", "unanswered_call", "results_out_of_order",
+    "second_result", "orphan_result", "unanswered_call", "results_out_of_order", "compacted",
     # Reasoning.
     "foreign_thinking", "thinking_as_text", "unsigned_thinking", "reasoning_not_accepted", "unreadable_reasoning",
     "lone_reasoning", "missing_reasoning", "foreign_signature", "thinking_not_echoed", "seal_not_opened",
@@ -61,6 +61,8 @@ class SwitchReport(Value, frozen=True):
     """About how many tokens the next model must read without a cache."""
     context: int | None = None
     """The next model's window, where it is known."""
+    compaction: str = ""
+    """What will be done before the next message is sent, so that the conversation fits."""
 
     @property
     def fits(self) -> bool | None:
@@ -87,18 +89,25 @@ class SwitchReport(Value, frozen=True):
         for (action, what, why), count in grouped.items():
             times = f" (x{count})" if count > 1 else ""
             rows.append((action, f"{what}: {why}{times}"))
+        if self.compaction:
+            rows.append(("compaction", self.compaction))
         if self.tokens is not None:
             window = "" if self.context is None else f" of a window of {self.context:,}"
-            warning = " - too long: it will not fit" if self.fits is False else ""
+            warning = " - too long: it will not fit" if self.fits is False and not self.compaction else ""
             rows.append(("to be read again", f"about {self.tokens:,} tokens{window}{warning}"))
         return rows
 
 
-def switch_report(model: str, turns: Iterable[Turn], notes: Sequence[Note]) -> SwitchReport:
-    """Count what the next model sees: every block of the history less the dropped ones and those of dropped turns."""
+def switch_report(
+    model: str, turns: Iterable[Turn], notes: Sequence[Note], places: Iterable[int] | None = None
+) -> SwitchReport:
+    """Count what the next model sees: every block of the history less the dropped ones and those of dropped turns.
+
+    `places` are where the turns stand in the conversation, if they are not all of it.
+    """
     gone = Counter((note.turn, note.what) for note in notes if note.action == "dropped")
     kept: Counter[str] = Counter()
-    for number, turn in enumerate(turns):
+    for number, turn in zip(places, turns, strict=True) if places is not None else enumerate(turns):
         if (number, "turn") in gone:
             continue
         held = Counter(str(block.__struct_config__.tag) for block in turn.blocks)

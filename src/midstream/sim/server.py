@@ -47,6 +47,7 @@ from .rules.rule import Problem
 from .scripted_model import count_tokens, next_answer, read_prompt
 from .speech import SPEAKERS, counted, speak, speak_whole
 from .text_tools import read_text_tools
+from .window import count_request, too_long
 
 _STORED = 200
 """So many responses are kept for GET and DELETE by id."""
@@ -73,7 +74,8 @@ class Seen(msgspec.Struct, frozen=True):
 class Sim:
     """The doubles on one port. `delay` is the pause before each streamed piece, in seconds; `strict` what to refuse: what is
     "documented" or observed of a host, "paranoid" also what is assumed, False nothing (True is "documented");
-    `toolless` are the providers that take no tools; a request with another key than `key` is refused, unless it is None."""
+    `toolless` are the providers that take no tools; a request with another key than `key` is refused, unless it is None, and so
+    is one that has more tokens than `window`."""
 
     def __init__(
         self,
@@ -86,12 +88,14 @@ class Sim:
         keep: int = 1000,
         toolless: Collection[str] = (),
         key: str | None = None,
+        window: int | None = None,
     ) -> None:
         self.port = port
         self.delay = delay
         self.strict = read_strict(strict)
         self._toolless = frozenset(toolless)
         self._key = key
+        self.window = window
         self.seen: deque[Seen] = deque(maxlen=keep)
         self._script = script
         self._faults: deque[str] = deque()
@@ -201,7 +205,7 @@ class Sim:
             self._see(request, exchange.body, int(fault))
             await _fail(responder, fault, exchange.host)
             return
-        problems = _judged(exchange, self.strict)
+        problems = _judged(exchange, self.strict) or self._oversized(exchange)
         self._see(request, exchange.body, problems[0].status if problems else 200)
         if problems:
             self.refusals += len(problems)
@@ -210,6 +214,13 @@ class Sim:
             await _refuse(responder, problems[0], exchange.host)
             return
         await self._answer(responder, exchange, fault)
+
+    def _oversized(self, exchange: _Exchange) -> list[Problem]:
+        """The refusal of a request that does not fit the window."""
+        if self.window is None:
+            return []
+        tokens = count_request(exchange.parsed())
+        return [too_long(exchange.wire, tokens, self.window)] if tokens > self.window else []
 
     async def _tell(self, responder: Responder, request: HTTPRequest, provider: str, found: Found, host: Host) -> None:
         """What is asked for beside an answer: models, counts, answers of before."""
@@ -315,6 +326,8 @@ class Sim:
         except MidstreamError as error:  # the script has no answer
             await _refuse(responder, Problem("script", str(error)), exchange.host)
             return
+        if self.window is not None:
+            answer = msgspec.structs.replace(answer, input_tokens=count_request(exchange.parsed()))
         if fault == "leak":
             answer = _leaked(answer, style.first_call)
         if exchange.wire == "openai-responses" and asked.requested.store is not False:
@@ -370,7 +383,7 @@ class _Exchange(msgspec.Struct, frozen=True):
         return "application/json" if self.array else SPEAKERS[self.wire].media_type
 
     def answer(self, script: Script, number: int) -> tuple[Answer, Style, ParsedRequest]:
-        parsed = self._parsed()
+        parsed = self.parsed()
         player = Player(self.target, self.host)
         opened = self._prompt.endswith("<think>")
         thinks = opened
@@ -397,7 +410,7 @@ class _Exchange(msgspec.Struct, frozen=True):
         """The prompt of a raw completion; the model thinks if the prompt opens its thinking."""
         return str(self.body.get("input") or self.body.get("prompt") or "")
 
-    def _parsed(self) -> ParsedRequest:
+    def parsed(self) -> ParsedRequest:
         if self.wire == "completion":
             return read_prompt(self._prompt)
         return parse_request(self.wire, self.raw, provider=self.target.dialect.provider)

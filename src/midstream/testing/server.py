@@ -95,17 +95,20 @@ def sim_server(
     port: int = 0,
     key: str | None = None,
     script: Script | None = None,
+    window: int | None = None,
 ) -> Iterator[SimServer]:
     """Start the doubles. They answer with `lines`, one per request, or with a `script` that decides by the conversation
     (`AgentScript`, or a function of yours), or else with the scripted model, which reads the prompt.
 
     They refuse what is documented of a host or was observed at it; with strict="paranoid" also what we assume, with
-    strict=False nothing. Given a `key`, they refuse every other one, as the hosts do.
+    strict=False nothing. Given a `key`, they refuse every other one, as the hosts do; given a `window`, a
+    conversation that has more tokens.
     """
     if lines and script is not None:
         raise LocalError("give sim_server either lines or a script, not both")
     scripted = ScriptedModel(*lines) if lines else None
-    sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=scripted or script or next_answer, key=key)
+    chosen = scripted or script or next_answer
+    sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=chosen, key=key, window=window)
     with closing(Background()) as background:
         background.run(sim.__aenter__())
         try:

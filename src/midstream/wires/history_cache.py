@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, Self, TypeVar
 
 from ..core.blocks import ToolCall, ToolResponse, Turn
+from ..core.compaction import SentTurns, sent_turns
 from ..core.handoff import Note
 from ..core.history import Repaired, repair
 from ..core.tools import ToolSpec, declared_tools
@@ -66,6 +67,7 @@ class HistoryCache:
         self._entries: OrderedDict[tuple[Hashable, int], _Checkpoint] = OrderedDict()
         self._bytes = 0
         self._declared: OrderedDict[int, tuple[tuple[Turn, ...], list[tuple[int, ToolSpec]]]] = OrderedDict()
+        self._sent: OrderedDict[int, tuple[tuple[Turn, ...], SentTurns]] = OrderedDict()
         self._max_entries = max_entries
         self._max_bytes = max_bytes
 
@@ -109,9 +111,25 @@ class HistoryCache:
                 self._declared.popitem(last=False)
         return tools
 
+    def sent_turns(self, turns: tuple[Turn, ...]) -> SentTurns:
+        """See `core/compaction.py: sent_turns`; of a conversation that grew since the last time, only the new turns are read."""
+        sent: SentTurns | None = None
+        for length in range(len(turns), max(0, len(turns) - _GROWS), -1):
+            found = self._sent.get(id(turns[length - 1]))
+            if found is not None and len(found[0]) == length and found[0] == turns[:length]:
+                sent = self._sent.pop(id(turns[length - 1]))[1].grown(turns, length)
+                break
+        sent = sent_turns(turns) if sent is None else sent
+        if turns:
+            self._sent[id(turns[-1])] = turns, sent
+            if len(self._sent) > self._max_entries:
+                self._sent.popitem(last=False)
+        return sent
+
     def clear(self) -> None:
         self._entries.clear()
         self._declared.clear()
+        self._sent.clear()
         self._bytes = 0
 
     def _drop(self, place: tuple[Hashable, int]) -> _Checkpoint | None:

@@ -51,7 +51,7 @@ _RULES: tuple[tuple[tuple[int, ...] | None, str, type[ProviderError]], ...] = (
         None,
         r"context_length|context window|context size|maximum context|too many tokens"
         r"|(?:prompt|input|context|token length)(?: is)? too long"
-        r"|exceeds? the (?:model's )?(?:maximum|max) (?:context|token|input)|request_too_large|token limit",
+        r"|exceeds? the (?:model's )?(?:maximum|max) (?:context|token|input|number of tokens)|request_too_large|token limit",
         ContextTooLong,
     ),
     ((413,), r"", ContextTooLong),

@@ -25,6 +25,7 @@ from ..client.config import ChatConfig
 from ..client.session import Session
 from ..core.blocks import Media, Text
 from ..core.errors import ConfigError, LocalError, MidstreamError
+from ..core.events import AgentEvent
 from ..store.paths import data_dir
 from . import commands  # noqa: F401  (registers the slash commands)
 from .attachment import Attachment, secret_question
@@ -32,14 +33,15 @@ from .attachments import Attachments
 from .double_press import DoublePress
 from .line_input import Interrupted, LineInput
 from .main import OK, code_for
+from .meter import Meter
 from .notification import Notifier
 from .options import Settings, conversation_options, tool_option
 from .plain_view import PlainView
 from .running import interrupts, run
 from .shell_command import is_shell_line, run_shell_line
 from .slash import complete, dispatch, is_command
-from .terminal import Paint, color_choice, has_cursor, is_terminal, wants_color
-from .view import Gate, Status, View, money, shortened, summary
+from .terminal import Paint, color_choice, columns, has_cursor, is_terminal, wants_color
+from .view import Gate, Status, View, shortened, summary
 from .workspace import Workspace
 
 T = TypeVar("T")
@@ -152,6 +154,7 @@ class Chat:
         """Output of commands that goes with the next message."""
         self._titles: dict[str, str] = {}
         self._quitting = DoublePress(clock)
+        self._meter = Meter()
         self._answering: asyncio.Task[None] | None = None
         self._reading: asyncio.Future[Any] | None = None
         self._interrupted = False
@@ -390,6 +393,10 @@ class Chat:
         if self._notifier is not None and self._status is not None:
             self._notifier.notify(self._status.seconds, what)
 
+    def show(self, event: AgentEvent) -> None:
+        """Show an event, once the human has answered what they are being asked."""
+        self._gate.show(event)
+
     def _stop_key(self) -> None:
         self._quitting.press()
         self.stop()
@@ -417,11 +424,6 @@ class Chat:
         self.view.notice(*[f"ignored: {each}" for each in told.ignored])
 
     def _toolbar(self) -> str:
-        session = self.session
-        cost = session.spent()
-        parts = [
-            session.model,
-            shortened(self.title, 30) or session.conversation.id[:8] or "new",
-            f"{len(session.conversation.turns)} turns",
-        ]
-        return " · ".join([*parts, money(cost)] if cost is not None else parts)
+        conversation = self.session.conversation
+        named = shortened(self.title, 30) or conversation.id[:8] or "new"
+        return self._meter.bar(self.session, columns(sys.stdout), named, f"{len(conversation.turns)} turns")

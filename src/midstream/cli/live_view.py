@@ -22,6 +22,7 @@ from ..core.blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse,
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
 from .attachment import human_text
+from .context_line import compaction_lines, finished_line, started_line
 from .screen_record import ScreenRecord
 from .terminal import showable
 from .view import DIFF_COLORS, Status, call_line, partial_call_line, repeat_line, result_lines, system_line, wrapped
@@ -224,6 +225,12 @@ class LiveView:
             case events.ToolFinished():
                 self._doing("")
                 self._print_result(event.response)
+            case events.CompactionStarted():
+                self._doing("summarising")
+                self.notice(started_line(event))
+            case events.CompactionFinished():
+                self._doing("")
+                self.notice(finished_line(event))
             case events.ErrorEvent():
                 self._settle()
                 self._failed = event.error
@@ -236,6 +243,9 @@ class LiveView:
 
     def replay(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
+            if turn.compacted is not None:
+                self.notice(*compaction_lines(turn, self.unfolded))
+                continue
             if turn.speaker == "human":
                 self._print(Line.assemble(("› ", "bold cyan"), terminal_safe(human_text(turn))))
                 continue

@@ -16,6 +16,7 @@ from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
 from ..core.visible import terminal_safe, visible
 from .attachment import human_text
+from .context_line import compaction_lines, finished_line, started_line
 from .terminal import Paint, columns, has_cursor, is_terminal, showable, write
 from .view import DIFF_COLORS, Status, call_line, repeat_line, result_lines, shortened, system_line, wrapped
 
@@ -93,18 +94,22 @@ class PlainView:
             case events.BlockEvent():
                 self._line(f"({visible(event.block.kind)})")
             case events.ToolStarted():
-                if self._status is not None:
-                    self._status.doing = f"running {visible(event.call.name)}"
+                self._doing(f"running {visible(event.call.name)}")
                 self.resume()
             case events.ToolFinished():
                 self._result(event.response)
+            case events.CompactionStarted():
+                self._doing("summarising")
+                self._line(visible(started_line(event)))
+            case events.CompactionFinished():
+                self._doing("")
+                self._line(visible(finished_line(event)))
             case events.Start():
                 if self._failed is not None:
                     self._held.clear()
                     self.failure(repeat_line(self._failed))
                     self._failed = None
-                if self._status is not None:
-                    self._status.doing = ""
+                self._doing("")
                 self.resume()
             case events.Done():
                 self._release()
@@ -122,6 +127,9 @@ class PlainView:
 
     def replay(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
+            if turn.compacted is not None:
+                self.notice(*compaction_lines(turn, self.unfolded))
+                continue
             if turn.speaker == "human":
                 self._line(self._paint("› ", "cyan") + terminal_safe(human_text(turn)))
                 continue
@@ -166,6 +174,10 @@ class PlainView:
         for heading, text in answers:
             self._line(self._paint(visible(heading), "bold"))
             self._line(terminal_safe(text).strip("\n"))
+
+    def _doing(self, what: str) -> None:
+        if self._status is not None:
+            self._status.doing = what
 
     def _say(self, text: str) -> None:
         if self._quiet or not text:

@@ -24,6 +24,7 @@ from ..core.blocks import ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent, ErrorInfo
 from ..core.visible import terminal_safe, visible
 from ..toolformats.partial import partial_arguments
+from .context_line import used
 from .terminal import columns, encoding
 
 _NARROW = 72
@@ -78,7 +79,7 @@ def summary(session: Session, first_turn: int, seconds: float) -> str:
     cost = total_cost(costs)
     if cost is not None:
         parts.append(money(cost))
-    return " · ".join([*parts, f"{seconds:.1f} s"])
+    return " · ".join([*parts, f"context {used(session.context(), short=True)}", f"{seconds:.1f} s"])
 
 
 class View(Protocol):

@@ -21,7 +21,8 @@ from ..agent.tool import Tool
 from ..agent.toolbox import Toolbox
 from ..client.catalog import Catalog
 from ..client.client import Client
-from ..client.config import load_config
+from ..client.compaction import Compaction
+from ..client.config import ChatConfig, load_config
 from ..client.session import Session
 from ..core.blocks import Conversation
 from ..core.errors import ConfigError, LocalError
@@ -94,6 +95,7 @@ class Workspace:
             conversation=conversation,
             options=settings.options(stored),
             client=self._client,
+            compaction=_compaction(self._loaded.config.chat),
         )
         self.agent = Agent(session, toolbox, self.limits)
 
@@ -224,6 +226,10 @@ def _last_answered(store: Store) -> str:
     if unanswered:
         raise LocalError("no conversation has an answer to continue from; --session ID continues one without")
     raise LocalError("no conversation to continue: start one with `midstream chat`")
+
+
+def _compaction(config: ChatConfig) -> Compaction | None:
+    return Compaction(config.compact_at, model=config.compact_model) if config.compact == "auto" else None
 
 
 def _sim_delay() -> float:

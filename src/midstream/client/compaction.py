@@ -153,8 +153,8 @@ class Summary:
         self.usage: Usage | None = None
         self.origin: Origin | None = None
 
-    async def write(self, reason: str, tokens: int) -> Turn:
-        """The turn to add to the conversation, which has `tokens` now."""
+    async def write(self, reason: str, use: ContextUse, estimate: int) -> Turn:
+        """The turn to add to the conversation, which has `use.tokens` now, and would have `estimate` by our own count."""
         plan = self._plan
         text = await self._summarise()
         turn = human(_framed(text, plan, self._keep))
@@ -165,8 +165,8 @@ class Summary:
                 "the conversation is as it was",
                 "longer",
             )
-        left = max(0, tokens - plan.tokens + after)
-        mark = Compacted("summary", plan.until, self._keep, plan.request, reason, tokens, left)
+        left = round(use.tokens * max(0, estimate - plan.tokens + after) / max(1, estimate))
+        mark = Compacted("summary", plan.until, self._keep, plan.request, reason, use.tokens, left)
         return Turn("human", turn.blocks, origin=self.origin, usage=self.usage, compacted=mark)
 
     async def _summarise(self) -> str:

@@ -26,6 +26,9 @@
     vi = true                             # vi keys at the prompt
     notify = "bell"                       # or "osc9": when an answer took long; "off" is the default
     notify_after = 20                     # seconds
+    compact = "auto"                      # or "off": summarise earlier turns near the end of the window (docs/compaction.md)
+    compact_at = 0.85                     # of the window
+    compact_model = "fast"                # who writes the summary; the current model if nobody is named
 
     [sandbox]                             # docs/sandbox.md
     use = "on"                            # or "auto": where the machine has one; default "off"
@@ -92,7 +95,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChatConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the chat in the terminal behaves."""
+    """How `midstream chat` and `ask` behave."""
 
     vi: bool = False
     """vi keys at the prompt."""
@@ -100,6 +103,12 @@ class ChatConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to tell that a long answer has ended."""
     notify_after: Annotated[float, msgspec.Meta(ge=0)] = 20.0
     """How many seconds a long answer takes."""
+    compact: Literal["auto", "off"] = "auto"
+    """Whether earlier turns are summarised before the window is full."""
+    compact_at: Annotated[float, msgspec.Meta(ge=0.1, le=1)] = 0.85
+    """How full the window is then."""
+    compact_model: str = ""
+    """Who writes the summary; the current model if nobody is named."""
 
 
 class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

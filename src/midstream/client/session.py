@@ -220,8 +220,10 @@ class Session:
             if turn.usage is not None and turn.usage.read and turn.origin == reader and not turn.failure:
                 since = sum([estimate_turn(later, reader) for later in sent.turns[number + 1 :]]) + extra
                 return ContextUse(turn.usage.total + since, window, exact=not since)
-        tools = sum([estimate_tool(tool) for tool in self.tools])
-        return ContextUse(estimate_conversation(self.conversation, reader) + tools + extra, window)
+        return ContextUse(self._estimate(reader) + extra, window)
+
+    def _estimate(self, reader: Origin | None = None) -> int:
+        return estimate_conversation(self.conversation, reader) + sum([estimate_tool(tool) for tool in self.tools])
 
     def switch_model(self, model: str | Sequence[str]) -> SwitchReport:
         """Change the model. The report says what it will see of the conversation; nothing is sent.
@@ -251,7 +253,7 @@ class Session:
         notes = self.request(model).notes if self.conversation.turns else ()
         sent = sent_turns(self.conversation.turns)
         report = switch_report(target.name, sent.turns, notes, sent.places)
-        tokens = estimate_conversation(self.conversation) + sum(estimate_tool(tool) for tool in self.tools)
+        tokens = self._estimate()
         window = catalog.context_window(target)
         return replace(report, tokens=tokens, context=window, compaction=self._announced(target, tokens, window))
 
@@ -475,7 +477,7 @@ class Session:
             yield CompactionStarted(model, reason, plan.until, use.tokens, use.window)
             summary = Summary(self._client, model, plan, (*always, *keep))
             try:
-                turn = await summary.write(reason, use.tokens)
+                turn = await summary.write(reason, use, self._estimate(self._origin()))
             except MidstreamError as error:
                 if summary.usage is not None:
                     failure = Compacted("failure", reason=error.kind, tokens_before=use.tokens, tokens_after=use.tokens)

@@ -93,11 +93,14 @@ def to_markdown(entry: Entry, *, thinking: bool = False) -> str:
         if turn.tools:
             names = ", ".join([f"`{tool.qualified_name}`" for tool in turn.tools])
             shown.append(f"*Tools from here on: {names}.*")
-        parts.append("\n\n".join([f"## {_speaker(turn)}", *shown]))
+        if turn.compacted is None or turn.compacted.action == "summary":
+            parts.append("\n\n".join([f"## {_speaker(turn)}", *shown]))
     return "\n\n".join(parts) + "\n"
 
 
 def _speaker(turn: Turn) -> str:
+    if turn.compacted is not None:
+        return f"Summary of the first {turn.compacted.until} turns, sent to models in their place"
     if turn.role:
         return turn.role.capitalize()
     if turn.speaker == "ai":

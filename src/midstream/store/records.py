@@ -155,7 +155,7 @@ def _reason(error: Exception) -> str:
 def title_of(turns: Iterable[Turn]) -> str:
     """The first line a human wrote: the title of a conversation until it is given one."""
     for turn in turns:
-        if turn.speaker == "human" and not turn.role:
+        if turn.speaker == "human" and not turn.role and turn.compacted is None:
             lines = turn.text.lstrip()[: 4 * _TITLE].splitlines()  # not of all the text, which may be megabytes
             if lines:
                 return " ".join(lines[0].split())[:_TITLE]
@@ -164,8 +164,8 @@ def title_of(turns: Iterable[Turn]) -> str:
 
 def models_of(turns: Iterable[Turn]) -> tuple[str, ...]:
     """The models that answered, in order of their first answer."""
-    origins = [turn.origin for turn in turns if turn.origin is not None and turn.origin.model]
-    return tuple(dict.fromkeys([origin.name for origin in origins]))
+    made = [turn.origin for turn in turns if turn.origin is not None and turn.origin.model and turn.compacted is None]
+    return tuple(dict.fromkeys([origin.name for origin in made]))
 
 
 def assemble(conversation_id: str, head: bytes, length: int, rows: Iterable[tuple[int, bytes]]) -> Conversation:

@@ -14,4 +14,5 @@ from . import answers
 from . import changes
 from . import attach
 from . import memory
+from . import context
 from . import inspect

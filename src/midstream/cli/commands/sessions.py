@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from ...core.blocks import Conversation, Turn
+from ...core.compaction import said_last, sent_turns
 from ...core.errors import LocalError
 from ...core.visible import visible
 from ...store import ConversationInfo, Entry, to_jsonl, to_markdown
@@ -14,6 +15,7 @@ from ..sessions import ago, search_lines, session_line, title_of, write_file
 from ..slash import Words, command, words_of
 from ..view import current_mark, shortened
 from ..workspace import find_session
+from .context import undo_compaction
 from .model import report_lines
 
 if TYPE_CHECKING:
@@ -103,12 +105,16 @@ async def _fork(chat: Chat, _: str) -> None:
     chat.view.notice(f"continuing in a copy, {chat.session.conversation.id[:8]}; {conversation.id[:8]} stays unchanged")
 
 
-@command("/undo", "continue from before the last exchange")
+@command("/undo", "continue from before the last exchange, or take back a summary just made")
 async def _undo(chat: Chat, _: str) -> None:
     """Continue from before the last exchange; the full conversation stays in the store."""
     if chat.unsent:
         chat.unsent.pop()
         chat.view.notice("undone: the output of the last !command, which was not sent yet")
+        return
+    before = chat.session.conversation
+    if before.turns and sent_turns(before.turns).summary == len(before.turns) - 1:
+        await undo_compaction(chat)
         return
     undone, kept = await step_back(chat)
     chat.view.notice(f"undone: {shortened(' '.join(undone.text.split()), 60)}{kept}")
@@ -125,10 +131,10 @@ async def step_back(chat: Chat) -> tuple[Turn, str]:
 
 def last_message(conversation: Conversation) -> int:
     """Where the last message of the human is."""
-    said = [place for place, turn in enumerate(conversation.turns) if turn.speaker == "human" and not turn.role]
-    if not said:
+    place = said_last(conversation.turns)
+    if place is None:
         raise LocalError("nothing was said yet, so there is nothing to undo, to retry or to compare")
-    return said[-1]
+    return place
 
 
 @command("/export [md|jsonl] [FILE]", "write the conversation to a file", words_of("md", "jsonl"))

@@ -1,0 +1,176 @@
+"""A long tool conversation over small windows: summarised as often as it has to be, through five dialects, and undone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+from midstream.agent.loop import Agent
+from midstream.agent.run import RunLimits
+from midstream.agent.toolbox import Toolbox
+from midstream.client.catalog import Catalog
+from midstream.client.client import Client
+from midstream.client.compaction import Compaction
+from midstream.client.config import Config, ModelConfig
+from midstream.client.session import Session
+from midstream.client.tokens import estimate_conversation
+from midstream.core.blocks import Conversation, ToolCall, ToolResponse
+from midstream.core.compaction import sent_turns
+from midstream.core.errors import ContextTooLong
+from midstream.core.events import AgentEvent, CompactionFinished, CompactionStarted, Done, Stopped
+from midstream.core.tools import ToolSpec
+from midstream.sim.answer import Answer, Call
+from midstream.sim.server import Sim
+from midstream.store import MemoryStore, Store
+
+KIMI, CLAUDE, MISTRAL = "moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5", "mistral/mistral-large-latest"
+FIVE = (KIMI, CLAUDE, "openai-responses/gpt-5.2", "gemini/gemini-3-pro-preview", MISTRAL)
+WINDOW = 32_768
+FACT = re.compile(r"FACT-\d+: [^\n.]+")
+WRITER = "You write the working memory"
+
+
+def look(place: str) -> str:
+    """Look at a place."""
+    return f"At {place} there is " + " ".join([f"shelf-{number} of {place}" for number in range(140)])
+
+
+Summarise = Callable[[str], Answer]
+
+
+def with_facts(material: str) -> Answer:
+    """A summary as a fair model writes it: the facts it was shown, and little else."""
+    return Answer("Facts:\n" + "\n".join(dict.fromkeys(FACT.findall(material))) + "\nOpen tasks: look at more places.")
+
+
+class Worker:
+    """A model that looks at one place for every message, and then says so; asked for a summary, it gives `summarise`."""
+
+    def __init__(self, summarise: Summarise = with_facts) -> None:
+        self.summarise = summarise
+
+    def __call__(self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
+        why = "I think about the place." if thinks else ""
+        if conversation.system_text.startswith(WRITER):
+            return self.summarise(conversation.turns[-1].text)
+        last = conversation.turns[-1]
+        if last.tool_responses or not tools:
+            return Answer("I have looked. " + "All is well there. " * 20, why)
+        return Answer("", why, (Call("look", {"place": f"place {len(conversation.turns)}"}),))
+
+
+class Bench:
+    """An agent whose models are doubles with a window."""
+
+    def __init__(
+        self,
+        model: str = KIMI,
+        *,
+        window: int | None = WINDOW,
+        known: int | None = WINDOW,
+        script: Worker | None = None,
+        compaction: Compaction | None = Compaction(),  # noqa: B008  (frozen)
+        store: Store | None = None,
+        conversation: Conversation | None = None,
+        windows: dict[str, int] | None = None,
+    ) -> None:
+        self.script = script or Worker()
+        self.sim = Sim(script=self.script, strict="paranoid", window=window, keep=5000)
+        self._model, self._compaction, self._conversation = model, compaction, conversation
+        sizes = {name: known for name in FIVE} | (windows or {})
+        self._config = Config(models={name: ModelConfig(context=size) for name, size in sizes.items()})
+        self.store = store or MemoryStore()
+        self._stack = AsyncExitStack()
+        self.events: list[AgentEvent] = []
+
+    async def __aenter__(self) -> Bench:
+        await self._stack.enter_async_context(self.sim)
+        catalog = Catalog(self._config, environ={}, providers=self.sim.providers())
+        client = await self._stack.enter_async_context(Client(catalog))
+        self.session = Session(
+            self._model,
+            store=self.store,
+            client=client,
+            compaction=self._compaction,
+            conversation=self._conversation,
+            system="You help in a large house.",
+        )
+        self.agent = Agent(self.session, Toolbox([look]), RunLimits(rounds=None))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    async def say(self, text: str) -> None:
+        async for event in self.agent.run(text):
+            self.events.append(event)
+
+    async def fill(self, exchanges: int) -> None:
+        for number in range(exchanges):
+            await self.say(f"Look at place {number}.")
+
+    def summaries(self) -> list[CompactionFinished]:
+        return [event for event in self.events if isinstance(event, CompactionFinished)]
+
+    def requests(self) -> list[dict[str, Any]]:
+        """What was sent but for the requests for summaries."""
+        return [seen.body for seen in self.sim.seen if WRITER not in json.dumps(seen.body)]
+
+
+def assert_pairs(bench: Bench) -> None:
+    """What models are sent now has every call with its result right behind it."""
+    turns = sent_turns(bench.session.conversation.turns).turns
+    for number, turn in enumerate(turns):
+        if turn.tool_calls:
+            assert [each.call_id for each in turns[number + 1].tool_responses] == [each.id for each in turn.tool_calls]
+        for response in turn.tool_responses:
+            assert response.call_id in {call.id for call in turns[number - 1].tool_calls}
+
+
+def test_a_400_turn_conversation_over_32k_windows_through_five_dialects() -> None:
+    asyncio.run(_400_turns())
+
+
+async def _400_turns() -> None:
+    code = {number: f"FACT-{number}: vault {number} opens with {7919 * (number + 3)}" for number in range(0, 100, 5)}
+    keep = "the caretaker is called Ignatius Okonkwo-Bell"
+    async with Bench(compaction=Compaction(keep=(keep,))) as bench:
+        planted: list[str] = []
+        compacted_at: int | None = None
+        for number in range(100):
+            if number and number % 8 == 0:
+                bench.session.switch_model(FIVE[number // 8 % 5])
+            if number in code:
+                planted.append(code[number])
+            before = len(bench.requests())
+            await bench.say(f"Look at place {number}. {code.get(number, '')}")
+            if compacted_at is None and bench.summaries():
+                compacted_at = number
+            for body in bench.requests()[before:] if compacted_at is not None and compacted_at < number else ():
+                text = json.dumps(body)
+                assert [fact for fact in planted if fact not in text] == []
+                assert keep in text  # the model that summarises drops it: it stands there all the same
+            assert_pairs(bench)
+        turns = bench.session.conversation.turns
+        said = [turn for turn in turns if turn.compacted is None]
+        assert len(said) == 400 and bench.sim.refusals == 0 and not bench.sim.refused
+        assert len(bench.summaries()) >= 3 and all(event.turn is not None for event in bench.summaries())
+        assert {turn.origin.provider for turn in said if turn.origin} == {name.split("/")[0] for name in FIVE}
+        assert bench.store.load(bench.session.conversation.id) == bench.session.conversation
+
+        while sent_turns(bench.session.conversation.turns).summary >= 0:
+            await bench.session.undo_compaction()
+        whole = Conversation(tuple(said), bench.session.conversation.system)
+        client = bench.session.client
+        for model in FIVE:
+            plain = client.encode(model, whole, bench.session.tools).body
+            assert bench.session.request(model).body == plain, model

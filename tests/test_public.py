@@ -21,7 +21,7 @@ from midstream.wires.registry import WIRES
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 NAMES = """
-Agent Approval ApprovalRequest Catalog Client Conversation Decision Event Grammar Media MidstreamError Note Opaque Options Origin Parsed ParsedReply ProviderError Reply Request Resolved
+Agent Approval ApprovalRequest Catalog Client Compaction Conversation Decision Event Grammar Media MidstreamError Note Opaque Options Origin Parsed ParsedReply ProviderError Reply Request Resolved
 RunLimits RunResult Sandbox Session SwitchReport SyncAgent SyncSession Text Thinking Tool ToolCall ToolResponse ToolSpec Toolbox Turn Usage adapters
 complete complete_sync decode_response decode_stream encode_request errors events human ids make_decoder mint_turn_key reduce
 resolve stream stream_sync tool tool_result

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .client.client import Client as Client
     from .client.client import complete as complete
     from .client.client import stream as stream
+    from .client.compaction import Compaction as Compaction
     from .client.reply import ParsedReply as ParsedReply
     from .client.reply import Reply as Reply
     from .client.session import Session as Session
@@ -81,6 +82,7 @@ _HOMES = {
     "client.answer_type": "Parsed",
     "client.catalog": "Catalog",
     "client.client": "Client complete stream",
+    "client.compaction": "Compaction",
     "client.reply": "ParsedReply Reply",
     "client.session": "Session",
     "client.sync": "SyncSession complete_sync stream_sync",

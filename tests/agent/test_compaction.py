@@ -20,8 +20,7 @@ from midstream.client.client import Client
 from midstream.client.compaction import Compaction
 from midstream.client.config import Config, ModelConfig
 from midstream.client.session import Session
-from midstream.client.tokens import estimate_conversation
-from midstream.core.blocks import Conversation, ToolCall, ToolResponse
+from midstream.core.blocks import Conversation
 from midstream.core.compaction import sent_turns
 from midstream.core.errors import ContextTooLong
 from midstream.core.events import AgentEvent, CompactionFinished, CompactionStarted, Done, Stopped
@@ -84,7 +83,7 @@ class Bench:
         self.script = script or Worker()
         self.sim = Sim(script=self.script, strict="paranoid", window=window, keep=5000)
         self._model, self._compaction, self._conversation = model, compaction, conversation
-        sizes = {name: known for name in FIVE} | (windows or {})
+        sizes = dict.fromkeys(FIVE, known) | (windows or {})
         self._config = Config(models={name: ModelConfig(context=size) for name, size in sizes.items()})
         self.store = store or MemoryStore()
         self._stack = AsyncExitStack()
@@ -121,9 +120,10 @@ class Bench:
     def summaries(self) -> list[CompactionFinished]:
         return [event for event in self.events if isinstance(event, CompactionFinished)]
 
-    def requests(self) -> list[dict[str, Any]]:
+    def requests(self, since: int = 0) -> list[str]:
         """What was sent but for the requests for summaries."""
-        return [seen.body for seen in self.sim.seen if WRITER not in json.dumps(seen.body)]
+        bodies = [json.dumps(seen.body) for seen in list(self.sim.seen)[since:]]
+        return [body for body in bodies if WRITER not in body]
 
 
 def assert_pairs(bench: Bench) -> None:
@@ -151,20 +151,20 @@ async def _400_turns() -> None:
                 bench.session.switch_model(FIVE[number // 8 % 5])
             if number in code:
                 planted.append(code[number])
-            before = len(bench.requests())
+            before = len(bench.sim.seen)
             await bench.say(f"Look at place {number}. {code.get(number, '')}")
             if compacted_at is None and bench.summaries():
                 compacted_at = number
-            for body in bench.requests()[before:] if compacted_at is not None and compacted_at < number else ():
-                text = json.dumps(body)
-                assert [fact for fact in planted if fact not in text] == []
-                assert keep in text  # the model that summarises drops it: it stands there all the same
+            for body in bench.requests(before) if compacted_at is not None and compacted_at < number else ():
+                assert [fact for fact in planted if fact not in body] == []
+                assert keep in body  # the model that summarises drops it: it stands there all the same
             assert_pairs(bench)
         turns = bench.session.conversation.turns
         said = [turn for turn in turns if turn.compacted is None]
         assert len(said) == 400 and bench.sim.refusals == 0 and not bench.sim.refused
         assert len(bench.summaries()) >= 3 and all(event.turn is not None for event in bench.summaries())
-        assert {turn.origin.provider for turn in said if turn.origin} == {name.split("/")[0] for name in FIVE}
+        wires = {turn.origin.wire for turn in said if turn.origin}
+        assert wires == {"openai-chat", "anthropic", "openai-responses", "gemini"}
         assert bench.store.load(bench.session.conversation.id) == bench.session.conversation
 
         while sent_turns(bench.session.conversation.turns).summary >= 0:
@@ -174,3 +174,117 @@ async def _400_turns() -> None:
         for model in FIVE:
             plain = client.encode(model, whole, bench.session.tools).body
             assert bench.session.request(model).body == plain, model
+
+
+def test_without_compaction_the_same_conversation_is_refused() -> None:
+    async def main() -> None:
+        async with Bench(compaction=None) as bench:
+            with pytest.raises(ContextTooLong):
+                await bench.fill(100)
+            assert bench.sim.refusals == 1
+
+    asyncio.run(main())
+
+
+def test_room_is_made_between_the_rounds_of_one_run() -> None:
+    asyncio.run(_one_long_run())
+
+
+async def _one_long_run() -> None:
+    class Busy(Worker):
+        def __call__(self, conversation: Conversation, tools: Sequence[ToolSpec], **asked: Any) -> Answer:
+            if conversation.system_text.startswith(WRITER):
+                return self.summarise(conversation.turns[-1].text)
+            self.rounds = getattr(self, "rounds", 0) + 1
+            if self.rounds > 60:
+                return Answer("Done.", "I am done." if asked["thinks"] else "")
+            return Answer("", "Another." if asked["thinks"] else "", (Call("look", {"place": f"place {self.rounds}"}),))
+
+    async with Bench(script=Busy()) as bench:
+        await bench.say("Look at sixty places. FACT-1: the key is under the mat")
+        assert bench.sim.refused == [] and len(bench.summaries()) >= 1
+        kinds = [type(event) for event in bench.events]
+        first = kinds.index(CompactionStarted)
+        assert kinds[first + 1] is CompactionFinished and Done in kinds[:first] and Done in kinds[first:]
+        assert isinstance(bench.events[-1], Stopped) and bench.events[-1].reason == "text"
+        started = bench.events[first]
+        assert isinstance(started, CompactionStarted) and started.reason == "near_limit"
+        assert started.window == WINDOW and started.tokens >= 0.85 * WINDOW
+        assert_pairs(bench)
+        last = bench.requests()[-1]
+        assert "FACT-1: the key is under the mat" in last and "word for word:\\nLook at sixty places." in last
+        # Kimi's own reasoning stands beside every call that was kept.
+        body = list(bench.sim.seen)[-1].body
+        calls = [message for message in body["messages"] if message.get("tool_calls")]
+        assert calls and all(message["reasoning_content"] == "Another." for message in calls)
+
+
+def test_a_conversation_that_does_not_fit_the_next_model_is_told_before_and_summarised_by_the_one_it_leaves() -> None:
+    asyncio.run(_smaller_window())
+
+
+async def _smaller_window() -> None:
+    async with Bench(CLAUDE, window=None, known=200_000, windows={MISTRAL: WINDOW}) as bench:
+        await bench.fill(40)
+        assert bench.summaries() == []
+        report = bench.session.switch_model(MISTRAL)
+        assert report.fits is False
+        (told,) = [line for line in report.lines() if line.startswith("compaction: ")]
+        assert told.startswith(f"compaction: with your next message, {CLAUDE} first summarises the earlier turns")
+        assert bench.summaries() == [] and bench.session.conversation.turns[-1].compacted is None
+        before = len(bench.sim.seen)
+        await bench.say("Look once more.")
+        (started,) = [event for event in bench.events if isinstance(event, CompactionStarted)]
+        assert (started.model, started.reason, started.window) == (CLAUDE, "smaller_window", WINDOW)
+        paths = [seen.path for seen in list(bench.sim.seen)[before:]]
+        assert paths[0].startswith("/anthropic/") and all(path.startswith("/mistral/") for path in paths[1:])
+        assert bench.session.context().tokens < 0.5 * WINDOW
+        report = bench.session.preview()
+        assert report.fits and not report.compaction
+        assert [note.code for note in report.notes if note.what == "turn"] == ["compacted"]
+        # A change back costs nothing, and nobody is asked twice.
+        bench.session.switch_model(CLAUDE)
+        await bench.say("And again.")
+        assert len(bench.summaries()) == 1
+
+
+@pytest.mark.parametrize("known", [None, 1_000_000])
+def test_a_host_that_refuses_the_conversation_is_asked_once_more(known: int | None) -> None:
+    async def main() -> None:
+        async with Bench("openai-responses/gpt-5.2", window=6000, known=known) as bench:
+            await bench.fill(8)
+            assert bench.sim.refusals == len(bench.summaries()) >= 1
+            started = [event for event in bench.events if isinstance(event, CompactionStarted)]
+            assert {event.reason for event in started} == {"too_long"}
+            assert [event for event in bench.events if isinstance(event, Stopped)] == [Stopped("text")] * 8
+
+    # `known` None: nobody knows this model's window but for the table, which says 400,000.
+    asyncio.run(main())
+
+
+def test_a_second_refusal_is_raised() -> None:
+    async def main() -> None:
+        async with Bench(window=3000, known=None) as bench:
+            await bench.say("Look at place 1.")
+            bench.sim.window = 50
+            with pytest.raises(ContextTooLong):
+                await bench.say("Look at place 2.")
+            assert bench.session.conversation.turns[-1].speaker in ("human", "system")
+
+    asyncio.run(main())
+
+
+def test_what_summaries_cost_counts() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            await bench.fill(12)
+            before = bench.session.costs()
+            first = len(bench.session.conversation.turns)
+            turn = await bench.session.compact()
+            (cost,) = bench.session.costs(first)
+            assert cost.model == KIMI and cost.usage == turn.usage and cost.cost and cost.usage.read > 5000
+            assert bench.session.costs()[: len(before)] == before
+            result = await Agent(bench.session, Toolbox([look]), RunLimits(tokens=1)).run("Look.")
+            assert result.reason == "tokens" and result.usage.total > 0
+
+    asyncio.run(main())

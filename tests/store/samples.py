@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from midstream.core.blocks import (
+    Compacted,
     Conversation,
     Media,
     Opaque,
@@ -102,6 +103,14 @@ turns = st.builds(
     origin=origins,
     failure=texts,
     extra=extras,
+    compacted=st.none()
+    | st.builds(
+        Compacted,
+        st.sampled_from(["summary", "undo", "failure"]),
+        st.integers(0, 9),
+        st.lists(texts, max_size=2).map(tuple),
+        texts,
+    ),
 )
 conversations = st.builds(
     Conversation,

@@ -25,6 +25,7 @@ from ..store.protocol import Store
 from .answer_type import AnswerType, Parsed
 from .catalog import Catalog
 from .client import Client, complete, stream_once
+from .compaction import Compaction
 from .reply import ReplyState, warn_unused
 from .session import Session, TurnCost
 
@@ -195,6 +196,7 @@ class SessionOptions(TypedDict, total=False):
     conversation: Conversation | None
     options: Options | None
     client: Client | None
+    compaction: Compaction | None
 
 
 class SyncSession:
@@ -272,6 +274,14 @@ class SyncSession:
     def preview(self, model: str | None = None) -> SwitchReport:
         """What `model` (or the current one) would see if asked now."""
         return self.session.preview(model)
+
+    def compact(self, *keep: str, model: str | None = None) -> Turn:
+        """Summarise the earlier turns, so that models are sent the summary in their place: see `Session.compact`."""
+        return self.background.run(self.session.compact(*keep, model=model))
+
+    def undo_compaction(self) -> Turn:
+        """Take back the last summary that is in force."""
+        return self.background.run(self.session.undo_compaction())
 
     def costs(self, since: int = 0) -> list[TurnCost]:
         """Usage and cost of every answer from the turn `since` on, each at the model that made it."""

@@ -15,7 +15,7 @@ from midstream.client.config import Config
 from midstream.client.reply import Reply
 from midstream.client.session import Session
 from midstream.core.blocks import Text, Thinking, ToolResponse, Turn
-from midstream.core.errors import LocalError, Overloaded, ProviderError, RateLimited, RetriesExhausted
+from midstream.core.errors import ContextTooLong, LocalError, Overloaded, ProviderError, RateLimited, RetriesExhausted
 from midstream.doctor.matrix import TOOLS
 from midstream.sim.players import make_players
 from midstream.sim.server import Sim
@@ -281,3 +281,15 @@ def test_clients_that_leave_before_the_answer_are_no_error_of_the_server(caplog:
 
     on_stage(leave)
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("model", ONE_EACH_WIRE)
+def test_a_request_that_does_not_fit_the_window_is_refused_as_its_host_does(model: str) -> None:
+    async def play(sim: Sim, client: Client) -> None:
+        short = await client.complete(model, "Hello there")
+        assert short.usage is not None and 2 <= short.usage.read <= 30
+        with pytest.raises(ContextTooLong):
+            await client.complete(model, "Hello there, " * 20)
+        assert [problem.rule for problem in sim.refused] == ["window"]
+
+    on_stage(play, window=30)

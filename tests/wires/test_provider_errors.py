@@ -57,6 +57,7 @@ def test_where_the_words_are(body: Any, message: str, type: str | None, code: st
         (429, "slow down", RateLimited),
         (400, "the prompt is too long", ContextTooLong),
         (413, "x", ContextTooLong),
+        (400, "The input token count (40000) exceeds the maximum number of tokens allowed (32768).", ContextTooLong),
         (400, "judged high risk", ContentFiltered),
         (401, "x", Unauthorized),
         (403, "x", Unauthorized),

@@ -52,7 +52,11 @@ def test_a_summary_is_made_shown_kept_and_taken_back(environ: dict[str, str]) ->
     assert "(sim/kimi-k2.5 summarises the first " in err
     assert "(summarised: about " in err and "/compact undo brings them back)" in err
     shown = err.partition("POST ")[2].partition("undone:")[0]
-    assert "- the budget is 4711" in shown and "a summary is sent in place of the" in shown
+    assert (
+        "(your next message)" in shown
+        and "- the budget is 4711" in shown
+        and "a summary is sent in place of the" in shown
+    )
     assert "undone: models are sent the original turns again; context: ~" in err
     assert "nothing to undo: no turns of this conversation are summarised" in err
     marks = [turn.compacted.action for turn in stored().turns if turn.compacted is not None]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from midstream import Conversation, encode_request
+from midstream.adapters import from_model_messages, to_model_messages
 from midstream.core.blocks import Compacted, Text, ToolCall, ToolResponse, ToolSpec, Turn, human, system
-from midstream.core.compaction import cuts, said_last, sent_turns
+from midstream.core.compaction import cuts, said_last, sent_turns, without_summaries
 from midstream.core.dialect import Options
 from midstream.core.history import repair
+from midstream.doctor.diagnosis import examine
 from midstream.sim.players import make_players
 from midstream.sim.rules.hosts import judge
 from midstream.wires.history_cache import HistoryCache
@@ -176,3 +180,13 @@ def test_a_stored_response_is_not_continued_across_a_summary() -> None:
     assert b"resp_1" not in after and b"What was said." in after
     since = (A, B, summary(2), C, answer, human("on"))
     assert b"resp_1" in encode_request(model, Conversation(since), options=options, cache=None).body
+
+
+def test_the_doctor_and_other_programs_see_no_summary_beside_what_it_stands_for() -> None:
+    said = (A, call("hist_tool_" + "a" * 24), result("hist_tool_" + "a" * 24), B)
+    whole, marked = Conversation(said), Conversation((*said, summary(3), UNDO, summary(1), FAILURE))
+    assert without_summaries(marked) == whole and without_summaries(whole) is whole
+    assert examine(marked) == examine(whole)
+    assert from_model_messages(to_model_messages(marked)).turns[4].compacted == Compacted("summary", 3)
+    texts = json.dumps(to_model_messages(marked, private=False))
+    assert "What was said." in texts and '"a"' not in texts

@@ -26,6 +26,7 @@ from ..core.blocks import (
     ToolResponse,
     Turn,
 )
+from ..core.compaction import sent_turns
 from ..core.errors import InvalidHistory
 from ..core.history import canonicalize
 from ..core.ids import ToolIdMapper, ToolIdStrategy, standard_strategy
@@ -45,16 +46,18 @@ T = TypeVar("T")
 def to_model_messages(
     conversation: Conversation, ids: ToolIdStrategy | ToolIdMapper = standard_strategy, *, private: bool = True
 ) -> list[Json]:
-    """The conversation as model messages. Without `private`, only what the format itself can express."""
-    mapper = ids.create_mapper(conversation.turns) if isinstance(ids, ToolIdStrategy) else ids
+    """The conversation as model messages. Without `private`, only what the format itself can express, and a summary in place of
+    the turns it stands for."""
+    turns = conversation.turns if private else sent_turns(conversation.turns).turns
+    mapper = ids.create_mapper(turns) if isinstance(ids, ToolIdStrategy) else ids
     system = conversation.system
     messages: list[Json] = []
     for text in system if isinstance(system, tuple) else [Text(system)] if system else ():
         message = {"role": "system", "content": text.text}
         messages.append(_with_options(message, _rest(text, "type", "text"), text.extra, private))
-    names = {call.id: call.name for turn in conversation.turns for call in turn.tool_calls}
+    names = {call.id: call.name for turn in turns for call in turn.tool_calls}
     writer = _Writer(mapper, names, private)
-    messages += [writer.message(turn) for turn in conversation.turns]
+    messages += [writer.message(turn) for turn in turns]
     return messages
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from .blocks import Compacted, ToolCall, ToolResponse, Turn, Value
+from msgspec.structs import replace
+
+from .blocks import Compacted, Conversation, ToolCall, ToolResponse, Turn, Value
 from .handoff import Note
 
 _MARK = attrgetter("compacted")
@@ -76,6 +78,13 @@ def sent_turns(turns: tuple[Turn, ...]) -> SentTurns:
         places.append(summary)
     places += [place for place in range(until, len(turns)) if turns[place].compacted is None]
     return SentTurns(tuple([turns[place] for place in places]), places, summary, since)
+
+
+def without_summaries(conversation: Conversation) -> Conversation:
+    """The conversation as it was said: every turn, and no summary of any."""
+    if not any(map(_MARK, conversation.turns)):
+        return conversation
+    return replace(conversation, turns=tuple([turn for turn in conversation.turns if turn.compacted is None]))
 
 
 def said_last(turns: Sequence[Turn]) -> int | None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ..codec import encode_request
 from ..core.blocks import Block, Conversation, Text, Thinking, ToolCall, ToolResponse, Turn, human
+from ..core.compaction import without_summaries
 from ..core.dialect import Limits
 from ..core.handoff import NoteCode
 from ..core.history import CallMatcher, canonicalize, repair
@@ -88,6 +89,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 def examine(conversation: Conversation, original: Original | None = None) -> Diagnosis:
     """Examine a history. Given the `original` it was imported from, its own messages are judged, not our reading of them."""
+    conversation = without_summaries(conversation)
     history = with_raw_ids(conversation) if original is not None else conversation
     document = _document(original)
     findings = sorted([*_blank_messages(document), *_repairs(history), *_invalid_blocks(history)], key=_place)

@@ -11,6 +11,7 @@ from ...agent.toolbox import BUILTIN
 from ...client.catalog import Catalog
 from ...client.session import Session
 from ...core.blocks import human
+from ...core.compaction import sent_turns
 from ...core.secret import hide_url_secrets
 from ...dialects.registry import REGISTRY, Resolved
 from ..sandbox import sandbox_lines
@@ -80,7 +81,8 @@ async def _exit(chat: Chat, _: str) -> None:
 def wire_lines(session: Session, text: str = "") -> Iterator[str]:
     """The request line, headers, body and notes of the next request; a placeholder stands for a message not yet written."""
     before = session.conversation
-    last = before.turns[-1].speaker if before.turns else ""
+    sent = sent_turns(before.turns).turns
+    last = sent[-1].speaker if sent else ""
     try:
         if text or last in ("", "ai"):
             session.conversation = before.add(human(text or _NEXT))

@@ -104,9 +104,9 @@ class ChatConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     notify_after: Annotated[float, msgspec.Meta(ge=0)] = 20.0
     """How many seconds a long answer takes."""
     compact: Literal["auto", "off"] = "auto"
-    """Whether earlier turns are summarised before the window is full."""
+    """Whether earlier turns are summarised when the conversation nears the end of the window."""
     compact_at: Annotated[float, msgspec.Meta(ge=0.1, le=1)] = 0.85
-    """How full the window is then."""
+    """The part of the window from which on they are."""
     compact_model: str = ""
     """Who writes the summary; the current model if nobody is named."""
 
@@ -125,7 +125,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     aliases: dict[str, str] = {}
     models: dict[str, ModelConfig] = {}
     chat: ChatConfig = ChatConfig()
+    """How `midstream chat` and `midstream ask` behave."""
     sandbox: SandboxConfig = SandboxConfig()
+    """Where the commands of tools run."""
     trusted_projects: tuple[str, ...] = ()
     """Folders whose project file may speak of providers; only the user's own file may say so."""
     instructions: bool | None = None

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 
 import click
+from msgspec.structs import replace
 
 from ..agent.approval import Approval, Ask
 from ..agent.loop import Agent
@@ -29,7 +30,8 @@ from ..core.errors import ConfigError, LocalError
 from ..core.handoff import SwitchReport
 from ..core.visible import visible
 from ..sim.providers import SIM, sim_provider
-from ..store import Entry, Store, open_store
+from ..store import Entry, Store, database_path, open_store
+from ..store.paths import shown_address
 from .model_name import find_model
 from .options import POLICIES, Settings, default_model, stored_options
 from .sandbox import chosen_sandbox
@@ -85,12 +87,15 @@ class Workspace:
         if settings.store:
             self.store = open_store(settings.store_at)
             self._stack.callback(self.store.close)
+            if self._read_only:
+                where = shown_address(settings.store_at) if settings.store_at else str(database_path())
+                click.echo(visible(f"midstream: {where} is read-only: nothing of this is stored"), err=True)
         conversation, stored = self._conversation()
         model = await self.reach(settings.model or stored.get("model") or default_model(self._loaded, os.environ)[0])
         toolbox = self._toolbox()
         session = Session(
             model,
-            store=self.store,
+            store=None if self._read_only else self.store,
             tools=toolbox.specs(),
             conversation=conversation,
             options=settings.options(stored),
@@ -167,7 +172,7 @@ class Workspace:
         entry = store.entry(conversation_id)
         model = await self.reach(entry.meta.get("model") or self.session.model)
         self._note_own_prompt(entry)
-        self.session.conversation = entry.conversation
+        self.session.conversation = self._continued(entry.conversation)
         self.session.options = stored_options(entry.meta)
         return self.session.use(model) if entry.conversation.turns else None
 
@@ -184,7 +189,16 @@ class Workspace:
         found = find_session(store, settings.session)
         entry = store.entry(found)
         self._note_own_prompt(entry)
-        return entry.conversation, entry.meta
+        return self._continued(entry.conversation), entry.meta
+
+    @property
+    def _read_only(self) -> bool:
+        """Whether the store can only be read: what is said now is then kept nowhere."""
+        return bool(getattr(self.store, "read_only", False))
+
+    def _continued(self, conversation: Conversation) -> Conversation:
+        """A stored conversation to go on with; of a read-only store, as one that is not stored."""
+        return replace(conversation, id="") if self._read_only else conversation
 
     def _note_own_prompt(self, entry: Entry) -> None:
         """A new conversation after a resumed one keeps the user's part of its system prompt."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..core.errors import StoreError, StoreUnavailable
-from .schema import APPLICATION_ID, migrate
+from .schema import APPLICATION_ID, migrate, migrations
 
 IN_MEMORY = Path(":memory:")
 
@@ -40,6 +41,49 @@ def open_database(
             db.close()
             raise
         return db
+
+
+def open_for_reading(path: Path, *, patience: float) -> sqlite3.Connection:
+    """A connection to a file that cannot be written to, by us or by anybody. Raises sqlite3's errors.
+
+    A file in WAL mode needs its two companions even to be read, and a read-only medium may have none. Then the file is
+    taken as it is (`immutable`), unless there is a log that belongs to it.
+    """
+    address = path.absolute().as_uri()
+    log = Path(f"{path}-wal")
+    ways = ["mode=ro"] if log.exists() and log.stat().st_size else ["mode=ro", "immutable=1"]
+    for way in ways:
+        db = sqlite3.connect(
+            f"{address}?{way}", uri=True, timeout=patience, isolation_level=None, check_same_thread=False
+        )
+        try:
+            db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            return db
+        except sqlite3.OperationalError:
+            db.close()
+            if way == ways[-1]:
+                raise
+        except BaseException:
+            db.close()
+            raise
+    raise AssertionError("there is always a last way")
+
+
+def is_current(db: sqlite3.Connection) -> bool:
+    """Whether the schema of conversations is the newest one."""
+    ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+    return bool(ours and db.execute("PRAGMA user_version").fetchone()[0] == migrations()[-1][0])
+
+
+def copy_database(path: Path, folder: Path) -> Path:
+    """A copy of a file and its log in another folder, where they can be opened and migrated."""
+    for suffix in ("", "-wal"):
+        source = Path(f"{path}{suffix}")
+        if source.exists():
+            copy = folder / source.name
+            shutil.copyfile(source, copy)
+            copy.chmod(0o600)
+    return folder / path.name
 
 
 @contextmanager

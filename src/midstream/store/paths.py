@@ -79,6 +79,13 @@ def make_private_file(path: Path) -> None:
         ) from error
 
 
+def is_read_only(path: Path) -> bool:
+    """Whether this file exists and cannot be written to: itself, or the folder, where SQLite puts its log beside it."""
+    effective = os.access in os.supports_effective_ids
+    places = (path, path.absolute().parent)
+    return path.exists() and not all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
+
+
 def write_private_file(path: Path, data: bytes, *, overwrite: bool = False) -> None:
     """Write what was said into a file that is as private as the store. FileExistsError if it is there, unless `overwrite`."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if overwrite else os.O_EXCL), 0o600)

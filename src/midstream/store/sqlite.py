@@ -2,15 +2,18 @@
 
 Threads share one connection for writing, behind a lock, and borrow connections for reading. Processes share the file: a writer
 waits up to `patience` seconds for another, readers never wait.
+A file that cannot be written to, or in a folder that cannot, is opened for reading, and every write is refused.
 """
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -19,8 +22,8 @@ from msgspec.structs import astuple, replace
 
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
-from .database import IN_MEMORY, open_database, translated
-from .paths import database_path, make_private_file
+from .database import IN_MEMORY, copy_database, is_current, open_database, open_for_reading, translated
+from .paths import database_path, is_read_only, make_private_file
 from .protocol import (
     ConversationExists,
     ConversationInfo,
@@ -67,9 +70,18 @@ class SqliteStore:
         self._pool_lock = Lock()
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
-        if not self._in_memory:
+        self._read_only_at: Path | None = None
+        """Where a file that cannot be written to is read: its own place, or that of a copy that could be migrated."""
+        if not self._in_memory and is_read_only(self.path):
+            self._read_only_at = self._readable()
+        elif not self._in_memory:
             make_private_file(self.path)
         self._writer = self._open()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the file can only be read: on a read-only medium, or without the permission to write."""
+        return self._read_only_at is not None
 
     def create(self, conversation: Conversation = Conversation(), /) -> str:  # noqa: B008  (a frozen value)
         return self.add(Entry(conversation))
@@ -203,7 +215,30 @@ class SqliteStore:
             raise UnknownConversation(conversation_id)
         return row
 
+    def _readable(self) -> Path:
+        """Where this file can be read: as it is, or as a copy, if its log or an older schema does not let it be."""
+        with self._translated():
+            try:
+                with closing(open_for_reading(self.path, patience=self._patience)) as db:
+                    if is_current(db):
+                        return self.path
+            except sqlite3.OperationalError:
+                pass  # the copy tells what is wrong with it
+        folder = tempfile.mkdtemp(prefix="midstream-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        try:
+            return copy_database(self.path, Path(folder))
+        except OSError as error:
+            raise StoreError(
+                f"cannot read {str(self.path)!r}: {error.strerror}; check its permissions, or choose another with --store"
+            ) from error
+
     def _open(self) -> sqlite3.Connection:
+        if self._read_only_at == self.path:
+            with self._translated():
+                return open_for_reading(self.path, patience=self._patience)
+        if self._read_only_at is not None:
+            return open_database(self._read_only_at, patience=self._patience, synchronous="NORMAL")
         return open_database(self.path, patience=self._patience, synchronous="FULL")
 
     @contextmanager
@@ -211,6 +246,11 @@ class SqliteStore:
         """One transaction: written to the disk as a whole, or not at all."""
         with self._write_lock, self._translated():
             self._check_open()
+            if self.read_only:
+                raise StoreError(
+                    f"{str(self.path)!r} is read-only, so nothing can be stored in it; copy it to where you can write and "
+                    "name the copy with --store or MIDSTREAM_HOME"
+                )
             with transaction(self._writer):
                 yield self._writer
 

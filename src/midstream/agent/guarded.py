@@ -15,7 +15,6 @@ import os
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -68,6 +67,8 @@ class GuardedFiles:
 
     def put_back(self) -> list[str]:
         """Undo what was done to these files; what was done, in words for the model."""
+        import tempfile  # most conversations have no sandbox
+
         bound = {path.removeprefix(self._folder + "/") for path in self.read_only()} if self._closed else set[str]()
         after = dict(self._scan(keep=False))
         aside, restored, lost = list[str](), list[str](), list[str]()

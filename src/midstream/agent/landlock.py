@@ -12,7 +12,6 @@ opened. Nothing that the command changes in the meantime makes a difference.
 
 from __future__ import annotations
 
-import base64
 import ctypes
 import errno
 import fcntl
@@ -87,7 +86,7 @@ def confine(policy: dict[str, Any], parent: socket.socket) -> None:
     checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     restrict(policy)
     drop_capabilities()
-    program = base64.b64decode(policy["filter"])
+    program = bytes.fromhex(policy["filter"])
     held = ctypes.create_string_buffer(program, len(program))
     # struct sock_fprog: the number of instructions, and where they are
     fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(held))

@@ -8,12 +8,10 @@ tried: in a container namespaces are often refused. docs/sandbox.md says what is
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -112,7 +110,8 @@ class Box:
         self.folder = folder
         self._home = home_folder()
         sandbox.check(folder)
-        # Not the name from TMPDIR: a command in a sandbox of its own may have one below this folder.
+        import tempfile  # most conversations have no sandbox
+
         self._temporary = os.path.realpath(tempfile.mkdtemp(prefix="midstream-sandbox-"))
         weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
 
@@ -175,7 +174,7 @@ class Box:
             "read": ["/proc", *[part for path in readable for part in without(path, secrets)]],
             "write": [self.folder, self._temporary],
             "devices": DEVICES,
-            "filter": base64.b64encode(_filter(families=seccomp.INTERNET if network else (), landlock=True)).decode(),
+            "filter": _filter(families=seccomp.INTERNET if network else (), landlock=True).hex(),
             "on_behalf": {
                 name: number for name in seccomp.ON_BEHALF if (number := seccomp.number(name, machine)) is not None
             },
@@ -240,6 +239,8 @@ def _fault(way: Way) -> str:
 
 
 def _tried(way: Way) -> str:
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="midstream-probe-") as folder:
         box = Box(Sandbox(way), os.path.realpath(folder))
         launch = box.launch(box.guard())

@@ -9,7 +9,6 @@ programs handle: they fall back to the older call.
 from __future__ import annotations
 
 import errno
-import platform
 import struct
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
@@ -99,6 +98,8 @@ _OLD_TIMES = "utime utimes futimesat".split()
 
 def machine() -> str | None:
     """This machine's architecture, if there is a filter for it."""
+    import platform  # most conversations have no sandbox
+
     found = platform.machine()
     return found if found in MACHINES else None
 

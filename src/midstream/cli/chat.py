@@ -183,10 +183,6 @@ class Chat:
     def session(self) -> Session:
         return self.workspace.session
 
-    @property
-    def is_interactive(self) -> bool:
-        return self._human.interactive
-
     async def run(self) -> int:
         self._greet()
         with interrupts(self._interrupt):

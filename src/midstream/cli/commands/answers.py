@@ -8,14 +8,16 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ...agent.loop import Agent
 from ...agent.toolbox import Toolbox
 from ...client.session import Session
 from ...core import events
-from ...core.blocks import Media, Text, Turn
+from ...core.blocks import Conversation, Media, Text, Turn
 from ...core.errors import LocalError
 from ..slash import command
-from ..view import Status, summary
+from ..view import Status, summary, total_cost
 from .model import models, report_lines
 from .sessions import last_message, step_back
 
@@ -54,10 +56,13 @@ async def _compare(chat: Chat, model: str) -> None:
     status = Status(model)
     failures: list[str] = []
     message = mine.conversation.turns[place]
-    if not await chat.until_stopped(_answered(other, message, status, failures), status):
+    finished = await chat.until_stopped(_answered(other, message, status, failures), status)
+    theirs = other.session
+    # Whichever is kept, both were paid for.
+    mine.conversation = _with_cost(mine.conversation, total_cost(theirs.costs(place)))
+    if not finished:
         chat.view.notice("(stopped; your conversation is unchanged)")
         return
-    theirs = other.session
     heading = f"{_model_of(mine.conversation.turns[place:]) or mine.model} · {_figures(mine, place)}"
     chat.view.beside(
         (f"1 · {heading}", _text(mine.conversation.turns[place:])),
@@ -69,7 +74,7 @@ async def _compare(chat: Chat, model: str) -> None:
         chat.view.notice(f"kept 1{_stored_as(theirs)}")
         return
     dropped = _stored_as(mine)
-    mine.conversation = theirs.conversation
+    mine.conversation = mine.carry_costs(theirs.conversation)
     await chat.workspace.use(model)
     chat.view.notice(f"kept 2{dropped}", f"model: {model}")
 
@@ -106,6 +111,10 @@ async def _answered(agent: Agent, message: Turn, status: Status, failures: list[
                     pass
 
 
+def _with_cost(conversation: Conversation, cost: float | None) -> Conversation:
+    return conversation if cost is None else replace(conversation, undone_cost=(conversation.undone_cost or 0.0) + cost)
+
+
 def _content(message: Turn) -> list[Text | Media]:
     return [block for block in message.blocks if isinstance(block, Text | Media)]
 
@@ -115,7 +124,7 @@ def _text(turns: tuple[Turn, ...]) -> str:
 
 
 def _model_of(turns: tuple[Turn, ...]) -> str:
-    return next((f"{turn.origin.provider}/{turn.origin.model}" for turn in reversed(turns) if turn.origin), "")
+    return next((turn.origin.name for turn in reversed(turns) if turn.origin), "")
 
 
 def _figures(session: Session, first: int) -> str:

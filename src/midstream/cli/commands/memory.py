@@ -127,7 +127,7 @@ async def _edit(chat: Chat, scope: str) -> None:
         raise LocalError(f"invalid memory {shortened(scope, 40)!r}; expected {' or '.join(_SCOPES)}")
     path = _memory(chat, scope).make()
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not editor or not chat.is_interactive:
+    if not editor or not chat.interactive:
         raise LocalError(f"{'set EDITOR, or edit' if not editor else 'no terminal; edit'} {path} yourself")
     try:
         process = await asyncio.create_subprocess_exec(*shlex.split(editor), os.fspath(path))

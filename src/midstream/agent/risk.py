@@ -44,7 +44,6 @@ _TABLE: dict[str, str] = {
         ".pre-commit-config.y*ml .pre-commit-hooks.y*ml lefthook.y*ml .lefthook.y*ml lefthook-local.y*ml .lintstagedrc* "
         "lint-staged.config.* .huskyrc* .overcommit.yml captainhook.json"
     ),
-    "agents follow what it says": "agents.md agents.override.md claude.md claude.local.md gemini.md .agents/",
     "midstream reads its settings here": ".midstream.toml .midstream/ .config/midstream/",
     "other agents read their settings, hooks and servers here": (
         ".claude/ .claude.json .cursor/ .cursorrules .windsurf/ .continue/ .codex/ .gemini/ .kimi/ .roo/ .cline/ .mcp.json .aider.conf.yml "

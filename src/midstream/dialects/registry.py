@@ -63,7 +63,7 @@ class Registry:
         spelled = name.strip().lower()
         found = self.providers.get(self._names.get(spelled, ""))
         if found is None:
-            hint = _meant(spelled, self._names) or "."
+            hint = meant(spelled, self._names) or "."
             raise UnknownModel(f"unknown provider {spelled!r}{hint} Known: {', '.join(sorted(self.providers))}")
         return found
 

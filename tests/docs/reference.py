@@ -112,6 +112,7 @@ def configuration() -> str:
         ("`[providers.NAME]`", config.ProviderConfig),
         ('`[models."PROVIDER/MODEL"]`', config.ModelConfig),
         ("`[chat]`", config.ChatConfig),
+        ("`[sandbox]`", config.SandboxConfig),
     ):
         lines += [f"## {title}\n", table("key", "type", "default", "")]
         lines += [

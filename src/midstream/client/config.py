@@ -115,6 +115,7 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     use: Literal["on", "auto", "off"] = "off"
     """Whether commands of tools run in a sandbox: always, where the machine has one, or not."""
     network: bool = False
+    """Whether commands in the sandbox may use the network."""
     read: tuple[str, ...] = ()
     """Paths that commands may read beside the system and the working folder."""
 
@@ -127,7 +128,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chat: ChatConfig = ChatConfig()
     """How `midstream chat` and `midstream ask` behave."""
     sandbox: SandboxConfig = SandboxConfig()
-    """Where the commands of tools run."""
+    """Where commands of tools are confined; a project that is not trusted may only turn it on."""
     trusted_projects: tuple[str, ...] = ()
     """Folders whose project file may speak of providers; only the user's own file may say so."""
     instructions: bool | None = None

@@ -24,11 +24,12 @@ from midstream.agent.toolbox import Toolbox
 from midstream.core.blocks import ToolCall
 from midstream.core.errors import ConfigError
 
-from .unprivileged import environment, interpreter, rights
+from .unprivileged import answers, environment, interpreter, rights
 
 DATA = Path(__file__).parents[1] / "data" / "sandbox"
 WORLD = Path(__file__).with_name("sandbox_world.py")
 ESCAPES: list[dict[str, Any]] = tomllib.loads((DATA / "escapes.toml").read_text("utf-8"))["case"]
+HOSTILE: list[dict[str, Any]] = tomllib.loads((DATA.parent / "hostile_commands.toml").read_text("utf-8"))["case"]
 ORDINARY: list[dict[str, Any]] = tomllib.loads((DATA / "ordinary.toml").read_text("utf-8"))["case"]
 PARTS = [
     ESCAPES[start : start + 25] for start in range(0, len(ESCAPES), 25)
@@ -98,6 +99,24 @@ def test_without_a_sandbox_they_do_get_out(user: str, part: int) -> None:
     excused = {case["name"] for case in PARTS[part] if case.get("off") in ("root", "maybe")}
     guarded = {case["name"] for case in PARTS[part] if case.get("off") == "nobody"}
     assert kept_in - excused == guarded
+
+
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("way", WAYS)
+def test_no_hostile_command_leaves_a_process(way: Way, part: int) -> None:
+    """Those that try the bash tool without a sandbox, fork bombs and killed supervisors among them."""
+    need(way)
+    python = interpreter()
+    if python is None:
+        pytest.skip("NOT TESTED: needs a Python that the user nobody may run")
+    token = f"999.{int.from_bytes(os.urandom(8))}"
+    words = {"{nap}": f"sleep {token}", "{python}": python}
+    commands = [
+        functools.reduce(lambda text, word: text.replace(*word), words.items(), each["command"]) for each in HOSTILE
+    ]
+    cases = [{"command": each, "timeout": 2, "token": token, "way": way} for each in commands[part::4]]
+    found = answers(cases, {}, timeout=160)
+    assert [each["left"] for each in found] == [[]] * len(cases)
 
 
 @pytest.mark.parametrize("user", USERS)

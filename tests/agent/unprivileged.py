@@ -43,7 +43,7 @@ def interpreter() -> str | None:
     return None
 
 
-def answers(cases: Sequence[Mapping[str, Any]], environment: Mapping[str, str], timeout: float = 120) -> list[Any]:
+def answers(cases: Sequence[Mapping[str, Any]], variables: Mapping[str, str], timeout: float = 120) -> list[Any]:
     """Each case's answer; fewer than cases where the process was killed."""
     python = interpreter()
     assert python is not None
@@ -51,7 +51,7 @@ def answers(cases: Sequence[Mapping[str, Any]], environment: Mapping[str, str], 
         [python, str(SCRIPT)],
         check=False,
         input=json.dumps(list(cases)),
-        env=environment(environment),
+        env=environment(variables),
         capture_output=True,
         text=True,
         timeout=timeout,

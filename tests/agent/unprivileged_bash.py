@@ -1,6 +1,6 @@
 """Runs commands with the bash tool, as whoever started it: cases come as JSON on standard input, answers go to standard output.
 
-A case is {"command", "timeout", "token"}; its answer {"answer", "left"}, where left are the command lines of living processes
+A case is {"command", "timeout", "token"} and maybe {"way"}, that of a sandbox to run it in; its answer {"answer", "left"}, where left are the command lines of living processes
 that hold the token at the moment the tool returned.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from midstream.agent.bash import Bash
 from midstream.agent.paths import Folder
+from midstream.agent.sandbox import Sandbox
 from midstream.core.errors import ToolFailed
 
 
@@ -41,9 +42,12 @@ def run(tool: Bash, command: str, timeout: float) -> str:
 def main() -> None:
     cases = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as folder:
-        tool = Bash(Folder(folder))
+        tools: dict[str | None, Bash] = {}
         for case in cases:
-            answer = run(tool, case["command"], case["timeout"])
+            way = case.get("way")
+            if way not in tools:
+                tools[way] = Bash(Folder(folder), sandbox=Sandbox.find(ways=[way]) if way else None)
+            answer = run(tools[way], case["command"], case["timeout"])
             print(json.dumps({"answer": answer, "left": living(case["token"])}), flush=True)
 
 

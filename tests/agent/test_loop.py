@@ -280,6 +280,13 @@ def test_retries_are_counted(retries: int) -> None:
     check_lawful(session.conversation)
 
 
+@pytest.mark.parametrize(("answer", "requests"), [(Answer("one two three"), 1), (calls("look"), 3)])
+def test_text_that_was_shown_is_not_requested_again(answer: Answer, requests: int) -> None:
+    events, _, host = work([Cut(answer, 3)], go, limits=RunLimits(retries=2, retry_text=False))
+    assert isinstance(events[-1], Stopped) and events[-1].reason == "failed"
+    assert len(host.bodies) == requests
+
+
 def test_a_good_answer_gives_the_retries_back() -> None:
     script = [Answer(thinking="hm"), calls("look"), Answer(thinking="hm"), Answer("done")]
     events, _, host = work(script, go)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client
@@ -401,6 +403,59 @@ def test_a_switch_back_and_forth_over_two_hosts_keeps_one_conversation() -> None
             ]
 
     asyncio.run(main())
+
+
+def paid(key: str, dollars: float | None) -> Turn:
+    usage = None if dollars is None else Usage(input=1, output=1, cost=dollars)
+    return Turn("ai", (Text("x"),), key=key, origin=Origin("openrouter", "openai-chat", "some/model"), usage=usage)
+
+
+@given(st.lists(st.none() | st.floats(0, 100), max_size=6), st.lists(st.integers(0, 20), max_size=4), st.booleans())
+def test_what_was_spent_stays_spent_however_far_one_goes_back(
+    costs: list[float | None], lengths: list[int], stored: bool
+) -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        turns = [turn for number, cost in enumerate(costs) for turn in (human("?"), paid(f"k{number}", cost))]
+        whole = Conversation(tuple(turns), "Be kind.")
+        session = offline(conversation=store.load(store.create(whole)) if stored else whole, store=store)
+        spent = session.spent()
+        assert spent == (None if all(cost is None for cost in costs) else pytest.approx(sum(filter(None, costs))))
+        for length in lengths:
+            before = session.conversation
+            await session.rewind(length)
+            assert session.conversation.turns == before.turns[:length] and session.conversation.system == "Be kind."
+            assert session.spent() == (None if spent is None else pytest.approx(spent, abs=1e-9))
+            if stored:
+                info = store.info(session.conversation.id)
+                assert (info.parent, info.forked_at) == (before.id, len(session.conversation.turns))
+                assert store.load(before.id) == before
+                assert store.load(session.conversation.id) == session.conversation
+        store.close()
+
+    asyncio.run(main())
+
+
+def test_a_successor_carries_what_its_turns_do_not_account_for() -> None:
+    session = offline(conversation=Conversation((paid("a", 1.0), paid("b", 2.0))))
+    successor = session.carry_costs(Conversation((paid("b", 2.0), paid("c", 0.5))))
+    assert successor.undone_cost == 0.5
+    session.conversation = successor
+    assert session.spent() == 3.0
+
+
+@pytest.mark.parametrize(
+    ("origin", "name"),
+    [
+        (Origin("moonshot", "openai-chat", "kimi-k2.5"), "moonshot/kimi-k2.5"),
+        (Origin("sim:moonshot", "openai-chat", "kimi-k2.5"), "sim/kimi-k2.5"),
+        (Origin("", "", "kimi-k2.5"), "kimi-k2.5"),
+        (Origin("moonshot"), "moonshot"),
+        (Origin(), ""),
+    ],
+)
+def test_the_name_of_an_origin_is_what_a_user_calls_the_model(origin: Origin, name: str) -> None:
+    assert origin.name == name
 
 
 def test_each_turn_costs_what_its_own_model_takes() -> None:

@@ -10,7 +10,6 @@ import asyncio
 import os
 import select
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
@@ -20,7 +19,7 @@ from ..agent.approval_request import ApprovalRequest
 from ..client.cancellation import in_daemon_thread
 from ..core.visible import visible
 from .terminal import columns, showable, write
-from .view import shown_on
+from .view import shown_on, wrapped
 
 _MAX_LINE = 4 * 1024 * 1024
 _YES = {
@@ -74,7 +73,7 @@ class LineInput:
 
     async def ask(self, question: str) -> str:
         """The next line, which in a script is the one below the command that asks."""
-        asked = wrapped(question, columns(self._out))
+        asked = in_rows(question, columns(self._out))
         write(self._out, asked if self.interactive else f"{asked.rstrip()}\n")
         return await self._line()
 
@@ -118,10 +117,9 @@ def question(request: ApprovalRequest) -> str:
     return f"Allow this? {yes}, [n]o, or the reason why not: "
 
 
-def wrapped(question: str, columns: int) -> str:
+def in_rows(question: str, columns: int) -> str:
     """A question in rows that are broken between words: a prompt would break them anywhere."""
-    rows = textwrap.wrap(question, max(20, columns - 1), break_on_hyphens=False)
-    return "\n".join(rows) + " "
+    return "\n".join(wrapped(question.rstrip(), columns - 1)) + " "
 
 
 def decision_of(text: str) -> Decision:

@@ -59,8 +59,9 @@ class Thought:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self._is_unfolded():
             yield Line(self._text, "dim italic")
-        else:
-            yield Line(f"▸ {self._head}, {len(self._text.split())} words (Ctrl-T unfolds)", "dim")
+            return
+        line, hint = f"▸ {self._head}, {len(self._text.split())} words", " (Ctrl-T unfolds)"
+        yield Line(line + hint if len(line + hint) <= options.max_width else line, "dim")
 
 
 class Bottom:
@@ -161,6 +162,8 @@ class LiveView:
             return True  # still arriving: the next frame shows it
         if not self._record.is_on_screen(rows_above) or not any(map(_is_thought, self._record.parts)):
             return False
+        if showable("✓", self._console.file) != "✓":
+            return False  # stand-ins are longer than what they stand for, so the lines cannot be counted
         was_live = self._live is not None
         self._stop_live()
         for part in self._record.take_back():
@@ -275,7 +278,10 @@ class LiveView:
                 self._print(Line(part))
 
     def failure(self, message: str) -> None:
-        self._print(Line.assemble(("✗ ", "bold red"), " ".join(visible(message).split())))
+        first, *rest = wrapped(f"✗ {' '.join(visible(message).split())}", self.width)
+        self._print(Line.assemble(("✗", "bold red"), first.removeprefix("✗")))
+        for line in rest:
+            self._print(Line(line))
 
     def diff(self, rows: Sequence[str]) -> None:
         for row in rows:

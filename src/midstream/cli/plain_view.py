@@ -151,7 +151,7 @@ class PlainView:
 
     def notice(self, *lines: str) -> None:
         for line in lines:
-            for part in wrapped(visible(line), self.width) if is_terminal(self._err) else [visible(line)]:
+            for part in self._wrapped(visible(line)):
                 self._line(part)
 
     def refold(self, rows_above: int | None = None) -> bool:
@@ -163,7 +163,14 @@ class PlainView:
         self.notice(*[f"  {line}" for line in text.strip().split("\n")])
 
     def failure(self, message: str) -> None:
-        self._line(self._paint("midstream: ", "red") + " ".join(visible(message).split()))
+        head = "midstream:"
+        first, *rest = self._wrapped(f"{head} {' '.join(visible(message).split())}")
+        self._line(self._paint(head, "red") + first.removeprefix(head))
+        for line in rest:
+            self._line(line)
+
+    def _wrapped(self, line: str) -> list[str]:
+        return wrapped(line, self.width) if is_terminal(self._err) else [line]
 
     def diff(self, rows: Sequence[str]) -> None:
         for row in rows:

@@ -31,7 +31,7 @@ from ..agent.approval import NO, Decision
 from ..agent.approval_request import ApprovalRequest
 from ..core.visible import visible
 from ..store.paths import make_private_file
-from .line_input import Interrupted, decision_of, question, wrapped
+from .line_input import Interrupted, decision_of, in_rows, question
 from .mention import complete_mention, dropped_paths, written
 from .picker import pick
 from .terminal import columns, showable, write
@@ -130,7 +130,7 @@ class TerminalInput:
             self._watch.pause()
         try:
             return await asking.prompt_async(
-                FormattedText([("class:prompt", wrapped(question, columns(sys.stdout)))]), handle_sigint=False
+                FormattedText([("class:prompt", in_rows(question, columns(sys.stdout)))]), handle_sigint=False
             )
         except KeyboardInterrupt:
             raise Interrupted from None

@@ -15,6 +15,7 @@ from ..core.errors import LocalError
 from ..core.visible import terminal_safe, visible
 from ..store import FORMATS, ConversationInfo, Store, import_file, open_store, to_jsonl, to_markdown
 from ..store.paths import write_private_file
+from ..store.search import searchable
 from .options import store_option
 from .terminal import Paint, color_choice, color_option, is_terminal, wants_color
 from .view import shortened
@@ -58,9 +59,18 @@ def search_lines(store: Store, words: str, paint: Callable[..., str] = lambda te
         day = time.strftime("%Y-%m-%d", time.localtime(info.updated))
         title = visible(" ".join(info.title.split())) or "(untitled)"
         lines.append(f"{paint(conversation_id[:8], 'cyan')}  {day}  {paint(shortened(title, 60), 'bold')}")
-        mine = [hit for hit in hits if hit.conversation == conversation_id]
-        lines += [f"  {hit.speaker:>6}  {visible(' '.join(hit.snippet.split()))}" for hit in mine]
+        turns = store.load(conversation_id).turns
+        for hit in hits:
+            if hit.conversation == conversation_id:
+                excerpt = _excerpt(hit.snippet, searchable(turns[hit.position]))
+                lines.append(f"  {hit.speaker:>6}  {visible(excerpt)}")
     return lines
+
+
+def _excerpt(snippet: str, whole: str) -> str:
+    """The snippet in one line, with a mark where it was cut out of the whole."""
+    before, _, after = whole.partition(snippet)
+    return f"{'…' if before else ''}{' '.join(snippet.split())}{'…' if after else ''}"
 
 
 _limit_option = click.option(

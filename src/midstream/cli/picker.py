@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from prompt_toolkit.application import Application, get_app
@@ -15,9 +16,10 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from ..core.visible import visible
+from .terminal import showable
 
 _SHOWN = 10
-_HINT = "↑↓ move · type to filter · Enter · Esc"
+_HINT = "arrows move, typing filters, Enter opens, Esc leaves"
 _STYLE = Style.from_dict({"prompt": "bold ansicyan", "chosen": "bold", "hint": "ansibrightblack"})
 
 
@@ -35,7 +37,7 @@ class _Picker:
 
     def application(self, source: Input, depth: ColorDepth | None) -> Application[int | None]:
         typed = VSplit([
-            Window(FormattedTextControl([("class:prompt", "› ")]), width=2),
+            Window(FormattedTextControl([("class:prompt", showable("› ", sys.stdout))]), width=2),
             Window(BufferControl(self._filter), height=1),
         ])  # fmt: skip
         shown = Window(FormattedTextControl(self._list), height=lambda: min(_SHOWN, max(1, len(self._rows))))
@@ -64,13 +66,13 @@ class _Picker:
         lines: StyleAndTextTuples = []
         for place in range(first, min(first + _SHOWN, len(self._fitting))):
             chosen = place == self._place
-            row = fitted(self._rows[self._fitting[place]], columns - 3)
+            row = fitted(showable(self._rows[self._fitting[place]], sys.stdout), columns - 3)
             lines.append(("class:chosen" if chosen else "", f"{'> ' if chosen else '  '}{row}\n"))
         return lines
 
     def _hint(self) -> StyleAndTextTuples:
         columns = get_app().output.get_size().columns
-        return [("", fitted(f"{len(self._fitting)} of {len(self._rows)} · {_HINT}", columns - 1))]
+        return [("", fitted(f"{len(self._fitting)} of {len(self._rows)}: {_HINT}", columns - 1))]
 
     def _move(self, by: int) -> None:
         self._place = max(0, min(self._place + by, len(self._fitting) - 1))
@@ -104,4 +106,4 @@ def fitted(text: str, columns: int) -> str:
         return text
     while text and get_cwidth(text) > columns - 1:
         text = text[:-1]
-    return text + "…"
+    return text + showable("…", sys.stdout)[:1]

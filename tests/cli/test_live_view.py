@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from rich.text import Text as Line
 
-from midstream.cli.live_view import LiveView, MarkdownFeed
+from midstream.cli.live_view import LiveView, MarkdownFeed, Safe
 from midstream.cli.plain_view import PlainView
 from midstream.cli.terminal import Paint
 from midstream.cli.view import Gate, partial_call_line
@@ -197,3 +198,18 @@ def test_a_system_turn_is_shown_as_the_systems() -> None:
     console = Console(file=out, width=60, force_terminal=False, color_system=None, highlight=False, markup=False)
     LiveView(console).replay([SYSTEM_TURN])
     assert wanted in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("one\n\ntwo", ["one", "", "two"]),
+        ("x" * 18 + "\u202ey", ["x" * 18 + "\\u", "{202e}y"]),
+        ("x" * 45, ["x" * 20, "x" * 20, "x" * 5]),
+    ],
+)
+def test_what_is_written_out_is_not_cut_at_the_edge(text: str, rows: list[str]) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=20, force_terminal=False)
+    console.print(Safe(Line(text)))
+    assert out.getvalue().split("\n") == [*rows, ""]

@@ -37,15 +37,26 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 class Safe:
-    """A renderable without control characters other than the newline, in characters that the terminal can show."""
+    """A renderable without control characters other than the newline, in signs that the terminal has.
+
+    A character that is written out (`\\u{202e}`, `...`) is longer than what was laid out: such a row goes on in the next.
+    """
 
     def __init__(self, inner: RenderableType) -> None:
         self._inner = inner
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self._inner, options):
-            if not segment.control:
-                yield Segment(showable(terminal_safe(segment.text), console.file), segment.style)
+        width = options.max_width
+        for line in console.render_lines(self._inner, options, pad=False):
+            row = [
+                Segment(showable(terminal_safe(segment.text), console.file), segment.style)
+                for segment in line
+                if not segment.control
+            ]
+            length = Segment.get_line_length(row)
+            for part in Segment.divide(row, range(width, length + width, width)) if length > width else [row]:
+                yield from part
+                yield Segment.line()
 
 
 class Thought:

@@ -280,7 +280,7 @@ def test_vi_keys_by_setting(opened: Open, home: Path) -> None:
     [
         ("off", 0, b""),
         ("bell", 0, b"\a"),
-        ("osc9", 0, b"\x1b]9;midstream: sim/kimi-k2.5 has answered (0 s)\a"),
+        ("osc9", 0, b"\x1b]9;midstream: sim/kimi-k2.5 has answered ("),
         ("osc9", 3600, b""),
     ],
 )

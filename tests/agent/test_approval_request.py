@@ -160,3 +160,10 @@ def test_what_nobody_can_read_is_refused_with_a_reason(text: str, shown: bool) -
 )  # fmt: skip
 def test_the_question_says_what_an_always_covers(request_: ApprovalRequest, words: str) -> None:
     assert words in question(request_)
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_a_tool_may_say_itself_that_it_asks_each_time(writes: bool) -> None:
+    request = ApprovalRequest("x", {"a": "b"}, writes=writes, runs=not writes, own_caution="everybody reads it")
+    assert request.scope == "" and request.caution == "everybody reads it"
+    assert "  caution: everybody reads it" in request.shown().split("\n")

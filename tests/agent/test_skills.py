@@ -258,17 +258,17 @@ def test_get_knows_its_names(work: Path) -> None:
         Skills().get("x")
 
 
-@pytest.mark.parametrize("page", ["instructions", "memory", "skills"])
-def test_the_programs_in_the_documentation_run(page: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_in_the_documentation_tells_all_three(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(work)
     monkeypatch.setenv("MIDSTREAM_HOME", str(work / "home"))
     make(work / ".claude" / "skills", "pdf")
     (work / "AGENTS.md").write_text("Use tabs.")
-    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text("utf-8")
+    (work / ".midstream").mkdir()
+    (work / ".midstream" / "memory.md").write_text("- a note\n")
+    text = (Path(__file__).parents[2] / "docs" / "skills.md").read_text("utf-8")
     (program,) = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     names: dict[str, Any] = {}
     exec(program, names)
-    if page == "skills":
-        system = names["session"].conversation.system
-        assert "Use tabs." in system and "- pdf: About pdf." in system
-        assert "skill" in names["agent"].toolbox and "remember" in names["agent"].toolbox
+    system = names["session"].conversation.system
+    assert "Use tabs." in system and "- a note" in system and "- pdf: About pdf." in system
+    assert "skill" in names["agent"].toolbox and "remember" in names["agent"].toolbox

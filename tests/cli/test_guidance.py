@@ -246,6 +246,8 @@ def test_a_skill_that_comes_while_the_chat_is_open_is_there_in_the_next_conversa
         terminal.enter("use the skill")
         terminal.wait_for(QUESTION)
         assert "skill" in double.tools and "- count: Counts lines." in double.system
+        terminal.enter("y")
+        terminal.wait_for("over: lines: 1")
     finally:
         terminal.close()
 

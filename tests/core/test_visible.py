@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream.core.visible import revealed, terminal_safe, visible
+from midstream.core.visible import readable, revealed, terminal_safe, visible
 
 from .read_back import read_back
 
@@ -45,6 +45,14 @@ def test_every_control_format_and_surrogate_character_is_written_out() -> None:
     for code in range(sys.maxunicode + 1):
         if unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp") and code not in DRAWN | {9, 10}:
             assert visible(chr(code)) != chr(code), hex(code)
+
+
+def test_what_a_model_reads_keeps_joiners_and_selectors_and_nothing_else_hidden() -> None:
+    kept = "\u200c\u200d" + "".join(map(chr, range(0xFE00, 0xFE10)))
+    for code in (*range(0x10000), *range(0xE0000, 0xE1000)):
+        char = chr(code)
+        assert readable(char) == (char if char in kept else visible(char))
+    assert readable("⚠️ نمی‌خواهم 👩‍💻\n\tx") == "⚠️ نمی‌خواهم 👩‍💻\n\tx"
 
 
 def test_prose_keeps_joiners_and_emoji_but_nothing_that_steers() -> None:

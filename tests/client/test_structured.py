@@ -304,6 +304,14 @@ def test_the_value_is_found_in_what_a_model_says(text: str, valid: bool) -> None
         assert raised.value.text == text and raised.value.places
 
 
+@pytest.mark.parametrize("text", ["[1,2]", '{"value":[1,2]}', '```\n{"value": [1, 2]}\n```'])
+def test_an_answer_inside_an_object_is_taken_out(text: str) -> None:
+    assert AnswerType[list[int]](list[int]).read(Turn("ai", (Text(text),))) == [1, 2]
+    inside = {"type": "object", "properties": {"value": {"type": "array"}}, "required": ["value"]}
+    if text[0] == "{":  # one that is meant to have that property keeps it
+        assert AnswerType[Any](inside).read(Turn("ai", (Text(text),))) == {"value": [1, 2]}
+
+
 def test_a_null_for_what_need_not_be_there_is_nothing() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]}
     assert AnswerType[Any](schema).read(Turn("ai", (Text('{"a":"x","b":null}'),))) == {"a": "x"}

@@ -142,6 +142,17 @@ def test_what_is_left_out_is_named() -> None:
     assert grammar.schema["properties"]["code"]["pattern"] and "pattern" not in grammar.schema["properties"]["part"]
 
 
+def test_a_mode_has_its_limits() -> None:
+    def fields(count: int, schema: dict[str, Any], required: int = 0) -> dict[str, Any]:
+        names = [f"f{number}" for number in range(count)]
+        return {"type": "object", "properties": dict.fromkeys(names, schema), "required": names[:required]}
+
+    text, union = {"type": "string"}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}
+    assert adapt("closed", fields(24, text)) is not None and adapt("closed", fields(25, text)) is None
+    assert adapt("closed", fields(16, union, 16)) is not None and adapt("closed", fields(17, union, 17)) is None
+    assert adapt("openai", fields(1000, text)) is not None and adapt("openai", fields(1001, text)) is None
+
+
 def test_a_wrapped_answer_keeps_its_references() -> None:
     people = {
         "type": "array",

@@ -416,15 +416,8 @@ class Session:
             if answer is None or begun or not isinstance(last, ErrorEvent) or not answer.asks_again(last):
                 return
             begun = True
-            asked = self._reproached(last, answer)
-
-    def _reproached(self, failed: ErrorEvent, answer: AnswerType[Any]) -> Conversation:
-        """The conversation with an answer that does not follow its schema, and with what is wrong with it: for one request. What
-        is kept is an answer that failed, which no later request holds, and the one that comes now."""
-        turns = self.conversation.turns
-        if turns and turns[-1].key == failed.turn.key:
-            turns = turns[:-1]
-        return replace(self.conversation, turns=(*turns, *answer.reproach(failed.turn, failed.to_exception())))
+            # For one request: what is kept is an answer that failed, which no later request holds, and the one that comes now.
+            asked = self.conversation.add(*answer.reproach(last.turn, last.to_exception()))
 
     async def _asked_to_compact(self, keep: Sequence[str], model: str | None) -> AsyncGenerator[CompactionEvent, None]:
         self._check_no_open_calls()

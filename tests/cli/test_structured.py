@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
+from midstream.cli.ask import _Outcome, _show_value
 from midstream.cli.event_lines import VERSION, EventLines
 from midstream.cli.main import FAILED, OK, USAGE
 from midstream.cli.schema_option import schema_given, short_schema
@@ -84,6 +86,20 @@ def test_the_value_alone_is_on_stdout(cli: Cli, model: str) -> None:
     value = json.loads(result.stdout)
     assert list(value) == ["name", "age", "tags"] and isinstance(value["age"], int) and value["tags"]
     assert result.stdout == json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_it_indented_and_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = _Outcome()
+    outcome.value = {"größe": [1], "text": "a\x9b31mb"}
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    _show_value(outcome, ())
+    assert out.getvalue().startswith('{\n  "größe": [\n    1\n  ],\n') and "\x9b" not in out.getvalue()
 
 
 def test_many_values_are_a_list(cli: Cli) -> None:

@@ -16,6 +16,8 @@ from jsonschema import Draft202012Validator
 
 from midstream import Agent, Client, Options, Session, SyncAgent, SyncSession, complete_sync
 from midstream.client.answer_type import AnswerType
+from midstream.client.catalog import Catalog
+from midstream.client.config import Config, ProviderConfig
 from midstream.codec import encode_request
 from midstream.core.answer_schemas import WRAPPED, is_object
 from midstream.core.blocks import Conversation, Text, Turn, human
@@ -408,6 +410,16 @@ def test_an_agent_without_async_too() -> None:
         SyncSession("openai/gpt-4o", client=sim.client()) as session,
     ):
         assert SyncAgent(session, []).run("Who?", schema=Person).result().value == Person("Ada", 36)
+
+
+@pytest.mark.parametrize(
+    ("ways", "tool", "words"), [(["tool"], "answer", False), ([], "", True), (["schema"], "", False)]
+)
+def test_a_host_of_ones_own_may_have_other_ways(ways: list[str], tool: str, words: bool) -> None:
+    mine = ProviderConfig(base_url="http://127.0.0.1:1/v1", dialect={"answer_ways": ways})
+    catalog = Catalog(Config(providers={"mine": mine}), environ={})
+    request = encode_request(catalog.resolve("mine/model"), "Hi", options=Options(schema=CASES["person"]["schema"]))
+    assert request.answer_tool == tool and (b"JSON schema" in request.body) is words
 
 
 def test_an_answer_with_calls_has_no_value_yet() -> None:

@@ -283,7 +283,8 @@ def _show_value(outcome: _Outcome, turns: tuple[Turn, ...]) -> None:
     if outcome.code == OK:
         shown = is_terminal(sys.stdout)
         form: dict[str, Any] = {"indent": 2} if shown else {"separators": (",", ":")}
-        sys.stdout.write(json.dumps(outcome.value, ensure_ascii=shown, **form) + "\n")
+        text = json.dumps(outcome.value, ensure_ascii=False, **form)
+        sys.stdout.write((terminal_safe(text) if shown else text) + "\n")
     elif said := [turn.text for turn in turns if turn.speaker == "ai" and turn.text]:
         raw = terminal_safe(said[-1]) if is_terminal(sys.stderr) else said[-1]
         sys.stderr.write(raw.rstrip("\n") + "\n")

@@ -290,6 +290,9 @@ TEXTS = (
     ("Ada, 36", False),
     ("", False),
     ("[" * 5000, False),
+    ("```\n" * 50_000, False),
+    ('```json\n{"name": "Bob"}\n```\nNo, this:\n```json\n{"name": "Ada", "age": 36}\n```', True),
+    ('{"name": NaN, "age": 36} or {"name": "Ada", "age": 36}', True),
     ("null", False),
 )
 

@@ -24,10 +24,10 @@ from ..wires.lenient_json import decode_leniently
 
 T = TypeVar("T")
 
-_FENCED = re.compile(r"```[A-Za-z]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+_FENCE = "```"
 _OPENING = re.compile(r"[{\[]")
 _TRIES = 64
-"""So many brackets in an answer are tried as the beginning of its JSON."""
+"""So many brackets in an answer are tried as the beginning of its JSON, and so many fenced blocks."""
 _REF = "#/$defs/{name}"
 CUT = {
     "max_tokens": "the answer reached its token limit, so it is not whole; allow more with max_tokens",
@@ -111,9 +111,9 @@ class AnswerType(Generic[T]):
                 yield decode_leniently(text.strip())
             except MalformedStream:
                 pass
-        for text in reversed([match[1] for match in _FENCED.finditer(turn.text)]):
+        for block in turn.text.split(_FENCE)[1::2][: -_TRIES - 1 : -1]:
             try:
-                yield decode_leniently(text)
+                yield decode_leniently(block.partition("\n")[2].strip())  # the first line names the language
             except MalformedStream:
                 pass
         yield from reversed(list(_embedded(turn.text)))
@@ -214,7 +214,7 @@ def _placed(error: Exception) -> str:
 
 def _embedded(text: str) -> Iterator[Any]:
     """The objects and lists that stand in a text, one after another."""
-    decoder = json.JSONDecoder(strict=False)
+    decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
     at = tries = 0
     while tries < _TRIES and (found := _OPENING.search(text, at)) is not None:
         tries += 1

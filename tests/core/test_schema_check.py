@@ -62,6 +62,16 @@ def test_a_schema_that_goes_round_ends() -> None:
     assert faults("x" * 10, {"pattern": "(?<n>x)[", "type": "string"}) == ()  # not Python's, so nobody's
 
 
+def test_alternatives_of_alternatives_end_soon_enough() -> None:
+    node: dict[str, Any] = {"anyOf": [{"$ref": "#/$defs/a"}, {"items": {"$ref": "#/$defs/a"}, "minItems": 9}]}
+    schema = {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [node, node, node]}}}
+    value: Any = "x"
+    for _ in range(40):
+        value = [value]
+    assert "too" in faults(value, schema)[0]
+    assert without_nulls(value, schema) == value
+
+
 def test_what_need_not_be_there_may_be_said_to_be_null() -> None:
     schema = {
         "properties": {"a": {"type": "string"}, "b": {"type": ["string", "null"]}, "c": {"type": "string"}},

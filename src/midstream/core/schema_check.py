@@ -49,7 +49,10 @@ def faults(value: Any, schema: Any) -> tuple[str, ...]:
 def without_nulls(value: Any, schema: Any) -> Any:
     """The value without the properties that are null, need not be there, and may not be null: models that must say every
     property say so that there is none."""
-    return _Checker(schema).pruned(value, schema, 0)
+    try:
+        return _Checker(schema).pruned(value, schema, 0)
+    except _TooLong:
+        return value
 
 
 class _TooLong(Exception):
@@ -184,7 +187,10 @@ class _Checker:
                 yield from self.check(item, rest, at, depth + 1)
 
     def pruned(self, value: Any, schema: Any, depth: int) -> Any:
-        if not isinstance(schema, dict) or depth > _DEPTH:
+        self._left -= 1
+        if depth > _DEPTH or self._left < 0:
+            raise _TooLong
+        if not isinstance(schema, dict):
             return value
         if "$ref" in schema:
             target = lookup(self._root, schema["$ref"])

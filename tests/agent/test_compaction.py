@@ -284,7 +284,14 @@ def test_what_summaries_cost_counts() -> None:
             (cost,) = bench.session.costs(first)
             assert cost.model == KIMI and cost.usage == turn.usage and cost.cost and cost.usage.read > 5000
             assert bench.session.costs()[: len(before)] == before
-            result = await Agent(bench.session, Toolbox([look]), RunLimits(tokens=1)).run("Look.")
-            assert result.reason == "tokens" and result.usage.total > 0
+            for number in range(60):
+                result = await bench.agent.run(f"Look at place {number}.")
+                summaries = [turn for turn in result.turns if turn.compacted is not None]
+                if summaries:
+                    break
+            usages = [turn.usage for turn in result.turns if turn.usage is not None]
+            assert len(usages) == 3 and summaries[0].usage in usages
+            assert result.usage.total == sum([usage.total for usage in usages]) and result.rounds == 2
+            assert result.cost == sum([each.cost or 0.0 for each in bench.session.costs()[-3:]])
 
     asyncio.run(main())

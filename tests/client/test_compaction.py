@@ -311,7 +311,7 @@ def test_the_last_message_stays_word_for_word_even_if_all_answers_to_it_are_summ
 
 
 def test_a_message_without_an_answer_is_not_summarised() -> None:
-    story = long_story(10).add(human("My question. " + "word " * 4000, key="last"))
+    story = long_story(10).add(human("My question. " + "word " * 12_000, key="last"))
 
     async def main() -> None:
         async with session(conversation=story) as (chat, _):

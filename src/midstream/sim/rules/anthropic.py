@@ -299,7 +299,7 @@ RULES = (
     ),
     Rule(
         "format fits", "documented", "Anthropic's guide on structured outputs: limitations of JSON Schema",
-        _format_fits, hosts=_OWN,
+        _format_fits, hosts=_OWN, guide="anthropic-messages.md#structured-output",
     ),
 )  # fmt: skip
 REASONING = Rule(

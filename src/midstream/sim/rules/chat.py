@@ -460,7 +460,7 @@ RULES = (
     ),
     Rule(
         "format fits", "documented", "OpenAI's guide on structured outputs: supported schemas, and what strict requires",
-        _format_fits, hosts=("openai",),
+        _format_fits, hosts=("openai",), guide="openai-chat.md#structured-output",
     ),
 )  # fmt: skip
 UNIQUE_IDS = Rule(

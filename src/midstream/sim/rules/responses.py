@@ -212,6 +212,6 @@ RULES = (
     ),
     Rule(
         "format fits", "documented", "OpenAI's guide on structured outputs: supported schemas, and what strict requires",
-        _format_fits, hosts=_OWN,
+        _format_fits, hosts=_OWN, guide="openai-responses.md#structured-output",
     ),
 )  # fmt: skip

@@ -73,3 +73,15 @@ def test_the_whole_conversation_is_still_stored(script: Script) -> None:
     assert (copy.parent, copy.forked_at, copy.turns, whole.turns) == (whole.id, 2, 2, 4)
     assert store.get_meta(copy.id, "model") == "sim/kimi-k2.5"
     store.close()
+
+
+@pytest.mark.parametrize("kept", ["1", "2"])
+def test_both_answers_of_a_comparison_are_paid_for(
+    script: Script, doubles: Sim, environ: dict[str, str], kept: str
+) -> None:
+    environ["MOONSHOT_API_BASE"] = f"{doubles.url}/moonshot"
+    lines = ("First " + "word " * 3000, "/usage", "/compare moonshot/kimi-k2.5", kept, "/usage", "/retry", "/usage")
+    _, err = script(*lines, args=("-m", "moonshot/kimi-k2.5", "--no-tools"))
+    one, two, three = [float(total[1:]) for total in TOTAL.findall(err)]
+    assert f"kept {kept}; the other answer is stored as" in err
+    assert two == pytest.approx(2 * one, rel=0.05) and three == pytest.approx(3 * one, rel=0.05)

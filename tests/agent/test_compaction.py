@@ -145,7 +145,7 @@ async def _400_turns() -> None:
     keep = "the caretaker is called Ignatius Okonkwo-Bell"
     async with Bench(compaction=Compaction(keep=(keep,))) as bench:
         planted: list[str] = []
-        compacted_at: int | None = None
+        compacted, checked = False, 0
         for number in range(100):
             if number and number % 8 == 0:
                 bench.session.switch_model(FIVE[number // 8 % 5])
@@ -153,16 +153,20 @@ async def _400_turns() -> None:
                 planted.append(code[number])
             before = len(bench.sim.seen)
             await bench.say(f"Look at place {number}. {code.get(number, '')}")
-            if compacted_at is None and bench.summaries():
-                compacted_at = number
-            for body in bench.requests(before) if compacted_at is not None and compacted_at < number else ():
-                assert [fact for fact in planted if fact not in body] == []
-                assert keep in body  # the model that summarises drops it: it stands there all the same
+            for body in [json.dumps(seen.body) for seen in list(bench.sim.seen)[before:]]:
+                if WRITER in body:
+                    compacted = True
+                elif compacted:
+                    checked += 1
+                    assert [fact for fact in planted if fact not in body] == []
+                    assert keep in body  # the model that summarises drops it: it stands there all the same
             assert_pairs(bench)
         turns = bench.session.conversation.turns
         said = [turn for turn in turns if turn.compacted is None]
         assert len(said) == 400 and bench.sim.refusals == 0 and not bench.sim.refused
-        assert len(bench.summaries()) >= 3 and all(event.turn is not None for event in bench.summaries())
+        assert (
+            checked > 100 and len(bench.summaries()) >= 3 and all(event.turn is not None for event in bench.summaries())
+        )
         wires = {turn.origin.wire for turn in said if turn.origin}
         assert wires == {"openai-chat", "anthropic", "openai-responses", "gemini"}
         assert bench.store.load(bench.session.conversation.id) == bench.session.conversation

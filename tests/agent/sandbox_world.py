@@ -224,6 +224,8 @@ def main() -> None:
     given = json.load(sys.stdin)
     with tempfile.TemporaryDirectory(prefix="midstream-world-") as root:
         world = World(given["way"], Path(root).resolve())
+        (Path(root) / "temporary").mkdir()
+        tempfile.tempdir = f"{root}/temporary"  # what is moved away is kept there
         try:
             for case in given["cases"]:
                 world.set_up()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,14 @@ FILES = {
     "src/main.py": "print()\n",
     "src/conftest.py": "x\n",
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is moved away is kept: in a folder of the tests."""
+    before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
+    yield
+    tempfile.tempdir = before
 
 
 @pytest.fixture

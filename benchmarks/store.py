@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sqlite3
 import statistics
 import tempfile
 import time
@@ -105,6 +106,50 @@ def _find(store: SqliteStore, writer: _Writer, conversations: int, length: int) 
         print(f"search, {name:<22} {_milliseconds(lambda query=query: store.search(query))}")  # type: ignore[misc]
 
 
+def _scripts(folder: Path) -> None:
+    """The same count of characters in a spaced script and in one without spaces, in turn: what appending and the index cost."""
+    random_ = random.Random(7)
+    common = list(accumulate([1 / (rank + 10) for rank in range(3000)]))
+    chinese = ["".join(random_.choices(_HAN, cum_weights=common, k=random_.randint(1, 3))) for _ in range(20_000)]
+    weights = list(accumulate([1 / rank for rank in range(1, 20_001)]))
+    for length, count in ((60, 2000), (500, 600), (4000, 100), (200_000, 3)):
+        per_character: dict[str, tuple[float, float, float]] = {}
+        for name, vocabulary, between in (("Latin", _vocabulary(random_), " "), ("Chinese", chinese, "")):
+            texts = [
+                between.join(random_.choices(vocabulary, cum_weights=weights, k=length))[:length] for _ in range(count)
+            ]
+            with closing(SqliteStore(folder / f"{name}-{length}.db")) as store:
+                made = store.create()
+                start = time.process_time()
+                for number, text in enumerate(texts):
+                    store.append(made, human(text), number)
+                taken = time.process_time() - start
+            with closing(sqlite3.connect(store.path)) as db:
+                sizes = [_size(db, index) for index in ("search", "characters")]
+            per_character[name] = (
+                taken / (length * count) * 1e9,
+                sum(size[0] for size in sizes) / (length * count),
+                sum(size[1] for size in sizes) / (length * count),
+            )
+        latin, han = per_character["Latin"], per_character["Chinese"]
+        print(
+            f"turns of {length:>6} characters: append {latin[0]:5.0f} ns Latin, {han[0]:5.0f} ns Chinese a character"
+            f" ({han[0] / latin[0]:.2f}x, {han[0] / latin[0] / 3:.2f}x a byte);"
+            f" index {latin[1]:.2f} B, {han[1]:.2f} B ({han[1] / latin[1]:.2f}x, {han[1] / latin[1] / 3:.2f}x a byte);"
+            f" index and its words {latin[2]:.2f} B, {han[2]:.2f} B"
+        )
+
+
+_HAN = [chr(0x4E00 + number) for number in range(3000)]
+
+
+def _size(db: sqlite3.Connection, index: str) -> tuple[int, int]:
+    """The bytes of a full-text index, and those with the words it keeps."""
+    blocks = db.execute(f"SELECT sum(length(block)) FROM {index}_data").fetchone()[0]
+    words = db.execute(f"SELECT coalesce(sum(length(CAST(c0 AS BLOB))), 0) FROM {index}_content").fetchone()[0]
+    return blocks, blocks + words
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=10_000)
@@ -114,6 +159,7 @@ def main() -> None:
     options = parser.parse_args()
     writer = _Writer()
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
+        _scripts(Path(folder))
         with closing(SqliteStore(Path(folder) / "grow.db")) as store:
             _grow(store, writer, options.turns)
         with closing(SqliteStore(Path(folder) / "find.db")) as store:

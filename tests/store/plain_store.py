@@ -33,11 +33,11 @@ from midstream.store.records import (
     make_record,
     turn_record,
 )
-from midstream.store.search import Query
+from midstream.store.search import Query, folded_text
 
 
 class _Stored(msgspec.Struct):
-    """One conversation. Each turn has a number in the store's order of arrival, its bytes, and its words."""
+    """One conversation. Each turn has a number in the store's order of arrival, its bytes, and its text."""
 
     number: int
     info: ConversationInfo
@@ -72,13 +72,13 @@ class PlainStore:
         return info.id
 
     def append(self, conversation_id: str, turn: Turn, expected_length: int) -> int:
-        data, words = turn_record(turn)
+        data, text = turn_record(turn)
         with self._lock:
             stored = self._find(conversation_id)
             length = len(stored.turns)
             if length != expected_length:
                 raise LengthConflict(conversation_id, expected_length, length)
-            stored.turns.append((self._next(), data, words))
+            stored.turns.append((self._next(), data, text))
             title, models = extended(stored.info.title, stored.info.models, turn)
             stored.info = replace(stored.info, title=title, updated=self._now(), turns=length + 1, models=models)
             return length + 1
@@ -112,8 +112,8 @@ class PlainStore:
             found = [
                 (arrival, stored.info.id, position, self._titled(stored).title, data)
                 for stored in self._stored.values()
-                for position, (arrival, data, words) in enumerate(stored.turns)
-                if wanted and wanted.matches(words)
+                for position, (arrival, data, text) in enumerate(stored.turns)
+                if wanted and wanted.matches(folded_text(text))
             ]
             found.sort(reverse=True)
             hits = [make_hit(wanted, name, at, title, data) for _, name, at, title, data in found[: max(0, limit)]]

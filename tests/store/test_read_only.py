@@ -102,7 +102,7 @@ def test_an_older_schema_is_read_in_a_migrated_copy_that_is_removed(
 ) -> None:
     path = folder / "conversations.db"
     name = written(path)
-    newer = [*migrations(), (2, "CREATE TABLE later (number INTEGER);")]
+    newer = [*migrations(), (3, "CREATE TABLE later (number INTEGER);")]
     monkeypatch.setattr("midstream.store.schema.migrations", lambda *_: newer)
     monkeypatch.setattr("midstream.store.database.migrations", lambda *_: newer)
     scratch = folder / "scratch"

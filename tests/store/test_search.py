@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from types import FrameType
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from midstream.core.blocks import human
 from midstream.store.records import title_of
-from midstream.store.search import MAX_QUERY_WORDS, Query, folded, folded_text, words
+from midstream.store.search import GAP, MAX_QUERY_WORDS, Query, folded, folded_text, indexed, is_unspaced, words
 
 from . import samples
 
@@ -68,6 +69,19 @@ def test_folding_by_the_run_gives_what_folding_by_the_word_gives(text: str, time
         assert snippet == long[begin : begin + 160]
 
 
+kana = st.text(st.sampled_from("ab é今天がヿゟｶﾅ豈⼀，、.\u0301\u309b\n"), max_size=30)
+
+
+@given(mixed | kana)
+def test_an_index_of_two_parts_has_every_word_in_one_of_them(text: str) -> None:
+    held = folded(text)
+    spaced, characters = [part.split() for part in indexed(text)]
+    assert [word for word in spaced if word != GAP] == [word for word in held if not is_unspaced(word)]
+    assert sorted(characters) == sorted({word for word in held if is_unspaced(word)})
+    side_by_side = set(pairwise(held))
+    assert all(pair in side_by_side for pair in pairwise(spaced) if GAP not in pair)
+
+
 def calls_made(work: Callable[[], object]) -> int:
     count = 0
 
@@ -99,6 +113,8 @@ def test_a_character_costs_no_step_of_its_own_in_any_script(name: str) -> None:
     text = TEXTS[name] + " needle"
     folded_text(text)
     assert calls_made(lambda: folded_text(text)) < 500
+    indexed(text)
+    assert calls_made(lambda: indexed(text)) < 500
     assert calls_made(lambda: Query("needle").snippet(text)) < 2000
 
 

@@ -43,7 +43,7 @@ from .records import (
     turn_record,
 )
 from .schema import migrations
-from .search import Query
+from .search import GAP, Query, indexed
 
 _CONNECTIONS = 4
 _RETRY_AFTER = 0.05
@@ -332,7 +332,7 @@ def _insert_turns(
             SELECT %s, %s + number - 1, %s, turn, words::tsvector
             FROM unnest(%s::bytea[], %s::text[]) WITH ORDINALITY AS new (turn, words, number) ORDER BY number
             """,
-            (seq, position, token, [data for data, _ in turns], [_tsvector(words) for _, words in turns]),
+            (seq, position, token, [data for data, _ in turns], [_tsvector(text) for _, text in turns]),
         )
 
 
@@ -365,11 +365,10 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", lambda pair: "\0" if pair[1] == "0" else pair[1], text) if "\\" in text else text
 
 
-def _tsvector(words: str) -> str | None:
-    """The words as a tsvector; None if there are too many for one."""
-    lexemes = {_lexeme(word) for word in set(words.split())}
-    text = " ".join(lexemes)
-    return text if len(text.encode()) < _MOST_WORDS else None
+def _tsvector(text: str) -> str | None:
+    """The words of a text as a tsvector; None if there are too many for one."""
+    words = " ".join({_lexeme(word) for part in indexed(text) for word in set(part.split()) if word != GAP})
+    return words if len(words.encode()) < _MOST_WORDS else None
 
 
 def _tsquery(query: Query) -> str:

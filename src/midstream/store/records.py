@@ -26,7 +26,7 @@ _UNREADABLE = (ValueError, RecursionError, msgspec.MsgspecError)
 
 
 class Record(NamedTuple):
-    """An entry ready to be stored; each turn as JSON with its words for search."""
+    """An entry ready to be stored; each turn as JSON with its text for search."""
 
     info: ConversationInfo
     head: bytes
@@ -51,8 +51,8 @@ def make_record(entry: Entry, now: float) -> Record:
 
 
 def turn_record(turn: Turn) -> tuple[bytes, str]:
-    """A turn as JSON, and its words for search."""
-    return encode_turn(turn), folded_text(searchable(turn))
+    """A turn as JSON, and its text for search."""
+    return encode_turn(turn), searchable(turn)
 
 
 def extended(title: str, models: tuple[str, ...], turn: Turn) -> tuple[str, tuple[str, ...]]:

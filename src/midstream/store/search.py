@@ -40,6 +40,17 @@ def _run() -> re.Pattern[str]:
     return re.compile(rf"([{_UNSPACED}]+)|{_SPACED_WORD}")
 
 
+@cache
+def _unspaced() -> re.Pattern[str]:
+    """In folded text: words that begin with a character of an unspaced script, side by side."""
+    return re.compile(rf"(?<![^ ])(?:[{_UNSPACED}][^ ]* *)+")
+
+
+@cache
+def _character() -> re.Pattern[str]:
+    return re.compile(f"[{_UNSPACED}]+")
+
+
 class Word(NamedTuple):
     folded: str
     start: int
@@ -105,6 +116,32 @@ def _folded_piece(text: str) -> str:
         bare = run.translate(_CHARACTERS)  # a few characters are two when folded, and still one word
         parts.append(" ".join(bare if len(bare) == len(run) else [_CHARACTERS[ord(char)] for char in run]))
     return " ".join(parts)
+
+
+_ONE = "\u4e00"
+GAP = "|"
+"""In folded text, where words stood that are indexed elsewhere: no word, so that those around it are not side by side."""
+
+
+def is_unspaced(word: str) -> bool:
+    """Whether a folded word begins with a character of a script without spaces between words."""
+    return _unspaced().match(word) is not None
+
+
+def indexed(text: str) -> tuple[str, str]:
+    """The words of a text for an index of two parts: those of spaced scripts, and the others, each once, in no order."""
+    if text.isascii():
+        return folded_text(text), ""
+    characters = "".join(_character().findall("".join(set(text))))
+    # One character stands for all that follow it: they need not be folded where they are, only once each.
+    held = folded_text(_character().sub(_ONE, text) if characters else text)
+    spaced = _unspaced().sub(GAP + " ", held)
+    if spaced == held:
+        return held, ""
+    # What else begins with such a character when folded: half-width katakana, say.
+    found = {word for run in _unspaced().findall(held) for word in run.split()} - {_ONE}
+    found.update(*[_CHARACTERS[ord(char)].split() for char in characters])
+    return spaced if spaced.strip(GAP + " ") else "", " ".join(sorted(found))
 
 
 def searchable(turn: Turn) -> str:

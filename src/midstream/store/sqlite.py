@@ -46,7 +46,7 @@ from .records import (
     turn_record,
 )
 from .schema import transaction
-from .search import Query
+from .search import Query, indexed, is_unspaced
 
 _IDLE_READERS = 4
 
@@ -54,6 +54,30 @@ _INFO = """
     SELECT c.id, coalesce(m.value, c.title), c.created, c.updated, c.length, c.models, c.parent, c.forked_at
     FROM conversations c LEFT JOIN meta m ON m.conversation = c.seq AND m.key = 'title'
 """
+
+
+# The inner query stops at the limit before anything is joined; FTS5 can read rowids backwards.
+_SEARCH = """
+    SELECT t.id, c.id, t.position, coalesce(m.value, c.title), t.turn
+    FROM (SELECT rowid AS id FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?) hit
+    JOIN turns t ON t.id = hit.id
+    JOIN conversations c ON c.seq = t.conversation
+    LEFT JOIN meta m ON m.conversation = c.seq AND m.key = 'title'
+    ORDER BY t.id DESC
+"""
+_SEARCH_CHARACTERS = """
+    SELECT t.id, c.id, t.position, coalesce(m.value, c.title), t.turn
+    FROM (
+        SELECT rowid AS id FROM characters
+        WHERE characters MATCH ? AND rowid < ? AND (? = '' OR rowid IN (SELECT rowid FROM search WHERE search MATCH ?))
+        ORDER BY rowid DESC LIMIT ?
+    ) hit
+    JOIN turns t ON t.id = hit.id
+    JOIN conversations c ON c.seq = t.conversation
+    LEFT JOIN meta m ON m.conversation = c.seq AND m.key = 'title'
+    ORDER BY t.id DESC
+"""
+_SEARCHED_AT_ONCE = 64
 
 
 class SqliteStore:
@@ -89,6 +113,7 @@ class SqliteStore:
     def add(self, entry: Entry) -> str:
         info, head, turns = make_record(entry, self._now())
         id_, title, created, updated, length, models, parent, forked_at = astuple(info)
+        made = [(data, indexed(text)) for data, text in turns]  # before the lock is held
         with self._writing() as db:
             if db.execute("SELECT 1 FROM conversations WHERE id = ?", (id_,)).fetchone():
                 raise ConversationExists(id_)
@@ -98,7 +123,7 @@ class SqliteStore:
                 (id_, head, title, encode_models(models), length, created, updated, parent, forked_at),
             ).lastrowid
             assert seq is not None
-            for position, (data, words) in enumerate(turns):
+            for position, (data, words) in enumerate(made):
                 _insert_turn(db, seq, position, data, words)
             db.executemany("INSERT INTO meta VALUES (?, ?, ?)", [(seq, *item) for item in entry.meta.items()])
             if entry.original is not None:
@@ -107,7 +132,8 @@ class SqliteStore:
         return info.id
 
     def append(self, conversation_id: str, turn: Turn, expected_length: int) -> int:
-        data, words = turn_record(turn)
+        data, text = turn_record(turn)
+        words = indexed(text)
         with self._writing() as db:
             seq, length, title, models = self._find(db, conversation_id, "seq, length, title, models")
             if length != expected_length:
@@ -155,20 +181,13 @@ class SqliteStore:
         wanted = Query(query)
         if not wanted:
             return []
+        most = bounded(limit)
         with self._reading() as db:
-            # The inner query stops at the limit before anything is joined; FTS5 can read rowids backwards.
-            rows = db.execute(
-                """
-                SELECT c.id, t.position, coalesce(m.value, c.title), t.turn
-                FROM (SELECT rowid AS id FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?) hit
-                JOIN turns t ON t.id = hit.id
-                JOIN conversations c ON c.seq = t.conversation
-                LEFT JOIN meta m ON m.conversation = c.seq AND m.key = 'title'
-                ORDER BY t.id DESC
-                """,
-                (_match(wanted), bounded(limit)),
-            ).fetchall()
-        return [hit for row in rows if (hit := make_hit(wanted, *row)) is not None]
+            hits = _look_through(db, wanted, most)
+            if len(hits) < most:
+                rows = db.execute(_SEARCH, (_match(wanted), most - len(hits))).fetchall()
+                hits += [hit for _, *row in rows if (hit := make_hit(wanted, *row)) is not None]
+        return hits
 
     def fork(self, conversation_id: str, at_position: int | None = None) -> str:
         with self._reading() as db:
@@ -182,7 +201,8 @@ class SqliteStore:
     def delete(self, conversation_id: str) -> None:
         with self._writing() as db:
             (seq,) = self._find(db, conversation_id, "seq")
-            db.execute("DELETE FROM search WHERE rowid IN (SELECT id FROM turns WHERE conversation = ?)", (seq,))
+            for index in ("search", "characters"):
+                db.execute(f"DELETE FROM {index} WHERE rowid IN (SELECT id FROM turns WHERE conversation = ?)", (seq,))
             db.execute("DELETE FROM conversations WHERE seq = ?", (seq,))
 
     def set_meta(self, conversation_id: str, key: str, value: str | None) -> None:
@@ -297,11 +317,13 @@ class MemoryStore(SqliteStore):
         weakref.finalize(self, self._writer.close)  # nothing is lost if nobody closes it
 
 
-def _insert_turn(db: sqlite3.Connection, seq: int, position: int, data: bytes, words: str) -> None:
+def _insert_turn(db: sqlite3.Connection, seq: int, position: int, data: bytes, words: tuple[str, str]) -> None:
     turn_id = db.execute(
         "INSERT INTO turns (conversation, position, turn) VALUES (?, ?, ?)", (seq, position, data)
     ).lastrowid
-    db.execute("INSERT INTO search (rowid, words) VALUES (?, ?)", (turn_id, words))
+    for index, held in zip(("search", "characters"), words, strict=True):
+        if held:
+            db.execute(f"INSERT INTO {index} (rowid, words) VALUES (?, ?)", (turn_id, held))
 
 
 def _turn_rows(db: sqlite3.Connection, seq: int, length: int) -> list[tuple[int, bytes]]:
@@ -310,6 +332,36 @@ def _turn_rows(db: sqlite3.Connection, seq: int, length: int) -> list[tuple[int,
     ).fetchall()
 
 
+def _look_through(db: sqlite3.Connection, query: Query, most: int) -> list[Hit]:
+    """What a query with words of unspaced scripts finds among the turns that have them in an index of their own.
+
+    They are newer than those that have not. The index does not know where a word stands, so each turn it names is looked at.
+    """
+    words = [(word, False) for phrase in query.phrases for word in phrase]
+    words[-1] = (words[-1][0], True)
+    characters = _all_of([each for each in words if is_unspaced(each[0])])
+    others = _all_of([each for each in words if not is_unspaced(each[0])])
+    hits: list[Hit] = []
+    below = 2**63 - 1
+    while characters and len(hits) < most:
+        rows = db.execute(_SEARCH_CHARACTERS, (characters, below, others, others, _SEARCHED_AT_ONCE)).fetchall()
+        hits += [hit for _, *row in rows if (hit := make_hit(query, *row, check=True)) is not None]
+        if len(rows) < _SEARCHED_AT_ONCE:
+            break
+        below = rows[-1][0]
+    return hits[:most]
+
+
+def _all_of(words: Sequence[tuple[str, bool]]) -> str:
+    """For FTS5: every word, wherever it stands, and one that is a prefix as one."""
+    return " ".join([f"{_quoted(word)}{' *' if prefix else ''}" for word, prefix in words])
+
+
 def _match(query: Query) -> str:
-    """The query for FTS5: every phrase quoted, so that nothing in it is syntax, and the last word a prefix."""
-    return " ".join(['"' + " ".join(phrase).replace('"', '""') + '"' for phrase in query.phrases]) + " *"
+    """For FTS5: every phrase, and the last word a prefix."""
+    return " ".join([_quoted(" ".join(phrase)) for phrase in query.phrases]) + " *"
+
+
+def _quoted(words: str) -> str:
+    """So that nothing in them is syntax."""
+    return '"' + words.replace('"', '""') + '"'

@@ -6,7 +6,7 @@ host is known to take it (`Dialect.extras`), and is dropped with a note everywhe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -86,6 +86,19 @@ def _unmarked(blocks: tuple[B, ...]) -> tuple[B, ...]:
     if not any(isinstance(block, (Text, Media)) and block.extra and _MARK in block.extra for block in blocks):
         return ()
     return tuple([_plain(block) for block in blocks])
+
+
+def with_schema(options: Options, wire: str, readers: Sequence[Dialect]) -> Options:
+    """The options with the JSON schema of the answer as ours, unless every reader takes it as this client said it: hosts take
+    different parts of JSON Schema, and some none."""
+    asked = options.response_format
+    if asked is None or asked.get("type") != "json_schema":
+        return options
+    named = asked.get("json_schema")
+    schema = named.get("schema") if isinstance(named, dict) else None
+    if not isinstance(schema, dict) or all(wire == each.wire and "schema" in each.answer_ways for each in readers):
+        return options
+    return replace(options, response_format=None, schema=schema)
 
 
 def _plain(block: B) -> B:

@@ -25,7 +25,7 @@ from ..dialects.registry import Resolved
 from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer, write_events
 from ..wires.request import ParsedRequest, Request
 from .body import Message, Receive, read_body
-from .carry import carried, without_marks
+from .carry import carried, with_schema, without_marks
 from .history import as_prefill, read_request, take_in
 from .issued_ids import IssuedIds
 from .outgoing import Outgoing
@@ -146,6 +146,9 @@ class Exchange:
             for name in route.models:
                 options, notes = carried(options, wire, gateway.client.catalog.resolve(name).dialect, route.fields)
                 self.notes += notes
+        if options.response_format is not None:
+            readers = [gateway.client.catalog.resolve(name).dialect for name in route.models]
+            options = with_schema(options, wire, readers)
         options = replace(
             options,
             text_calls=route.text_calls,

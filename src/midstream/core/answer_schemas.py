@@ -33,6 +33,7 @@ class Adapted(NamedTuple):
     """The keywords that had to be left out."""
 
 
+# An exception, because the reason may lie at any depth: one node that cannot be said makes the whole mode unusable.
 class _Unsayable(Exception):
     """The mode cannot say this."""
 
@@ -40,6 +41,7 @@ class _Unsayable(Exception):
 def is_object(schema: Schema) -> bool:
     """Whether every answer that follows the schema is an object, as far as its root shows."""
     root = root_target(schema)
+    # A combinator or an enum may allow anything, whatever `type` says beside it.
     if any(keyword in root for keyword in (*COMBINATORS, "enum", "const")):
         return False
     kind = root.get("type")
@@ -48,8 +50,10 @@ def is_object(schema: Schema) -> bool:
 
 def wrapped(schema: Schema) -> Schema:
     """An object whose one property is the answer; definitions stay where references expect them."""
+    # `$schema` belongs to the document and means nothing inside a property.
     inner = {keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS and keyword != "$schema"}
     definitions = {keyword: value for keyword, value in schema.items() if keyword in DEFINITIONS}
+    # The shell meets the strictest host's demands from the start: closed, and its one property required.
     shell = {"type": "object", "properties": {WRAPPED: inner}, "required": [WRAPPED], "additionalProperties": False}
     return {**shell, **definitions}
 
@@ -69,6 +73,7 @@ def _refs_are_definitions(schema: Schema) -> bool:
         node = stack.pop()
         if isinstance(node, dict):
             ref = node.get("$ref")
+            # `#/properties/a` and `#` would point elsewhere once the root has become a property.
             if isinstance(ref, str) and not ref.startswith(("#/$defs/", "#/definitions/")):
                 return False
             stack.extend(node.values())
@@ -77,6 +82,8 @@ def _refs_are_definitions(schema: Schema) -> bool:
     return True
 
 
+# What every host with such a mode takes. A pass names only what its host takes beyond it, so a keyword that nobody has
+# checked is left out and named, rather than sent and refused.
 _EVERYWHERE = frozenset(
     {"type", "enum", "const", "properties", "required", "items", "anyOf", "$ref", "description", "title"}
 )
@@ -100,6 +107,7 @@ class _Sieve:
         out: Schema = {}
         for keyword, value in schema.items():
             if keyword not in self.kept or (keyword == "format" and self.formats and value not in self.formats):
+                # A lost `description` or `$comment` changes no answer, so nobody is told.
                 if keyword not in ANNOTATIONS and not keyword.startswith("$"):
                     self.lost.append(keyword)
             else:
@@ -117,6 +125,7 @@ def _everywhere(schema: Schema, sieve: _Sieve, change: Callable[[Schema], Schema
         return visit(inner)
 
     def visit(node: Schema) -> Schema:
+        # They are taken out before the walk goes on, so that a pass never has to adapt a schema that will not be sent.
         sieve.lost += [keyword for keyword in node if keyword in _NOWHERE]
         known = {keyword: value for keyword, value in node.items() if keyword not in _NOWHERE}
         return change(map_children(known, child))
@@ -131,6 +140,7 @@ def _everywhere(schema: Schema, sieve: _Sieve, change: Callable[[Schema], Schema
 def _tidy(schema: Schema) -> Schema:
     """One way of writing what has two; `oneOf` as the `anyOf` that allows a little more."""
     schema = fold_all_of(schemas_only(tuple_items(schema)))
+    # Answers are checked against the caller's schema afterwards, so a host may be told a little less.
     if "oneOf" in schema and "anyOf" not in schema:
         schema = {("anyOf" if keyword == "oneOf" else keyword): value for keyword, value in schema.items()}
     return schema
@@ -138,6 +148,7 @@ def _tidy(schema: Schema) -> Schema:
 
 def _typed(schema: Schema) -> Schema:
     """With its type said, where it can be told."""
+    # Nothing is sent beside a reference, since not every mode takes it.
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}
     if "anyOf" in schema or types_of(schema):
@@ -147,6 +158,7 @@ def _typed(schema: Schema) -> Schema:
         kinds = kinds_of(values)
         return {"type": kinds[0] if len(kinds) == 1 else kinds, **schema}
     kind = structural_type(schema)
+    # A host that wants a type everywhere would have to be told one, and any would forbid something that was allowed.
     if kind is None:
         raise _Unsayable
     return {"type": kind, **schema}
@@ -157,8 +169,10 @@ def _closed(schema: Schema) -> Schema:
     if "object" not in types_of(schema):
         return schema
     rest = schema.get("additionalProperties")
+    # A map with keys of any name. Closing it would forbid all of them.
     if isinstance(rest, dict) or rest is True or "patternProperties" in schema:
         raise _Unsayable
+    # An object without properties that is not closed means "any object".
     if not schema.get("properties") and rest is not False:
         raise _Unsayable
     return {**schema, "properties": schema.get("properties", {}), "additionalProperties": False}
@@ -169,6 +183,8 @@ def _object(schema: Schema) -> Adapted:
     return Adapted(object_root(schema))
 
 
+# The limits of the strict mode (field-guide/openai-chat.md#structured-output). Beyond them the request is refused, so
+# another way to ask is better.
 _STRICT_FORMATS = frozenset("date-time time date duration email hostname ipv4 ipv6 uuid".split())
 _MAX_STRICT = 1000
 _MAX_STRICT_DEPTH = 10
@@ -185,6 +201,7 @@ def _openai(schema: Schema) -> Adapted:
     def strict(node: Schema) -> Schema:
         nonlocal count
         node = _tidy(node)
+        # A tuple has no words in it.
         if "prefixItems" in node:
             raise _Unsayable
         node = sieve.sift(_closed(_typed(node)))
@@ -192,6 +209,8 @@ def _openai(schema: Schema) -> Adapted:
             return node
         count += len(node["properties"])
         required = node.get("required", [])
+        # What need not be there becomes null, since the mode requires every property. `without_nulls` in
+        # `midstream.core.schema_check` takes these nulls out of the answer again.
         properties = {
             name: inner if name in required else _nullable(inner) for name, inner in node["properties"].items()
         }
@@ -206,6 +225,7 @@ def _openai(schema: Schema) -> Adapted:
 def _nullable(schema: Schema) -> Schema:
     if "anyOf" in schema:
         return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    # Neither can be given a second type.
     if "$ref" in schema or "const" in schema:
         return {"anyOf": [schema, {"type": "null"}]}
     kinds = types_of(schema)
@@ -224,6 +244,8 @@ def _depth(schema: Any) -> int:
     return ("properties" in schema) + max(map(_depth, schema.values()), default=0)
 
 
+# The mode's limits on optional properties and on unions. Beyond them the request is refused, so another way to ask is
+# better.
 _MAX_OPTIONAL, _MAX_UNIONS = 24, 16
 
 
@@ -235,11 +257,14 @@ def _closed_objects(schema: Schema) -> Adapted:
     def close(node: Schema) -> Schema:
         nonlocal optional, unions
         node = _tidy(node)
+        # References are inlined before; one that is left is a recursion, which the mode does not have
+        # (field-guide/anthropic-messages.md#structured-output).
         if "$ref" in node or "prefixItems" in node:
             raise _Unsayable
         node = sieve.sift(_closed(_typed(node)))
         optional += len([name for name in node.get("properties", ()) if name not in node.get("required", ())])
         unions += "anyOf" in node or len(types_of(node)) > 1
+        # Of the list bounds only 0 and 1 are known.
         if node.get("minItems", 0) not in (0, 1):
             sieve.lost.append("minItems")
             del node["minItems"]
@@ -248,6 +273,7 @@ def _closed_objects(schema: Schema) -> Adapted:
     out = _everywhere(object_root(inline_refs(schema, "keep")), sieve, close)
     if optional > _MAX_OPTIONAL or unions > _MAX_UNIONS:
         raise _Unsayable
+    # The definitions have been put where they were used; none may be left to be refused.
     return sieve.adapted({keyword: value for keyword, value in out.items() if keyword not in DEFINITIONS})
 
 
@@ -259,6 +285,7 @@ def _gemini(schema: Schema) -> Adapted:
         node = _tidy(node)
         if "$ref" in node:
             return {"$ref": node["$ref"]}
+        # An enum of one value says the same.
         if "const" in node:
             node = {**{k: v for k, v in node.items() if k != "const"}, "enum": [node["const"]]}
         return sieve.sift(node)
@@ -272,6 +299,7 @@ def _gemini(schema: Schema) -> Adapted:
 def _cohere(schema: Schema) -> Adapted:
     """No combinators and no limits, and something required in the object at the root."""
     sieve = _Sieve("format", "pattern", formats=frozenset({"date-time", "uuid", "date", "time"}))
+    # Combinators are the one thing of the common set that this host does not have.
     sieve.kept -= {"anyOf"}
 
     def plain(node: Schema) -> Schema:
@@ -312,6 +340,7 @@ def _grammar(schema: Schema) -> Adapted:
             return node
         try:
             return _typed(node)
+        # An empty schema is allowed here: a grammar for it takes any value.
         except _Unsayable:
             return {}
 
@@ -333,6 +362,7 @@ def _simple(pattern: object) -> bool:
     )
 
 
+# By name, for `Dialect`. The names are those of the modes, not of hosts: several hosts share one.
 PASSES: dict[str, Callable[[Schema], Adapted]] = {
     "object": _object,
     "openai": _openai,
@@ -349,5 +379,6 @@ def adapt(name: str, schema: Schema) -> Adapted | None:
         found = PASSES[name](admit(schema))
     except _Unsayable:
         return None
+    # A pass may grow a schema by unfolding references, so its result is measured too.
     admit(found.schema)
     return found

@@ -25,14 +25,18 @@ class SentTurns(Value, frozen=True):
 
     turns: tuple[Turn, ...]
     places: Sequence[int]
+    # `summary` and `since` differ: an undone or failed summary leaves marks behind that are not turns anybody said, and
+    # `since` tells `grown` that the places are no longer simply 0, 1, 2 …
     summary: int = -1
     since: int = -1
 
     def grown(self, turns: tuple[Turn, ...], start: int) -> SentTurns:
         """The same after more turns: `turns` are all of the conversation now, of which `start` were known."""
         fresh = turns[start:]
+        # A new mark may reach back behind everything known. Rare enough to start over.
         if any(map(_MARK, fresh)):
             return sent_turns(turns)
+        # Nothing was ever summarised, the everyday case: all turns are sent, and no list of places is built.
         if self.since < 0:
             return SentTurns(turns, range(len(turns)))
         return SentTurns(self.turns + fresh, [*self.places, *range(start, len(turns))], self.summary, self.since)
@@ -65,6 +69,7 @@ def sent_turns(turns: tuple[Turn, ...]) -> SentTurns:
     marks = [(place, mark) for place, turn in enumerate(turns) if (mark := turn.compacted) is not None]
     summaries: list[int] = []
     since = -1
+    # Summaries are a stack: an undo takes back the newest one in force, and the one before it counts again.
     for place, mark in marks:
         if mark.action == "summary":
             summaries.append(place)
@@ -73,6 +78,8 @@ def sent_turns(turns: tuple[Turn, ...]) -> SentTurns:
         since = place
     summary = summaries[-1] if summaries else -1
     until = _until(turns[summary], summary) if summaries else 0
+    # Instructions are kept beside the summary: a model that forgets what it was told to do is worse than one that
+    # forgets what was said.
     places = [place for place in range(until) if turns[place].is_instruction and turns[place].compacted is None]
     if summaries:
         places.append(summary)
@@ -91,6 +98,7 @@ def said_last(turns: Sequence[Turn]) -> int | None:
     """The place of the user's last message; None if there is none. Summaries were not said by the user."""
     for place in range(len(turns) - 1, -1, -1):
         turn = turns[place]
+        # A human turn with a role is an instruction of an older database.
         if turn.speaker == "human" and not turn.role and turn.compacted is None:
             return place
     return None
@@ -100,6 +108,9 @@ def cuts(turns: Sequence[Turn]) -> list[int]:
     """The places in rising order, from 0 to the length, where the turns can be parted and no call is on another side than any
     of its results. Calls are paired as `midstream.core.history: repair` pairs them: a result goes to the newest open call of
     its id, else to one that was answered, else to a later one."""
+    # A cut at `place` is before the turn of that number. A pair of turns one < other forbids the places one + 1 …
+    # other, so it adds one at the first of them and takes it back behind the last. One running sum then finds all
+    # places where none is open, however many pairs overlap.
     joined = [0] * (len(turns) + 1)  # at each place: how many pairs begin, less how many end
 
     def join(one: int, other: int) -> None:
@@ -120,6 +131,8 @@ def cuts(turns: Sequence[Turn]) -> list[int]:
                 elif block.call_id in answered:
                     join(answered[block.call_id], place)
                 else:
+                    # A result before its call is a broken history, which `repair` mends by moving the result: the two
+                    # have to stay together here as well. Only the first counts; repair drops the others.
                     early.setdefault(block.call_id, place)
     for call_id, place in early.items():
         for call in waiting.get(call_id, ())[:1]:
@@ -134,5 +147,7 @@ def cuts(turns: Sequence[Turn]) -> list[int]:
 
 
 def _until(turn: Turn, place: int) -> int:
+    # A mark comes from a file and may say anything. It never reaches beyond its own place, where it would swallow
+    # itself.
     mark = turn.compacted or Compacted()
     return max(0, min(mark.until, place))

@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
+# Filled by `__init_subclass__` as the classes below are made: the tree in the docstring is the only list to keep.
 KINDS: dict[str, type[MidstreamError]] = {}
 """Every class by its kind."""
 
@@ -36,6 +37,7 @@ KINDS: dict[str, type[MidstreamError]] = {}
 class MidstreamError(Exception):
     """The root: catch this to catch everything midstream raises on purpose."""
 
+    # A word for machines, chosen once. It is stored with every failed turn, so it outlives the class's name.
     kind: ClassVar[str] = "midstream"
     retryable: bool = False
     """Whether the same request may succeed if it is sent again."""
@@ -44,6 +46,8 @@ class MidstreamError(Exception):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        # `vars`, not `getattr`: an inherited kind belongs to the base, and a caller's own subclass must not take its
+        # place.
         if "kind" in vars(cls):
             KINDS[cls.kind] = cls
 
@@ -55,6 +59,8 @@ class MidstreamError(Exception):
     @classmethod
     def restore(cls, message: str, **fields: Any) -> Self:
         """The error of this class that said `message`, as it was; the constructor, which words messages, is not run."""
+        # Not the constructor: `UnknownConversation("…")` would put the stored message into its own sentence a second
+        # time.
         error = cls.__new__(cls, message)
         Exception.__init__(error, message)
         for name in cls.fields:
@@ -63,6 +69,7 @@ class MidstreamError(Exception):
         return error
 
 
+# `__init_subclass__` is not called for the root itself.
 KINDS[MidstreamError.kind] = MidstreamError
 
 
@@ -154,6 +161,7 @@ class TruncatedStream(RemoteError):
     """The stream ended before the answer was complete."""
 
     kind = "truncated"
+    # Another attempt may well get through, and nothing of the answer has been acted on.
     retryable = True
 
 
@@ -173,6 +181,7 @@ class LimitExceeded(RemoteError):
 class SchemaMismatch(RemoteError):
     """The answer does not follow the schema that it was asked for with."""
 
+    # Not retryable by itself: the model heard the schema and missed it. Whoever asked decides whether to ask again.
     kind = "schema_mismatch"
     fields = ("text", "places")
     text: str = ""
@@ -252,6 +261,8 @@ class Overloaded(ProviderError):
 class QuotaExceeded(ProviderError):
     """The account has no credit left; trying again does not help."""
 
+    # A 429 like a rate limit, and final: telling the two apart is the work of `midstream.wires.provider_errors`
+    # (field-guide/kimi.md#errors).
     kind = "quota_exceeded"
 
 
@@ -348,6 +359,7 @@ class Aborted(TransportError):
     """The caller closed the reply before its end."""
 
     kind = "aborted"
+    # The caller wanted it to stop.
     retryable = False
 
 

@@ -15,6 +15,7 @@ from .blocks import Media, Opaque, Text, Thinking, ToolCall, ToolKind, ToolRespo
 from .errors import KINDS, MidstreamError, ProviderError, RetriesExhausted
 
 
+# No cyclic garbage collection: an event holds values that hold values, and a stream makes thousands of them.
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Immutable, compared by content, written without the fields that hold their default."""
 
@@ -132,6 +133,8 @@ class ErrorInfo(_Event, frozen=True):
     @classmethod
     def of(cls, error: MidstreamError) -> ErrorInfo:
         """This exception as a value."""
+        # The details of any class of error, also one that is added later, without a case for it here: each class lists
+        # its fields.
         told = {name: getattr(error, name) for name in error.fields}
         attempts = tuple([cls.of(each) for each in told.pop("attempts", ())])
         named = {name: told.pop(name) for name in ProviderError.fields if name in told}
@@ -142,12 +145,14 @@ class ErrorInfo(_Event, frozen=True):
     def to_exception(self) -> MidstreamError:
         """The exception this value tells of. A kind that this version does not know gives the nearest base class."""
         known = KINDS.get(self.kind)
+        # A newer version may have stored a kind that this one lacks. A status or a code means that a provider said it.
         if known is None:
             known = MidstreamError if self.status is None and self.code is None else ProviderError
         told = {name: getattr(self, name) for name in ProviderError.fields} | (self.details or {})
         if issubclass(known, RetriesExhausted):
             told["attempts"] = tuple([each.to_exception() for each in self.attempts])
         error = known.restore(self.message, **told)
+        # Only when it differs: the attribute is the class's otherwise, and stays so.
         if error.retryable != self.retryable:
             error.retryable = self.retryable
         return error

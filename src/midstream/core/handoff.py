@@ -8,8 +8,11 @@ from typing import Literal, TypeAlias, get_args
 
 from .blocks import Turn, Value
 
+# Three words are enough for a reader to decide whether to worry: `kept` is never shown, `adapted` means that the model
+# still learns of it in another form, `dropped` that it does not.
 Action: TypeAlias = Literal["kept", "adapted", "dropped"]
 
+# The codes are public: programs match on them and docs/notes.md explains each, so one that is here stays here.
 NoteCode: TypeAlias = Literal[
     # The history itself, repaired for every reader.
     "failed_turn", "empty_turn", "repeated_id", "misplaced_call", "text_among_results", "displaced_result",
@@ -85,6 +88,8 @@ class SwitchReport(Value, frozen=True):
         """The lines as label and text, for a display that sets the labels apart."""
         kept = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kept.items())) or "nothing"
         rows = [("kept", kept)]
+        # Grouped by the sentence, not by the code: two causes of one code have to be told apart, and forty turns that
+        # lost their reasoning for the same cause are one line.
         grouped = Counter((note.action, note.what, note.why) for note in self.notes if note.action != "kept")
         for (action, what, why), count in grouped.items():
             times = f" (x{count})" if count > 1 else ""
@@ -93,6 +98,7 @@ class SwitchReport(Value, frozen=True):
             rows.append(("compaction", self.compaction))
         if self.tokens is not None:
             window = "" if self.context is None else f" of a window of {self.context:,}"
+            # A conversation that will be compacted first needs no warning, for then it fits.
             warning = " - too long: it will not fit" if self.fits is False and not self.compaction else ""
             rows.append(("to be read again", f"about {self.tokens:,} tokens{window}{warning}"))
         return rows
@@ -105,6 +111,7 @@ def switch_report(
 
     `places` are where the turns stand in the conversation, if they are not all of it.
     """
+    # Counted, because one turn may lose several blocks of a kind and keep others.
     gone = Counter((note.turn, note.what) for note in notes if note.action == "dropped")
     kept: Counter[str] = Counter()
     for number, turn in zip(places, turns, strict=True) if places is not None else enumerate(turns):

@@ -21,6 +21,8 @@ from .patterns import late_pattern
 
 PREFIX = "hist_tool_"
 
+# Two things under one set of names, because that is how users of other programs know them: some formats are only a
+# shape of ids on the wire's own calls, the others are a text that holds the calls.
 ToolFormat: TypeAlias = Literal[
     "openai", "anthropic", "deepseek", "qwen", "kimi", "mistral", "hermes", "xml", "llama", "gemma", "kimi-text",
     "kimi-k3-text", "mistral-text", "qwen3-coder", "glm", "native",
@@ -32,7 +34,13 @@ IdScheme: TypeAlias = Literal["standard", "anthropic", "kimi", "kimi-k3", "mistr
 """The names of the id schemes (`STRATEGIES`)."""
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+# OpenAI and Together give ids of the very same shape (field-guide/tool-ids.md#what-hosts-give), so one of theirs may be
+# taken for ours. That is harmless: it is already unique in its history, and where it repeats `canonicalize` makes a new
+# one.
 _OURS = late_pattern(r"(?:hist_tool_|call_|toolu_)([A-Za-z0-9_-]{24})\Z")
+# 34 characters behind `toolu_` are 40, the shortest limit that hosts were seen to have
+# (field-guide/tool-ids.md#who-demands-what). `?+` does not give the prefix back, so a bare `call_` is not its own
+# suffix.
 _SUFFIX = late_pattern(r"(?:hist_tool_|call_|toolu_)?+([A-Za-z0-9_-]{1,34})\Z")
 _LONGEST = len(PREFIX) + 34
 """No longer id can match `_SUFFIX`."""
@@ -44,6 +52,8 @@ def canonical_tool_call_id(
 ) -> str:
     """The one id a call keeps for life, whichever models come to read it."""
     provider, raw_id, tool_name = provider or "", raw_id or "", tool_name or ""
+    # Turn key and index are what makes the seed unique: hosts repeat raw ids in every turn and sometimes within one
+    # (field-guide/tool-ids.md#what-goes-wrong-when-they-are-rewritten).
     # Lengths make the seed injective whatever the parts hold; surrogatepass makes it total.
     seed = f"{len(provider)},{len(raw_id)},{len(tool_name)},{call_index}|{provider}|{raw_id}|{tool_name}|{turn_key}"
     return PREFIX + urlsafe_b64encode(sha256(seed.encode("utf-8", "surrogatepass")).digest()[:18]).decode()
@@ -78,6 +88,9 @@ class ToolIdMapper(Protocol):
         ...
 
 
+# Ids are minted in the order of the calls and then kept, so appending turns never changes one that was sent: the old
+# messages stay a byte prefix of the new request, which prompt caches need. `_used` makes the mapping injective whatever
+# a scheme does; deleting or cutting characters, as other clients do, makes two ids one.
 class _TableMapper:
     """A mapper that mints an id at a call's first sight and remembers it."""
 
@@ -91,6 +104,8 @@ class _TableMapper:
 
     def extend(self, turns: Iterable[Turn]) -> None:
         for turn in turns:
+            # Only calls are numbered. A result finds its call's id, so one that stands before its call does not shift
+            # the numbers.
             if turn.speaker == "ai":
                 self.extend_blocks(turn.blocks)
 
@@ -105,6 +120,7 @@ class _TableMapper:
 
     def resolve_tool_response_id(self, response: ToolResponse) -> str:
         known = self._ids.get(response.call_id)
+        # An orphan. It still has to have an id of the right shape; repair has removed it wherever the host minds.
         return known if known is not None else self._assign(response.call_id, response.name)
 
     def clone(self) -> _TableMapper:
@@ -115,6 +131,7 @@ class _TableMapper:
         return twin
 
     def _assign(self, canonical: str, name: str) -> str:
+        # Ends: each salt gives another digest or the next number, and the used ids are finitely many.
         salt = 0
         wire_id = self._mint(canonical, name, self._count, salt)
         while wire_id in self._used:
@@ -151,6 +168,9 @@ def _suffix(canonical: str) -> str | None:
     return plain[1] if plain is not None else None
 
 
+# The suffix of a canonical id is kept under every prefix: `call_x`, `toolu_x` and `hist_tool_x` are one call to whoever
+# reads a log, and `from_own_id` finds the way back without a table. Anything else (`functions.a:0`, an id that is too
+# long) is hashed, never cut or cleaned, because that would make two ids one.
 def _prefixed(prefix: str) -> Callable[[str, str, int, int], str]:
     def mint(canonical: str, name: str, count: int, salt: int) -> str:
         if not salt:
@@ -163,6 +183,9 @@ def _prefixed(prefix: str) -> Callable[[str, str, int, int], str]:
     return mint
 
 
+# K2 was trained on this shape, counted over the whole conversation, and hosts print the ids of the history into its
+# prompt: any other shape there is imitated, and the host's parser then drops the call silently
+# (field-guide/kimi.md#ids).
 def _mint_kimi(canonical: str, name: str, count: int, salt: int) -> str:
     return f"functions.{name or 'tool'}:{count + salt}"
 
@@ -174,8 +197,10 @@ def _mint_kimi_k3(canonical: str, name: str, count: int, salt: int) -> str:
 
 
 def _mint_mistral(canonical: str, name: str, count: int, salt: int) -> str:
+    # Mistral's own ids pass unchanged. A made one may equal such an id: `_used` sees it and the salt moves on.
     if not salt and _NINE.match(canonical):
         return canonical
+    # 128 bits over 62^9 values: the remainder is even enough, and a digest is the same on every machine.
     number = int.from_bytes(sha256(f"{canonical}|{salt}".encode("utf-8", "surrogatepass")).digest()[:16], "big")
     digits = []
     for _ in range(9):
@@ -209,6 +234,8 @@ def get_tool_id_strategy(format: str) -> ToolIdStrategy:
     return STRATEGIES.get(valid_tool_format(format), standard_strategy)
 
 
+# A tool format chosen by hand changes how tools are spoken about, but cannot talk these hosts out of their check
+# (field-guide/tool-ids.md#who-demands-what).
 # Hosts that refuse ids of any other form: Anthropic by a pattern, Mistral by nine letters and digits.
 PINNED_SCHEMES = frozenset({"anthropic", "mistral"})
 
@@ -218,6 +245,7 @@ def scheme_for(ids: str, tool_format: str | None) -> ToolIdStrategy:
     return get_tool_id_strategy(tool_format) if tool_format and ids not in PINNED_SCHEMES else STRATEGIES[ids]
 
 
+# `k2` and `k3` count only as words of their own: two characters occur inside too many other names.
 _KIMI = late_pattern(r"kimi|(?:^|[^a-z0-9])k[23](?:thinking|(?![a-z0-9]))")
 _MISTRAL = late_pattern(r"(?:mi|mini|magi|dev|code|math)stral|(?:mix|pix|vox)tral")
 
@@ -232,6 +260,7 @@ def detect_tool_format(model: str, override: str | None = None) -> ToolFormat:
     if override and override.strip().lower() != "auto":
         return valid_tool_format(override)
     name = model.lower()
+    # The order matters where a name holds two families: `deepseek-r1-distill-qwen-7b` is read as DeepSeek's.
     if is_kimi_model(name):
         return "kimi"
     if "deepseek" in name:

@@ -10,12 +10,15 @@ import msgspec
 
 from .patterns import late_pattern
 
+# One token is a run of blanks, one structural character, or a run of anything else: a number, a word, or garbage.
+# Strings are not tokens, because one may be megabytes long and cut anywhere.
 _TOKEN = late_pattern(r'[ \t\r\n]+|["{}\[\]:,]|[^ \t\r\n"{}\[\]:,]+')
 _IN_STRING = late_pattern(r'["\\]')
 
 # What may come next. KEY and FIRST may also close their bracket, NEXT closes or goes on, WORD is NEXT within a number or word.
 _START, _KEY, _AFTER_COMMA, _COLON, _VALUE, _FIRST, _NEXT, _WORD, _CLOSED = range(9)
 _OUTSIDE, _IN_KEY, _IN_VALUE = range(3)
+# States are kept in sets (`midstream.wires.tool_deltas`), so their size has to be bounded.
 _MAX_DEPTH = 64
 
 State = tuple[str, int, int, bool]
@@ -25,10 +28,13 @@ State = tuple[str, int, int, bool]
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
+# A call is complete if its arguments are an object: that is the question when the next call begins. The inner values
+# are left as raw bytes, since nobody asks for them yet.
 def object_text(raw: str) -> str | None:
     """`raw` if it is the text of one JSON object, else None."""
     try:
         _decode_object(raw)
+    # UnicodeEncodeError: the text holds half a character, which no parser takes.
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError, ValueError):
         return None
     return raw
@@ -46,6 +52,7 @@ class JsonProgress:
         self._string = _OUTSIDE
         self._escaped = False
 
+    # `midstream.wires.tool_deltas` asks with it whether a piece without a label could finish an older call.
     @classmethod
     def at(cls, state: State) -> JsonProgress:
         """A copy that continues from a saved state."""
@@ -82,6 +89,7 @@ class JsonProgress:
                 at += 1
             else:
                 mark = _IN_STRING.search(text, at)
+                # No quote and no backslash in the rest of the piece: it is all inside the string.
                 if mark is None:
                     return
                 at = mark.end()
@@ -94,11 +102,14 @@ class JsonProgress:
     def _token(self, token: str) -> None:
         may, kind = self._next, token[0]
         if kind in " \t\r\n":
+            # A blank ends a word: `1 2` is not one number.
             if may == _WORD:
                 self._next = _NEXT
         elif kind == "{" and may in (_START, _VALUE, _FIRST):
             self._open.append("{")
             self._next = _KEY
+        # Arguments are always an object. A list, a string or a number at the top can be given up at its first
+        # character.
         elif may == _START:
             self.alive = False
         elif kind == '"' and may in (_KEY, _AFTER_COMMA):
@@ -110,6 +121,7 @@ class JsonProgress:
             self._next = _FIRST
         elif kind == ":" and may == _COLON:
             self._next = _VALUE
+        # After a comma an object wants another key and may not close, which is why `_AFTER_COMMA` is not `_KEY`.
         elif kind == "," and may in (_NEXT, _WORD):
             self._next = _AFTER_COMMA if self._open[-1] == "{" else _VALUE
         elif (kind == "}" and may in (_KEY, _NEXT, _WORD) and self._open[-1] == "{") or (

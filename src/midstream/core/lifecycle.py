@@ -26,6 +26,14 @@ from .events import (
     ToolCallStart,
 )
 
+# The state is the kind of block that is open, so the table alone says that blocks never nest: while one is open, only
+# its own deltas and its end may come. The other promises can be read off it as well.
+#
+# `idle` has one way out and none back: Start comes once. `ended` has no row: nothing follows done or error. Both of
+# those leave only `open`, so whoever fails in the middle of a block has to end the block first, and a reader never has
+# to guess whether one is still open. BlockEvent leads from `open` to `open`: what arrives whole has no inside.
+#
+# Which block an event belongs to is not in the table, because it would make the states infinite: `Lifecycle` counts.
 TRANSITIONS: dict[tuple[str, type], str] = {
     ("idle", Start): "open",
     ("open", ThinkingStart): "thinking",
@@ -54,10 +62,13 @@ class Lifecycle:
         after = TRANSITIONS.get((self.state, type(event)))
         if after is None:
             raise LifecycleViolation(f"{type(event).__name__} may not come in state {self.state!r}")
+        # Indexes are the places of the blocks in the finished turn. Without gaps, so that a reader can append as they
+        # come.
         if isinstance(event, (ThinkingStart, TextStart, ToolCallStart, BlockEvent)):
             if event.index != self._next_index:
                 raise LifecycleViolation(f"block index {event.index} came where {self._next_index} was due")
             self._next_index += 1
+        # A delta or an end can only be about the block that was opened last.
         elif not isinstance(event, (Start, Done, ErrorEvent)) and event.index != self._next_index - 1:
             raise LifecycleViolation(
                 f"{type(event).__name__} for block {event.index}, but {self._next_index - 1} is open"

@@ -11,6 +11,8 @@ HEAD = 4096
 
 _UNKNOWN = "application/octet-stream"
 _PLAIN = "text/plain"
+# Signatures that stand at the very first byte. Order does not matter: none is the beginning of another. What has its
+# signature further inside (RIFF, Ogg, ISO media) or needs its bits looked at (MPEG audio) is in `type_of_content`.
 _STARTS: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -35,10 +37,13 @@ _STARTS: tuple[tuple[bytes, str], ...] = (
     (b"SQLite format 3\x00", "application/vnd.sqlite3"),
 )
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
+# ISO media files are alike but for their brand. The list of brands is open and most are a flavour of MP4, so only those
+# that are not video/mp4 are listed.
 _BRANDS = {
     b"avif": "image/avif", b"avis": "image/avif", b"heic": "image/heic", b"heix": "image/heic", b"mif1": "image/heif",
     b"M4A ": "audio/mp4", b"M4B ": "audio/mp4", b"qt  ": "video/quicktime", b"3gp4": "video/3gpp", b"3gp5": "video/3gpp",
 }  # fmt: skip
+# Read only for what has no signature and is not text, and to tell the kinds of ZIP apart.
 _SUFFIXES = {
     "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp",
     "tif": "image/tiff", "tiff": "image/tiff", "ico": "image/x-icon", "svg": "image/svg+xml", "avif": "image/avif",
@@ -55,6 +60,7 @@ _SUFFIXES = {
     "epub": "application/epub+zip", "jar": "application/java-archive", "doc": "application/msword",
     "xls": "application/vnd.ms-excel", "ppt": "application/vnd.ms-powerpoint",
 }  # fmt: skip
+# Read only for what decodes as text: a `.md` that is really an image has been found by its bytes before.
 _TEXTS = {
     "md": "text/markdown", "markdown": "text/markdown", "csv": "text/csv", "tsv": "text/tab-separated-values", "htm": "text/html",
     "html": "text/html", "css": "text/css", "js": "text/javascript", "mjs": "text/javascript", "xml": "text/xml", "rtf": "text/rtf",
@@ -67,8 +73,10 @@ def media_type(head: bytes, name: str = "") -> str:
     """The media type of what begins with `head` (see `HEAD`) and is called `name`; never empty."""
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
     found = type_of_content(head)
+    # Office documents, e-books and Java archives are ZIPs.
     if found == "application/zip":  # what it holds is not at its beginning
         by_name = _SUFFIXES.get(suffix, "")
+        # A ZIP called `photo.png` stays a ZIP: the name may only choose among things that are ZIPs.
         return by_name if by_name.startswith("application/") else found
     if found:
         return found
@@ -89,11 +97,15 @@ def type_of_content(head: bytes) -> str:
         case b"FORM":
             return "audio/aiff" if head[8:11] == b"AIF" else ""
         case b"OggS":
+            # The codec stands in the first page of an Ogg file, and Matroska names its kind in the header: hence the
+            # short slices.
             return "video/ogg" if b"\x80theora" in head[:128] else "audio/ogg"
         case b"\x1aE\xdf\xa3":
             return "video/webm" if b"webm" in head[:64] else "video/x-matroska"
     if head[4:8] == b"ftyp":
         return _BRANDS.get(head[8:12], "video/mp4")
+    # Eleven set bits. The rest of the second byte says version and layer; text in legacy encodings can begin with these
+    # bits too, so the combinations that the standard reserves are excluded.
     if len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0:  # the sync word of an MPEG audio frame
         if head[1] & 0xF6 == 0xF0:
             return "audio/aac"
@@ -106,10 +118,12 @@ def type_of_content(head: bytes) -> str:
 def is_media_type(word: str) -> bool:
     """Whether this is the name of a media type (`image/png`, `image/*`) and cannot be anything else in its place."""
     top, slash, rest = word.partition("/")
+    # Base64 has slashes too. A registered top-level name, one slash and a short word cannot be data.
     return bool(slash and rest) and top in _TOP and len(word) < 128 and "/" not in rest
 
 
 def _is_text(head: bytes) -> bool:
+    # Valid UTF-8, but no text file has it; many binary formats do.
     if b"\x00" in head:
         return False
     try:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, AnyStr, cast
 
+# Only these: an attribute that is not here fails at once instead of being looked up on a pattern that some caller
+# expects to be a real one. `flags` and `groups` are left out because nothing in the package reads them.
 _METHODS = ("findall", "finditer", "fullmatch", "match", "search", "split", "sub")
 
 
@@ -20,6 +22,8 @@ class _Late:
         self.pattern = pattern
         self._flags = flags
 
+    # Reached only while the slots are empty. The first use fills them with the compiled pattern's bound methods, so
+    # every later call is as cheap as one on a real pattern.
     def __getattr__(self, name: str) -> Any:
         if name not in _METHODS:
             raise AttributeError(name)

@@ -17,13 +17,19 @@ from .patterns import late_pattern
 
 Schema: TypeAlias = dict[str, Any]
 
+# The limits protect the walk, not the host: a few definitions that refer to each other several times unfold
+# exponentially, and a tool's schema comes from whatever server the user connected.
 MAX_DEPTH = 96
 """Nesting of objects and lists, after references are followed."""
 MAX_SIZE = 1_000_000
 """Characters and values, after references are followed: no provider takes a request of such tools."""
+# Two definitions that contain each other would double at every level if each were followed until it met itself.
 MAX_UNROLL = 3
 """How many self-containing definitions may be nested before `cut` cuts."""
 
+# Where schemas are found inside a schema: under every name of MAPS, in every item of LISTS, and directly under any
+# other keyword with an object. DATA is what must never be entered: a `default` or an `enum` may hold an object that
+# looks like a schema, even with a `$ref` in it, and is a value all the same.
 MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
 LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 DEFINITIONS = frozenset({"$defs", "definitions"})
@@ -49,6 +55,7 @@ class Budget:
 
 
 def admit(schema: object) -> Schema:
+    # With a stack of its own: this is what makes the recursive walks after it safe from a schema nested 10,000 deep.
     """`schema` itself, if it is an object within the limits; InvalidSchema if not. Never recurses."""
     if not isinstance(schema, dict):
         raise InvalidSchema(f"a schema must be an object, got {type(schema).__name__}")
@@ -92,6 +99,8 @@ def lookup(root: Schema, ref: object) -> Schema | None:
     if not isinstance(ref, str) or not ref.startswith("#"):
         return None
     found = _walk(root, ref[1:])
+    # As written first: a name may contain a percent sign. JSON pointers in a URI fragment are percent-encoded, though
+    # not every generator does it.
     if found is _MISSING and "%" in ref:
         found = _walk(root, _PERCENT.sub(_decode, ref[1:]))
     return found if isinstance(found, dict) else None
@@ -109,9 +118,11 @@ def _walk(root: Schema, pointer: str) -> Any:
     if head:
         return _MISSING
     for step in steps:
+        # In this order, or `~01` would become a slash (RFC 6901).
         step = step.replace("~1", "/").replace("~0", "~")
         if isinstance(node, dict) and step in node:
             node = node[step]
+        # `isdigit` alone takes digits of other scripts, and `int` of a long run of them takes quadratic time.
         elif isinstance(node, list) and step.isascii() and step.isdigit() and len(step) < 7 and int(step) < len(node):
             node = node[int(step)]
         else:
@@ -130,6 +141,7 @@ def root_target(root: Schema) -> Schema:
         if target is None or ref in seen:
             return rest
         seen.add(ref)
+        # What stands beside a reference wins, here and in `_follow`: generators put a better description there.
         schema = {**target, **rest}
     return schema
 
@@ -141,6 +153,8 @@ def inline_refs(schema: Schema, recursive: Literal["keep", "cut"] = "keep") -> S
 
 class _Inliner:
     def __init__(self, root: Schema, keep: bool) -> None:
+        # With `keep`, a recursive definition stays as it is and is listed at the end. Definitions that do not contain
+        # themselves are put where they are used in either mode, because hosts differ most in how they read references.
         self.root = root
         self.keep = keep
         self.budget = Budget()
@@ -150,6 +164,7 @@ class _Inliner:
 
     def run(self) -> Schema:
         top = root_target(self.root)
+        # Definitions are left out here and everywhere below; those still needed come back as `buckets`.
         out = self._visit({k: v for k, v in top.items() if k not in DEFINITIONS}, (), 1)
         buckets: dict[str, Schema] = {}
         while self.todo:  # a definition that stays may want others
@@ -157,7 +172,9 @@ class _Inliner:
             target = lookup(self.root, ref)
             assert target is not None
             name = match[2].replace("~1", "/").replace("~0", "~")
+            # Depth 3: a definition lies inside its bucket, which lies inside the root.
             buckets.setdefault(match[1], {})[name] = self._visit(target, (), 3)
+        # Sorted, so that the same schema always gives the same bytes, whichever reference was met first.
         return {**out, **{bucket: dict(sorted(names.items())) for bucket, names in sorted(buckets.items())}}
 
     def _visit(self, schema: Schema, open_refs: tuple[str, ...], depth: int) -> Schema:
@@ -171,8 +188,11 @@ class _Inliner:
 
     def _follow(self, schema: Schema, open_refs: tuple[str, ...], depth: int) -> Schema:
         ref = schema["$ref"]
+        # `rest` may itself hold schemas.
         rest = self._visit({k: v for k, v in schema.items() if k != "$ref"}, open_refs, depth)
         target = lookup(self.root, ref)
+        # A dangling reference is a defect of the generator. An object is what it most likely stood for, and refusing
+        # the tool for it would help nobody.
         if target is None:
             return {"type": "object", **rest}
         if ref in self.endless:
@@ -182,6 +202,7 @@ class _Inliner:
                     self.wanted.add(ref)
                     self.todo.append((ref, named))
                 return {"$ref": ref, **rest}
+            # By how many recursive definitions are open, not by this one alone: see MAX_UNROLL.
             if ref in open_refs or len([r for r in open_refs if r in self.endless]) >= MAX_UNROLL:
                 return {"type": "object", **rest}
         return {**self._visit(target, (*open_refs, ref), depth + 1), **rest}
@@ -195,6 +216,7 @@ def _own_size(schema: Schema) -> int:
         if isinstance(value, str):
             cost += len(value)
         elif keyword in DATA and isinstance(value, (list, dict)):
+            # Data is never entered, so it has to be paid for as a whole.
             cost += len(repr(value))
         elif keyword in MAPS and isinstance(value, dict):
             cost += sum(map(len, value))
@@ -217,11 +239,14 @@ def _refs_in(schema: Schema, budget: Budget) -> set[str]:
 
 def _inner(schema: Schema) -> Iterator[Schema]:
     children: list[Schema] = []
+    # `map_children` is the one place that knows where schemas lie. Its copy is thrown away here.
     map_children(schema, lambda _, child: children.append(child))
     return iter(children)
 
 
 def _endless(root: Schema, budget: Budget) -> frozenset[str]:
+    # Not a depth-first search for cycles: this takes time linear in the references, without recursion, and also finds
+    # those that merely lead into a cycle, which can no more be unfolded than the cycle itself.
     """The references that lead into a cycle, found by taking away, again and again, those that lead nowhere further."""
     leads_to: dict[str, set[str]] = {}
     todo = ["#"]

@@ -17,13 +17,17 @@ import msgspec
 
 from .refs import lookup
 
+# Both the value (from a model) and the schema (from a caller or a stranger's server) can be hostile. A combinator tries
+# its branches again at every level, so steps are counted and not only depth.
 _DEPTH = 128
 _STEPS = 500_000
+# Twenty faults tell a model enough to mend its answer; a list of 3,000 items that are all wrong would fill its window.
 _MOST = 20
 _SHOWN = 60
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
+    # 1.0 is an integer in JSON Schema, and `True` is an int in Python but not in JSON.
     "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
     "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
     "string": lambda value: isinstance(value, str),
@@ -43,6 +47,7 @@ def faults(value: Any, schema: Any) -> tuple[str, ...]:
                 break
     except _TooLong as error:
         found.append(str(error))
+    # `anyOf` and `$ref` can report one place twice.
     return tuple(dict.fromkeys(found))
 
 
@@ -70,12 +75,15 @@ class _Checker:
             raise _TooLong(f"{place}: too large or too deep to be checked")
         if schema is False:
             yield place, "nothing is allowed here"
+        # `true` and everything that is no schema at all: nothing to hold the value to.
         if not isinstance(schema, dict):
             return
+        # Since 2019-09 a reference is one keyword among others: what stands beside it is checked as well.
         if "$ref" in schema:
             target = lookup(self._root, schema["$ref"])
             if target is not None:
                 yield from self.check(value, target, place, depth + 1)
+        # JSON has no infinity, but a parser makes one of 1e999.
         if isinstance(value, float) and not isfinite(value):
             yield place, "the number is larger than a number can be"
             return
@@ -84,6 +92,7 @@ class _Checker:
             named = [str(kind).lower() for kind in (kinds if isinstance(kinds, list) else [kinds])]
             if not any(_TYPES[kind](value) for kind in named if kind in _TYPES):
                 yield place, f"expected {' or '.join(named)}, got {_shown(value)}"
+                # One fault is enough for a value of the wrong type; its length or its properties would only repeat it.
                 return
         if "const" in schema and not _same(value, schema["const"]):
             yield place, f"expected {_shown(schema['const'])}, got {_shown(value)}"
@@ -101,6 +110,7 @@ class _Checker:
             yield from self._object(value, schema, place, depth)
 
     def _fits(self, value: Any, schema: Any, depth: int) -> bool:
+        # Lazily: the first fault answers the question.
         return next(self.check(value, schema, "$", depth + 1), None) is None
 
     def _combined(self, value: Any, schema: dict[str, Any], place: str, depth: int) -> Iterator[tuple[str, str]]:
@@ -120,11 +130,15 @@ class _Checker:
             yield place, f"{_shown(value)} is excluded"
         if "if" in schema:
             branch = schema.get("then" if self._fits(value, schema["if"], depth) else "else")
+            # A missing branch is None, which is no schema and holds the value to nothing.
             yield from self.check(value, branch, place, depth + 1)
 
     def _nearest(self, value: Any, options: list[Any], place: str, depth: int) -> Iterator[tuple[str, str]]:
         """The faults of the alternative that gets furthest: the one whose faults lie deepest."""
+        # At most so many alternatives: a schema may list thousands, and this is only for the message.
         tried = [list(self.check(value, each, place, depth + 1))[:_MOST] for each in options[:32]]
+        # Longer places lie deeper: the alternative that went wrong at `$.a[0].b` is the one that was meant, not the one
+        # that was already wrong at `$`.
         deepest = max(tried, key=lambda found: (max([len(at) for at, _ in found], default=0), -len(found)))
         if all(at == place for at, _ in deepest):
             yield place, f"fits none of the {len(options)} alternatives: {deepest[0][1] if deepest else _shown(value)}"
@@ -142,6 +156,7 @@ class _Checker:
             if inner is not None:
                 yield from self.check(item, inner, f"{place}[{number}]", depth + 1)
         if schema.get("uniqueItems") is True:
+            # By canonical bytes: comparing every pair would be quadratic.
             keys = [msgspec.json.encode(_sorted(item)) for item in value]
             if len(set(keys)) < len(keys):
                 yield place, "an item stands twice in it"
@@ -171,14 +186,17 @@ class _Checker:
         rest = schema.get("additionalProperties")
         names = schema.get("propertyNames")
         for name, item in value.items():
+            # Written as a person would write the path; a name that is no identifier is quoted.
             at = f"{place}.{name}" if name.isidentifier() else f"{place}[{_shown(name)}]"
             if names is not None:
                 yield from self.check(name, names, at, depth + 1)
             if name in known:
                 yield from self.check(item, known[name], at, depth + 1)
+            # `search`, not `match`: patterns of JSON Schema are not anchored.
             fitting = [inner for pattern, inner in patterns if pattern is not None and pattern.search(name)]
             for inner in fitting:
                 yield from self.check(item, inner, at, depth + 1)
+            # `additionalProperties` is about those that neither list knows.
             if name in known or fitting or rest is None:
                 continue
             if rest is False:
@@ -201,6 +219,8 @@ class _Checker:
         for keyword in ("anyOf", "oneOf"):
             for each in _list(schema.get(keyword)):
                 shorter = self.pruned(value, each, depth + 1)
+                # The first alternative that fits after pruning. Otherwise a null that one alternative allows would be
+                # taken out because of another.
                 if self._fits(shorter, each, depth):
                     value = shorter
                     break
@@ -213,6 +233,7 @@ class _Checker:
         return {
             name: self.pruned(item, known.get(name, rest), depth + 1)
             for name, item in value.items()
+            # Only a property that is known, may be missing and may not be null: everything else null may be meant.
             if item is not None or name in required or name not in known or self._fits(None, known[name], depth)
         }
 
@@ -234,6 +255,7 @@ def _number(value: float, schema: dict[str, Any], place: str) -> Iterator[tuple[
     step = schema.get("multipleOf")
     if _is_number(step) and step > 0:
         parts = value / step
+        # 0.3 / 0.1 is not 3 in binary.
         if abs(parts - round(parts)) > 1e-9:
             yield place, f"{value:g} is no multiple of {step:g}"
 
@@ -291,6 +313,7 @@ def _sorted(value: Any) -> Any:
 @lru_cache(256)
 def _compiled(pattern: str) -> re.Pattern[str] | None:
     try:
+        # The dialect of JSON Schema is ECMAScript's. A pattern that Python cannot read says nothing about the value.
         return re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
         return None

@@ -13,13 +13,19 @@ from .patterns import late_pattern
 
 VEIL = "***"
 
+# The user and password of a URL. A password should be percent-encoded and often is not, so the second half lets it
+# contain a slash or a question mark. The lookahead keeps `host:8080/a@b` out: there the digits are a port and the `@`
+# is in the path.
 _USER_INFO = late_pattern(r"(?<=://)(?:[^/?#\s]*|[^/?#\s@]*:(?!\d+(?:[/?#]|$))[^\s@]*)@")
+# Hosts that take the key in the query (`?key=`) make every URL of theirs a secret (field-guide/gemini.md#errors). The
+# name of a parameter may be shown, its value never.
 _QUERY_VALUE = late_pattern(r"([?&][^=&\s#]*=)[^&\s#]+")
 
 
 class Secret:
     """Holds a key. Two are equal if their values are."""
 
+    # Slots and a mangled name: no `__dict__` that a debugger or an error reporter would print.
     __slots__ = ("__value",)
 
     def __init__(self, value: str | Secret) -> None:
@@ -43,12 +49,15 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
+        # In constant time: how long it takes must not tell how much of a guess was right.
         return hmac.compare_digest(_bytes(self.__value), _bytes(other.__value))
 
     def __hash__(self) -> int:
+        # A hash must agree with `==`. It is not shown anywhere, and Python salts it in each process.
         return hash(self.__value)
 
     def __reduce__(self) -> NoReturn:
+        # Pickles and deep copies end up in files, caches and other processes.
         raise TypeError("a secret cannot be pickled or copied")
 
     def behind(self, prefix: str) -> Secret:
@@ -75,6 +84,7 @@ class SecretHeaders(dict[str, Secret]):
 
     def __init__(self, headers: Mapping[str, str | Secret] | None = None) -> None:
         if type(headers) is SecretHeaders:
+            # Copying by the constructor below would reveal and wrap each value again.
             super().__init__(headers)  # a secret never changes, so it may be shared
         else:
             super().__init__({name: Secret(value) for name, value in (headers or {}).items()})
@@ -86,12 +96,14 @@ class SecretHeaders(dict[str, Secret]):
 
     def reveal(self) -> dict[str, str]:
         """The plain headers, for sending."""
+        # A library that fails with its arguments in the traceback prints their repr.
         return {name: SecretText(value.reveal()) for name, value in self.items()}
 
 
 class SecretEnvironment(Mapping[str, str]):
     """The environment, for frames that need it: none of its values is shown."""
 
+    # Not a plain dict: a traceback with locals would print every value, and most keys come from the environment.
     __slots__ = ("__values",)
 
     def __init__(self, values: Mapping[str, str]) -> None:

@@ -34,12 +34,17 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     if call.kind == "freeform":
         return {INPUT: freeform_input(call)}
     raw = call.arguments
+    # Hosts differ in how they say that a call has no arguments. A tool without parameters must still run.
     if raw.strip() in ("", "null"):
         return {}
     try:
         value = msgspec.json.decode(raw)
+    # The JSON parser recurses: text nested thousands deep is a mistake of the model's, not a crash of ours.
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         return {"_parse_error": str(error), "_raw": raw}
+    # A list or a number is valid JSON and useless as arguments. Some models write the object as a string inside a
+    # string (field-guide/text-calls.md#names-and-arguments); it is not unwrapped here, because what runs must be what
+    # was said.
     if not isinstance(value, dict):
         return {"_parse_error": f"expected a JSON object, got {type(value).__name__}", "_raw": raw}
     return value
@@ -60,6 +65,8 @@ def freeform_input(call: ToolCall) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
+        # A function stands in for a freeform tool on hosts that know none, so the key may be any word the model found
+        # fitting.
         found = value[INPUT] if INPUT in value else next(iter(value.values())) if len(value) == 1 else None
         if isinstance(found, str):
             return found
@@ -72,6 +79,7 @@ def modern_call(call: ToolCall) -> ToolCall:
     extra = call.extra
     if not extra:
         return call
+    # Nothing in a database is migrated: old records are read into today's shape each time they are loaded.
     if extra.get("type") == "custom" and call.kind == "function":
         rest = {key: value for key, value in extra.items() if key != "type"}
         call = replace(call, kind="freeform", arguments=freeform_arguments(call.arguments), extra=rest or None)
@@ -89,6 +97,7 @@ def declared_tools(turns: Sequence[Turn]) -> list[tuple[int, ToolSpec]]:
 
 def join_tools(tools: Sequence[ToolSpec], more: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     """All of them; a later declaration takes the place of an earlier one of the same name."""
+    # Keyed by the qualified name: tools of two namespaces may share a plain one, and must not replace each other.
     joined = {tool.qualified_name: tool for tool in tools}
     joined.update({tool.qualified_name: tool for tool in more})
     return tuple(joined.values())

@@ -30,6 +30,8 @@ _HIDDEN = (
 # Patterns are written out, not compiled: most runs of the program never need them, and `re` remembers those it met.
 _UNSEEN = f"[{_CONTROLS}{_BIDI}{_HIDDEN}]"
 _STEERING = f"[{_CONTROLS}{_BIDI}]"
+# The zero-width joiner and non-joiner spell words in Persian and Indic scripts and glue emoji; the sixteen variation
+# selectors choose between a text and an emoji form.
 _NEEDED = frozenset("\u200c\u200d" + "".join(map(chr, range(0xFE00, 0xFE10))))
 
 
@@ -59,6 +61,7 @@ def _written_out(match: re.Match[str]) -> str:
 
 
 _RUNS = r"(?s)(.)\1*"
+# The bounds are about a reader, not a machine: a line pushed off the screen by blanks hides what comes behind it.
 _BLANKS_INSIDE = 8  # this many blanks in a row are counted, not drawn
 _BLANKS_BEFORE = 16  # the same at the beginning of a line, where code is indented
 _REPEATED = 4
@@ -76,9 +79,11 @@ def revealed(text: str, encoding: str = "utf-8") -> str:
     Signs: ␛ and its like for controls, ␠ for a blank, ␊ for a line break, \\u{…} for anything else that would not be
     drawn, ×n for a run. An encoding that lacks these signs gets \\u{…} throughout, and \\u{20}{n} for a run.
     """
+    # All or nothing: a mixture of pictures and escapes in one line would be harder to read than either.
     signs = can_encode("␠␊×", encoding)
     written: list[str] = []
     after_sign = False
+    # `base` is the last character that is not a mark, `marks` how many have been stacked on it.
     base, marks = "", 0
     for match in re.finditer(_RUNS, text):
         char, count = match[1], len(match[0])
@@ -94,9 +99,12 @@ def revealed(text: str, encoding: str = "utf-8") -> str:
             after_sign = True
             base = base if marks else ""  # a mark may not be drawn over our sign
             continue
+        # Our own sign for a run, right behind a sign, would be read as one. Written out, so that no two texts look the
+        # same.
         if after_sign and char == ("×" if signs else "{"):
             written.append(f"\\u{{{ord(char):x}}}" * count)
             continue
+        # A text that contains `\u{…}` itself must not look like one of our escapes. Only the last backslash matters.
         if char == "\\" and text.startswith("u{", match.end()):
             written.append("\\" * (count - 1) + "\\u{5c}")
         else:
@@ -112,6 +120,7 @@ def folded_breaks(count: int, encoding: str = "utf-8") -> str:
 
 def can_encode(text: str, encoding: str) -> bool:
     try:
+        # Not checked by a list of encodings: which characters one lacks is known to the codec alone.
         text.encode(encoding)
     except UnicodeEncodeError:
         return False
@@ -120,7 +129,9 @@ def can_encode(text: str, encoding: str) -> bool:
 
 def _is_hidden(char: str, start: int, end: int, length: int, encoding: str) -> bool:
     if char == " ":
+        # Blanks at the end cannot be seen at all, so even a single one is shown there.
         return end == length or end - start >= (_BLANKS_INSIDE if start else _BLANKS_BEFORE)
+    # The everyday case, before anything is looked up.
     if "!" <= char <= "~":
         return False
     return bool(

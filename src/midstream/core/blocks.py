@@ -23,10 +23,13 @@ from .media_type import HEAD, is_media_type, media_type
 Speaker: TypeAlias = Literal["human", "ai", "tool", "system"]
 _SPEAKERS = frozenset(get_args(Speaker))
 ToolKind: TypeAlias = Literal["function", "freeform"]
+# OpenAI calls it `developer` for its reasoning models, everybody else `system` (field-guide/openai-chat.md#roles).
 INSTRUCTION_ROLES = ("system", "developer")
 """The words that hosts have for the role of an instruction."""
 
 
+# `omit_defaults` is what lets a field be added: records that were written without it are the same bytes as before.
+# `gc=False` because values cannot form cycles, and a long history is made of hundreds of thousands of them.
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Immutable, compared by content, written without the fields that hold their default."""
 
@@ -38,6 +41,7 @@ class Origin(Value, frozen=True):
     `sim:anthropic` made. `name` is what a user calls the model: `sim/kimi-k2.5`.
     """
 
+    # The same model over two wires of one host is two origins: a signature of one wire means nothing on the other.
     provider: str = ""
     wire: str = ""
     model: str = ""
@@ -63,6 +67,7 @@ class Thinking(Value, frozen=True, tag="thinking"):
     """
 
     text: str = ""
+    # Hosts disagree about the field's name, and some read only their own (field-guide/reasoning.md#fields).
     field: str = ""
     signature: str | None = None
     encrypted: str | None = None
@@ -79,7 +84,10 @@ class ToolCall(Value, frozen=True, tag="tool_call"):
 
     id: str
     name: str
+    # Text, not an object: a parsed object would be written back with other spacing or key order, and a prompt cache
+    # compares bytes. Broken JSON also has to survive, so that the model can be shown what it wrote.
     arguments: str = "{}"
+    # What the host called it. Only metadata: hosts repeat such ids (field-guide/tool-ids.md#what-hosts-give).
     raw_id: str | None = None
     provider: str = ""
     extra: dict[str, Any] | None = None
@@ -136,9 +144,12 @@ class Media(Value, frozen=True, tag="media"):
         file = Path(path)
         shown = str(file)
         try:
+            # Before it is opened: opening a pipe waits for somebody to write into it.
             if not stat.S_ISREG(file.stat().st_mode):  # a pipe or a device may have no end
                 raise LocalError(f"cannot attach {shown!r}: it is not a regular file")
             with file.open("rb") as opened:
+                # One byte more than allowed tells a file that is too large from one that just fits, and a file that
+                # grows while it is read cannot outrun the limit.
                 data = opened.read(LARGEST_FILE + 1)
         except (OSError, ValueError) as error:
             missing = isinstance(error, FileNotFoundError)
@@ -188,6 +199,7 @@ class ToolResponse(Value, frozen=True, tag="tool_response"):
 
     @property
     def text(self) -> str:
+        # `type(…) is` here and below: blocks are never subclassed, and this runs over whole histories.
         """The textual parts, joined."""
         return "".join([part.text for part in self.content if type(part) is Text])
 
@@ -218,6 +230,8 @@ class Usage(Value, frozen=True):
     cache_read: int = 0
     cache_write: int = 0
     reasoning: int = 0
+    # Anthropic's `input_tokens` leaves out what the cache had; all others count it in. Normalising on arrival would
+    # lose the host's own figure, so the flag travels with it.
     cache_in_input: bool = True
     cost: float | None = None
     raw: dict[str, Any] | None = None
@@ -251,6 +265,7 @@ class Usage(Value, frozen=True):
 def _sum_of_costs(one: Usage, other: Usage) -> float | None:
     """Unknown if either is; what used nothing (the start of a sum) costs nothing."""
     costs = [usage.cost for usage in (one, other) if usage != Usage()]
+    # A sum of some costs would look like the whole.
     return sum(cost for cost in costs if cost is not None) if costs and None not in costs else None
 
 
@@ -331,6 +346,8 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     response_id: str | None = None
     extra: dict[str, Any] | None = None
     response_model: str = ""
+    # Routers and aliases answer with another model's name. The origin stays what was asked, because data goes back by
+    # it.
     """The model that answered by the host's own word, where that is not the one that was asked (`origin.model`)."""
     tools: tuple[ToolSpec, ...] = ()
     compacted: Compacted | None = None
@@ -345,6 +362,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
             if self.speaker != "system":
                 raise LocalError(f"a {self.speaker} turn cannot declare tools; only a system turn can")
             force_setattr(self, "tools", tuple(self.tools))
+        # The everyday case costs one set comparison and no copy: every block of every answer passes here.
         if type(self.blocks) is not tuple or not _BLOCKS.issuperset(map(type, self.blocks)):
             force_setattr(self, "blocks", _as_blocks(self.blocks))
 
@@ -397,12 +415,15 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if type(self.turns) is not tuple:
             force_setattr(self, "turns", tuple(self.turns))
+        # First and last: a list of strings, or a conversation with a string appended, is caught, and no more is looked
+        # at.
         for turn in (*self.turns[:1], *self.turns[-1:]):
             if type(turn) is not Turn:
                 raise LocalError(f"a conversation holds Turns, got {_named(turn)}; human('…') makes one of a text")
 
     def add(self, *turns: Turn) -> Conversation:
         """This conversation with more turns."""
+        # The tuples are new, the turns are shared: that is what lets encoded turns be cached by identity.
         return msgspec.structs.replace(self, turns=self.turns + turns)
 
     @property
@@ -421,6 +442,7 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def _as_blocks(given: str | Block | Iterable[str | Block]) -> tuple[Block, ...]:
     parts = (given,) if isinstance(given, (str, msgspec.Struct)) else tuple(given)
+    # For people who write `Turn("human", ["hello", image])`.
     blocks = tuple([Text(part) if isinstance(part, str) else part for part in parts])
     for block in blocks:
         if type(block) not in _BLOCKS:

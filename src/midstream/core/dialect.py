@@ -21,15 +21,21 @@ from .errors import ConfigError
 from .ids import IdScheme, ToolFormat
 from .patterns import late_pattern
 
+# The words of each field, in one place and closed. A word that nobody gives a meaning to would otherwise be met by a
+# user, as a request that silently lacks something.
 ThinkingMode: TypeAlias = Literal["on", "off"]
 MissingReasoning: TypeAlias = Literal["placeholder", "disable-thinking", "fail"]
 TextCalls: TypeAlias = Literal["execute", "reask", "show"]
 ForeignThinking: TypeAlias = Literal["drop", "text", "keep"]
 HostPath: TypeAlias = Literal["auto", "native", "chat"]
 
+# In order, because the nearest level is looked for by its place here. Which levels a model takes is its dialect's
+# (field-guide/reasoning.md#efforts).
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """How hard to think, least first."""
 
+# Vendors switch thinking in ways that exclude each other: the words of two of them in one request are a 400
+# (field-guide/kimi.md#switching-thinking). So a dialect has exactly one control, and each wire knows only its own.
 WIRES: dict[str, tuple[str, ...]] = {
     "openai-chat": (
         "none", "reasoning_effort", "thinking.type", "thinking.type+effort", "enable_thinking", "chat_template_kwargs",
@@ -44,6 +50,8 @@ WIRES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Every wire, with its reasoning controls: the ways it has of asking for thinking."""
 
+# Five names of one switch (field-guide/reasoning.md#keeping-it-all). `always` is no switch: such a model keeps
+# everything, and so everything is sent back to it.
 KEEPS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(WIRES, ("", "always")),
     "openai-chat": (
@@ -96,6 +104,7 @@ class _FieldChecks:
         try:
             if values in self._passed:
                 return
+        # A list where a tuple belongs. It must not fail here, with a message about hashing.
         except TypeError:  # something unhashable, so wrong; the loops say what
             pass
         for name, known in self._one.items():
@@ -108,6 +117,7 @@ class _FieldChecks:
                 _check_word(name, word, known)
         if more is not None:
             more(struct)
+        # A program that makes dialects of a user's data must not fill memory with them.
         if len(self._passed) < 1024:
             self._passed.add(values)
 
@@ -124,8 +134,11 @@ def _listed(words: Collection[object]) -> str:
 class Reasoning(Value, frozen=True):
     """How reasoning is carried, echoed and asked for."""
 
+    # In this order: a host that moved from one name to another sends both for a while.
     fields: tuple[str, ...] = ("reasoning_content", "reasoning", "reasoning_text")
     """Where an answer may carry it; the first non-empty one counts, so that a host that sends two is not doubled."""
+    # `calls`: Moonshot and DeepSeek check messages with tool calls; `always`: Kimi K3 wants all
+    # (field-guide/reasoning.md#who-wants-it-back).
     echo: Literal["never", "calls", "always"] = "never"
     """On which of its own assistant messages the host wants its reasoning back."""
     field: str = "reasoning_content"
@@ -134,6 +147,7 @@ class Reasoning(Value, frozen=True):
     """Echo under `field` even when the block arrived under another key (vLLM reads only `reasoning`)."""
     required: bool = False
     """An assistant tool-call message without the field is refused while thinking is on."""
+    # A space, since reports about the empty string conflict (field-guide/kimi.md#reasoning).
     placeholder: str = " "
     """Sent where the field is required and there is no reasoning."""
     signed: bool = False
@@ -142,6 +156,8 @@ class Reasoning(Value, frozen=True):
     """The host's own thinking without a signature, where the wire has a place for one: left out, or sent with a blank one."""
     tags: tuple[str, str] | None = None
     """The host leaves reasoning in the text between these tags."""
+    # A template that ends with the opening tag leaves only the closing one to the model
+    # (field-guide/text-calls.md#thinking-tags).
     starts_inside: bool = False
     """With `tags`: the answer begins inside thinking, with no opening tag."""
     details: bool = False
@@ -160,11 +176,13 @@ class Reasoning(Value, frozen=True):
     does so by itself. Empty: it cannot be asked. While it is asked to, all of the model's own reasoning is echoed."""
     keeps: bool = False
     """Whether it is asked to, unless the caller says otherwise (`Options.keep_thinking`)."""
+    # A host may serve one model over two wires. Reasoning in clear may cross between them; signatures may not.
     wires: tuple[str, ...] = ()
     """Other wires of the same host: plain reasoning made over them is the model's own here too."""
 
     def __post_init__(self) -> None:
         _REASONING.check(self)
+        # Not in the table of checks: what may be sent depends on `efforts`.
         for asked, sent in (self.effort_words or {}).items():
             _check_word("effort_words", asked, EFFORTS)
             _check_word("effort_words", sent, self.efforts)
@@ -183,6 +201,7 @@ _REASONING = _FieldChecks(
 
 class Limits(Value, frozen=True):
     max_tools: int | None = None
+    # OpenAI's rule, which most hosts share (field-guide/openai-chat.md#tools).
     tool_name_pattern: str = r"[A-Za-z0-9_-]{1,64}"
     tool_name_max: int = 64
     max_output: int | None = None
@@ -200,7 +219,11 @@ class Dialect(Value, frozen=True):
 
     name: str
     wire: str
+    # A name to show and to compare origins by. Nothing decides by it: all that differs between hosts is in the fields
+    # below, and each default is what a plain host of the wire does.
     provider: str = ""
+    # The scheme belongs to the model and its host together: Kimi's weights want their own ids on most hosts and take
+    # any on Moonshot's (field-guide/kimi.md#ids).
     ids: IdScheme = "standard"
     tool_format: ToolFormat = "openai"
     reasoning: Reasoning = Reasoning()
@@ -216,22 +239,30 @@ class Dialect(Value, frozen=True):
     answer_beside_tools: bool = True
     """That mode is taken beside tools."""
     system_role: Literal["system", "developer", "instructions"] = "system"
+    # OpenAI renamed it, many hosts did not (field-guide/hosts.md#small-switches-of-chat-hosts).
     max_tokens_field: str = "max_tokens"
     default_max_tokens: int | None = None
     stream_usage: bool = True
     """Ask for usage in the stream (`stream_options.include_usage`)."""
+    # Without a finish reason a stream was cut (field-guide/streams.md#endings), so a host has to be known to never send
+    # one.
     sends_finish: bool = True
     """False only for hosts that never say a finish reason: then [DONE] or EOF is a normal end."""
+    # Some hosts refuse an empty text beside calls (field-guide/openai-chat.md#content-beside-calls), so it can be sent
+    # as null or left out.
     blank_content: Literal["keep", "null", "omit"] = "null"
     """Sent as an assistant's empty content beside tool calls."""
     tool_result_name: bool = False
     """Tool messages carry the tool's name."""
+    # A tool message of the chat wire holds text only, so most hosts see a result's image in the user message behind it
+    # (field-guide/openai-chat.md#images).
     tool_result_media: Literal["inline", "user", "none"] = "user"
     """Images in a tool result: in the tool message, in a user message behind the results, or not at all."""
     media: tuple[MediaKind, ...] = ("image",)
     """Kinds of media the model reads."""
     forced_choice: tuple[ForcedChoice, ...] = ("required", "named")
     """The forced tool choices it takes."""
+    # Kimi and Claude refuse a forced choice while they think (field-guide/kimi.md#tool-choice).
     forced_choice_thinking: tuple[ForcedChoice, ...] = ("required", "named")
     """The forced tool choices it takes while thinking."""
     sampling: tuple[SamplingOption, ...] = (
@@ -286,6 +317,7 @@ class Dialect(Value, frozen=True):
     user_field: str = "user"
     """Where the caller's id for the end user goes; empty where the host takes none."""
     extra_body: dict[str, Any] | None = None
+    # A list of what is allowed, not of what is forbidden: the next client's new field must not become a 400.
     extras: tuple[str, ...] = ()
     """Fields of its wire that it takes and that we have no option for. A stranger's request keeps them on its way here, and
     loses all others: many hosts refuse what they do not know."""
@@ -313,6 +345,7 @@ class Dialect(Value, frozen=True):
 
 
 def _check_control_and_path(dialect: Dialect) -> None:
+    # Both words are valid somewhere, or the struct itself would not exist; here they must be valid on this wire.
     _check_word(f"reasoning.control for {dialect.wire}", dialect.reasoning.control, WIRES[dialect.wire])
     _check_word(f"reasoning.keep for {dialect.wire}", dialect.reasoning.keep, KEEPS[dialect.wire])
     for word in dialect.sampling_thinking or ():
@@ -321,6 +354,8 @@ def _check_control_and_path(dialect: Dialect) -> None:
         raise ConfigError(f"invalid path {dialect.path!r}; expected /… with no other placeholder than {{model}}")
 
 
+# The model is put into the path at the end, so a brace that means anything else is a mistake. A query belongs to the
+# endpoint, which writes it for every path.
 _PATH = late_pattern(r"/(?:[^{}\s?#]|\{model\})*")
 _DIALECT = _FieldChecks(
     {
@@ -343,6 +378,8 @@ _DIALECT = _FieldChecks(
         "forced_choice_thinking": get_args(ForcedChoice),
         "sampling": get_args(SamplingOption),
     },
+    # Everything that `_check_control_and_path` looks at is part of what is remembered: two dialects that differ in it
+    # are checked apart.
     ("reasoning.control", "reasoning.keep", "sampling_thinking", "path"),
 )
 
@@ -397,6 +434,8 @@ class Options(Value, frozen=True):
 
     def __post_init__(self) -> None:
         thinking: object = self.thinking
+        # Callers of other libraries write True; a bool on the wire is refused by some hosts
+        # (field-guide/kimi.md#switching-thinking).
         if isinstance(thinking, bool):
             force_setattr(self, "thinking", "on" if thinking else "off")
         _OPTIONS.check(self)
@@ -452,6 +491,8 @@ class Endpoint(Value, frozen=True):
     def __post_init__(self) -> None:
         _ENDPOINT.check(self)
         for name, value in (self.query or {}).items():
+            # They are put into URLs as they stand. What would need escaping is refused, so there is no second way to
+            # write a request.
             if not _QUERY_TEXT.fullmatch(name) or not _QUERY_TEXT.fullmatch(value):
                 raise ConfigError(
                     f"invalid query parameter {name!r}; its name and value may hold only A-Z a-z 0-9 . _ ~ -"
@@ -468,6 +509,7 @@ class Endpoint(Value, frozen=True):
         return f"{path}{'&' if '?' in path else '?'}{query}"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
+        # rich prints values by this; without it a header with a key would be shown by the nicer of two reprs.
         return without_header_values(self)
 
     def __repr__(self) -> str:

@@ -32,6 +32,7 @@ _ABOUT: dict[NoteCode, tuple[Action, str]] = {
     "second_result": ("dropped", "tool_response"),
     "orphan_result": ("dropped", "tool_response"),
 }
+# Written for the model that reads it: it should know that the call did not succeed, and may call again.
 INTERRUPTED = "No result: the tool call was interrupted before it returned."
 
 
@@ -59,6 +60,8 @@ class Repaired:
 
 def repair(turns: Sequence[Turn], *, offset: int = 0) -> Repaired:
     """A lawful copy of `turns`. `offset` is where they begin in the whole conversation, for the notes."""
+    # Most histories are lawful, and all of them are checked before each request: first the pass that allocates next to
+    # nothing, then, only if it stops early, the one that repairs.
     ids: set[str] = set()
     if lawful_length(turns, ids) == len(turns):
         return Repaired(turns, [], frozenset(), frozenset(ids))
@@ -70,6 +73,7 @@ def lawful_length(turns: Sequence[Turn], known: set[str]) -> int:
     together. The ids of their calls go into `known`, and none may be there before. One cheap pass: this is the everyday case.
     """
     length = 0
+    # The calls of the last ai turn, in order, that the next turn has to answer.
     due: list[str] = []
     for number, turn in enumerate(turns, 1):
         blocks, speaker = turn.blocks, turn.speaker
@@ -78,8 +82,11 @@ def lawful_length(turns: Sequence[Turn], known: set[str]) -> int:
         if speaker == "tool":
             if len(blocks) != len(due):
                 break
+            # Same ids in the same order, and nothing else in the turn: exactly what every host takes.
             for block, wanted in zip(blocks, due, strict=True):
                 if type(block) is not ToolResponse or block.call_id != wanted:
+                    # `return` where the loops are nested, `break` where they are not: both give the turns that were
+                    # whole so far.
                     return length
             known.update(due)
             due = []
@@ -93,8 +100,10 @@ def lawful_length(turns: Sequence[Turn], known: set[str]) -> int:
                 elif kind is ToolResponse:
                     return length
             if due:
+                # A repeated id is lawful nowhere, neither within an answer nor later (field-guide/kimi.md#ids).
                 if speaker != "ai" or not known.isdisjoint(due) or len(set(due)) != len(due):
                     break
+                # `length` does not move yet: an answer that calls counts only together with its results.
                 continue
         length = number
     return length
@@ -109,6 +118,8 @@ class _Slot:
         self.call = call
         self.turn = turn
         self.place = place
+        # Taken slots stay in the queues and are skipped when they come to the front: each is passed once, so a claim
+        # costs constant time on average, with thousands of calls of one id.
         self.taken = False
         self.response: ToolResponse | None = None
         self.noted = False
@@ -157,6 +168,8 @@ class _Repair:
         self.source = turns
         self.offset = offset
         self.notes: list[Note] = []
+        # By the id that the history uses, which may be shared by several calls. That is why a slot is not found by the
+        # id alone but by who still waits.
         self.open = _Waiting()  # by the id the history uses
         self.answered: dict[str, _Slot] = {}  # the last one answered under an id
         self.out: list[tuple[Turn, list[_Slot], Turn | None]] = []  # turn, its calls, the tool turn that followed it
@@ -170,9 +183,11 @@ class _Repair:
 
     def run(self) -> Repaired:
         for index, turn in enumerate(self.source):
+            # A failed answer is never sent again, so the results of its calls have nothing left to answer.
             if turn.failure and turn.speaker == "ai":
                 self.failed_ids.update(call.id for call in turn.tool_calls)
                 self._note("failed_turn", f"the answer failed ({turn.failure}) and is not sent again", index)
+            # A system turn may declare tools and say nothing.
             elif not turn.blocks and not turn.tools:
                 self._note("empty_turn", f"the {turn.speaker} turn is empty", index)
             elif turn.speaker == "ai":
@@ -193,6 +208,8 @@ class _Repair:
                 continue
             if type(block) is ToolCall:
                 call = block
+                # Re-keyed only in the copy that is sent. The seed holds the turn's key and the call's place, so the
+                # same history always gets the same new id, and a request stays a prefix of the next one.
                 if call.id in self.seen_ids:
                     call = replace(call, id=self._fresh_id(call, turn, len(slots)))
                     self._note("repeated_id", f"the id of {call.name} was used before; it got a new one", index)
@@ -200,6 +217,7 @@ class _Repair:
                 slot = _Slot(call, index, len(slots))
                 slot.noted = call is not block
                 slots.append(slot)
+                # By its old id, which its result still carries.
                 self.open.add(block.id, slot)
                 block = call
             blocks.append(block)
@@ -215,6 +233,7 @@ class _Repair:
         self.newest = index
 
     def _fresh_id(self, call: ToolCall, turn: Turn, place: int) -> str:
+        # A salt for each seed: two such turns with equal calls must not get equal ids.
         seed = (call.provider, call.id, call.name, turn.key, str(place))  # turns may share a key
         while True:
             key = f"{turn.key}#{self.salts[seed]}"
@@ -236,6 +255,7 @@ class _Repair:
             else:
                 rest.append(block)
         if rest or turn.tools:
+            # A tool message holds a result and nothing else, so words among results get a turn of their own.
             speaker: Speaker = "system" if turn.speaker == "system" else "human"
             whole = turn.speaker == speaker and len(rest) == len(turn.blocks)
             if not whole:
@@ -243,6 +263,8 @@ class _Repair:
             self._append(turn if whole else replace(turn, speaker=speaker, blocks=tuple(rest)), [], index)
         elif answers_last:
             last, slots, tool_turn = self.out[-1]
+            # The first tool turn behind the calls is the one that is kept if it turns out to be right: its key and the
+            # object itself.
             if tool_turn is None:
                 self.out[-1] = (last, slots, turn)
 
@@ -265,6 +287,7 @@ class _Repair:
         if slot is not None:
             why = f"a second result for {slot.call.name}"
             assert slot.response is not None
+            # A client that gives up waiting writes an error, and sometimes the real result comes after it.
             if slot.response.is_error and not response.is_error:
                 self._fill(slot, response)
                 why = f"an error result of {slot.call.name} was replaced by a later result"
@@ -275,6 +298,7 @@ class _Repair:
         elif response.call_id in self.early:
             self._note("second_result", f"a second result for {response.call_id}", index)
         else:
+            # Perhaps its call comes later.
             self.early[response.call_id] = (response, index)
 
     @staticmethod
@@ -286,6 +310,7 @@ class _Repair:
     def _place_early(self) -> None:
         """Results that came before any call of their id: behind it if it still waits, else they are orphans."""
         for call_id, (response, index) in self.early.items():
+            # The oldest: a result that came too early was written for the first call after it.
             slot = self.open.oldest(call_id)
             if slot is not None:
                 self._fill(slot, response)
@@ -302,6 +327,7 @@ class _Repair:
             self.places.append(self.offset + place)
             if not slots:
                 continue
+            # A turn with calls is followed by the turn of its results, which is given the same place.
             self.places.append(self.offset + place)
             responses: list[ToolResponse] = []
             for slot in slots:
@@ -314,15 +340,18 @@ class _Repair:
                 else:
                     responses.append(slot.response)
             blocks = tuple(responses)
+            # The same object where nothing changed: encoded turns are cached by identity.
             if tool_turn is not None and tool_turn.speaker == "tool" and tool_turn.blocks == blocks:
                 turns.append(tool_turn)
                 continue
+            # Every other cause has its own note by now.
             if not any(slot.noted for slot in slots):
                 why = "the results were put in one tool turn, in the order of the calls"
                 self._note("results_out_of_order", why, slots[0].turn)
             if tool_turn is not None:
                 turns.append(replace(tool_turn, speaker="tool", blocks=blocks, role=""))
             else:
+                # Derived from the turn it answers, so that it is the same in every request.
                 turns.append(Turn("tool", blocks, key=f"{turn.key}:results"))
         return turns, unanswered
 
@@ -331,6 +360,8 @@ class _Repair:
         self.notes.append(Note(action, what, code, why, self.offset + index, self.source[index].key))
 
 
+# A second matcher beside `_Repair`, for another moment: here a stranger's ids are being read and there are no canonical
+# ones yet, so a result is matched by whatever label it has, and at once.
 class CallMatcher:
     """Pairs results with calls as they come in: by id among the still-open calls, newest turn first, else by position.
 
@@ -367,6 +398,8 @@ class CallMatcher:
 
     def _labelled(self, raw_id: str) -> _Slot | None:
         own = self._own(raw_id)
+        # One label may be a raw id in one turn and one of our ids in another. The newest turn wins, whichever way it
+        # was found: results answer what was asked last.
         found = (
             self._by_raw_id.newest(raw_id),
             self._by_id.newest(raw_id),
@@ -375,6 +408,8 @@ class CallMatcher:
         return max([slot for slot in found if slot is not None], key=_newest_turn_first_call, default=None)
 
     def _at_position(self, name: str) -> _Slot | None:
+        # Ollama and Gemini may leave ids out; results then come in the order of the calls
+        # (field-guide/ollama.md#tools).
         return self._by_name.newest(name) if name else self._all.newest("")
 
 
@@ -386,6 +421,8 @@ _LABELLED = frozenset({ToolCall, ToolResponse})
 """The blocks that carry an id."""
 
 
+# A store knows whose turns it reads. A gateway sees the same history again with each request, in another shape each
+# time, and has to give its calls the same ids: that is a different identity, not a different pass.
 class CallIdentity(Protocol):
     """Whose ids the calls of a history carry, and what makes one call another. One serves for one history, read in order."""
 
@@ -409,6 +446,7 @@ class PlacedCalls:
 
     @staticmethod
     def turn_key(turn: Turn, number: int) -> str:
+        # Never an index alone: `imported-3` cannot be mistaken for a key that was minted.
         return turn.key or f"imported-{number}"
 
     @staticmethod
@@ -427,6 +465,7 @@ def canonicalize(conversation: Conversation, provider: str = "", identity: CallI
     turns: list[Turn] = []
     for number, turn in enumerate(conversation.turns):
         key = rule.turn_key(turn, number)
+        # Most turns have no ids in them, and stay the same object.
         if key == turn.key and _LABELLED.isdisjoint(map(type, turn.blocks)):
             turns.append(turn)
             continue
@@ -440,6 +479,7 @@ def canonicalize(conversation: Conversation, provider: str = "", identity: CallI
             elif type(block) is ToolResponse:
                 block = _canonical_response(block, matcher, provider, key, len(blocks), rule)
             blocks.append(block)
+        # After the blocks: a turn's results answer earlier turns, never its own calls.
         matcher.opened(opened)
         turns.append(replace(turn, key=key, blocks=tuple(blocks)))
     return replace(conversation, turns=tuple(turns))
@@ -450,6 +490,7 @@ def _canonical_call(
 ) -> ToolCall:
     own = rule.own(call.id)
     raw = call.raw_id
+    # An id of ours that repeats was copied by somebody: the first keeps it.
     if own is None or own in seen:
         raw = raw or call.id or None
         own = canonical_tool_call_id(call.provider or provider, raw, call.name, key, index)
@@ -469,6 +510,7 @@ def _canonical_response(
     label = response.call_id or response.raw_id
     call = matcher.claim(label, response.name)
     own = call.id if call is not None else rule.orphan(response.call_id)
+    # No call and no clue. A made-up id keeps the result in the history; `repair` decides what is sent.
     if own is None:
         own = canonical_tool_call_id(provider, label, response.name, key, place)
     raw = response.raw_id or (label if label != own else None)

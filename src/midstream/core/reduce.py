@@ -41,12 +41,15 @@ from .surrogates import REPLACEMENT, clean, join
 MAX_TURN_CHARS = 64 * 1024 * 1024
 """What one answer may hold: far above any model's output limit, far below a machine's memory."""
 
+# Compared with `is` in the paths that run for every delta: the strings are constants.
 _TEXT, _THINKING, _CALL, _WHOLE = "text", "thinking", "call", "whole"
 _DELTAS: dict[str, type[TextDelta | ThinkingDelta | ToolCallDelta]] = {
     _TEXT: TextDelta, _THINKING: ThinkingDelta, _CALL: ToolCallDelta,
 }  # fmt: skip
 
 
+# A freeform call streams its text as the inside of a JSON string, so that its deltas joined are the arguments, like
+# those of any other call.
 _OPENING, _CLOSING = '{"input":"', '"}'
 
 
@@ -89,6 +92,7 @@ class Piece:
         self._read = 0
         self._complete: bool | None = None
 
+    # Lazy: most calls come alone, one after the other, and nobody has to know where their JSON ends.
     def progress(self) -> JsonProgress:
         """How far the arguments have come. Read only when somebody asks, and each part once."""
         progress = self._progress
@@ -106,6 +110,7 @@ class Piece:
         if not self.progress().closed:
             return False
         if self._complete is None:  # blanks may follow, and anything else kills the progress: one parse is enough
+            # The automaton says yes to some texts that are not JSON (`{"a":tru}`).
             self._complete = object_text("".join(self.parts)) is not None
         return self._complete
 
@@ -133,6 +138,9 @@ class TurnBuilder:
         "usage",
     )  # fmt: skip
 
+    # Two places for pieces. The head is the block that readers see open; its deltas become events at once. The queue
+    # holds what began while a call at the head was still unfinished, in order of arrival. Events therefore never nest,
+    # and a call waits only where the host really interleaves.
     def __init__(
         self,
         turn_key: str,
@@ -183,6 +191,7 @@ class TurnBuilder:
     @property
     def has_output(self) -> bool:
         """Whether anything but thinking and white space has come."""
+        # A call without a name counts too: it is reported as malformed, not as an empty answer.
         if self._calls:
             return True
         pieces = [self._head, *self._queue]
@@ -193,6 +202,8 @@ class TurnBuilder:
 
     def start(self, model: str = "", response_id: str | None = None) -> None:
         """Say that the answer has begun; later calls only fill in what was not known."""
+        # The model a host names may differ from the one that was asked for. What was asked stays the origin, because
+        # reasoning goes back by it; an unknown one is filled in as long as nobody has been told.
         if model and model != self.origin.model:
             if self.origin.model or self._started:
                 self.response_model = model
@@ -205,6 +216,7 @@ class TurnBuilder:
             self.out.append(Start(self.turn_key, model or self.origin.model, response_id))
 
     def text(self, delta: str, extra: dict[str, Any] | None = None) -> None:
+        # The everyday delta, written out: one comparison, one append, one event. The same below for thinking.
         head = self._head
         if head is not None and head.kind is _TEXT and extra is None and not self.split_surrogates:
             head.parts.append(delta)
@@ -220,6 +232,7 @@ class TurnBuilder:
 
     def thinking(self, delta: str, field: str = "") -> Piece:
         head = self._head
+        # An empty delta takes the slow way: it may have to open a block, since empty reasoning is not absent reasoning.
         if head is not None and head.kind is _THINKING and delta and not self.split_surrogates:
             head.parts.append(delta)
             self.out.append(ThinkingDelta(head.index, delta))
@@ -228,6 +241,7 @@ class TurnBuilder:
                 self._over_limit()
             return head
         piece = self._tail_of(_THINKING)
+        # The first field that brought it is where it goes back to.
         if field and not piece.field:
             piece.field = field
         self._add(piece, delta)
@@ -247,12 +261,15 @@ class TurnBuilder:
 
     def all_arguments(self, piece: Piece, deltas: list[str]) -> bool:
         """As `call_arguments` for each of them. False, and nothing done, where they have to be looked at one by one."""
+        # With something in the queue, each delta has to be asked whether it completes the call.
         if not piece.started or piece.closed or piece.freeform or self._queue:
             return False
         return self._extend(piece, deltas, ToolCallDelta)
 
     def _extend(self, piece: Piece, deltas: list[str], event: type[TextDelta | ThinkingDelta | ToolCallDelta]) -> bool:
         size = sum(map(len, deltas))
+        # Nothing is done in these cases: the single way has to deal with the first delta that is odd, and report it
+        # there.
         if self.split_surrogates or "" in deltas or self._chars + size > self._limit:
             return False
         piece.parts += deltas
@@ -266,6 +283,7 @@ class TurnBuilder:
         if head is not None and head.kind in (_TEXT, _THINKING):
             self._close_head()
         elif self._queue and self._queue[-1].kind in (_TEXT, _THINKING):
+            # It has not begun, so it has no end to tell yet.
             self._queue[-1].closed = True
 
     def whole(self, block: Media | Opaque) -> None:
@@ -292,6 +310,7 @@ class TurnBuilder:
         piece.raw_id = raw_id
         piece.name = name
         piece.extra = extra
+        # In the order in which calls open, which is part of the seed of their ids.
         piece.call_index = self._calls
         self._calls += 1
         self._enqueue(piece)
@@ -304,23 +323,29 @@ class TurnBuilder:
         piece.name = name
         if piece is self._head and name:
             self._begin_head()
+            # What waited behind it was waiting for its name.
             if self._head is piece and self._queue and piece.is_complete:
                 self._close_head()
 
     def call_arguments(self, piece: Piece, delta: str) -> None:
         if piece.closed:
+            # Hosts repeat an empty or blank delta at the end; anything else belongs to a call that was told to be over.
             if not _blank(delta):
                 raise MalformedStream(f"arguments came for the call of {piece.name!r} after its end")
             return
         if self.split_surrogates:
             delta, piece.half = join(piece.half, delta)
         if piece.freeform:
+            # Each piece is escaped by itself: escapes never span characters, so the pieces joined are the whole text
+            # escaped.
             delta = _escaped(delta) if piece.parts else _OPENING + _escaped(delta)
         self._add_arguments(piece, delta)
 
     def whole_input(self, piece: Piece, text: str) -> None:
         """The whole text of a freeform call: what of it has not streamed."""
         streamed, whole = "".join(piece.parts), _OPENING + _escaped(text)
+        # A host that streams the text and then sends the whole of it: only the rest is new. If the two differ, what was
+        # streamed has been told already and stands.
         if len(whole) > len(streamed) and whole.startswith(streamed):
             self._add_arguments(piece, whole[len(streamed) :])
 
@@ -330,6 +355,7 @@ class TurnBuilder:
             self.out.append(ToolCallDelta(piece.index, delta))
             if self._queue and piece.is_complete:  # what waits was only waiting for this
                 self._close_head()
+        # Counted last, after the events are out: what came is kept when the limit is reached.
         self.count(len(delta))
 
     def count(self, chars: int) -> None:
@@ -346,6 +372,7 @@ class TurnBuilder:
 
     def end_calls(self) -> None:
         """The finish reason came: calls have ended, though counts may follow. One without a name still waits for it."""
+        # Nameless calls stay open: a name may come late (field-guide/streams.md#deltas-of-calls).
         for piece in self._queue:
             if piece.kind is _CALL and piece.name:
                 piece.closed = True
@@ -364,6 +391,9 @@ class TurnBuilder:
         nameless = self._close_all()
         if nameless:
             self._end_with_error(ErrorInfo("malformed", "the answer holds a tool call without a name"), raw_stop)
+        # "Stopped" without a word: a host's parser dropped a call, or the model only thought
+        # (field-guide/kimi-failures.md#the-list). With any other reason, as `max_tokens`, an empty answer is what was
+        # said.
         elif stop_reason in ("end_turn", "tool_use") and not self.has_output:
             why = "the model stopped normally but gave neither text nor a tool call"
             self._end_with_error(ErrorInfo("empty", why, retryable=True), raw_stop)
@@ -394,6 +424,7 @@ class TurnBuilder:
             raw_stop=raw_stop,
             failure=failure,
             response_id=self.response_id,
+            # Scrubbed only where halves were met: it walks everything.
             extra=clean(self.extra) if self.split_surrogates else self.extra,
             response_model=self.response_model,
         )
@@ -428,6 +459,8 @@ class TurnBuilder:
         if not self._started:
             self.start()
         head = self._head
+        # The rule that lets every call stream: a head that is complete has ended, though nobody said so. A call whose
+        # JSON is whole but goes on is interleaved with nothing, since only something new asks.
         if head is not None and not self._queue and (head.kind is not _CALL or (head.started and head.is_complete)):
             self._close_head()
             head = self._head
@@ -435,6 +468,7 @@ class TurnBuilder:
             self._head = piece
             self._begin_head()
         else:
+            # Text behind text in the queue would join it, so another kind has come in between: that text is finished.
             last = self._queue[-1] if self._queue else None
             if last is not None and last.kind in (_TEXT, _THINKING):
                 last.closed = True
@@ -444,6 +478,7 @@ class TurnBuilder:
         piece = self._head
         assert piece is not None
         self._start_piece(piece)
+        # It may have been closed while it waited, with everything that came for it.
         if piece.closed:
             self._close_head()
 
@@ -473,6 +508,7 @@ class TurnBuilder:
         piece = self._head
         if piece is not None:
             piece.closed = True
+        # A loop and no recursion: a host may close a thousand waiting calls at once.
         while piece is not None and (
             piece.closed or (self._queue and piece.kind is _CALL and piece.started and piece.is_complete)
         ):
@@ -485,6 +521,7 @@ class TurnBuilder:
                 self._start_piece(piece)
 
     def _emit_end(self, piece: Piece) -> None:
+        # The other half never came.
         if piece.half:
             piece.half = ""
             piece.parts.append(REPLACEMENT)
@@ -513,6 +550,8 @@ class TurnBuilder:
             self.out.append(BlockEvent(piece.index, block))
         self.blocks.append(block)
 
+    # Not simply "close the head until there is none": a call without a name cannot begin, and would hold up the blocks
+    # behind it.
     def _close_all(self) -> bool:
         """Close everything in order; a call that never got a name is left out, and its presence returned."""
         nameless = False
@@ -528,11 +567,13 @@ class TurnBuilder:
         return nameless
 
     def _id_of(self, piece: Piece) -> str:
+        # By the name that the caller knows, not by the one that the wire needed.
         name = self._called(piece).name
         return canonical_tool_call_id(self.origin.provider, piece.raw_id, name, self.turn_key, piece.call_index)
 
     def _called(self, piece: Piece) -> Called:
         """What this is a call of: as the host said, or as the name stands for."""
+        # A namespace from the host says what is meant; only a plain name may be one that we made up for this request.
         found = None if piece.namespace else self.called.get(piece.name)
         if found is None:
             return Called(piece.name, "freeform" if piece.freeform else "function", piece.namespace)
@@ -540,6 +581,7 @@ class TurnBuilder:
 
 
 def _escaped(text: str) -> str:
+    # ensure_ascii off: the text stays readable in logs, and as short as it came.
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
@@ -570,6 +612,7 @@ def reduce(events: Iterable[Event]) -> Turn:
                 blocks.append(event.block)
                 kind = None
     content = "".join(parts)
+    # A stream that broke off inside a block still tells what came of it.
     if kind is TextStart:
         blocks.append(Text(content))
     elif kind is ThinkingStart:

@@ -14,9 +14,13 @@ import msgspec
 
 from .refs import LISTS, MAPS, Budget, Schema, admit, inline_refs, lookup, map_children, root_target
 
+# Alternatives multiply when they are nested; the result of merging them all would be of no use to a model.
 MAX_MERGED = 20_000
 """Branches and properties that may be folded into one object."""
 
+# Which type each keyword speaks of. Hosts that want a `type` everywhere get the one that the keywords imply, and where
+# a schema of several types is split, each part keeps only its own keywords. Keywords that are not here (`enum`, `$ref`,
+# the annotations) hold for every type.
 _OWNERS: dict[str, tuple[str, ...]] = {
     "object": (
         "properties", "required", "patternProperties", "additionalProperties", "propertyNames", "dependentSchemas",
@@ -34,8 +38,10 @@ _OWNERS: dict[str, tuple[str, ...]] = {
 _OWNER = {keyword: kind for kind, keywords in _OWNERS.items() for keyword in keywords}
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+# They name the document or places in it. Once references are resolved nothing points at them.
 _META = frozenset({"$schema", "$id", "$comment", "$anchor", "$vocabulary", "$dynamicAnchor", "$recursiveAnchor"})
 COMBINATORS = ("allOf", "anyOf", "oneOf")
+# What may stand without a type: such a schema says it elsewhere, in its branches or at the end of its reference.
 _UNTYPED = frozenset({*COMBINATORS, "$ref", "not", "if", "then", "else"})
 _SINGLE = frozenset({
     "items", "additionalItems", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames",
@@ -72,6 +78,8 @@ def moonshot(schema: Schema) -> Schema:
 
 def gemini(schema: Schema) -> Schema:
     """The OpenAPI-like subset that functionDeclarations.parameters takes."""
+    # References are cut and not kept: this subset of OpenAPI has no way to say a definition
+    # (field-guide/gemini.md#tools).
     flat = inline_refs(schema, "cut")
     root = _without(_merged(flat, flat, Budget(MAX_MERGED)), ("enum", "const", "nullable"))
     return _gemini_node({**root, "type": "object"})
@@ -81,6 +89,7 @@ def _bounded(change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:
     """A pass whose input and output are both within the limits, so that its output is again a lawful input."""
 
     def bounded(schema: Schema) -> Schema:
+        # The limits are checked again at the end: unfolding references makes a small schema large.
         return admit(change(admit(schema)))
 
     bounded.__name__ = change.__name__
@@ -99,6 +108,7 @@ def _without(schema: Schema, keywords: Iterable[str]) -> Schema:
 
 
 def _object_root(schema: Schema) -> Schema:
+    # Every host wants an object with properties as a tool's parameters, also for a tool that takes none.
     out = schema if schema.get("type") == "object" else {**schema, "type": "object"}
     return out if isinstance(out.get("properties"), dict) else {**out, "properties": {}}
 
@@ -110,12 +120,14 @@ def _merged(schema: Schema, root: Schema, budget: Budget, seen: tuple[str, ...] 
     requires does; what the alternatives differ in is said in the description.
     """
     budget.spend()
+    # Most schemas: nothing to merge, and the very same object is given back.
     if not any(keyword in schema for keyword in COMBINATORS):
         return schema
     out = _without(schema, COMBINATORS)
     properties: dict[str, list[Any]] = {name: [value] for name, value in _map(schema.get("properties")).items()}
     required: list[Any] = _list(schema.get("required"))
     hints: list[str] = []
+    # `allOf` first: what it requires holds whatever alternative is taken.
     for keyword in COMBINATORS:
         branches = [
             branch
@@ -126,6 +138,8 @@ def _merged(schema: Schema, root: Schema, budget: Budget, seen: tuple[str, ...] 
             for name, value in _map(branch.get("properties")).items():
                 budget.spend()
                 properties.setdefault(name, [])
+                # Alternatives that describe a property in the same words are one description. Different ones stay,
+                # under `anyOf`.
                 if value not in properties[name]:
                     properties[name].append(value)
             if "description" in branch and "description" not in out:
@@ -134,8 +148,12 @@ def _merged(schema: Schema, root: Schema, budget: Budget, seen: tuple[str, ...] 
         if keyword == "allOf":
             required += [name for need in needs for name in need]
             for branch in branches:
+                # What the schema says itself wins over a branch. A branch that forbids other properties spoke of itself
+                # alone: kept, it would forbid those of its neighbours.
                 out = {**_without(branch, ("additionalProperties", "unevaluatedProperties")), **out}
         elif needs:
+            # A property that every alternative requires is required. The rest cannot be said in keywords, so it is said
+            # in words: a model reads descriptions, and the tool itself still checks.
             common = set(needs[0]).intersection(*needs[1:])
             required += [name for name in needs[0] if name in common]
             choices = [", ".join(name for name in need if name not in common) for need in needs]
@@ -157,11 +175,13 @@ def _branch(schema: Schema, root: Schema, budget: Budget, seen: tuple[str, ...])
     while "$ref" in schema:
         ref = schema["$ref"]
         target = lookup(root, ref)
+        # A branch that leads back to itself, or nowhere, adds nothing.
         if target is None or ref in seen:
             return None
         seen = (*seen, ref)
         schema = {**target, **_without(schema, ("$ref",))}
     schema = _merged(schema, root, budget, seen)
+    # A branch without a type is meant as a part of the object it stands in.
     kind = schema.get("type", "object")
     if kind == "object" or (isinstance(kind, list) and "object" in kind):
         return _without(schema, ("type", "$defs", "definitions"))
@@ -181,6 +201,7 @@ def _kind(value: object) -> str:
     match value:
         case None:
             return "null"
+        # Before `int`: in Python a bool is one.
         case bool():
             return "boolean"
         case int():
@@ -216,6 +237,7 @@ def types_of(schema: Schema) -> list[str]:
     """The types a schema names: lower case, known ones, each once."""
     named = schema.get("type")
     names = named if isinstance(named, list) else [named]
+    # Some generators write `STRING`, as Google's own types are spelled.
     lowered = [name.lower() for name in names if isinstance(name, str)]
     return [name for name in dict.fromkeys(lowered) if name in _TYPES]
 
@@ -226,6 +248,7 @@ def _only(schema: Schema, kind: str) -> Schema:
     out = {k: v for k, v in schema.items() if _OWNER.get(k, owner) == owner and k != "type"}
     if "enum" in out:
         out["enum"] = [value for value in out["enum"] if _fits(_kind(value), kind)]
+        # `null` needs no enum: it has one value. An enum that lost all its values would allow nothing.
         if kind == "null" or not out["enum"]:
             del out["enum"]
     return {"type": kind, **out}
@@ -246,6 +269,7 @@ def schemas_only(schema: Schema) -> Schema:
             out[keyword] = {k: {} if v is True else v for k, v in out[keyword].items() if v is not False}
     for keyword in LISTS:
         if isinstance(out.get(keyword), list):
+            # `dict` and `True` stay, `False` and garbage go: an alternative that allows nothing is no alternative.
             out[keyword] = [{} if v is True else v for v in out[keyword] if isinstance(v, dict) or v is True]
             if not out[keyword]:
                 del out[keyword]
@@ -259,6 +283,7 @@ def tuple_items(schema: Schema) -> Schema:
     if not isinstance(schema.get("items"), list):
         return schema
     out = _without(schema, ("items", "additionalItems"))
+    # The old word for the rest was `additionalItems`, the new one is `items`.
     if schema["items"]:
         out["prefixItems"] = schema["items"]
     if "additionalItems" in schema and not isinstance(schema["additionalItems"], list):
@@ -269,17 +294,21 @@ def tuple_items(schema: Schema) -> Schema:
 def _moonshot_node(schema: Schema, inherited: str | None = None) -> Schema:
     schema = schemas_only(tuple_items(_without(schema, _META)))
     if "$ref" in schema:
+        # Nothing may stand beside `$ref` (field-guide/kimi.md#tools); a description is worth an `anyOf` of one.
         rest = {k: v for k, v in schema.items() if k in ANNOTATIONS}
         return {"anyOf": [{"$ref": schema["$ref"]}], **rest} if rest else {"$ref": schema["$ref"]}
     named = types_of(schema)
     own = named[0] if len(named) == 1 else None
     if not named:
         schema = _without(schema, ("type",))
+        # An enum says its own type by its values, so it does not take that of the schema around it.
         own = inherited if not ("enum" in schema or "const" in schema) else None
 
     def child(keyword: str, inner: Schema) -> Any:
         if keyword == "additionalProperties" and not inner:
             return True  # typing it, as Moonshot wants of every schema, would forbid what it allows
+        # `own` goes down to the branches because `type` may not stand beside `anyOf`: what was said above must be said
+        # in each.
         if keyword in COMBINATORS:
             return _moonshot_node(inner, own)
         return _moonshot_node(inner) if keyword in _SINGLE or keyword in MAPS or keyword in LISTS else inner
@@ -288,10 +317,12 @@ def _moonshot_node(schema: Schema, inherited: str | None = None) -> Schema:
 
 
 def _moonshot_type(schema: Schema, named: list[str], inherited: str | None) -> Schema:
+    # The type has been handed to the branches by `_moonshot_node`.
     if "anyOf" in schema:
         return _without(schema, ("type",))
     if "const" in schema or "enum" in schema:
         values = [schema["const"]] if "const" in schema else schema["enum"]
+        # `type` and `enum` can disagree, since hosts that ignore one of them never told the author.
         fitting = [value for value in values if any(_fits(_kind(value), name) for name in named)]
         kinds = kinds_of(values)
         if len(named) == 1 and len(fitting) == len(values):
@@ -305,19 +336,24 @@ def _moonshot_type(schema: Schema, named: list[str], inherited: str | None) -> S
         return {**schema, "type": named[0]}
     if any(keyword in schema for keyword in _UNTYPED):
         return {**schema, "type": inherited} if inherited else schema
+    # A string is the least harmful guess: every value can be written as one.
     return {**schema, "type": inherited or structural_type(schema) or "string"}
 
 
+# The formats that the subset has for each type. Any other is left out.
 _FORMATS = {"string": ("enum", "date-time"), "integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def _gemini_node(schema: Schema, inherited: str | None = None) -> Schema:
     schema = fold_all_of(schemas_only(tuple_items(schema)))
+    # The subset has no `const`.
     if "const" in schema:
         schema = {**_without(schema, ("const",)), "enum": [schema["const"]]}
     named = types_of(schema)
+    # Only objects can be merged. Alternatives of other types stay alternatives.
     if "properties" in schema or named == ["object"]:
         schema = _merged(schema, schema, Budget(MAX_MERGED))
+    # Null is a flag here and not a type.
     values = [value for value in schema.get("enum", ()) if value is not None]
     nullable = schema.get("nullable") is True or "null" in named or len(values) < len(schema.get("enum", ()))
     named = [name for name in named if name != "null"]
@@ -328,6 +364,7 @@ def _gemini_node(schema: Schema, inherited: str | None = None) -> Schema:
         if len(named) == 1 and all(_fits(_kind(value), named[0]) for value in values):
             kinds = named
         if len(kinds) < 2:
+            # A type is required everywhere; "string" as above.
             kind = kinds[0] if kinds else inherited or structural_type(schema) or "string"
             return _gemini_typed(schema, kind, values, nullable)
         inside = _without(schema, ANNOTATIONS)
@@ -343,6 +380,7 @@ def _gemini_any_of(schema: Schema, alternatives: list[Schema], own: str | None, 
             nullable = True
         else:
             node = _gemini_node(each, own)
+            # An `anyOf` inside an `anyOf` is flattened.
             branches.extend(node.get("anyOf", [node]))
     outside = {k: schema[k] for k in ("description",) if isinstance(schema.get(k), str)}
     if nullable:
@@ -352,6 +390,7 @@ def _gemini_any_of(schema: Schema, alternatives: list[Schema], own: str | None, 
     if len(branches) == 1:
         return {**branches[0], **outside}
     distinct: list[Schema] = []
+    # The description goes into every branch, since nothing may stand beside `anyOf`.
     for branch in branches:
         branch = {**outside, **branch}
         if branch not in distinct:
@@ -359,6 +398,8 @@ def _gemini_any_of(schema: Schema, alternatives: list[Schema], own: str | None, 
     return {"anyOf": distinct} if len(distinct) > 1 else distinct[0]
 
 
+# Written from nothing instead of filtered: a keyword that this subset does not have is refused with `Unknown name`
+# (field-guide/gemini.md#tools), and JSON Schema grows.
 def _gemini_typed(schema: Schema, kind: str, values: list[Any], nullable: bool) -> Schema:
     out: Schema = {"type": kind}
     for keyword in ("title", "description"):
@@ -405,6 +446,7 @@ def _gemini_items(schema: Schema) -> Schema:
     """An array must say what it holds."""
     items = schema.get("items")
     if isinstance(items, dict):
+        # `items` is required of an array, so something has to be said.
         return _gemini_node(items)
     if schema.get("prefixItems"):
         return _gemini_any_of({}, schema["prefixItems"], None, False)
@@ -422,6 +464,7 @@ def fold_all_of(schema: Schema) -> Schema:
         required = [
             name for name in _list(out.get("required")) + _list(branch.get("required")) if isinstance(name, str)
         ]
+        # The outer schema and earlier branches have said it first.
         out = {**branch, **out}
         if properties:
             out["properties"] = properties

@@ -14,6 +14,7 @@ from ..core.tools import ToolSpec
 from .prompt import BARS, PromptWriter, Rendering, Specials, Template
 from .transcript import Message, call_json, last_index, spaced_json, tool_object
 
+# The second ends a document in the vocabulary: a model that forgets to end its message often says this instead.
 _STOP = ("<|im_end|>", "<|endoftext|>")
 _TOOLS_HEAD = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
@@ -31,11 +32,13 @@ def _write(given: Rendering, out: PromptWriter, *, thinks: bool) -> bool:
     """`thinks`: reasoning has a place in the prompt, and the model can be told not to think."""
     messages = given.messages
     first = _write_system(out, messages, given.tools)
+    # Reasoning belongs to the turns that work on the last question. What a person asked for earlier is settled.
     question = last_index(messages, "user")
     last = len(messages) - 1
     for index in range(first, len(messages)):
         message = messages[index]
         if message.role == "tool":
+            # The results of one turn share a message: the header is written by the first, the end by the last.
             begins = index == 0 or messages[index - 1].role != "tool"
             ends = index == last or messages[index + 1].role != "tool"
             out.own("<|im_start|>user" if begins else "")
@@ -51,6 +54,8 @@ def _write(given: Rendering, out: PromptWriter, *, thinks: bool) -> bool:
     if given.add_generation_prompt:
         out.own("<|im_start|>assistant\n")
         if thinks and given.thinking is False:
+            # An empty pair of tags is how the model was taught to skip thinking; leaving it out would leave the choice
+            # to it.
             out.own("<think>\n\n</think>\n\n")
     return False
 
@@ -61,6 +66,7 @@ def _write_system(out: PromptWriter, messages: Sequence[Message], tools: Sequenc
         return 0
     out.own("<|im_start|>system\n")
     first = 0
+    # Only the very first message can be joined with the tools: a later instruction stays where it was said.
     if messages and messages[0].role == "system":
         first = 1
         out.enclose("", messages[0].text, "\n\n")
@@ -72,6 +78,7 @@ def _write_system(out: PromptWriter, messages: Sequence[Message], tools: Sequenc
 
 
 def _write_thinking(out: PromptWriter, message: Message, last: bool) -> None:
+    # As in Qwen's template: the last message has the tags even around nothing.
     if last or message.thinking:
         out.enclose("<think>\n", message.thinking.strip("\n"), "\n</think>\n\n")
 

@@ -25,6 +25,8 @@ _TOOLS_TAIL = (
 
 
 def _write(given: Rendering, out: PromptWriter) -> bool:
+    # The template has one place for instructions, at the front. Later ones move there and lose their place, but are
+    # heard.
     system = "\n\n".join([message.text for message in given.messages if message.role == "system"])
     out.enclose("<｜begin▁of▁sentence｜>", system)
     _write_tools(out, given.tools)
@@ -33,6 +35,7 @@ def _write(given: Rendering, out: PromptWriter) -> bool:
         if message.role != "system":
             _write_message(out, message, asked)
             asked = message.role == "user"
+    # Behind tool results nothing is opened: the assistant's turn has not ended, in the model's eyes.
     opens = given.add_generation_prompt and asked
     if opens:
         out.own("<｜Assistant｜><think>" if given.thinking else "<｜Assistant｜></think>")
@@ -66,6 +69,7 @@ def _write_message(out: PromptWriter, message: Message, asked: bool) -> None:
         out.own("<｜end▁of▁sentence｜>")
 
 
+# Anything between full-width bars is reserved in the vocabulary, used or not.
 DEEPSEEK = Template(
     "deepseek", Specials("<think>", "</think>", patterns=(r"<｜[^｜<>\s\[\]]{1,64}｜>",)), _STOP, _write
 )

@@ -22,12 +22,14 @@ def _write(given: Rendering, out: PromptWriter) -> bool:
     out.own("<bos>")
     speaker = ""
     if given.tools:
+        # Tools are words to this model, and stand where a person would say them.
         speaker = _take_turn(out, "", "user")
         out.own(_TOOLS_HEAD)
         for tool in given.tools:
             out.enclose("", spaced_json(tool_object(tool)), "\n")
         out.own(_TOOLS_TAIL)
     for message in given.messages:
+        # Two neighbours of one role would break the alternation that the model was trained on.
         speaker = _take_turn(out, speaker, "model" if message.role == "assistant" else "user")
         _write_message(out, message)
     if speaker:
@@ -59,6 +61,7 @@ def _write_message(out: PromptWriter, message: Message) -> None:
 
 GEMMA = Template(
     "gemma",
+    # `<unused0>` and its like are real tokens; what one of them does to a model is unknown, which is reason enough.
     Specials(
         "<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<start_of_turn>", "<end_of_turn>",
         "<start_of_image>", "<end_of_image>", "<image_soft_token>",

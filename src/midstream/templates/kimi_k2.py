@@ -31,6 +31,7 @@ BRACKETS = ("[BOS]", "[EOS]", "[EOT]", "[UNK]", "[PAD]")
 # `[EOS]` as in the stop list DeepInfra documents (field-guide/raw-completion.md#deepinfras-native-path).
 _STOP = ("<|im_end|>", "[EOS]")
 
+# A tool's result is a system message with another name (field-guide/kimi-formats.md#messages).
 _OPENINGS = {
     "system": "<|im_system|>",
     "tool": "<|im_system|>",
@@ -50,6 +51,8 @@ def _declare_typescript(tools: Sequence[ToolSpec]) -> str:
         return compact_json([tool_object(tool) for tool in tools])
 
 
+# A value for each published template, not a class: they differ in a few details (field-guide/kimi-formats.md#versions),
+# and each of these was trained on, so none may be tidied away.
 class _KimiK2(msgspec.Struct, frozen=True):
     """One published template of the family: what distinguishes it from the others."""
 
@@ -69,20 +72,25 @@ class _KimiK2(msgspec.Struct, frozen=True):
     can_disable: bool = False
 
     def template(self, name: str) -> Template:
+        # For a model that never saw think tags, they are ordinary words and stay.
         think = () if self.reasoning == "none" else ("<think>", "</think>")
         specials = Specials(*BRACKETS, *think, patterns=(BARS,))
         return Template(name, specials, _STOP, self._write, frozenset(self.media))
 
     def _write(self, given: Rendering, out: PromptWriter) -> bool:
+        # Without a request around it (a test, a caller of `render`) ids are counted as the family does.
         ids = kimi_strategy.create_mapper() if given.ids is None else given.ids
         instant = self.can_disable and given.thinking is False
         whole = self.reasoning == "all" or (self.reasoning == "asked" and given.preserve_thinking)
+        # `last_index` gives the last answer without calls: reasoning after it belongs to the running tool loop
+        # (field-guide/kimi-formats.md#which-reasoning-is-kept).
         kept_from = -1 if whole else last_index(given.messages, "assistant")
         self._open(out, given.tools, given.messages)
         for index, message in enumerate(given.messages):
             self._header(out, message)
             if message.role == "assistant" and self.reasoning != "none":
                 shown = index > kept_from and not instant
+                # An empty pair where nothing is shown: the template writes the tags in every assistant message.
                 out.enclose("<think>", message.thinking if shown else "", "</think>")
             if message.response is not None:
                 out.enclose("## Return of ", ids.resolve_tool_response_id(message.response), self.result_gap)
@@ -93,6 +101,7 @@ class _KimiK2(msgspec.Struct, frozen=True):
         if given.add_generation_prompt:
             out.own("<|im_assistant|>assistant<|im_middle|>")
             if self.thinks_first:
+                # Instant mode closes the thinking at once; the model was taught that this means "answer now".
                 out.own("<think></think>" if instant else "<think>")
         return given.add_generation_prompt and self.thinks_first and not instant
 
@@ -104,6 +113,7 @@ class _KimiK2(msgspec.Struct, frozen=True):
 
     def _header(self, out: PromptWriter, message: Message) -> None:
         out.own(_OPENINGS[message.role])
+        # A name comes from a person or a tool, so it is foreign text; the role's name is ours.
         if self.prints_names and message.name:
             out.foreign(message.name)
         else:
@@ -126,6 +136,7 @@ def _write_calls(out: PromptWriter, message: Message, ids: ToolIdMapper) -> None
     out.own("<|tool_calls_section_end|>")
 
 
+# K2's image token is spelled `media_start`, K2.5's `media_begin`.
 _IMAGE = {"image": "<|media_start|>image<|media_content|><|media_pad|><|media_end|>\n"}
 _KIMI = "You are Kimi, an AI assistant created by Moonshot AI."
 _K25 = _KimiK2(

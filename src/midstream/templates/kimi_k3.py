@@ -17,6 +17,8 @@ from .transcript import Message, compact_json, parsed_arguments, spaced_json, to
 
 _STOP = ("<|end_of_msg|>",)
 _IMAGE = "<|media_pad|>"
+# The model takes low, high and max (field-guide/reasoning.md#efforts); other words become the nearest, and none asked
+# for is max.
 _EFFORTS = {"none": "low", "minimal": "low", "low": "low", "medium": "high", "high": "high"}
 _EFFORT = (
     "`thinking_effort` guides on how much to think in your thinking channel (not including the response channel), "
@@ -56,6 +58,7 @@ def _write(given: Rendering, writer: PromptWriter) -> bool:
     if thinks:
         # The effort is one of three fixed words here, never the caller's text.
         out.system("thinking-effort", _EFFORT.format(_EFFORTS.get(asked.effort or "max", "max")))
+    # Results carry no id: the name and number of a result are those of the call in its place.
     calls: tuple[ToolCall, ...] = ()
     index = 0
     for message in given.messages:
@@ -67,6 +70,7 @@ def _write(given: Rendering, writer: PromptWriter) -> bool:
             out.result(message, calls[index - 1].name, index)
         else:
             out.said(message)
+    # These are said last, right before the answer they are about.
     if asked.tool_choice in _CHOICES:
         out.system("tool-choice", _CHOICES[asked.tool_choice])
     out.response_format(asked.response_format or {})
@@ -87,6 +91,8 @@ class _Xtml:
     def open(self, tag: str, **attributes: str) -> None:
         self.own(f"<|open|>{tag}")
         for key, value in attributes.items():
+            # Only quotes and ampersands can break an attribute; angle brackets matter as part of a token, and `enclose`
+            # breaks those.
             self.enclose(f' {key}="', value.replace("&", "&amp;").replace('"', "&quot;"), '"')
         self.own("<|sep|>")
 
@@ -116,6 +122,7 @@ class _Xtml:
         self.own(_FORMAT.format(kind))
         if kind == "json_schema":
             wrapper = wanted.get("json_schema")
+            # Both shapes are in use: the schema itself, or a wrapper with a name around it.
             inner = wrapper.get("schema", wrapper) if isinstance(wrapper, dict) else wrapper
             self.enclose("\nThe JSON data must match the following schema:\n```json\n", compact_json(inner), "\n```")
         self.end_message()
@@ -124,6 +131,7 @@ class _Xtml:
         """A user or system message. A system message that only declares tools becomes their declaration."""
         for declared in message.declared:
             self.declare(_NEW_TOOLS, declared.data)
+        # A message whose tools were declared and that says nothing else would be an empty message.
         if message.declared and not message.content:
             return
         self._head(message)
@@ -134,6 +142,7 @@ class _Xtml:
         self._head(message)
         if thinks:
             self.open("think")
+            # While the model thinks, the tags are written even around nothing.
             if message.thinking.strip():
                 self.foreign(message.thinking)
             self.close("think")
@@ -170,6 +179,7 @@ class _Xtml:
     def _arguments(self, call: ToolCall) -> None:
         arguments = parsed_arguments(call)
         if not isinstance(arguments, dict):
+            # Arguments that are no object cannot be split into `argument` elements.
             self.open("json", type="object")
             self.foreign(call.arguments)
             self.close("json")

@@ -28,15 +28,19 @@ def _write(given: Rendering, out: PromptWriter) -> bool:
     undeclared = given.tools
     out.own("<|begin_of_text|>")
     if undeclared:
+        # With tools the system message is always written, because it has to name the environment.
         system = messages.pop(0).text.strip() if messages and messages[0].role == "system" else ""
         out.enclose(f"{_header('system')}Environment: ipython\n\n", system, "<|eot_id|>")
     waiting: Iterator[ToolCall] = iter(())
     for message in messages:
         if message.role == "tool":
+            # One call a message is all that the model knows. A call is held back until its result comes, and both are
+            # written as a pair.
             out.enclose(_header("assistant"), call_json(next(waiting), "parameters"), "<|eot_id|>")
             out.enclose(_header("ipython"), message.text, "<|eot_id|>")
             continue
         waiting = iter(message.calls)
+        # A message that only calls has no text of its own to write; its calls follow with their results.
         if message.calls and not message.text:
             continue
         out.own(_header(message.role))
@@ -44,6 +48,7 @@ def _write(given: Rendering, out: PromptWriter) -> bool:
             _write_tools(out, undeclared)
             undeclared = ()
         out.enclose("", message.text.strip(), "<|eot_id|>")
+    # No user message at all: the tools must still be declared somewhere.
     if undeclared:
         out.own(_header("user"))
         _write_tools(out, undeclared)
@@ -61,6 +66,7 @@ def _write_tools(out: PromptWriter, tools: Sequence[ToolSpec]) -> None:
     if tools:
         out.own(_TOOLS)
     for tool in tools:
+        # Indented, as the published template prints it.
         out.enclose("", json.dumps(tool_object(tool), ensure_ascii=False, indent=4), "\n\n")
 
 

@@ -19,12 +19,15 @@ _STOP = ("</s>",)
 
 def _write(given: Rendering, out: PromptWriter) -> bool:
     ids = mistral_strategy.create_mapper() if given.ids is None else given.ids
+    # The declaration moves with the last question, as in the published template. Earlier bytes of the prompt change by
+    # it.
     question = last_index(given.messages, "user")
     out.own("<s>")
     for index, message in enumerate(given.messages):
         if index == question:
             _write_tools(out, given.tools)
         _write_message(out, message, ids, first=index == 0)
+    # A conversation without a question: at the end, where it is nearest to the answer.
     if question < 0:
         _write_tools(out, given.tools)
     # The answer follows `[/INST]` or `[/TOOL_RESULTS]` directly: there is nothing to open.
@@ -48,6 +51,7 @@ def _write_message(out: PromptWriter, message: Message, ids: ToolIdMapper, *, fi
             out.enclose("[TOOL_CALLS]", f"[{', '.join(calls)}]")
         out.own("</s>")
     else:
+        # Only the first instruction has a place of its own.
         tag = "SYSTEM_PROMPT" if message.role == "system" and first else "INST"
         out.enclose(f"[{tag}]", message.text, f"[/{tag}]")
 

@@ -15,6 +15,8 @@ from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .transcript import Message, transcribe
 
+# Zero width, so a person reads the token as before, but the tokenizer does not. A blank would be seen, deleting it
+# would change what was said.
 JOINER = "\u200d"
 
 BARS = r"<\|[A-Za-z0-9_.-]{1,64}\|>"
@@ -42,6 +44,8 @@ class Rendering(msgspec.Struct, frozen=True):
     options: Options
 
 
+# The one defence against forged turns. A tool's result that contains `<|im_end|><|im_user|>user…` would otherwise be a
+# message from the user, since raw completion has no other frame than these tokens.
 class Specials:
     """What a tokenizer reads as one token: fixed spellings, and patterns for families of them."""
 
@@ -51,6 +55,7 @@ class Specials:
         self._pattern = late_pattern("|".join([*patterns, *[re.escape(token) for token in tokens]]))
         self._spared: frozenset[str] = frozenset()
 
+    # Text formats on this path write their own call markers into what is otherwise foreign text.
     def sparing(self, *tokens: str) -> Specials:
         """The same without these, for a caller who took them out of foreign text and then wrote some of its own."""
         other = object.__new__(Specials)
@@ -101,6 +106,7 @@ class PromptWriter:
         self._settle()
         return "".join(self._parts)
 
+    # Pieces are joined before they are searched: `<|im_` in one block and `end|>` in the next make a token together.
     def _settle(self) -> None:
         if self._foreign:
             self._parts.append(self._specials.neutralise("".join(self._foreign)))
@@ -118,6 +124,7 @@ class Template(msgspec.Struct, frozen=True):
     media: frozenset[str] = frozenset()
     """The kinds of media the prompt can show."""
 
+    # Repair and transcription happen here, once for all templates: they only ever see lawful messages.
     def render(
         self,
         conversation: Conversation,

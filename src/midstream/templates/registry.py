@@ -27,6 +27,7 @@ _ALL = (
     MISTRAL,
     DEEPSEEK,
 )
+# Loaded together, unlike the text formats: they are small, and most of their code is shared.
 TEMPLATES: dict[str, Template] = {template.name: template for template in _ALL}
 
 

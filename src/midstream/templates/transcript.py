@@ -38,6 +38,8 @@ def tool_object(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
+# Training prompts were made with Jinja's `tojson` as the published templates configure it. Other spacing is other
+# tokens.
 def spaced_json(value: Any) -> str:
     """JSON as `tojson` of the published templates writes it: a space after `,` and `:`, letters not escaped."""
     return json.dumps(value, ensure_ascii=False)
@@ -57,6 +59,7 @@ def call_json(call: ToolCall, arguments: str = "arguments", **more: str) -> str:
 
 def parsed_arguments(call: ToolCall) -> Any:
     """The arguments as a value: the raw text if it is not JSON, an empty object if there are none."""
+    # As text where it is no JSON: broken arguments are shown to the model that wrote them, not lost.
     raw = call.arguments
     if not raw.strip():
         return {}
@@ -74,6 +77,7 @@ def raw_arguments(call: ToolCall) -> str:
 def _json_arguments(call: ToolCall) -> str:
     """The raw arguments if they are JSON, else a JSON string of them."""
     value = parsed_arguments(call)
+    # `is`: the very same text came back, so it did not parse.
     return spaced_json(value) if value is call.arguments else raw_arguments(call)
 
 
@@ -107,6 +111,7 @@ class Transcript(msgspec.Struct, frozen=True):
 def last_index(messages: Sequence[Message], role: Role) -> int:
     """The index of the last message of this role that calls no tool, or -1."""
     for index in range(len(messages) - 1, -1, -1):
+        # An answer that calls is in the middle of a tool loop. What templates ask for is where the last loop ended.
         if messages[index].role == role and not messages[index].calls:
             return index
     return -1
@@ -117,6 +122,7 @@ def transcribe(conversation: Conversation, tools: Sequence[ToolSpec], shown: fro
 
     Media of the kinds in `shown` stay media. A tool that its provider runs does not exist behind a completion.
     """
+    # A prompt has no host that would refuse it, but a model that reads a call without its result answers oddly.
     repaired = repair(conversation.turns)
     notes = list(repaired.notes)
     messages: list[Message] = []
@@ -146,6 +152,7 @@ class _Place(msgspec.Struct, frozen=True):
         if media.kind in self.shown:
             return media
         self._note("adapted", "media", "unsupported_media", f"a prompt cannot show {media.kind}; sent its name instead")
+        # In words, so that the model can say that it did not see it.
         return f"[{media.kind}{' ' + media.name if media.name else ''} not shown]"
 
     def left_out(self, block: Block) -> None:
@@ -170,6 +177,7 @@ def _said(place: _Place) -> Message:
             case Media():
                 content.append(place.media(block))
             case Thinking() if role == "assistant":
+                # Redacted reasoning is data for its maker, not words.
                 thinking.append("" if block.redacted else block.text)
             case ToolCall() if role == "assistant":
                 calls.append(block)

@@ -25,12 +25,14 @@ _UNION = {
     "object": "{}",
     "array": "Array<any>",
 }
+# What the training data shows as comments, for which types. Other constraints were never seen there.
 _CONSTRAINTS = {
     "string": ("maxLength", "minLength", "pattern"),
     "number": ("maximum", "minimum"),
     "integer": ("maximum", "minimum"),
     "array": ("maxItems", "minItems"),
 }
+# Values of an enum that contradict its type have no honest declaration.
 _PYTHON: dict[str, type | tuple[type, ...]] = {"string": str, "number": (int, float), "integer": int, "boolean": bool}
 
 
@@ -54,11 +56,13 @@ class _Tool:
         self.description = tool.description
         self.parameters = _mapping(_sorted(parameters(tool)))
         self.definitions: dict[str, Any] = {}
+        # Definitions may stand in any object of the schema; references find them by name alone.
         for nested in _objects(self.parameters, root=True):
             self.definitions.update(_mapping(nested.get("$defs") or {}))
         self.recursive = False
 
     def declare(self) -> str:
+        # First: writing the shape finds out whether something refers to the root.
         shape = self._object(self.parameters, "")
         lines = []
         if self.recursive:
@@ -91,6 +95,7 @@ class _Tool:
             case "object":
                 return self._object(schema, indent)
             case "array":
+                # A missing or empty `items` is `any`.
                 return self._array(schema.get("items") or {}, indent)
             case "integer":
                 return "number"
@@ -98,6 +103,7 @@ class _Tool:
                 return kind
 
     def _reference(self, reference: Any) -> str:
+        # `#` is the whole schema: it needs a name before it can refer to itself.
         if reference == "#":
             self.recursive = True
             return _ROOT
@@ -111,6 +117,7 @@ class _Tool:
     def _object(self, schema: dict[str, Any], indent: str) -> str:
         inner = indent + _STEP
         required = _required(schema)
+        # Required first, each group by name: the order of the training data.
         properties = sorted(_properties(schema), key=lambda item: (item[0] not in required, item[0]))
         members = [self._member(name, member, schema, inner) for name, member in properties]
         rest = schema.get("additionalProperties")
@@ -123,6 +130,7 @@ class _Tool:
         default = schema.get("default") if isinstance(schema, dict) else None
         lines = _documentation(schema, indent)
         if default is not None:
+            # True and 1.0 are printed as Python prints them, because the published renderer does.
             said = repr(default) if isinstance(default, (int, float)) else spaced_json(default)
             lines.append(f"{indent}// Default: {said}")
         optional = "" if name in _required(owner) else "?"
@@ -139,6 +147,7 @@ class _Tool:
 
 def _kind(schema: dict[str, Any]) -> str:
     """The kind of a schema: the first of `$ref`, `anyOf` and `enum`, else its type; `union` for a list of types."""
+    # A schema may have several; this is the order in which the published renderer asks.
     for key in ("$ref", "anyOf", "enum"):
         if key in schema:
             return key

@@ -40,6 +40,8 @@ class FilteredText:
         "_alarms", "_builder", "_call", "_closed", "_field", "_filter", "_half", "alarm", "past", "problems",
     )  # fmt: skip
 
+    # A host may leak calls in its text and in its reasoning: each field has its own filter, and both speak to one
+    # builder.
     def __init__(self, builder: TurnBuilder, filter: TextFilter, field: str = "") -> None:
         self._builder = builder
         self._filter = filter
@@ -54,6 +56,8 @@ class FilteredText:
 
     def feed(self, delta: str) -> None:
         alarms = self._alarms
+        # The fast way around the filter, taken by nearly every delta: at rest, and none of the characters that begin a
+        # marker.
         if not alarms or self._builder.split_surrogates or any(alarm in delta for alarm in alarms):
             self._read(delta)
             self._rest()
@@ -66,6 +70,7 @@ class FilteredText:
 
     def feed_all(self, deltas: list[str]) -> bool:
         """As `feed` for each of them. False, and nothing done, where they have to be looked at one by one."""
+        # One search over all deltas instead of one for each.
         together = "".join(deltas)
         if not self._alarms or any(alarm in together for alarm in self._alarms):
             return False
@@ -77,7 +82,10 @@ class FilteredText:
 
     def _rest(self) -> None:
         idle = None if self._closed or self._builder.split_surrogates else self._filter.idle
+        # `past` is the filter's own list: what goes past it must still be known to it, since a later marker asks what
+        # stands before it (quoting).
         self.past, self._alarms = ([], "") if idle is None else idle
+        # A caller that has one character to look for can test it faster than any set of them.
         self.alarm = self._alarms if len(self._alarms) == 1 else ""
 
     def _read(self, delta: str) -> None:
@@ -98,6 +106,7 @@ class FilteredText:
         """No more text comes: give what was held back. Once is enough."""
         if self._closed:
             return
+        # A half character at the very end never gets its other half.
         if self._half:
             self._half = ""
             self._read(REPLACEMENT)
@@ -108,6 +117,7 @@ class FilteredText:
         if self._call is not None:
             self._builder.close_call(self._call)
             self._call = None
+        # Added to what another filter of the same turn has found.
         if self.problems:
             extra = self._builder.extra or {}
             known = [*extra.get("problems", ()), *[msgspec.to_builtins(problem) for problem in self.problems]]

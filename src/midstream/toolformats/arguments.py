@@ -26,6 +26,7 @@ _OUTSIDE = late_pattern(r'["{}\[\]]')
 _IN_STRING = late_pattern(r'"|\\.?', re.DOTALL)
 
 
+# White space inside the JSON is kept, because it may be inside a string; what may turn out to be the end waits.
 class Trimmed:
     """Arguments on their way, without the white space around them."""
 
@@ -42,10 +43,12 @@ class Trimmed:
             self._reader.out.append(ArgumentsFound("".join(self._blank) + body))
             self._blank = []
             self.said = True
+        # Blanks before the first word are dropped, later ones wait for a word behind them.
         if self.said and len(body) < len(piece):
             self._blank.append(piece[len(body) :])
 
 
+# A second automaton beside `JsonProgress` of the core, because it has to tell the very character where the object ends.
 class Balanced:
     """Arguments on their way out of a larger JSON text: the object they are, and the `rest` behind it."""
 
@@ -80,6 +83,7 @@ class Balanced:
             if char == '"':
                 self._in_string = not self._in_string
             elif char == "\\":
+                # A backslash at the end of the piece: its other half is the first character of the next.
                 self._escaped = match.end() - match.start() < 2
             elif char in "{[":
                 self._depth += 1
@@ -93,11 +97,14 @@ class Balanced:
 
 def unwrap(arguments: str) -> str:
     """Arguments out of a code fence, or out of a JSON string that holds the JSON."""
+    # Models put fences around JSON because they see it so everywhere.
     if arguments.startswith("```"):
         return arguments.removeprefix("```").removeprefix("json").removesuffix("```").strip()
     if arguments.startswith('"'):
         try:
             inner = parse(arguments)
+            # JSON inside a string inside JSON (field-guide/text-calls.md#names-and-arguments). Only an object is
+            # unwrapped: any other string is a string.
             if isinstance(inner, str) and isinstance(parse(inner), dict):
                 return inner
         except ValueError:
@@ -105,6 +112,7 @@ def unwrap(arguments: str) -> str:
     return arguments
 
 
+# Keys of the formats that are read: `parameters` is Llama's word, `function` OpenAI's frame.
 class WrittenCall(msgspec.Struct):
     """A call as models write it in JSON, with any of the usual keys."""
 
@@ -118,6 +126,7 @@ class WrittenCall(msgspec.Struct):
     def whole(self) -> tuple[str, str, str | None]:
         """Name, arguments and id, wherever they stand."""
         inner = self.function or self
+        # As written, byte for byte: neither spacing nor the order of keys may change.
         text = bytes(inner.arguments).decode() or bytes(inner.parameters).decode()
         raw_id = bytes(self.id).decode().strip('"')
         return (
@@ -133,6 +142,7 @@ class WrittenCall(msgspec.Struct):
 
 
 _WRITTEN = msgspec.json.Decoder(WrittenCall | list[WrittenCall])
+# The standard library's, for `raw_decode`: msgspec reads a whole text or nothing.
 _PLAIN = json.JSONDecoder()
 
 
@@ -174,6 +184,7 @@ def json_arguments(call: ToolCall) -> str:
     try:
         parse(text)
     except ValueError:
+        # Broken JSON goes into a JSON string: the model sees what it wrote, and the frame stays valid.
         return dump(text)
     return text
 
@@ -193,6 +204,7 @@ def properties_of(name: str, tools: Sequence[ToolSpec]) -> Mapping[str, Any]:
 def typed(text: str, schema: Any) -> Any:
     """The value that `text` means under this schema."""
     types = _types(schema)
+    # A string is taken as written, blanks and all: `" 3"` is not 3.
     if types == {"string"}:
         return text
     word = text.strip()
@@ -201,9 +213,12 @@ def typed(text: str, schema: Any) -> Any:
     except ValueError:
         return text
     if not types:
+        # Without a schema, quotes are part of what was written.
         return value if not isinstance(value, str) else text
+    # `3.0` where an integer is due: the model meant 3.
     if isinstance(value, float) and value.is_integer() and "integer" in types and "number" not in types:
         value = int(value)
+    # Not what the schema allows: it stays text, so that the tool's own validation tells the model in its words.
     return value if _kind(value) & types else text
 
 
@@ -238,6 +253,7 @@ def _kind(value: Any) -> set[str]:
     match value:
         case None:
             return {"null"}
+        # Before `int`: in Python a bool is one.
         case bool():
             return {"boolean"}
         case int():
@@ -263,6 +279,7 @@ class TagEscape:
 
     def __init__(self, *tags: str) -> None:
         rest = "|".join([re.escape(tag[1:]) for tag in tags])
+        # An entity that is already there gets one more `amp;`, so that unescaping gives it back and not a tag.
         self._tag = re.compile(rf"<(?={rest})|&((?:amp;)*+)lt;(?={rest})")
         self._escaped = re.compile(rf"&(amp;)?((?:amp;)*+)lt;(?={rest})")
 

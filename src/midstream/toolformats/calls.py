@@ -50,17 +50,21 @@ class Values:
             marker = yield from reader.until(self._ends, piece.add)
             text = piece.text
             body.add(text)
+            # Only the last tags matter: the value is open if it was opened after the last one closed.
             opened, closed = text.rfind(self._opening), text.rfind(self._closing)
             inside = opened > closed if opened >= 0 or closed >= 0 else inside
             if marker is None or not inside:
                 return body.text, marker
+            # What follows is looked at without being read: this end may be data or the real one.
             ahead = yield from reader.head(self._stop, _LOOK_AHEAD)
             at = reader.pos + len(ahead)
             if reader.buffer.startswith(self._closing, at):
                 body.add(marker)
             elif len(ahead) < _LOOK_AHEAD:
+                # Another call comes first, or the stream ended: then the marker was the end of the call.
                 return body.text, marker  # the value's end was forgotten
             else:
+                # Neither within the look-ahead. Running it could mean running half of a command.
                 return body.text + marker, None
 
 
@@ -104,6 +108,7 @@ class Section:
             if marker in self._calls:
                 called = True
                 marker = yield from call()
+                # Outside a section one call stands alone: whatever comes next is the answer going on.
                 if not in_section and marker not in self._begins and marker not in self._calls:
                     if marker in self._inner:
                         problem("a marker of a tool call without the call", str(marker))
@@ -114,10 +119,12 @@ class Section:
             marker = yield from reader.until(self._markers, between.add)
             if not between.text.strip():
                 continue
+            # A section without an end, then prose that quotes a marker: `quotes` judges the text since the last call.
             if marker is not None and prose.quotes(between.text):
                 prose.say(between.text)  # the answer went on, and quotes the marker
                 reader.unread(marker)
                 return
+            # Text and no marker behind it: nothing follows that a section could still hold.
             if marker is None and called:
                 prose.say(between.text)  # the end of the section was forgotten: this is the answer going on
             else:
@@ -136,6 +143,7 @@ class CallReport:
 
     def call(self, name: str, arguments: str, raw_id: str | None = None) -> None:
         self._prose.call()
+        # Three findings at once: whole calls are reported as a streaming one would be, so readers need one way only.
         self._reader.out += (CallFound(name, raw_id), ArgumentsFound(arguments), CallEnded())
 
     def values(self, name: str, values: Mapping[str, Any]) -> None:
@@ -174,8 +182,11 @@ class CallReport:
         Where the name comes first, as every template writes it, the arguments stream as they come.
         """
         reader = self._reader
+        # Name and arguments are one pattern over a bounded head. A call that gives its arguments first is collected
+        # whole instead: a call cannot start before its name is known.
         size = len((yield from reader.head(_HEAD_STOP, _HEAD_SIZE)))
         start = reader.pos
+        # The head ends at its limit even if more is there, so that any split sees the same head.
         key = _ARGUMENTS.match(reader.buffer, start + size, start + _HEAD_SIZE)
         head = _HEAD.match(reader.buffer, start, key.end()) if key else None
         if head is None:
@@ -189,6 +200,8 @@ class CallReport:
         marker = yield from json_until(reader, ends, arguments.add, before=head[0])
         reader.out.append(CallEnded())
         rest = arguments.rest.lstrip()
+        # `{"name": …, "arguments": {…}, "id": "x"}`: the arguments have streamed; a 0 in their place shows whether the
+        # rest is the rest of one object.
         if rest.startswith(",") and is_json(head[0] + "0" + rest.rstrip()):
             return marker, ""  # further keys, such as an id
         return marker, rest.removeprefix("}")
@@ -201,6 +214,8 @@ class CallReport:
         try:
             value, rest = leading_value(text)
         except ValueError:
+            # Models count braces badly at the end of nested arguments. One is forgiven, where the marker shows that
+            # nothing was cut.
             value, rest = (text + "}" if ended else text), ""
         try:
             self.written(written_calls(value))
@@ -210,5 +225,6 @@ class CallReport:
         return rest
 
     def problem(self, why: str, raw: str) -> None:
+        # Blanks around a problem are layout, as they are around a call.
         self._prose.call()
         self._reader.out.append(ProblemFound(why, raw))

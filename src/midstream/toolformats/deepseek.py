@@ -18,6 +18,7 @@ from .prose import Prose, Tags
 from .reader import Collected, Markers, Reader, Step
 
 
+# Both spellings are read and only the first is written.
 def _spellings(token: str) -> tuple[str, str]:
     return token, token.replace("｜", "|").replace("▁", "_")
 
@@ -34,6 +35,7 @@ _OPENERS = (*_CALLS_BEGIN, *_CALL_BEGIN)
 _STRAY = (*_CALLS_END, *_CALL_END, *_SEP)
 _SECTION = Section(_CALLS_BEGIN, _CALLS_END, _CALL_BEGIN, _SEP, (*_CALL_END, *_NOISE))
 _ALL = Markers(*_OPENERS, *_STRAY, *_NOISE)
+# V3 and R1 write `function`, the separator and the name on a line of its own, and then fenced JSON.
 _AFTER_NAME = Markers(*_OPENERS, *_STRAY, "\n", "{", "```")
 _ENDS = JsonEnds(*_OPENERS, *_STRAY, *_NOISE)
 
@@ -68,6 +70,7 @@ class _Calls:
             self._report.problem("a tool call without arguments", name)
             return marker
         yield from reader.spaces()
+        # The older form: "function" is the kind of the call, and the name comes next.
         if (yield from reader.peek(1)) != "{" and name in ("function", ""):
             line = Collected()
             marker = yield from reader.until(_AFTER_NAME, line.add)
@@ -75,9 +78,12 @@ class _Calls:
             if marker in ("{", "```"):
                 reader.pos -= len(marker)
             elif marker != "\n":
+                # A marker right behind the name: a call without arguments, or one that was cut off.
                 self._whole(name, "", marker)
                 return marker
             yield from reader.spaces()
+        # The arguments begin as an object should, so they can stream. Anything else (a fence, a string) is collected
+        # and judged.
         if name and (yield from reader.peek(1)) == "{":
             return (yield from self._streamed(name))
         text = Collected()

@@ -55,6 +55,7 @@ class Idle(NamedTuple):
     may go past the filter, if it is appended to `text`: what comes later may ask where it stands."""
 
     text: list[str]
+    # One character each, so that the caller's test is a substring search in C and not a call of the filter.
     alarms: str
 
 

@@ -34,6 +34,8 @@ class TextFormat(msgspec.Struct, frozen=True):
     declare: Declare
     render_calls: RenderCalls
     render_result: Callable[[ToolResponse, str], str]
+    # Decides whether a marker in a host's answer can be anything but a leak: `<tool_call>` may be prose about tags,
+    # `<|tool_call_begin|>` is a token that only a model which calls writes.
     special: bool = False
     """The markers are special tokens of the model: nobody writes them as text, not even where no tool is declared."""
     markers: tuple[str, ...] = ()
@@ -55,6 +57,7 @@ class TextFormat(msgspec.Struct, frozen=True):
         return f"{text}{self.between}{written}" if text.strip() and written else text + written
 
 
+# json, not msgspec: models were trained on the output of templates, which have a space behind separators.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -76,6 +79,7 @@ def dump(value: Any) -> str:
 
 def declare_lines(shape: Callable[[ToolSpec], dict[str, Any]], how: str, *, tagged: bool = False) -> Declare:
     """A `declare` that writes one tool per line as JSON, inside `<tools>` if `tagged`, and then how to call one."""
+    # The same words for every format: what differs is the shape of a declaration and how a call is written.
     frame = "# Tools\n\n{}\n<tools>\n{}\n</tools>\n\n{}" if tagged else "{}\n{}\n\n{}"
 
     def declare(tools: Sequence[ToolSpec]) -> str:

@@ -19,10 +19,12 @@ from .pythonic import parse_calls
 from .reader import Collected, Markers, Reader, Step
 
 _BEGIN, _END = "[TOOL_REQUEST]", "[END_TOOL_REQUEST]"
+# The second spelling is what some models make of the first.
 _ENDS = (_END, "[TOOL_REQUEST_END]")
 _CODE = "```tool_code"
 _CODE_END = Markers("```")
 _JSON_ENDS = JsonEnds(*_ENDS, _BEGIN)
+# Spelled out and not a pattern: openers have to be literal, so that any split of the text finds them.
 _OBJECTS = ('{"name"', '{ "name"', '{\n"name"', '{\n  "name"', '{\n    "name"')
 _WORD = late_pattern(r"\w")
 _LINE_NUMBER = late_pattern(r"\D")
@@ -33,6 +35,8 @@ _HOW = """To call a tool, write one JSON object with its name and arguments betw
 [END_TOOL_REQUEST]"""
 
 
+# Gemma was trained on no format, so three are read: what we teach it, its own habit of Python in a fence, and JSON that
+# merely ends like a request.
 def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
     prose = Prose(
         reader,
@@ -67,6 +71,7 @@ class _Calls:
         yield from self._reader.spaces()
         if (yield from self._reader.peek(1)) == "{":
             marker, rest = yield from self._report.json_until(_JSON_ENDS)
+            # A brace too many, or a blank, is layout.
             if rest.strip(" \n}"):
                 if marker == _BEGIN:  # the end was forgotten: this is prose, which may quote what follows
                     self._prose.say(rest)
@@ -77,6 +82,7 @@ class _Calls:
         body = Collected()
         marker = yield from json_until(self._reader, _JSON_ENDS, body.add)
         text = body.text.strip()
+        # `name {json}`, without a key for either.
         name, brace, rest = text.partition("{")
         if brace and (arguments := brace + rest) and _is_object(arguments):
             self._report.call(name.strip(), arguments)
@@ -94,6 +100,7 @@ class _Calls:
             self._report.problem("a tool call was cut off", text.text)
             return
         gap = yield from reader.spaces()
+        # Read with a bound: a number in prose may be long.
         number = yield from reader.head(_LINE_NUMBER, 8)  # some models number the lines of what they quote
         reader.pos += len(number)
         gap += number + (yield from reader.spaces())
@@ -105,6 +112,7 @@ class _Calls:
             self._prose.say(text.text + gap)
 
     def code(self) -> Step[None]:
+        # `tool_coder` is another language.
         if _WORD.match((yield from self._reader.peek(1))):
             self._prose.say(_CODE)  # another word that begins like it
             return

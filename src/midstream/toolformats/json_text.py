@@ -17,7 +17,9 @@ import msgspec
 from ..core.patterns import late_pattern
 from .reader import Collected, Markers, Reader, Step, pattern
 
+# Keyed by which quotes open a string: JSON's, or Python's two. Round brackets count only in Python.
 _OUTSIDE = {'"': late_pattern(r'["{}\[\]]'), "\"'": late_pattern(r"[\"'{}\[\]()]")}
+# A quote that follows a backslash does not close: the pair is one match.
 _STRING = {quote: late_pattern(rf"{quote}|\\.", re.DOTALL) for quote in "\"'"}
 
 
@@ -42,12 +44,14 @@ class JsonEnds:
 
     __slots__ = ("_cut", "held", "outside", "plain", "string")
 
+    # Compiled at once: a format's module is loaded only where the format is used.
     def __init__(self, *words: str) -> None:
         any_word = pattern(words)
         self.plain = Markers(*words)
         self.held = self.plain.held
         self.outside = re.compile(f'"|{any_word}')
         self.string = re.compile(f'"|\\\\.|{any_word}', re.DOTALL)
+        # Possessive, so that a long run of blanks is not tried from each of its places.
         self._cut = re.compile(rf"({any_word})\s*+(?:(?={any_word})|\Z)")
 
     def cut(self, text: str) -> re.Match[str] | None:
@@ -60,6 +64,7 @@ def json_until(reader: Reader, ends: JsonEnds, sink: Callable[[str], object], be
 
     `before` is the part of the JSON that was read already.
     """
+    # Strings were found to be broken before in this stream. From then on a marker ends the call wherever it stands.
     if reader.rewound:
         return (yield from reader.until(ends.plain, sink))
     # Text goes to the sink as long as it is certain. The first marker inside a string makes what follows doubtful: it is data
@@ -70,6 +75,7 @@ def json_until(reader: Reader, ends: JsonEnds, sink: Callable[[str], object], be
     in_string = False
     while True:
         buffer, start = reader.buffer, reader.pos
+        # What may still become a marker waits; at the end of the stream nothing can.
         limit = len(buffer) - (0 if reader.ended else ends.held(buffer, start))
         pos, mark, end = start, -1, None
         while match := (ends.string if in_string else ends.outside).search(buffer, pos, limit):
@@ -81,6 +87,7 @@ def json_until(reader: Reader, ends: JsonEnds, sink: Callable[[str], object], be
                 if not in_string:
                     end = match
                     break
+                # Remember only the first: from there on everything is doubtful.
                 if mark < 0:
                     mark = match.start()
         if end:
@@ -101,6 +108,7 @@ def json_until(reader: Reader, ends: JsonEnds, sink: Callable[[str], object], be
                 doubtful = Collected()
                 doubtful.add(buffer[mark:stop])
         if end or reader.ended:
+            # Without doubt nothing is parsed here at all: the everyday case.
             marker = end[0] if end else None
             return marker if doubtful is None else _settle(reader, ends, sink, seen.text, doubtful.text, marker)
         yield
@@ -114,6 +122,7 @@ def _settle(
     What follows the cut is read again, once per stream (`rewound`): otherwise a stream of such texts would cost O(n²).
     """
     cut = None if is_json(seen + doubtful) else ends.cut(doubtful)
+    # Whole JSON, so the markers were data; or no place to cut, so nothing better can be said.
     if cut is None:
         sink(doubtful)
         return marker
@@ -129,6 +138,8 @@ def bracketed(reader: Reader, sink: Callable[[str], object], quotes: str = '"') 
 
     `quotes` are the characters that open strings: Python has two.
     """
+    # Only brackets are counted, not matched: what does not parse is found out afterwards, and this never has to go
+    # back.
     depth = 0
     string: str | None = None
     outside = _OUTSIDE[quotes]
@@ -147,6 +158,7 @@ def bracketed(reader: Reader, sink: Callable[[str], object], quotes: str = '"') 
                 if depth <= 0:
                     stop, done = pos, True
                     break
+        # An escape cut in half waits for its other half.
         if not done and string and not reader.ended and stop > pos and buffer[stop - 1] == "\\":
             stop -= 1
         if stop > start:

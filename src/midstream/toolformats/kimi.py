@@ -26,13 +26,17 @@ CALL_BEGIN = "<|tool_call_begin|>"
 ARGUMENTS_BEGIN = "<|tool_call_argument_begin|>"
 CALL_END = "<|tool_call_end|>"
 
+# The singular form was vLLM's for half a year (field-guide/kimi-formats.md#special-tokens-of-k2-to-k27).
 _SECTION_BEGINS = (SECTION_BEGIN, "<|tool_call_section_begin|>")
 _SECTION_ENDS = (SECTION_END, "<|tool_call_section_end|>")
 _OPENERS = (*_SECTION_BEGINS, CALL_BEGIN)
 _STRAY = (*_SECTION_ENDS, ARGUMENTS_BEGIN, CALL_END)
+# Headers of messages: a model that runs past its end begins the next message.
 _NOISE = ("<|im_end|>", "<|im_middle|>", "<|im_system|>", "<|im_user|>", "<|im_assistant|>")
 _SECTION = Section(_SECTION_BEGINS, _SECTION_ENDS, (CALL_BEGIN,), (ARGUMENTS_BEGIN,), (CALL_END, *_NOISE))
+# A brace cannot be part of an id, so it is where the arguments begin if their marker is missing.
 _IN_ID = Markers(*_OPENERS, *_STRAY, "<|im_end|>", "{")
+# A missing end of a call: the next marker of any kind ends it.
 _IN_ARGUMENTS = JsonEnds(*_OPENERS, *_STRAY, "<|im_end|>")
 
 
@@ -65,6 +69,7 @@ class _Calls:
             reader.pos -= 1  # the argument marker was forgotten, and no id holds a brace
         elif marker != ARGUMENTS_BEGIN:
             # What the stream's end cut off is never taken for a call without arguments.
+            # A tool that requires nothing may be called without arguments. One that does was cut short.
             bare = [tool for tool in self._tools if tool.name == name and not (tool.parameters or {}).get("required")]
             if bare and name and marker is not None:
                 self._whole(raw_id, name, "{}")
@@ -76,11 +81,14 @@ class _Calls:
         if not head:
             self.problem("a tool call without arguments", raw_id)
             return None
+        # A fence or a string has to be unwrapped first, and an unknown name may be found by the arguments: those wait
+        # for the end.
         if name and head not in ("`", '"'):
             return (yield from self._streamed(raw_id, name))
         collected = Collected()
         marker = yield from json_until(reader, _IN_ARGUMENTS, collected.add)
         arguments = unwrap(collected.text.strip())
+        # Only for ids without any name in them. A name that is unknown stays unknown.
         if not name and is_nameless(raw_id):
             name = name_by_arguments(arguments, self._tools)
         if name:
@@ -94,6 +102,7 @@ class _Calls:
         out = Trimmed(self._reader)
         self._reader.out.append(CallFound(name, raw_id))
         marker = yield from json_until(self._reader, _IN_ARGUMENTS, out.add)
+        # A call must have arguments, and these were blank.
         if not out.said:
             self._reader.out.append(ArgumentsFound("{}"))
         self._reader.out.append(CallEnded())
@@ -124,6 +133,7 @@ def render_calls(calls: Sequence[ToolCall], ids: Sequence[str] = ()) -> str:
         return ""
     parts = [SECTION_BEGIN]
     for number, call in enumerate(calls):
+        # As the template prints them (field-guide/kimi-formats.md#messages).
         call_id = ids[number] if ids else f"functions.{call.name}:{number}"
         parts.append(f"{CALL_BEGIN}{call_id}{ARGUMENTS_BEGIN}{call.arguments}{CALL_END}")
     parts.append(SECTION_END)
@@ -144,6 +154,8 @@ _PREFIX = late_pattern(r"(?:call_)?functions?[._]?")
 _COUNTER = late_pattern(r"[._:-]\d+\Z")
 _GLUED_COUNTER = late_pattern(r"[._:-]?\d+\Z")
 _SANITISED = late_pattern(r"[^A-Za-z0-9_-]+")
+# Counters, and the random ids that OpenAI, Anthropic and vLLM mint: they appear where a client put foreign ids into the
+# history and the model imitates them (field-guide/kimi.md#ids).
 _NAMELESS = late_pattern(
     r"(?:functions?[.:_]*)?:?\d*"  # nothing, or a counter
     r"|(?:call|tool|toolu|tooluse|fc|chatcmpl-tool)[_-]?(?:\d[0-9A-Za-z]*|(?=[A-Za-z]*\d)[A-Za-z0-9]{16,})"
@@ -158,6 +170,8 @@ def written_name(raw_id: str) -> str | None:
     if not colon or not index or not index.replace("_", "").replace("-", "").isalnum():
         return None
     head, dot, tail = body.partition(".")
+    # `functions.fs.read:0` is `fs.read`: only the first word is the namespace. Without it the last word is what engines
+    # take (field-guide/kimi-formats.md#how-engines-read-it).
     name = tail if dot and head == "functions" else body.rpartition(".")[2]
     return name or None
 
@@ -165,6 +179,7 @@ def written_name(raw_id: str) -> str | None:
 def recover_name(raw_id: str, tools: Sequence[ToolSpec]) -> str | None:
     """The tool an id names. An id in good form that names no declared tool gives the name as written."""
     declared = [tool.name for tool in tools]
+    # A bound before any pattern looks at it: this is a model's text.
     if len(raw_id) > MAX_ID:
         return None
     for exact in (raw_id, raw_id.removeprefix("functions."), raw_id.rpartition(":")[0].removeprefix("functions.")):
@@ -203,6 +218,7 @@ def _fits(tool: ToolSpec, keys: Iterable[str]) -> bool:
 
 def _sanitised(raw_id: str, declared: Sequence[str]) -> str | None:
     """The one declared tool whose id is this one after a host or client took out of it what it does not allow."""
+    # A counter glued to the name is only read behind the prefix: `read5` by itself may be a tool's name.
     prefix = _PREFIX.match(raw_id)
     bare = raw_id[prefix.end() :] if prefix else raw_id
     wanted = {bare, (_GLUED_COUNTER if prefix else _COUNTER).sub("", bare)} - {""}

@@ -26,6 +26,7 @@ OPEN, CLOSE, SEP, END = "<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"
 
 _ALL = Markers(OPEN, CLOSE, SEP, END)
 _ATTRIBUTE = late_pattern(r'([A-Za-z_][\w-]*+)="([^"]*+)"')
+# What K3 writes as the type of each argument; integers are numbers.
 _TYPES = {
     str: "string",
     bool: "boolean",
@@ -46,6 +47,7 @@ class _Message:
 
     __slots__ = ("_argument", "_blank", "_call", "_channel", "_quoted_opens", "_quoting", "_reader", "_tagged")
 
+    # Unlike the other formats this one needs no Prose: text has a channel of its own, and markers are special tokens.
     def __init__(self, reader: Reader, starts_inside: bool) -> None:
         self._reader = reader
         self._channel = "think" if starts_inside else "message"
@@ -59,6 +61,7 @@ class _Message:
     def read(self) -> Step[None]:
         while (marker := (yield from self._reader.until(_ALL, self._say))) is not None:
             self._reader.idle = None
+            # Inside a call nothing is quoted: everything there is an argument.
             if self._call is None and self._quoting.covers() and not (yield from self._ends_channel(marker)):
                 self._say(marker)
                 continue
@@ -81,6 +84,8 @@ class _Message:
 
     def _ends_channel(self, marker: str) -> Step[bool]:
         """Whether a quoted marker is nevertheless the end of its channel, which may quote a whole message."""
+        # A response may show a whole message of this format in a fence, with channels of the same name. Counting
+        # openings and closings finds the end that is not part of it.
         tag = self._channel + SEP
         if marker not in (OPEN, CLOSE) or (yield from self._reader.peek(len(tag))) != tag:
             return False
@@ -93,6 +98,7 @@ class _Message:
         if self._argument is not None:
             self._argument.add(piece)
         elif self._call is not None:
+            # Between the arguments only layout is expected.
             if piece.strip():
                 self._call.problems.append(ProblemFound("text inside a call", piece))
         elif self._channel == "think":
@@ -114,6 +120,7 @@ class _Message:
         marker = yield from self._reader.until(_ALL, tag.add)
         if marker is None:
             return None
+        # The separator was forgotten. The marker opens or closes the next tag.
         if marker != SEP:
             self._reader.pos -= len(marker)
         return tag.text
@@ -121,6 +128,7 @@ class _Message:
     def _opened(self, tag: str) -> None:
         kind = tag.partition(" ")[0]
         attributes = _attributes(tag)
+        # A model may forget to close an argument or a call: opening the next one does it.
         if kind in ("argument", "json") and self._call is not None:
             self._leave_argument()
             self._argument = _Argument(self._call, attributes, whole=kind == "json")
@@ -131,6 +139,7 @@ class _Message:
         elif kind in ("think", "response", "tools", "message"):
             self._enter(kind)
             if kind == "think":
+                # Empty thinking is thinking: see `Prose`.
                 self._reader.out.append(ThinkingFound(""))
         else:
             self._reader.out.append(ProblemFound("unexpected tag", tag))
@@ -168,6 +177,7 @@ class _Call:
     def __init__(self, reader: Reader, name: str, tag: str) -> None:
         self._reader = reader
         self._tag = tag
+        # Its arguments are collected instead of streamed, since there is no call to stream them to.
         self._nameless = None if name else Collected()
         self.keys = 0
         self.problems: list[ProblemFound] = []
@@ -181,6 +191,7 @@ class _Call:
             self._reader.out.append(ArgumentsFound(piece))
 
     def end(self) -> None:
+        # -1: the object was written whole, braces included.
         if self.keys >= 0:
             self.write("}" if self.keys else "{}")
         self._finish("a call without a tool")
@@ -214,6 +225,7 @@ class _Argument:
         if whole:
             self._held = Collected()
             return
+        # The object is put together as it comes: brace or comma, key, value.
         call.write(("," if call.keys else "{") + dump(attributes.get("key", "")) + ":")
         call.keys += 1
         if attributes.get("type", "string") == "string":
@@ -225,6 +237,7 @@ class _Argument:
         if self._held is not None:
             self._held.add(piece)
         else:
+            # Each piece is escaped by itself; no escape spans two pieces.
             self._call.write(dump(piece)[1:-1])
 
     def end(self) -> None:
@@ -232,6 +245,7 @@ class _Argument:
             self._call.write('"')
         elif not self._whole:
             text = self._held.text
+            # A number that is no number becomes a string: the JSON stays whole, and validation reports it.
             self._call.write(text.strip() if is_json(text) else dump(text))
         elif self._call.keys:
             self._call.problems.append(ProblemFound("arguments given twice", self._held.text))
@@ -279,6 +293,7 @@ def _render_arguments(call: ToolCall) -> str:
         value = parse(text)
     except ValueError:
         value = None
+    # Keys are checked too: the whole object is searched.
     if not isinstance(value, dict) or "<|" in dump(value):
         # A string that holds the format's own tokens can only travel inside JSON, where `<` has another spelling.
         safe = text.replace("<|", "\\u003c|")

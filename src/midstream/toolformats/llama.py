@@ -21,7 +21,9 @@ from .reader import Collected, Reader, Step
 
 _TAGS = ("<|python_tag|>", "<|python_start|>")
 _NOISE = ("<|eom_id|>", "<|eot_id|>", "<|python_end|>", "<|start_header_id|>assistant<|end_header_id|>")
+# The keys a call begins with. An object that starts otherwise is the JSON that the user asked for.
 _OBJECT = late_pattern(r'\{\s*"(?:name|type|function|parameters|arguments)"')
+# A list of objects, or of something that looks like Python calls.
 _LIST = late_pattern(r'\[\s*(?:\{\s*"|[A-Za-z_][\w.-]*\()')
 _SURE = 80
 """By then a bare object or list has shown whether it may be a call."""
@@ -53,26 +55,31 @@ class _Calls:
         if opener in _TAGS:
             yield from reader.spaces()
             head = yield from reader.peek(1)
+            # Behind the tag anything else is Python for an interpreter that we do not have.
             if head not in ("{", "["):
                 return  # code for a built-in interpreter: shown as text
         else:
             reader.pos -= 1
             head = opener
+            # Bounded look-ahead: an answer in JSON must not wait for its end before its first character is shown.
             start = yield from reader.peek(_SURE)
             if not (_OBJECT if head == "{" else _LIST).match(start):
                 reader.pos += 1
                 self._prose.say(opener)
                 return
         text = Collected()
+        # Python has two kinds of quotes, JSON one: an apostrophe inside a JSON string opens nothing.
         whole = yield from bracketed(reader, text.add, quotes='"' if head == "{" else "\"'")
         if self._take(text.text, whole):
             yield from reader.spaces()
+            # Several calls are separated; what follows may be another one.
             if (yield from reader.peek(1)) in (";", ","):
                 reader.pos += 1
 
     def _take(self, text: str, whole: bool) -> bool:
         """Report the text as calls if it is any; whether it was."""
         if not whole:
+            # Cut off and clearly a call: not shown, since half a call in the history would be imitated.
             if '"parameters"' in text or '"arguments"' in text or text.startswith("["):
                 self._report.problem("a tool call was cut off", text)
             else:
@@ -82,6 +89,7 @@ class _Calls:
             calls = written_calls(text)
         except ValueError:
             return self._take_python(text)
+        # A name alone is enough only if it is a tool's: `{"name": "Ada"}` is data.
         if not calls or not all(call.has_arguments or call.whole[0] in self._names for call in calls):
             self._prose.say(text)
             return False
@@ -90,6 +98,7 @@ class _Calls:
 
     def _take_python(self, text: str) -> bool:
         try:
+            # Objects that are not calls in JSON are not Python either.
             calls = parse_calls(text, self._tools) if text.startswith("[") else []
         except ValueError:
             calls = []

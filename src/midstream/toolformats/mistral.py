@@ -15,8 +15,11 @@ from .prose import Prose, Tags
 from .reader import Collected, Markers, Reader, Step
 
 _CALLS, _CALL_ID, _ARGS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
+# Names end where anything that no tool's name contains begins: newer tokenisers put a marker there, some models a
+# brace.
 _NAME_END = late_pattern(r"[^\w.:/-]")
 MAX_NAME = 128
+# Whatever may follow a name, in any order: versions leave out parts.
 _AFTER_NAME = Markers(_CALL_ID, _ARGS, "{", _CALLS, "</s>")
 
 
@@ -26,6 +29,7 @@ def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], st
         (_CALLS,),
         tags=tags,
         starts_inside=starts_inside,
+        # The marker is a special token: a call in thinking is a real call.
         in_thinking=True,
         noise=("</s>",),
         stray=(_ARGS, _CALL_ID),
@@ -47,6 +51,7 @@ class _Calls:
     def read(self) -> Step[str | None]:
         blank = yield from self._reader.spaces()
         head = yield from self._reader.peek(1)
+        # The older form: a JSON list, and sometimes a single object in its place.
         if head in ("[", "{"):
             text = Collected()
             whole = yield from bracketed(self._reader, text.add)
@@ -63,6 +68,7 @@ class _Calls:
         name = yield from reader.head(_NAME_END, MAX_NAME)
         reader.pos += len(name)
         gap = yield from reader.spaces()
+        # `[TOOL_CALLS]` that neither JSON nor a name follows is somebody writing about it.
         if not name or (yield from reader.peek(1)) not in ("[", "{"):
             self._prose.say(_CALLS + blank + name + gap)
             return None
@@ -72,9 +78,12 @@ class _Calls:
             marker = yield from reader.until(_AFTER_NAME, call_id.add)
         if marker == _ARGS:
             marker = yield from reader.until(_AFTER_NAME, between.add)
+        # Another call, the end of the message, or nothing more. The marker is handed on, so that a call behind it is
+        # not lost.
         if marker != "{":
             self._report.problem("a tool call without arguments", f"{name} {call_id.text} {between.text}")
             return marker
+        # Back to the brace, which is part of the JSON.
         reader.pos -= 1
         text = Collected()
         whole = yield from bracketed(reader, text.add)

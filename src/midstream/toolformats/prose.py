@@ -18,6 +18,7 @@ from .reader import Markers, Reader, Step, markers
 
 Tags: TypeAlias = tuple[str, str]
 
+# Only these are looked for where a caller does not say. `[THINK]` of Mistral comes as parts of the content instead.
 KNOWN_TAGS: tuple[Tags, ...] = (
     ("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<mm:think>", "</mm:think>"), ("◁think▷", "◁/think▷"),
 )  # fmt: skip
@@ -58,8 +59,10 @@ class Prose:
         self._reader = reader
         self._fences = fences
         self._wrappers = wrappers
+        # Text and thinking are quoted apart: a fence that is left open in thinking does not swallow the answer.
         self._text_quoting = Quoting(marks=reader.rescue)
         self._thought_quoting = Quoting(marks=reader.rescue)
+        # A fence that opens calls (`tool_code`) is a format's own. Where calls are only rescued, code is code.
         openers = openers if reader.rescue else (*openers, *fences)
         self._openers = openers
         self._stray = stray
@@ -69,13 +72,19 @@ class Prose:
         self._pairs = dict(tags)
         closers = tuple(self._pairs.values())
         self._outside = markers(*openers, *noise, *wrappers, *stray, *self._pairs, *closers)
+        # The same list the filter appends to, see `Idle`.
         self._idle = Idle(self._text_quoting.text, self._outside.firsts)
         self._listening = False  # for an opener, in text
         self._fresh = markers(*self._outside.words, *starts) if starts else self._outside
+        # Which ends may close the thinking we are in; None outside. If the prompt opened it, any of the known ends may.
         self._closers: tuple[str, ...] | None = closers if starts_inside and tags else None
         self._inside = self._markers_inside(closers)
         self._said_thinking = False
+        # Whether an end of thinking may come without a beginning: the prompt may have opened it unknown to us, or a
+        # call inside the thinking has closed it early.
         self._stray_close = True
+        # Blanks since the beginning or the last call, as long as nothing else came; None once there were words. A list
+        # and not a flag, because they are text if words follow.
         self._blank: list[str] | None = []
         self._called = False
 
@@ -94,6 +103,7 @@ class Prose:
         """Report text (or thinking) that turned out to be no call."""
         (self._text if self._closers is None else self._thought)(text)
 
+    # For formats that read text themselves, between the calls of a section.
     def quotes(self, text: str) -> bool:
         """Whether a call after this text, met outside prose, would be quoted by it."""
         quoting = Quoting(marks=self._reader.rescue)
@@ -110,6 +120,7 @@ class Prose:
             if self._closers is None:
                 fresh = self._blank is not None
                 self._listening = True
+                # No fast way while the text is all blanks: the first word has to bring them along.
                 self._reader.idle = None if fresh else self._idle
                 marker = yield from self._reader.until(self._fresh if fresh else self._outside, self._text)
                 self._listening = False
@@ -123,10 +134,12 @@ class Prose:
                 self._blank = self._blank or []
                 continue
             if marker in self._starts:
+                # A bracket opens a call only where an answer may begin.
                 if self._blank is not None:
                     return marker
                 self._text(marker)
                 continue
+            # Whether it is quoted is asked only when a marker is met; reading it out of the text costs something.
             if marker in self._openers or marker in self._stray or marker in self._wrappers:
                 if self._is_quoted(marker):
                     self.say(marker)
@@ -141,6 +154,8 @@ class Prose:
                 self._reader.out.append(ProblemFound("a marker of a tool call without the call", marker))
                 continue
             if marker in self._openers:
+                # A section of calls inside thinking ends it (field-guide/kimi-formats.md#output). The end tag may still
+                # come.
                 if self._closers is not None:
                     self._closers = None
                     self._stray_close = True
@@ -157,7 +172,10 @@ class Prose:
                 self._thought_quoting = Quoting(marks=self._reader.rescue)
                 self._closers = (self._pairs[marker],)
                 self._inside = self._markers_inside(self._closers)
+                # An empty piece, so that thinking with nothing in it is thinking all the same: empty is not absent.
                 self._thought("")
+            # The first tag of an answer that began inside thinking repeats what the prompt said; a later one is a
+            # thought about tags.
             elif self._said_thinking:
                 self._thought(marker)
         elif self._closers is not None:
@@ -168,11 +186,13 @@ class Prose:
         elif self._stray_close:
             # The prompt opened the thinking, which the dialect does not say: it was reported as text and cannot be taken back.
             self._stray_close = False
+            # After a call inside thinking, its end tag is expected and nothing to report.
             if not self._called:
                 self._reader.out.append(
                     ProblemFound("an end of thinking without a beginning: the text before it was thinking", marker)
                 )
         else:
+            # A second stray end is text about tags.
             self._text(marker)
 
     def _markers_inside(self, closers: tuple[str, ...]) -> Markers:
@@ -197,6 +217,7 @@ class Prose:
         self._reader.out.append(ThinkingFound(piece))
 
     def _end(self) -> None:
+        # An answer of nothing but blanks is still what the model said; between calls they are layout.
         if self._blank and not self._called:
             self._reader.out.append(TextFound("".join(self._blank)))
         self._blank = None

@@ -13,10 +13,13 @@ from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import properties_of
 
+# Ours, not Python's `ast`: it would read any expression, recurse without a limit that we choose, and compile what a
+# stranger wrote.
 MAX_DEPTH = 64
 MAX_CALLS = 1024
 """No answer means to make more in one breath."""
 
+# Possessive quantifiers here and below: text from a model must not find a slow way through a pattern.
 _SPACE = late_pattern(r"(?:\s|#[^\n]*)*+")
 _NAME = late_pattern(r"[A-Za-z_][\w.-]*+")
 _NUMBER = late_pattern(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
@@ -25,6 +28,7 @@ _ESCAPE = late_pattern(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
 _NAMESPACES = ("default_api", "functions")
 """Prefixes of declared names in Gemma's and OpenAI's prompts. Any other prefix (`os.remove`) is part of the name."""
+# Models mix the spellings of the two languages they know best.
 _WORDS = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
 
 
@@ -49,10 +53,12 @@ class _Parser:
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
         listed = self._takes("[")
         found: list[tuple[str, dict[str, Any]]] = []
+        # A list ends with its bracket, bare calls with the text.
         while not (self._takes("]") if listed else self._ended()):
             found.append(self._call())
             if len(found) > MAX_CALLS:
                 raise ValueError(f"more than {MAX_CALLS} calls")
+            # Bare calls may also stand on lines of their own, without a separator.
             if not self._takes(",") and not self._takes(";") and listed:
                 self._want("]")
                 break
@@ -68,11 +74,13 @@ class _Parser:
         self._at = match.end()
         name = match[0]
         self._want("(")
+        # `print(f())` is how Gemma shows that it wants the result.
         if name == "print" and name not in self._declared:
             call = self._call()
             self._want(")")
             return call
         space, _, bare = name.partition(".")
+        # A prefix is taken off only if it is one that hosts add. `os.remove` must not become a declared `remove`.
         if name not in self._declared and space in _NAMESPACES:
             name = bare
         return name, self._arguments(name)
@@ -87,6 +95,7 @@ class _Parser:
                 self._want("=")
                 arguments[match[0]] = self._value(0)
             else:
+                # Properties keep the order in which the tool declares them.
                 arguments[self._position(name, len(arguments))] = self._value(0)
             if not self._takes(","):
                 self._want(")")
@@ -111,6 +120,7 @@ class _Parser:
             return self._dict(depth)
         if match := _NUMBER.match(self._text, self._at):
             self._at = match.end()
+            # An integer stays one: 3.0 for an id or a count is refused by many tools.
             return float(match[0]) if any(c in match[0] for c in ".eE") else int(match[0])
         match = _NAME.match(self._text, self._at)
         if match and match[0] in _WORDS:
@@ -182,6 +192,7 @@ def _unescape(match: re.Match[str]) -> str:
     code = match[1] or match[2] or match[3]
     if code:
         point = int(code, 16)
+        # A number beyond Unicode: kept as written.
         return chr(point) if point < 0x110000 else match[0]
     if match[4]:
         return chr(int(match[4], 8))

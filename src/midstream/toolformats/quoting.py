@@ -24,9 +24,12 @@ from typing import Literal, TypeAlias
 
 from ..core.patterns import late_pattern
 
+# One mode at a time, and no stack but that of fences: what is quoted inside a quotation is quoted already.
 Mode: TypeAlias = Literal["plain", "fence", "span", "mark", "tag", "block"]
 
 # the opening mark -> what closes it
+# Opening and closing differ from language to language: „German“, »Danish«, ”Swedish”. A mark that closes in one
+# language opens in another, so several may close what one opened.
 _MARKS = {
     '"': '"', "'": "'", "“": "”", "”": "”", "„": "“”", "‘": "’", "‚": "‘’", "«": "»", "»": "«", "‹": "›", "「": "」", "『": "』",
     "《": "》", "〝": "〞〟", "＂": "＂", "❝": "❞",
@@ -37,11 +40,13 @@ _TRIPLES = {'"""': late_pattern(r'\n|"{3}'), "'''": late_pattern(r"\n|'{3}")}
 """Marks of a text over several lines, in the way of Python."""
 _APOSTROPHES = "\"'’"
 """Marks that close nothing inside a word."""
+# Behind these a straight mark closes, or is an inch or a foot sign.
 _NO_OPENING = ".!?)]}%°"
 
 _TAGS = ("code", "pre", "blockquote", "q", "kbd", "samp", "tt")
 _LASTING = ("pre", "blockquote")
 """Tags that hold paragraphs."""
+# The beginning of a line: indentation, markers of lists (a fence may stand in an item), and then a fence.
 _LINE = late_pattern(
     r"(?:[^\S\n]|[\ufeff\u200b])*+((?:(?:[-*+•◦▪‣–]|(?:\d{1,9}|[a-zA-Z])[.)]|\[[ xX]\])[ \t]++)*+)(`{3,}+|~{3,}+)?+"
 )
@@ -52,12 +57,14 @@ _SPAN = late_pattern(r"\n|`++")
 _CLOSING = {closers: late_pattern(rf"\n|[{closers}]") for closers in set(_MARKS.values())}
 _TAG_END = {tag: late_pattern(rf"\n|</{tag}\s*+>", re.IGNORECASE) for tag in _TAGS}
 _FENCE_LINE = late_pattern(r"^([ \t]*+)(`{3,}+|~{3,}+)([^\n]*+)\n", re.MULTILINE)
+# A word behind the backticks makes them open a fence; nothing behind them makes them close one.
 _INFO = late_pattern(r"[ \t]*+[\w{.][^`]*+\Z")
 _SLACK = 3
 """How much further than its beginning a fence's end may be indented."""
 
 
 class Quoting:
+    # Two ways of being careful, see the docstring: `marks` is on where calls are only rescued from text.
     """Follows a text. `text` is where the reader of the text appends what it reads."""
 
     __slots__ = ("_closer", "_fences", "_held", "_holds", "_indent", "_line_start", "_marks", "_maybe_fence", "_mode", "_prev", "_run", "text")  # fmt: skip
@@ -81,6 +88,8 @@ class Quoting:
         self._read()
         if self._mode == "plain":
             return self._held
+        # A quoted call was met here: its own quotes and backticks have upset the count, so nothing is trusted until the
+        # next blank line.
         if self._mode != "fence" and not self._is_block_of_code():
             self._held = self._holds = True
         return True
@@ -104,6 +113,7 @@ class Quoting:
     def _read(self) -> None:
         if not self.text:
             return
+        # Joined and read in one go, when somebody asks: a stream that never asks only appends.
         text = "".join(self.text)
         self.text.clear()
         pos = 0
@@ -122,23 +132,28 @@ class Quoting:
         assert match
         end = match.end()
         fence = match[2] or ""
+        # Cut within the indentation: nothing can be said yet about this line.
         if end == len(text) and not fence:
             return end
         self._line_start = False
         if not fence and text[end] == "\n":
             self._line_start = True
+            # An item of a list that is empty so far is not a blank line.
             if not match[1]:
                 self._end_paragraph()
             return end + 1
         if not fence and text[end] == ">":
             self._open("block")
             return end + 1
+        # Inside a long run of backticks another one closes it: it is read as part of the line.
         if not fence or self._is_block_of_code():
             return match.end(1)
         self._indent = _width(text[pos : match.start(2)])
         if fence[0] == "~":
             self._open_fence("~", len(fence))
         else:
+            # Backticks at the start of a line may be inline code as well. A second run on the same line decides, or the
+            # line's end.
             self._open("span")
             self._run = len(fence)
             self._maybe_fence = True
@@ -162,6 +177,7 @@ class Quoting:
         found = match[0]
         if found == "\n":
             self._line_start = True
+            # The line ended without another run: it was a fence.
             if mode == "span" and self._maybe_fence:
                 self._open_fence("`", self._run)
                 self._line_start = True
@@ -178,6 +194,7 @@ class Quoting:
     def _open_inline(self, text: str, match: re.Match[str]) -> None:
         found, start = match[0], match.start()
         if found[0] == "`":
+            # An escaped backtick is not one.
             run = len(found) - (self._before(text, start) == "\\")
             if run:
                 self._open("span")
@@ -191,6 +208,7 @@ class Quoting:
             self._closer = _TRIPLES.get(found) or _CLOSING[_MARKS[found]]
 
     def _opens(self, text: str, match: re.Match[str]) -> bool:
+        # In a chosen format a mark quotes only what stands right behind it, which is where the text ends.
         if not self._marks and match.end() < len(text):
             return False
         if match[0] not in _EITHER:
@@ -200,11 +218,13 @@ class Quoting:
         if not after:  # it stands right before what may be a call
             return not _in_word(before)
         if after in "\r\n":
+            # A mark at the end of a line opens only behind a blank; behind a word it closes.
             return before.isspace()
         return not (_in_word(before) or before in _NO_OPENING or after.isspace())
 
     def _closes(self, text: str, match: re.Match[str]) -> bool:
         after = text[match.end() : match.end() + 1]
+        # Inside a word it is an apostrophe: `don't`.
         return match[0] not in _APOSTROPHES or not (_in_word(after) or after == "_")
 
     def _before(self, text: str, at: int) -> str:
@@ -222,6 +242,7 @@ class Quoting:
     def _end_paragraph(self) -> None:
         mode = self._mode
         lasting = self._is_block_of_code() or (mode == "tag" and any(self._closer is _TAG_END[tag] for tag in _LASTING))
+        # What holds a quoted call lasts beyond its paragraph: the call may have contained the blank line.
         if mode != "plain" and not lasting and not self._holds:
             self._mode = "plain"
         if self._mode == "plain":
@@ -245,6 +266,7 @@ class Quoting:
         char, run, indent = self._fences[-1]
         if match[2][0] == char and len(match[2]) >= run:
             if not match[3].strip():
+                # A line that is indented much deeper than the fence is a line of the code.
                 if _width(match[1]) <= indent + _SLACK:
                     self._fences.pop()
                     if not self._fences:
@@ -256,6 +278,7 @@ class Quoting:
 
 def _in_word(char: str) -> bool:
     """Whether words of this character's script are set apart by blanks, so that a mark beside it may be an apostrophe."""
+    # Scripts from CJK on are written without blanks, so a mark beside a letter is a mark.
     return char.isalnum() and char < "\u2e80"
 
 

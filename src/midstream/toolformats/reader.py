@@ -43,10 +43,12 @@ class Markers:
 
     def held(self, text: str, start: int) -> int:
         """How many characters at the end of `text`, after `start`, are the beginning of a marker."""
+        # Only where a marker could still be unfinished: in the last characters, one fewer than the longest has.
         match = self._beginning.search(text, max(start, len(text) - self._longest + 1))
         return len(text) - match.start() if match else 0
 
 
+# Filters of a dialect differ only in their tags, so few sets of markers exist.
 @lru_cache(maxsize=256)
 def markers(*words: str) -> Markers:
     """The compiled markers for these words, made once."""
@@ -65,6 +67,8 @@ def _tree(words: Iterable[str]) -> _Tree:
         for number, char in enumerate(word):
             fresh = char not in node
             node = node.setdefault(char, {})
+            # Checked when a format is defined. `<tool` beside `<tool_call` would match or not depending on what has
+            # arrived.
             if (number + 1 == len(word) and node) or (not fresh and not node):
                 raise ValueError(
                     f"marker {word!r} begins another marker or is begun by one: the match would depend on the split"
@@ -76,6 +80,7 @@ def _tree(words: Iterable[str]) -> _Tree:
 # end of the text allowed after each letter (`here`) it matches whatever may still become one.
 def _pattern(node: _Tree, here: str) -> str:
     """The pattern of a tree; `here` is what may stand in the place of a letter inside a word."""
+    # No words: a pattern that never matches, so callers need no special case.
     if not node:
         return r"(?!)"
     branches: list[str] = []
@@ -90,6 +95,8 @@ MAX_COLLECTED = 16 * 1024 * 1024
 
 _SPACES = late_pattern(r"\s*+")
 
+# A generator is the whole trick: a script reads as if the text were all there, and is suspended wherever it is not. No
+# state machine has to be written, and nothing in a script depends on where a piece was cut.
 T = TypeVar("T")
 Step: TypeAlias = Generator[None, None, T]
 
@@ -128,11 +135,14 @@ class Reader:
         self.buffer = ""
         self.pos = 0
         self.ended = False
+        # See json_text: whether the text was pushed back for a second reading. Once is enough, and keeps the cost
+        # linear.
         self.rewound = False
         self.idle: Idle | None = None  # set by a script while all it does is pass text on
         self.out: list[Finding] = []
 
     def add(self, text: str) -> None:
+        # What was read is dropped here and only here: one copy for each piece, not one for each marker.
         self.buffer = self.buffer[self.pos :] + text if self.pos < len(self.buffer) else text
         self.pos = 0
 
@@ -153,6 +163,7 @@ class Reader:
         while True:
             buffer, pos = self.buffer, self.pos
             match = markers.search(buffer, pos)
+            # At the end nothing is held back: a beginning of a marker that gets no more letters is text.
             end = match.start() if match else len(buffer) - (0 if self.ended else markers.held(buffer, pos))
             if end > pos:
                 sink(buffer[pos:end])
@@ -173,6 +184,7 @@ class Reader:
     def head(self, stop: re.Pattern[str], limit: int) -> Step[str]:
         """The text up to the first `stop`, unread; at most `limit` characters, fewer where the stream ends."""
         while True:
+            # The end position bounds the search, so that a match never depends on text beyond the limit having arrived.
             match = stop.search(self.buffer, self.pos, self.pos + limit)
             if match:
                 return self.buffer[self.pos : match.start()]
@@ -188,6 +200,7 @@ class Reader:
             assert match
             taken.append(match[0])
             self.pos = match.end()
+            # More blanks may follow in the next piece.
             if self.pos < len(self.buffer) or self.ended:
                 return "".join(taken)
             yield
@@ -202,17 +215,20 @@ class ScriptFilter:
         self._reader = Reader(rescue=rescue)
         self._steps = script(self._reader)
         self._done = False
+        # Run to the first place where it waits: feeding can then always resume it.
         next(self._steps)
 
     @property
     def idle(self) -> Idle | None:
         reader = self._reader
+        # Unread text may be the beginning of a marker; then nothing may go past it.
         return reader.idle if reader.pos >= len(reader.buffer) else None
 
     def feed(self, text: str) -> list[Finding]:
         if not text:
             return []
         self._reader.add(text)
+        # The default is for a script that has ended: more text changes nothing.
         next(self._steps, None)
         return self._take()
 

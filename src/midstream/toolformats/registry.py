@@ -52,6 +52,7 @@ def get_filter(
     With `rescue` the format was not chosen: calls are leaks, and what may be a quotation is one (quoting.py).
     """
     script = text_format(name).script
+    # Where the caller names no tags, thinking is not looked for: `<think>` may be what the text is about.
     pairs = () if tags is None else (tags,)
     return ScriptFilter(lambda reader: script(reader, tools, pairs, starts_inside), rescue=rescue)
 
@@ -75,6 +76,7 @@ def leak_filter(
 def text_filter(dialect: Dialect, tools: Sequence[ToolSpec], safety: TextCalls = "execute") -> TextFilter | None:
     """The filter for the text of a structured answer, where the host leaks calls or leaves thinking in it; else None."""
     rules = dialect.reasoning
+    # One filter for both: see `leak_filter`.
     if _rescues(dialect.leaks, tools):
         return leak_filter(dialect.leaks, tools, tags=rules.tags, starts_inside=rules.starts_inside, safety=safety)
     return think_filter(rules.tags, rules.starts_inside) if rules.tags is not None else None
@@ -85,11 +87,13 @@ def reasoning_filter(
 ) -> Callable[[], TextFilter] | None:
     """What makes a filter for each stretch of reasoning that a host sends apart, where calls leak into it."""
     leaks = dialect.leaks
+    # Made anew for each stretch: quoting and fences of one stretch of reasoning say nothing about the next.
     return (lambda: leak_filter(leaks, tools, safety=safety)) if _rescues(leaks, tools) else None
 
 
 def _rescues(leaks: FormatName | None, tools: Sequence[ToolSpec]) -> TypeGuard[FormatName]:
     """Without a tool there is no call to rescue, and what looks like one is text."""
+    # A special token is never meant as text, so it is taken out even where no tool could be called.
     return leaks is not None and (bool(tools) or text_format(leaks).special)
 
 
@@ -118,6 +122,7 @@ class Guard:
 
     @property
     def idle(self) -> Idle | None:
+        # Nothing is held while the inner filter is at rest: a held call ends with a finding of its own.
         return self._filter.idle
 
     def feed(self, text: str) -> list[Finding]:
@@ -132,6 +137,7 @@ class Guard:
             if type(finding) is CallFound and (why := self._objection(finding)):
                 self._why = why
                 self._held = Collected()
+                # What the model wrote, for a person to look at: the id tells more than the name where it is malformed.
                 self._held.add(f"{finding.raw_id or finding.name} ")
             elif self._held is None:
                 out.append(finding)
@@ -147,6 +153,8 @@ class Guard:
     def _objection(self, call: CallFound) -> str:
         if self._safety != "execute":
             return _WHY[self._safety]
+        # Never a tool that merely looks like it: a call in text may be talk, or planted
+        # (field-guide/text-calls.md#what-is-a-call-and-what-is-talk).
         return "" if call.name in self._names else f"no tool {call.name!r} is declared"
 
 

@@ -25,9 +25,11 @@ PARAMETER, PARAMETER_END = "<parameter=", "</parameter>"
 KEY, KEY_END = "<arg_key>", "</arg_key>"
 VALUE, VALUE_END = "<arg_value>", "</arg_value>"
 
+# Neither format can say its own tags inside a value, and a model that writes about them needs to.
 CODER_ESCAPE = TagEscape(FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END, BEGIN, END)
 GLM_ESCAPE = TagEscape(KEY, KEY_END, VALUE, VALUE_END, BEGIN, END)
 
+# Ends of messages, and the headers of the next one that a model makes up when it is not stopped.
 _NOISE = ("<|im_end|>", "<|im_start|>assistant", "<|endoftext|>", "<|observation|>", "<|user|>")
 _JSON_ENDS = JsonEnds(END, BEGIN, "<|im_end|>")
 _GLM_VALUES = Values(VALUE, VALUE_END, (END, BEGIN), (BEGIN,))
@@ -40,6 +42,7 @@ _CHILD = late_pattern(r"<([A-Za-z_][\w.-]*)>")
 MAX_NAME = 128
 
 
+# `<function=` is an opener of its own, since Qwen3-Coder forgets the outer tag.
 def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
     prose = Prose(reader, (BEGIN, FUNCTION), tags=tags, starts_inside=starts_inside, noise=_NOISE, stray=(END,))
     body = _Body(reader, prose, CallReport(reader, prose, tools))
@@ -61,6 +64,7 @@ class _Body:
 
     def read(self) -> Step[str | None]:
         """Read what follows `<tool_call>`; the marker that ended it."""
+        # What follows decides the form. Each is certain after a bounded look ahead, so prose is not held back.
         blank = yield from self._reader.spaces()
         head = yield from self._reader.peek(len(FUNCTION))
         if head[:1] in ("{", "["):
@@ -79,6 +83,8 @@ class _Body:
     def _json(self) -> Step[str | None]:
         marker, rest = yield from self._report.json_until(_JSON_ENDS)
         if rest.strip(" \n}"):
+            # With an end marker the JSON was followed by more inside the tag. Without, the tag was never closed and the
+            # answer goes on.
             if marker == END:
                 self._report.problem("text inside a tool call", rest)
             else:
@@ -95,8 +101,10 @@ class _Body:
     def _named(self, name: str) -> Step[str | None]:
         """A name was read; its arguments are pairs of tags."""
         text, marker = yield from _GLM_VALUES.until_end(self._reader)
+        # The next call begins without an end of this one: what stands behind the last tag is prose.
         rest = text.rpartition(">")[2] if marker == BEGIN else ""
         text = text[: len(text) - len(rest)]
+        # A name with nothing behind it is a call without arguments; one with half a tag behind it was cut.
         if marker is None and text.strip():
             self._report.problem("a tool call was cut off", f"{name}\n{text}")
         else:
@@ -114,6 +122,7 @@ class _Body:
             if not closed:
                 return None
             yield from self._reader.spaces()
+            # Models close the outer tag, forget it, or go on with another function inside of it.
             head = yield from self._reader.peek(len(END))
             if head == END:
                 self._reader.pos += len(END)
@@ -125,6 +134,7 @@ class _Body:
         """Read on from `<function=`; False when what followed was no function, or its outer tag has ended too."""
         head = yield from self._reader.head(_TAG_END, MAX_NAME)
         self._reader.pos += len(head)
+        # Quotes around the name are a habit from XML.
         name = head.strip().strip("\"'")
         if not _NAME.fullmatch(name) or (yield from self._reader.peek(1)) != ">":
             self._prose.say(opened + head)
@@ -152,10 +162,12 @@ def coder_pairs(text: str) -> dict[str, str]:
         if key_end < 0:
             break
         key = text[at + len(PARAMETER) : key_end].strip().strip("\"'")
+        # The next parameter ends a value as well: a forgotten end tag is common, and the values are not lost by it.
         end = _VALUE_ENDS.search(text, key_end + 1)
         value = text[key_end + 1 : end.start() if end else len(text)]
         pairs[key] = CODER_ESCAPE.unescape(_without_frame(value))
         at = text.find(PARAMETER, end.start()) if end else -1
+        # Behind an end nothing but layout may come: see the docstring.
         if end and end[0] == PARAMETER_END:
             check_gap(text[end.end() : at if at >= 0 else len(text)])
     return pairs
@@ -202,6 +214,7 @@ def child_pairs(text: str) -> dict[str, str]:
 
 def _without_frame(value: str) -> str:
     """A value without the line breaks that set it apart from its tags."""
+    # One at each end, and no more: further ones are part of the value.
     return value.removeprefix("\n").removesuffix("\n")
 
 

@@ -18,19 +18,24 @@ from .prose import Prose, Tags
 from .reader import Collected, Markers, Reader, Step
 from .tool_call_tag import check_gap, child_pairs
 
+# Anthropic's and MiniMax's form first. The others are what models of many families fall back to when told "use XML".
 _INVOKE, _TOOL, _USE_TOOL, _USE = "<invoke ", "<tool>", "<use_tool", "<use "
 _ENDS = {_INVOKE: "</invoke>", _TOOL: "</tool>", _USE_TOOL: "</use_tool>", _USE: "</use>"}
 _END_MARKERS = {end: Markers(end) for end in _ENDS.values()}
+# `</invoke>` inside a parameter is data as long as the parameter's own end comes first.
 _INVOKE_VALUES = Values("<parameter", "</parameter>", ("</invoke>",), (_INVOKE,))
 _WRAPPERS = (
     "<function_calls>", "</function_calls>", "<tool_calls>", "</tool_calls>", "<minimax:tool_call>", "</minimax:tool_call>",
 )  # fmt: skip
+# An opening tag: quoted values may contain brackets. Possessive throughout, so a tag that is never closed costs one
+# pass.
 _TAG = late_pattern(r"""(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
 _ATTRIBUTE = late_pattern(r"""([A-Za-z_][\w.-]*+)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _BARE_NAME = late_pattern(r"\s*+([A-Za-z_][\w.-]*+)(?!\s*=)")
 _PARAMETER = late_pattern(r"""<parameter\s++name\s*+=\s*+(?:"([^"<>]*+)"|'([^'<>]*+)')[^<>]*+>""")
 _ENTITY = late_pattern(r"&(lt|gt|amp|quot|apos|#39|#10|#13);")
 _CHARACTERS = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "#39": "'", "#10": "\n", "#13": "\r"}
+# A tag longer than this is prose with a stray bracket.
 MAX_TAG = 1024
 
 _HOW = """To call a tool, write it as XML; escape <, > and & in values, write lists and objects as JSON:
@@ -62,6 +67,7 @@ class _Element:
         if opener != _TOOL:
             tag = yield from self._tag()
             if tag is None or not self._calls(opener, tag):
+                # Only what was read is given back as text; what follows the opener has not been read yet.
                 self._prose.say(opener)
                 return
             attributes = tag[:-1]
@@ -71,6 +77,7 @@ class _Element:
             if (yield from self._reader.peek(6)) != "<name>":
                 self._prose.say(opener + blank)
                 return
+        # An element without a body: all arguments are attributes.
         if attributes.endswith("/"):
             self._found(attributes[:-1], "")
             return
@@ -94,6 +101,7 @@ class _Element:
             return bool(_attributes(tag).get("name"))
         if opener == _USE_TOOL and tag == ">":
             return True
+        # With tools declared the name decides. Without, attributes are the only sign that a call is meant.
         return name in self._names if self._names else bool(name and _ATTRIBUTE.search(tag))
 
     def _tag(self) -> Step[str | None]:
@@ -101,11 +109,13 @@ class _Element:
         reader = self._reader
         while True:
             start = reader.pos
+            # Bounded by the end position, so that a tag is too long or not whatever has arrived by now.
             inner = _TAG.match(reader.buffer, start, start + MAX_TAG)
             assert inner
             follows = reader.buffer[inner.end() : inner.end() + 1]
             if follows == ">":
                 return reader.buffer[start : inner.end() + 1]
+            # Another tag begins, or it is too long: this was none.
             if follows == "<" or reader.ended or len(reader.buffer) - start >= MAX_TAG:
                 return None
             yield
@@ -119,6 +129,7 @@ class _Element:
         arguments = children.pop("arguments", None)
         texts = {**given, **{key: unescape(value) for key, value in children.items()}}
         content = body if arguments is None else arguments
+        # JSON where elements were expected. Some models escape it as XML and some do not, so both spellings are tried.
         if content.lstrip().startswith("{"):
             self._report.json_arguments(name, content.strip(), unescape(content.strip()))
             return
@@ -144,6 +155,7 @@ def parameters(body: str) -> dict[str, str]:
     """The `<parameter name=…>` elements of a call; ValueError where text follows an end, as in `coder_pairs`."""
     pairs: dict[str, str] = {}
     at = 0
+    # A search, not a parse: models indent, and put blank lines between parameters.
     while match := _PARAMETER.search(body, at):
         end = body.find("</parameter>", match.end())
         stop = end if end >= 0 else len(body)
@@ -162,6 +174,7 @@ def unescape(text: str) -> str:
 
 def escape(text: str) -> str:
     """XML text; a line break at either end is an entity, for readers take those as layout."""
+    # The ampersand first, or the entities made after it would be escaped again.
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
     if safe.startswith("\n"):
         safe = "&#10;" + safe[1:]

@@ -33,6 +33,7 @@ UsagePlace: TypeAlias = Literal["chunk", "finish", "choice", "x_groq"]
 class Habits(Value, frozen=True):
     """How one host writes what its wire leaves open."""
 
+    # The default of every field is what the wire's reference host does.
     ids: AnswerIds = ""
     whole_calls: bool = False
     """A call's arguments come in one piece, with its name."""
@@ -40,6 +41,7 @@ class Habits(Value, frozen=True):
     """On a chat stream: all calls of an answer come in its last chunk, beside the finish reason."""
     thinking_parts: bool = False
     """On a chat wire: reasoning stands among the parts of the content, not under a key of its own."""
+    # A client that knows a host expects its field (field-guide/reasoning.md#fields).
     reasoning_field: str = ""
     """The key that reasoning stands under; empty for the wire's usual one."""
     usage: UsagePlace = "chunk"
@@ -79,6 +81,7 @@ class AnswerContext(msgspec.Struct, frozen=True):
     """The tools as the client declared them: a free-form tool is called in its own form."""
     echo: dict[str, Any] | None = None
     """Fields of the client's request, for wires whose answers repeat them."""
+    # Kimi counts calls over the whole conversation, so the ids of the history have to be known.
     ids: ToolIdMapper | None = None
     """The ids of this conversation so far, for schemes that count; the answer's calls are added."""
     habits: Habits = Habits()
@@ -121,6 +124,7 @@ class AnswerWriter(Protocol):
         ...
 
 
+# A gateway writes what it reads, thousands of events at a time: the frame around a text is the same for all of them.
 def write_events(writer: AnswerWriter, events: Sequence[Event]) -> bytes:
     """What `writer.event` gives for each, together. Runs of text, which are nearly all of a stream, are framed in one go."""
     frame: Callable[[], tuple[bytes, bytes]] | None = getattr(writer, "text_frame", None)
@@ -130,6 +134,7 @@ def write_events(writer: AnswerWriter, events: Sequence[Event]) -> bytes:
     texts: list[str] = []
     for event in events:
         if type(event) is TextDelta:
+            # Only text: every other event may change the frame.
             texts.append(event.delta)
             continue
         if texts:
@@ -141,6 +146,7 @@ def write_events(writer: AnswerWriter, events: Sequence[Event]) -> bytes:
     return b"".join(written)
 
 
+# Below this the frame costs more than it saves.
 _FEW = 4
 
 
@@ -174,6 +180,7 @@ class CallIds:
         """None where the host gives no ids."""
         if self._own:
             return call.id
+        # Only id and name matter to a mapper.
         return None if self._mapper is None else self._mapper.resolve_tool_call_id(ToolCall(call.id, call.name))
 
 
@@ -204,12 +211,14 @@ def own_block(event: BlockEvent, wire: str) -> Opaque | None:
 def json_arguments(call: ToolCall) -> msgspec.Raw:
     """The arguments as a JSON object, number for number; what is not one is told as such."""
     text = arguments_text(call.arguments)
+    # Raw, not parsed and written again: 1.0 would become 1, and large numbers would lose digits.
     return msgspec.Raw(mended(text).encode() if text is not None else json_value(parse_arguments(call)))
 
 
 def stop_word(turn: Turn, words: Mapping[str, str], habits: Habits) -> str:
     """The wire's word for how a turn ended; a reason that it has no word for is a plain end, or calls."""
     calls = len(turn.tool_calls)
+    # A double speaks like its host, a gateway like the wire.
     spoken = {**words, **habits.finish} if habits.finish else words
     reason = settled_stop(turn.stop_reason, calls)
     return spoken.get(reason) or spoken["tool_use" if calls else "end_turn"]
@@ -237,6 +246,9 @@ class Refusal(Value, frozen=True):
     """A code that we gave the error ourselves; another host's codes mean nothing to this client."""
 
 
+# What a client's retry logic reads: status and type decide whether it waits, gives up or compacts
+# (field-guide/names.md#errors-by-wire). One row for each kind, for all wires at once, so that an error means the same
+# whichever wire a client speaks. 499 is nginx's word for a client that has gone.
 _REFUSALS = {
     kind: Refusal(*words)
     for kind, words in {
@@ -257,6 +269,7 @@ _REFUSALS = {
         "midstream": (500, "server_error", "server_error", "api_error", "INTERNAL"),
     }.items()
 }  # fmt: skip
+# Kinds that a client cannot tell apart. What is not here or above is told as its base class is.
 _SAME = {
     "local": "bad_request",
     "unknown_model": "not_found",
@@ -265,13 +278,16 @@ _SAME = {
     "config": "midstream",
     "store": "midstream",
 }
+# These two statuses have words of their own on two wires.
 _BY_STATUS = {403: ("permission_error", "PERMISSION_DENIED"), 413: ("request_too_large", "INVALID_ARGUMENT")}
 
 
 def refusal_of(error: MidstreamError) -> Refusal:
     """What a client is told of an error: the upstream's status and words, in terms that every wire has."""
+    # The client is told of the last attempt: it says what stands in the way now.
     if isinstance(error, RetriesExhausted) and error.attempts:
         return refusal_of(error.attempts[-1])
+    # Along the classes: a subclass without a row of its own is told as the nearest that has one.
     kinds = [each.kind for each in type(error).__mro__ if isinstance(each, type) and issubclass(each, MidstreamError)]
     row = next(_REFUSALS[name] for kind in kinds if (name := _SAME.get(kind, kind)) in _REFUSALS)
     changed: dict[str, Any] = {"message": mended(error.summary) or "the answer failed, and no reason was given"}
@@ -279,6 +295,7 @@ def refusal_of(error: MidstreamError) -> Refusal:
     if isinstance(error, ProviderError) and error.code and error.provider is None:
         changed["code"] = error.code  # one of our own words, not a host's
     if status is not None and 400 <= status < 600:
+        # The host's status is kept: a client that knows the host acts on it.
         changed["status"] = status
         if status in _BY_STATUS:
             changed["anthropic"], changed["google"] = _BY_STATUS[status]

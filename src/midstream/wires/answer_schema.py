@@ -43,7 +43,9 @@ def plan_answer(dialect: Dialect, options: Options, tools: Sequence[ToolSpec]) -
     """How `options.schema` is asked for."""
     assert options.schema is not None
     schema = options.schema
+    # The two would contradict each other: the schema is said by one way only.
     bare = replace(options, schema=None, response_format=None)
+    # Best first. A way that the schema or the request does not fit gives None, and the next one is asked.
     for way in dialect.answer_ways:
         plan = _PLANS[way](dialect, bare, tools, schema)
         if plan is not None:
@@ -61,6 +63,7 @@ def _takes_format(dialect: Dialect, options: Options, tools: Sequence[ToolSpec])
     allowed = dialect.sampling
     if dialect.sampling_thinking is not None and thinking_on(dialect, options):
         allowed = dialect.sampling_thinking
+    # A prefill has begun the answer in the caller's own words, which need not be how the schema's answer begins.
     return "response_format" in allowed and (dialect.answer_beside_tools or not tools) and not options.prefill
 
 
@@ -70,6 +73,8 @@ def _by_schema(
     if not _takes_format(dialect, options, tools):
         return None
     adapted, strict = adapt(dialect.answer_pass, schema), True
+    # Outside the strict subset this host still takes a schema as advice. Better than none, since the answer is checked
+    # anyway.
     if adapted is None and dialect.answer_pass == "openai":
         adapted, strict = Adapted(object_root(schema)), False  # told to the model, and not enforced
     if adapted is None:
@@ -85,6 +90,8 @@ def _by_grammar(
     dialect: Dialect, options: Options, tools: Sequence[ToolSpec], schema: dict[str, Any]
 ) -> AnswerPlan | None:
     plan = _by_schema(dialect, options, tools, schema)
+    # A grammar binds what may be written, and tells the model nothing about what the fields mean
+    # (field-guide/openai-chat.md#structured-output): so the words are said besides.
     return None if plan is None else replace(plan, words=_words(schema, bool(tools)))
 
 
@@ -102,10 +109,12 @@ def _by_tool(
     dialect: Dialect, options: Options, tools: Sequence[ToolSpec], schema: dict[str, Any]
 ) -> AnswerPlan | None:
     """A tool that must be called; not beside other tools, which would be forced with it."""
+    # Some models refuse a forced choice while they think (field-guide/kimi.md#tool-choice).
     forced = dialect.forced_choice_thinking if thinking_on(dialect, options) else dialect.forced_choice
     if tools or not dialect.native_tools or not forced or options.tool_format is not None or options.prefill:
         return None
     tool = ToolSpec(ANSWER, _TOOL, object_root(schema))
+    # By name where the host takes one. With a single tool, `required` leaves no choice either.
     wanted = replace(options, tool_choice=ANSWER if "named" in forced else "required", parallel_tool_calls=None)
     note = Note("adapted", "option", "schema_adapted", "the answer is asked for as the call of a tool with this schema")
     return AnswerPlan(wanted, (tool,), tool=ANSWER, notes=(note,))
@@ -122,6 +131,7 @@ def _left_out(adapted: Adapted) -> tuple[Note, ...]:
     return (Note("adapted", "option", "schema_adapted", why),)
 
 
+# One sentence, in one place: the doubles find the schema by it.
 _SAID = "with one JSON value that follows this JSON schema, and nothing else:\n"
 
 

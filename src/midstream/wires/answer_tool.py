@@ -28,6 +28,7 @@ class AnswerTool:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        # The index of the call that is being told as text. Blocks never nest, so one is enough.
         self._open: int | None = None
 
     def retell(self, events: list[Event]) -> list[Event]:
@@ -57,5 +58,6 @@ class AnswerTool:
         )
         if blocks == turn.blocks:
             return turn
+        # The tool was a means of ours: a turn that called nothing else has simply ended.
         calls = sum(type(block) is ToolCall for block in blocks)
         return replace(turn, blocks=blocks, stop_reason=settled_stop(turn.stop_reason, calls))

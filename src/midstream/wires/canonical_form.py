@@ -15,12 +15,15 @@ from msgspec.structs import replace
 from ..core.blocks import Block, Conversation, Media, Text, ToolCall, ToolResponse, Turn
 from ..core.json_progress import object_text
 
+# A mark for caching and the effort move from message to message while the conversation grows
+# (field-guide/clients.md#claude-code).
 _MARKS = frozenset({"cache_control", "output_config"})
 
 
 def canonical_form(conversation: Conversation) -> Conversation:
     """The same conversation, whichever of the shapes it came in."""
     system = conversation.system
+    # A string and a list of one text are the same system prompt.
     texts = (Text(system),) if isinstance(system, str) and system else system if isinstance(system, tuple) else ()
     plain = tuple([replace(text, extra=_unmarked(text.extra)) for text in texts])
     return replace(conversation, system=plain, turns=tuple([_turn(turn) for turn in conversation.turns]))
@@ -32,6 +35,7 @@ def _turn(turn: Turn) -> Turn:
 
 def _block(block: Block) -> Block:
     if isinstance(block, ToolCall):
+        # Clients write arguments anew, so their bytes say nothing (field-guide/clients.md#what-they-give-back).
         return replace(block, arguments=_sorted(block.arguments), extra=_unmarked(block.extra))
     if isinstance(block, ToolResponse):
         parts = tuple(
@@ -53,6 +57,7 @@ def _sorted(arguments: str) -> str:
     if object_text(arguments) is None:
         return arguments
     try:
+        # The standard library's writer, because keys have to be sorted at every level.
         return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (ValueError, RecursionError):
         return arguments

@@ -23,6 +23,8 @@ from .stream_decoder import StreamDecoder
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
+# The other half of an EncodeContext. It is made from the Request, so that an answer is read in the terms in which it
+# was asked for: the names that were changed, the format the tools were declared in.
 class DecodeContext(msgspec.Struct, frozen=True):
     dialect: Dialect
     turn_key: str
@@ -47,6 +49,7 @@ class DecodeContext(msgspec.Struct, frozen=True):
     @property
     def wire_names(self) -> frozenset[str]:
         """The names under which the tools were declared to the host."""
+        # What the router of tool deltas compares with: a host answers with the names that it was told.
         changed = set(self.tool_names.values())
         return frozenset([*self.tool_names, *[tool.name for tool in self.declared if tool.name not in changed]])
 
@@ -56,6 +59,7 @@ class DecodeContext(msgspec.Struct, frozen=True):
 
     def filtered_builder(self) -> TurnBuilder:
         """For any other reader: it reads calls and thinking out of the text where this answer may hold them."""
+        # Filters cost something for each piece, so a host that leaks nothing gets the plain builder.
         text, reasoning = self.text_filter(), self.reasoning_filter()
         if text is None and reasoning is None:
             return self.builder()
@@ -77,6 +81,7 @@ class DecodeContext(msgspec.Struct, frozen=True):
         """What makes a filter for each stretch of reasoning. Only a model's own tokens are a call there: anything else is a
         thought about one."""
         chosen = self.text_format
+        # The host may leak the same format that was chosen: its own rules for reasoning then hold.
         if chosen is None or self.dialect.leaks == chosen:
             return reasoning_filter(self.dialect, self.declared, self.text_calls)
         return (lambda: leak_filter(chosen, self.declared)) if text_format(chosen).special else None

@@ -48,6 +48,8 @@ class LawfulWriter(Protocol):
     def write(self, turns: Sequence[Turn], offset: int) -> None: ...
 
 
+# Two ways to write one thing, so the second is only a shortcut: whatever the lane does not take goes through `write`. A
+# property in the tests holds both to the same bytes.
 def write_lawful(writer: LawfulWriter, turns: Sequence[Turn], start: int, known: set[str]) -> int:
     """Write turns up to the first that needs repair, in one walk; how many they were.
 
@@ -70,6 +72,7 @@ def write_plain(writer: LawfulWriter, turns: Sequence[Turn], start: int, places:
     before = len(notes)
     plain, places = writer.context.plain_turns(turns, start, places)
     writer.write(plain, start)
+    # A writer counts turns from `start` on; where turns were left out or moved, that is not their place.
     if len(notes) > before and places != list(range(start, start + len(places))):
         notes[before:] = [_moved(note, places, start) for note in notes[before:]]
 
@@ -87,13 +90,16 @@ def _write_by_lane(writer: LawfulWriter, lane: EverydayLane, turns: Sequence[Tur
     while at < total:
         turn = turns[at]
         taken = 0
+        # A failure, a role or anything extra is not everyday.
         if at >= lane_from and not (turn.failure or turn.role or turn.extra):
+            # Order: what waits for the writer comes first.
             if begun < at and not gathered:
                 write_plain(writer, turns[begun:at], start + begun)
                 begun = at
             blocks, speaker = turn.blocks, turn.speaker
             only = blocks[0] if len(blocks) == 1 else None
             if type(only) is Text:
+                # Blank texts are left out or replaced on many wires, with a note.
                 if (speaker == "human" or speaker == "ai") and not only.extra and not only.text.isspace() and only.text:
                     taken = 1 if lane.said(speaker, only.text) else 0
             elif speaker == "ai" and at + 1 < total:
@@ -102,10 +108,12 @@ def _write_by_lane(writer: LawfulWriter, lane: EverydayLane, turns: Sequence[Tur
                 gathered = True
                 at += taken
                 continue
+        # One turn, or an answer with its results. Nothing lawful: what follows needs repair.
         width = lawful_length(turns[at : at + 2], known)
         if not width:
             break
         if gathered:
+            # The lane may refuse at the end (half a character). Nothing is written then, and the writer does it all.
             if not lane.flush():
                 write_plain(writer, turns[begun:at], start + begun)
             begun, gathered = at, False
@@ -128,6 +136,7 @@ def _exchanged(lane: EverydayLane, answer: Turn, results: Turn, known: set[str])
     text = ""
     responses, due = results.blocks, len(results.blocks)
     number = 0
+    # The everyday exchange is checked in one pass together with gathering it; `lawful_length` would be a second one.
     if results.speaker != "tool" or results.failure:
         return 0
     for block in answer.blocks:
@@ -135,6 +144,7 @@ def _exchanged(lane: EverydayLane, answer: Turn, results: Turn, known: set[str])
             if block.extra is not None or block.namespace or block.kind != "function" or block.id in known:
                 return 0
             response = responses[number] if number < due else None
+            # An error result is marked in different ways by different wires.
             if type(response) is not ToolResponse or response.call_id != block.id or response.is_error:
                 return 0
             content = response.content
@@ -164,4 +174,5 @@ def _exchanged(lane: EverydayLane, answer: Turn, results: Turn, known: set[str])
 
 def encode_together(messages: Sequence[msgspec.Struct]) -> list[bytes]:
     """Messages as pieces of JSON, each of several messages with commas between them."""
+    # Without the brackets: the pieces are joined with others into one list.
     return [encode_json(messages[at : at + _TOGETHER])[1:-1] for at in range(0, len(messages), _TOGETHER)]

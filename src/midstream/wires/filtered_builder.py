@@ -36,7 +36,11 @@ class FilteredBuilder(TurnBuilder):
         self._text = FilteredText(self, text) if text is not None else None
         self._make_reasoning = reasoning
         self._reasoning: FilteredText | None = None
+        # Kept apart from the head: a call found in the reasoning may have ended it, and the reader still wants its
+        # handle.
         self._thought: Piece | None = None  # the reasoning that came last
+        # While a filter speaks, its findings come in through the same methods as the reader's words, and must not be
+        # filtered again.
         self._filtering = False  # a filter speaks, not the reader
         self._told = False
 
@@ -63,6 +67,8 @@ class FilteredBuilder(TurnBuilder):
             _say(self, delta, extra)
             return
         if delta:
+            # `extra` (citations) cannot go through a filter. It joins the text that is there when the filter has
+            # spoken.
             self._feed(filtered, delta)
         if extra is not None:
             _say(self, "", extra)
@@ -79,6 +85,7 @@ class FilteredBuilder(TurnBuilder):
             self._filtering = False
 
     def all_thinking(self, deltas: list[str]) -> Piece | None:
+        # Each has to be looked at, unless no filter is there.
         filtered = self._make_reasoning is not None and not self._filtering
         return None if filtered else super().all_thinking(deltas)
 
@@ -91,6 +98,7 @@ class FilteredBuilder(TurnBuilder):
         if self._filtering:
             self._thought = super().thinking(delta, field)
             return self._thought
+        # An empty piece says that there is reasoning, and has nothing to be filtered.
         if self._make_reasoning is None or not delta:
             return super().thinking(delta, field)
         if self._reasoning is None:
@@ -124,11 +132,13 @@ class FilteredBuilder(TurnBuilder):
     def finish(self, stop_reason: str, raw_stop: str | None = None) -> None:
         if not self.ended:
             self.settle()
+            # Calls that were found in the text change what the host's word means.
             stop_reason = settled_stop(stop_reason, self.calls)
         super().finish(stop_reason, raw_stop)
 
     def fail(self, error: ErrorInfo) -> None:
         if not self.ended:
+            # What a filter holds back came before the error, so it is kept.
             try:
                 self.settle()
             except LimitExceeded:

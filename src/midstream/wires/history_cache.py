@@ -43,6 +43,7 @@ class Writer(Protocol):
 
 
 W = TypeVar("W", bound=Writer)
+# How far to look back for a conversation that grew: further back it is read anew, which costs the same as a miss.
 _GROWS = 16
 """By fewer turns than these a conversation grows from one request to the next."""
 
@@ -56,6 +57,10 @@ class _Checkpoint:
         self.call_ids = call_ids
 
 
+# Encoding is most of the work of a request with a long history, and nearly all of it is the same as the last time. An
+# entry is found by what the writing depends on and by the identity of its last turn: a conversation that grows shares
+# its old turns, so walking back from the end meets it. Equal turns that are not the same objects are a miss, which is
+# slow and nothing worse.
 class HistoryCache:
     """Checkpoints of encoded histories, least recently used first out, bounded by count and bytes.
 
@@ -76,15 +81,20 @@ class HistoryCache:
         if not self._entries:
             return None
         entries = self._entries
+        # From the end: the longest prefix that was ever written is the best one.
         for length in range(len(turns), 0, -1):
             place = (key, id(turns[length - 1]))
             found = entries.get(place)
+            # Identity of the last turn finds it; the comparison makes sure. Tuples compare by identity first, so this
+            # is cheap.
             if found is not None and len(found.turns) == length and found.turns == turns[:length]:
+                # Taken out, not shared: a writer goes on from here and would spoil it for others.
                 return self._drop(place)  # None where another thread was quicker: it is its writer now
         return None
 
     def put(self, key: Hashable, checkpoint: _Checkpoint) -> None:
         size = checkpoint.writer.size
+        # One conversation larger than the whole cache would only push everything else out.
         if not checkpoint.turns or size > self._max_bytes:
             return
         place = (key, id(checkpoint.turns[-1]))
@@ -135,6 +145,7 @@ class HistoryCache:
     def _drop(self, place: tuple[Hashable, int]) -> _Checkpoint | None:
         found = self._entries.pop(place, None)
         if found is not None:
+            # By its size now: nobody has written to it since it was put in.
             self._bytes -= found.writer.size
         return found
 
@@ -150,9 +161,11 @@ def write_history(
     if checkpoint is None:
         checkpoint = _Checkpoint((), make_writer(), set())
     writer = checkpoint.writer
+    # Notes of earlier requests stay with the writer, for every request reports all of them.
     start, before = len(checkpoint.turns), len(writer.context.notes)
     start += write_lawful(writer, turns[start:] if start else turns, start, checkpoint.call_ids)
     _sort(writer.context.notes, before)
+    # What was written is still right only if nothing new answers it or repeats its ids.
     if _reaches_back(turns[start:], checkpoint.call_ids):
         start = before = 0
         checkpoint = _Checkpoint((), make_writer(), set())
@@ -163,16 +176,19 @@ def write_history(
     else:
         repaired = repair(rest, offset=start)
         checkpoint.turns = turns[:start]
+        # The stand-ins for results that may yet come must not be in the checkpoint, so the tail is written on a clone.
         if cache is not None and repaired.unanswered and _still_running(rest, repaired):
             cache.put(key, checkpoint)
             writer = writer.clone()
         elif cache is not None:
+            # Ids of what was repaired count as used, or a later turn that touches them would go unnoticed.
             checkpoint.call_ids |= repaired.call_ids
             checkpoint.turns = turns
         notes = writer.context.notes
         notes += repaired.notes
         write_plain(writer, repaired.turns, start, repaired.places)
         _sort(notes, before)
+    # `is`: only if all of it was written for good.
     if cache is not None and checkpoint.turns is turns:
         cache.put(key, checkpoint)
     return writer  # type: ignore[return-value]

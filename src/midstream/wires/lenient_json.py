@@ -22,7 +22,9 @@ T = TypeVar("T")
 encode_json = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _SHOWN = 120
+# The largest integer that every JSON reader keeps exactly; no answer has as many tokens.
 _MAX_COUNT = 1 << 53
+# Short texts only: what is remembered is bounded in number and, by this, in bytes.
 _REMEMBERED, _REMEMBERED_LENGTH = 8192, 1024
 
 
@@ -31,6 +33,8 @@ def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
 
     The texts of fields named in `halves` keep half a character at their edge: the next piece may bring the other half.
     """
+    # A `\u` may spell half a character, which msgspec refuses or cannot report; everything else it reads faster and as
+    # well.
     if not halves and (b"\\u" if isinstance(data, bytes) else "\\u") not in data:  # type: ignore[operator]
         try:
             return _decode(data)
@@ -38,7 +42,10 @@ def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
             pass  # the lenient reader says what it is, or why it is nothing
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     try:
+        # `strict=False` takes raw line breaks inside strings, which models and hosts write. NaN and infinity have no
+        # value here: null.
         value = json.loads(text, parse_constant=lambda _: None, strict=False)
+        # Only an escape can bring half a character in: bytes have been decoded with replacement.
         return clean(value, halves) if "\\u" in text or "\\U" in text else value
     except (ValueError, RecursionError) as error:
         raise MalformedStream(f"expected JSON, got {_excerpt(text)}: {_reason(error)}") from None
@@ -55,6 +62,7 @@ def decode_object(data: bytes, what: str, texts: Collection[str] = ()) -> dict[s
 def convert_leniently(value: Any, type: type[T]) -> T:
     """`value` as `type`; MalformedStream names what does not fit."""
     try:
+        # Not strict: hosts send numbers as strings and the other way round.
         return msgspec.convert(value, type, strict=False)
     except (msgspec.ValidationError, RecursionError, ValueError) as error:
         raise MalformedStream(f"unexpected shape: {error}") from None
@@ -63,6 +71,7 @@ def convert_leniently(value: Any, type: type[T]) -> T:
 def token_count(*values: Any) -> int:
     """The first of these that is a count; 0 if none is. What is infinite, or more than a store can hold, counts nothing."""
     for value in values:
+        # `type(…) in`: a bool is an int in Python, and `true` is no count.
         if type(value) in (int, float) and 0 < value < _MAX_COUNT:
             return int(value)
     return 0
@@ -73,6 +82,7 @@ def json_text(value: str) -> bytes:
     try:
         return encode_json(value)
     except UnicodeEncodeError:
+        # Only now: mending looks at every character, and nearly every text is fine.
         return encode_json(mended(value))
 
 
@@ -81,6 +91,7 @@ def json_value(value: Any) -> bytes:
     try:
         return encode_json(value)
     except (UnicodeEncodeError, OverflowError):  # half a character, or an integer of more than 64 bits
+        # Slower, and it takes integers of any size.
         return json.dumps(clean(value), ensure_ascii=False, separators=(",", ":"), default=_opened).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise LocalError(f"this cannot be written as JSON: {error}") from None
@@ -110,6 +121,7 @@ def is_object_text(raw: str) -> bool:
     if object_text(raw) is None:
         return False
     if len(raw) <= _REMEMBERED_LENGTH:
+        # Forgotten all at once: no order of use has to be kept for each lookup.
         if len(_object_texts) >= _REMEMBERED:
             _object_texts.clear()
         _object_texts.add(raw)

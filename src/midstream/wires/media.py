@@ -11,6 +11,7 @@ from ..core.patterns import late_pattern
 
 MEDIA_FOLLOWS = "Attached media from the tool results:"
 SEE_MEDIA = "(see the attached media)"
+# Other parameters may stand between the type and `base64`, such as a charset or a name.
 _DATA_URL = late_pattern(r"data:([^;,]*)(?:;[^,]*)?;base64,", re.I)
 
 
@@ -26,6 +27,7 @@ def opened(media: Media) -> Media:
     found = _DATA_URL.match(media.url)
     if found is None:
         return media
+    # The type inside the URL belongs to this data, the one beside it may be a guess.
     return Media(found[1] or media.mime, media.url[found.end() :], None, media.name, media.extra)
 
 
@@ -33,6 +35,7 @@ def mime_of_data(data: str) -> str:
     """The media type that base64 data begins like; empty where nothing is known."""
     head = data[: HEAD // 3 * 4]
     try:
+        # Base64 is cut at a whole group of four, or the rest could not be decoded.
         return type_of_content(a2b_base64(head[: len(head) // 4 * 4]))
     except ValueError:
         return ""
@@ -40,4 +43,5 @@ def mime_of_data(data: str) -> str:
 
 def is_address(url: str) -> bool:
     """Whether it names a place, not a file the host has: a file id has no scheme."""
+    # Only the beginning: a file id is short, and data may be megabytes.
     return "://" in url[:32] or url.startswith("data:")

@@ -9,6 +9,8 @@ from .encode_context import EncodeContext
 from .request import empty_conversation
 
 
+# The last message stays open because the next turn may belong to it: a result beside the user's next words, say. What
+# is closed never changes again, so it is a byte prefix of every later request.
 class MergedMessages:
     """`closed` are finished messages; `role` and `parts` are the open one."""
 
@@ -23,6 +25,7 @@ class MergedMessages:
         self.role = ""
         self.parts: list[bytes] = []
         self.tail = b""  # more fields of the open message
+        # For `reopen`: one step back is all that is ever needed.
         self._before: tuple[str, list[bytes], bytes] = (
             "",
             [],
@@ -35,6 +38,7 @@ class MergedMessages:
         self._model_role = model_role
         self._first_words = first_words
 
+    # Counted as they are closed: a cache asks often.
     @property
     def size(self) -> int:
         return self._size + sum(map(len, self.parts))
@@ -58,6 +62,8 @@ class MergedMessages:
                 message = self._message(self.parts)
                 self.closed.append(message)
                 self._size += len(message)
+            # A history that begins with the model's words is refused by some hosts, so a short line of the user's comes
+            # first (field-guide/anthropic-messages.md#shape).
             elif role == self._model_role and self._context.dialect.first_speaker_user:
                 self._context.first_turn()
                 self.closed.append(self._encode("user", [self._first_words]))
@@ -75,11 +81,13 @@ class MergedMessages:
 
     def _message(self, parts: Sequence[bytes]) -> bytes:
         message = self._encode(self.role, parts)
+        # The message is finished JSON; its last brace makes room for more fields.
         return message[:-1] + self.tail + b"}" if self.tail else message
 
     def all(self, last: Sequence[bytes], prefill: bytes | None = None) -> list[bytes]:
         """Every message: the open one with the parts in `last`, and `prefill` at the end of the model's."""
         if prefill is not None and self.role == self._model_role:
+            # A prefill continues the model's open message instead of making two of one role.
             last, prefill = [*last, prefill], None
         messages = [*self.closed, self._message(last)] if self.role else self.closed.copy()
         if not messages:

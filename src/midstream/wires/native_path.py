@@ -23,6 +23,7 @@ def choose_dialect(
     path = options.path or "auto"
     native = dialect.native
     if native is None:
+        # Asked for by name and not there: silently taking the other path would hide that what was asked is not done.
         if path == "native" and dialect.template is None:
             raise ConfigError(f"{dialect.name} has no native path, because its chat template is not known")
         return dialect
@@ -35,6 +36,8 @@ def choose_dialect(
 
 
 def _fits_a_prompt(conversation: Conversation, tools: Sequence[ToolSpec], options: Options, native: Dialect) -> bool:
+    # A raw prompt has no place for these: the host's own path takes no tools
+    # (field-guide/raw-completion.md#deepinfras-native-path).
     if tools or options.response_format is not None or options.extra_body:
         return False
     for turn in conversation.turns:

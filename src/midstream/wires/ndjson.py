@@ -33,6 +33,7 @@ class NDJSONParser:
             self._hold(data)
             return
         *lines, rest = data.split(b"\n")
+        # Split, not searched: one pass in C over what may be hundreds of lines.
         for line in lines:
             if self._buffer:
                 self._buffer += line
@@ -51,6 +52,7 @@ class NDJSONParser:
         self._buffer.clear()
         return rest
 
+    # Checked as it grows, so that a peer that never ends a line cannot fill memory.
     def _hold(self, data: bytes) -> None:
         self._buffer += data
         if len(self._buffer) > self._limit:
@@ -64,6 +66,7 @@ class NDJSONParser:
 class LineFraming:
     """Lines as a server-sent event without a name would come."""
 
+    # A raw line break cannot stand inside JSON, so every one of them ends an event.
     ends = (b"\n",)
 
     __slots__ = ("_lines",)

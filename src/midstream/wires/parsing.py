@@ -42,10 +42,12 @@ def objects(items: Any) -> list[dict[str, Any]]:
 
 
 def text_field(value: dict[str, Any], key: str) -> str:
+    # Clients send null, numbers, or nothing; a name is text in any case.
     return str(value.get(key) or "")
 
 
 def rest(value: dict[str, Any], *known: str) -> dict[str, Any] | None:
+    # Null counts as absent: keeping it would make two shapes of one message.
     """The fields of an object that were not read, without nulls; None if there are none."""
     return {key: inner for key, inner in value.items() if key not in known and inner is not None} or None
 
@@ -63,6 +65,7 @@ def make_call(
     """A call under the id it came with; `canonicalize` gives it its own later. The text of a freeform one is `arguments`."""
     kind: ToolKind = "freeform" if freeform else "function"
     said = freeform_arguments(arguments) if freeform else arguments
+    # The id stands in both places for now: `canonicalize` decides which it really is.
     return ToolCall(raw_id, name, said, raw_id or None, origin.provider, extra or None, kind, namespace)
 
 
@@ -71,6 +74,8 @@ def result_parts(blocks: Iterable[Block]) -> tuple[Text | Media | Opaque, ...]:
     return tuple([block for block in blocks if isinstance(block, (Text, Media, Opaque))])
 
 
+# Messages of two wires put results into the user's turn; the conversation keeps them apart, since only results answer
+# calls.
 def split_results(blocks: list[Block], key: str) -> list[Turn]:
     """A user message as a tool turn of its results and a human turn of everything else."""
     results = tuple([block for block in blocks if type(block) is ToolResponse])
@@ -84,6 +89,7 @@ def split_results(blocks: list[Block], key: str) -> list[Turn]:
 def joined_results(turns: Iterable[Turn]) -> tuple[Turn, ...]:
     """Results that follow each other are one tool turn, under the last one's key. In linear time, however many there are."""
     joined: list[Turn] = []
+    # Chat clients send one message for each result.
     for is_result, group in groupby(turns, lambda turn: turn.speaker == "tool"):
         found = list(group)
         if is_result and len(found) > 1:
@@ -107,6 +113,7 @@ def flag(value: Any) -> bool | None:
 def system_prompt(texts: Iterable[Text]) -> str | tuple[Text, ...]:
     """A system prompt: plain text if it is a single text without extras."""
     found = tuple(texts)
+    # Texts with extras (a cache mark) stay apart, so that they can be sent again with them.
     return found[0].text if len(found) == 1 and found[0].extra is None else found or ""
 
 
@@ -124,6 +131,7 @@ def make_tool(declared: dict[str, Any], schema: Any, extra: dict[str, Any] | Non
 def freeform_tool(declared: dict[str, Any]) -> ToolSpec | None:
     """A freeform tool of either of OpenAI's wires: its fields stand in the tool, or inside of `custom`; the same goes for the
     grammar. None for what is none."""
+    # Two shapes of the same thing: Responses has it flat, chat nests it.
     if declared.get("type") != "custom":
         return None
     inner = declared.get("custom")
@@ -159,6 +167,7 @@ class OptionFields:
     def keep(self, key: str, value: Any) -> None:
         """Keep a field that we have no option for, unless nothing is left of it."""
         if value:
+            # `{}` and `[]` say nothing, and some hosts refuse them empty.
             self.extra[key] = value
 
     def stop(self, value: str | list[Any]) -> None:
@@ -170,6 +179,7 @@ class OptionFields:
 
     def options(self, *, stream: bool) -> Options:
         """A value of a type that its option does not have is treated as missing."""
+        # A stranger's `"temperature": "hot"` must not be our TypeError.
         fields = {name: value for name, value in self.fields.items() if _fits(name, value)}
         return Options(stream=stream, extra_body=self.extra or None, **fields)
 
@@ -179,6 +189,7 @@ def _accepts(hint: Any, kind: type) -> bool:
     return hint is kind or (get_origin(hint) in (Union, UnionType) and kind in get_args(hint))
 
 
+# From the class itself: a new option needs no second list.
 _OPTION_TYPES = get_type_hints(Options)
 
 

@@ -20,9 +20,11 @@ from ..core.dialect import Dialect, Limits
 from ..core.reduce import Called
 from ..core.tools import INPUT
 
+# Eight hex digits: enough to keep apart the tools of one request, and short beside a limit of 64.
 _DIGEST = 8
 
 
+# Dialects share a handful of patterns.
 @lru_cache(maxsize=64)
 def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
@@ -31,13 +33,17 @@ def compiled(pattern: str) -> re.Pattern[str]:
 def rewritten(words: str, seed: str, limits: Limits) -> str:
     """A name that the host takes: as much of the words as fits, and a digest of the seed."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", words)
+    # Some hosts want a letter first (field-guide/kimi.md#tools).
     if not plain[:1].isalpha():
         plain = "t_" + plain
     digest = sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
     name = f"{plain[: limits.tool_name_max - _DIGEST - 1]}_{digest}"
+    # A pattern without hyphens: Cohere takes letters, digits and underscores only (field-guide/cohere.md#pairing).
     return name if compiled(limits.tool_name_pattern).fullmatch(name) else name.replace("-", "_")
 
 
+# By identity, with the dialect kept beside it: a dialect is too large to hash for each request, and an id may be used
+# again once its owner is gone.
 _plain_dialects: dict[int, tuple[Dialect, Dialect]] = {}
 
 
@@ -50,6 +56,8 @@ def plain_dialect(dialect: Dialect) -> Dialect:
         return dialect
     known = _plain_dialects.get(id(dialect))
     if known is None or known[0] is not dialect:
+        # Programs make dialects on the way; forgetting them all now and then is simpler than an order of use, and costs
+        # little.
         if len(_plain_dialects) >= 512:
             _plain_dialects.clear()
         known = _plain_dialects[id(dialect)] = (
@@ -77,6 +85,7 @@ def plain_tool(tool: ToolSpec, dialect: Dialect) -> ToolSpec:
     return replace(tool, **changed) if changed else tool
 
 
+# One string, named as `freeform_input` of the core expects it.
 _PARAMETERS = {
     "type": "object",
     "properties": {INPUT: {"type": "string", "description": "The whole input of the tool, as plain text."}},
@@ -99,6 +108,7 @@ def plain_call(call: ToolCall, dialect: Dialect) -> ToolCall:
     if call.namespace and not dialect.namespaces:
         changed = {"name": plain_name(call.namespace, call.name, dialect), "namespace": ""}
     if call.kind == "freeform" and not dialect.freeform:
+        # The arguments stay: a freeform call is kept with its text under that very key.
         changed["kind"] = "function"
     return replace(call, **changed) if changed else call
 
@@ -118,5 +128,6 @@ def spelled_choice(choice: str | None, tools: Iterable[ToolSpec], dialect: Diale
     """A tool choice by the name that the tool has on this host."""
     for tool in tools:
         if choice is not None and choice in (tool.name, tool.qualified_name):
+            # A caller may say the plain name or the qualified one.
             return plain_tool(tool, dialect).name
     return choice

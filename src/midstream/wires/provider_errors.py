@@ -29,6 +29,7 @@ from .lenient_json import decode_leniently
 _SHOWN = 500
 
 
+# A status can also stand in the body: inside a stream there is no other.
 class ErrorFields(Value, frozen=True):
     message: str
     type: str | None = None
@@ -36,9 +37,16 @@ class ErrorFields(Value, frozen=True):
     status: int | None = None
 
 
+# Words of media as hosts use them in refusals.
 _MEDIA = r"(?:image|vision|multi-?modal|audio|video)\w*"
 
-# (statuses or None for any, pattern over "type code message", kind). Compiled when an error first comes.
+# (statuses or None for any, pattern over "type code message", kind). Compiled when an error first comes. The order is
+# the design. Statuses lie: 429 is a rate limit or an empty account, 400 is a mistake or a conversation that is too
+# long, 500 may be a request that can never work. So what the words say comes before what the status says, and of the
+# words the more specific come first: quota before rate limit (a retry would be useless), context before bad request (it
+# can be compacted), media before 500 (it can be sent without). Rows with words only, at the end, are for errors inside
+# a stream, which have no status. The texts are those that hosts were seen to send (field-guide/why-400.md,
+# field-guide/kimi.md#errors).
 _RULES: tuple[tuple[tuple[int, ...] | None, str, type[ProviderError]], ...] = (
     ((402,), r"", QuotaExceeded),
     (
@@ -92,17 +100,20 @@ _RULES: tuple[tuple[tuple[int, ...] | None, str, type[ProviderError]], ...] = (
 
 def read_error(body: Any) -> ErrorFields:
     """Find message, type and code wherever this provider put them."""
+    # Google sends a list of one.
     if isinstance(body, list) and body:
         body = body[0]
     if isinstance(body, str):
         return ErrorFields(_short(body))
     if not isinstance(body, dict):
         return ErrorFields(_short(str(body)))
+    # OpenAI nests, others do not.
     inner = body.get("error", body)
     if isinstance(inner, str):
         return ErrorFields(_short(inner), _text(body.get("type")), _text(body.get("code")), _status(body))
     if not isinstance(inner, dict):
         inner = body
+    # OpenAI, DeepInfra's stream, others, FastAPI: each has its own key.
     message = inner.get("message") or inner.get("error_message") or inner.get("msg") or inner.get("detail")
     if message is None:
         message = body.get("message") or body.get("detail")
@@ -110,6 +121,7 @@ def read_error(body: Any) -> ErrorFields:
         message = "; ".join([_detail(item) for item in message])
     if isinstance(message, dict):
         message = message.get("error") or message.get("message") or str(message)
+    # OpenRouter puts the words of the host behind it there, and they are the ones that help.
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and metadata.get("raw"):
         message = f"{message} ({_short(str(metadata['raw']))})"
@@ -119,6 +131,7 @@ def read_error(body: Any) -> ErrorFields:
     )
 
 
+# `error: {}` and `error: null` beside a normal answer are some hosts' way to say that all is well.
 def is_error(told: Any, *, beside: Any) -> bool:
     """Whether this says that anything went wrong. Hosts send an empty `error` beside an answer; alone it is one."""
     if isinstance(told, dict) and beside:
@@ -141,8 +154,10 @@ def provider_error(
             fields = ErrorFields(_plain(body))
     else:
         fields = read_error(body)
+    # Inside a stream the HTTP status was 200, and the body knows better.
     status = status if status is not None and status >= 400 else fields.status or status
     lowered = {key.lower(): value for key, value in (headers or {}).items()}
+    # In order of how specific they are; `cf-ray` is at least something to give to a support team.
     request_id = next(
         (lowered[name] for name in ("x-request-id", "request-id", "x-trace-id", "cf-ray") if name in lowered), None
     )
@@ -170,6 +185,7 @@ def _kind(status: int | None, fields: ErrorFields) -> type[ProviderError]:
         if (statuses is None or status in statuses) and re.search(pattern, told, re.I):
             return kind
     if status is not None:
+        # An unknown 5xx may pass, an unknown 4xx will not.
         return Overloaded if status >= 500 else BadRequest if status >= 400 else ProviderError
     return ProviderError
 
@@ -189,6 +205,7 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
             value = float(headers.get(name, ""))
         except ValueError:
             continue
+        # `nan` and `inf` are valid floats to Python.
         if 0 <= value < float("inf"):
             return value * unit
     return None
@@ -197,6 +214,7 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
 def _status(body: dict[str, Any]) -> int | None:
     for name in ("status", "code", "status_code", "raw_status_code"):
         value = body.get(name)
+        # A string of three digits is a status; longer ones are a host's own codes.
         if isinstance(value, str) and value.isdigit() and len(value) == 3:
             value = int(value)
         if isinstance(value, int) and 400 <= value < 600:
@@ -214,6 +232,7 @@ def _short(text: str) -> str:
 
 def _plain(body: bytes) -> str:
     """A body that is not JSON: its words without the markup, shortened."""
+    # A page can be large, and its title is in its beginning.
     text = body[:4096].decode("utf-8", "replace")
     if "<" in text and ">" in text:
         title = re.search(r"<title>([^<]{1,200})</title>", text, re.I)

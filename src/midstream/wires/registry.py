@@ -12,6 +12,7 @@ from .openai_chat.wire import WIRE as OPENAI_CHAT
 from .openai_responses.wire import WIRE as OPENAI_RESPONSES
 from .wire import Wire
 
+# Only the values: what a wire can do is loaded when a room of it is entered.
 WIRES: dict[str, Wire] = {
     wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA, COHERE, COMPLETION)
 }

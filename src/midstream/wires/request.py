@@ -44,6 +44,7 @@ class Request(Value, frozen=True):
     stream: bool = True
     wire: str = ""
     model: str = ""
+    # Not always the dialect of the draft: a prompt may have left off inside thinking.
     dialect: Dialect | None = None
     tools: Sequence[ToolSpec] = ()
     text_calls: TextCalls = "execute"
@@ -90,6 +91,8 @@ class RequestDraft(msgspec.Struct, frozen=True):
     def context(self) -> EncodeContext:
         return EncodeContext(self.dialect, self.options, self.model, self.lead)
 
+    # Where instructions cannot stand in the conversation, those at its very beginning are part of the system prompt
+    # without changing their meaning: nothing was said before them.
     @property
     def lead(self) -> int:
         """How many turns at the beginning go with the system prompt: system turns, where the reader takes none inside the
@@ -98,6 +101,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
         if dialect.mid_system and not dialect.first_speaker_user:
             return 0
         for number, turn in enumerate(self.conversation.turns):
+            # An instruction with anything but text in it would lose the rest in a system prompt.
             if not turn.is_instruction or not all(type(block) is Text for block in turn.blocks):
                 return number
         return len(self.conversation.turns)
@@ -108,16 +112,20 @@ class RequestDraft(msgspec.Struct, frozen=True):
         The dialect goes in by identity (two may share a name, and reasoning that belongs to one host must not reach the
         other); its writer keeps it alive, so no other can have its id.
         """
+        # All that the bytes of the history depend on. Too much in it costs misses, too little sends wrong bytes.
         place = (self.dialect.wire, id(self.dialect), self.model, self.lead, *key)
         turns, text = self.conversation.turns, self.text_tools
         if text is None:
             writer = write_history(turns, lambda: make_writer(self.context()), place, self.cache)
         else:
+            # The same turns as text are other bytes.
             place = (*place, text.name)
             writer = write_history(
                 turns, lambda: TextToolWriter(make_writer(self.context()), text.format), place, self.cache
             ).inner
         if self.words:
+            # A clone, because these words belong to this request alone: in the checkpoint, the next request would
+            # repeat them.
             writer = writer.clone()
             writer.write(self.words, len(turns))
         return writer
@@ -143,10 +151,12 @@ class RequestDraft(msgspec.Struct, frozen=True):
     ) -> Request:
         """The HTTP request, with the notes of both contexts; `reader` is the dialect of the answer, where it is another."""
         dialect, options = self.dialect, self.options
+        # After encoding, when it is known how much reasoning was sent.
         around.kept_thinking()
         return Request(
             "POST",
             name_model(path, self.model),
+            # The dialect's headers go last: a host's own words win over the wire's.
             {"content-type": "application/json", **(headers or {}), **(dialect.headers or {})},
             body,
             notes=(*history.notes, *around.notes, *self.notes),
@@ -164,6 +174,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
     def encode(self) -> Request:
         """The request, by the dialect's wire."""
         encode: Callable[[RequestDraft], Request] = get_wire(self.dialect.wire).room("encode").encode_request
+        # The schema first: it may bring a tool of its own, whose format is settled next.
         draft = self if self.options.schema is None else self._with_schema()
         return encode(draft._settled())
 
@@ -174,6 +185,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
         return replace(
             self,
             options=plan.options,
+            # With an answer tool, other tools are not offered (see `_by_tool`); with words or a mode, they stay.
             tools=plan.tools if plan.tool else self.tools,
             words=plan.words,
             answer_tool=plan.tool,
@@ -186,9 +198,12 @@ class RequestDraft(msgspec.Struct, frozen=True):
         if choice.text is None:
             draft = self._in_own_terms()
             notes = (*draft.notes, choice.note) if choice.note is not None and draft.tools else draft.notes
+            # Nothing changed: the draft itself, so that the everyday request costs no copy.
             if choice.ids == self.options.tool_format and notes is draft.notes:
                 return draft
             return replace(draft, options=replace(draft.options, tool_format=choice.ids), notes=notes)
+        # Over plain text no tool is freeform, has a namespace or is declared in between: the dialect says so for all
+        # that follows.
         draft = replace(self, dialect=plain_dialect(self.dialect))._in_own_terms()
         text = TextTools.of(choice.text, draft.tools)
         options, words, changes = text.option_words(draft.options)
@@ -208,6 +223,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
         changed: dict[str, Any] = {}
         turns = self.conversation.turns
         declared = declared_tools(turns) if self.cache is None else self.cache.declared_tools(turns)
+        # Most requests have neither.
         if declared or any(tool.namespace or tool.kind != "function" for tool in self.tools):
             changed = self._tools_in_own_terms(declared)
         lead = self.lead
@@ -229,6 +245,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
             turns = self.conversation.turns
             unsaid = [(number, tool) for number, tool in declared if not _goes_back(turns[number], context)]
             offered = join_tools(offered, [tool for _, tool in unsaid]) if unsaid else offered
+            # A declaration in the conversation replaces an earlier one of the same name, and the note says so.
             before = {tool.qualified_name for tool in self.tools}
             for context.turn, tool in unsaid:
                 why = f"{tool.qualified_name} is declared in the conversation; sent with the tools of the request"
@@ -236,6 +253,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
                 before.add(tool.qualified_name)
                 context.note("adapted", "tool", "tool_declared", why)
             context.turn = None
+        # By the name that the host will be told.
         choice = spelled_choice(self.options.tool_choice, known, self.dialect)
         options = self.options if choice == self.options.tool_choice else replace(self.options, tool_choice=choice)
         plain = tuple([context.plain_tool(tool) for tool in offered])
@@ -274,6 +292,8 @@ class ParsedRequest(msgspec.Struct, frozen=True):
     requested: RequestedAnswer = RequestedAnswer()
 
 
+# Header names of two vendors for the same thing; names that nobody knows have to be passed over
+# (field-guide/clients.md#what-breaks-gateways).
 _BETA_HEADERS = ("anthropic-beta", "openai-beta")
 
 
@@ -296,12 +316,15 @@ def parse_request(
         known = get_wire(wire)
         path = {"model": model, "stream": stream} if known.names_in_path else {}
         parsed: ParsedRequest = known.room("parse").parse_request(body, provider=provider, identity=identity, **path)
+        # Written out and read in again: what a parser built from a stranger's body is checked against the types once,
+        # here.
         parsed = msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
         return _with_betas(parsed, headers) if headers else parsed
     except RemoteError as error:  # the peer is a client here, and its mistake is in the request
         raise InvalidHistory(f"not a valid {wire} request: {error}") from None
     except MidstreamError:
         raise
+    # Everything a parser of lenient shapes can trip over. A stranger's body must never be a crash of ours.
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise InvalidHistory(f"not a valid {wire} request: {error}") from None
 
@@ -318,6 +341,7 @@ def empty_conversation() -> InvalidHistory:
     return InvalidHistory("the conversation is empty: add a message from the user first")
 
 
+# A model's name is a path segment, and hosts allow slashes and colons in it.
 _UNSAFE = late_pattern(r"[^A-Za-z0-9._~/:@+-]")
 
 
@@ -334,6 +358,7 @@ def merge_body(body: dict[str, Any], *extras: dict[str, Any] | None) -> None:
     """The caller's own fields go last; an object joins the object that is there (`thinking` gains `keep`)."""
     for extra in extras:
         for key, value in (extra or {}).items():
+            # Joined one level deep: `thinking` and `keep` come from two places and belong together.
             known = body.get(key)
             body[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
 
@@ -342,6 +367,7 @@ def join_body(head: bytes, items: list[bytes], tail: bytes) -> bytes:
     """Head, items with commas between them, and tail, in one copy, for a long history is most of a body. Uses `items` up."""
     if not items:
         return head + tail
+    # Head and tail are put into the first and last item, so that the join is the only copy of a long body.
     items[0] = head + items[0]
     items[-1] += tail
     return b",".join(items)

@@ -11,9 +11,11 @@ import msgspec
 
 from ..core.errors import LimitExceeded
 
+# Far above any event seen; images and whole reasoning items come as one.
 DEFAULT_LIMIT = 16 * 1024 * 1024
 DONE = b"[DONE]"
 """The data of a last event that only says that it is the last."""
+# The standard says that one at the very start is ignored (field-guide/streams.md#framing).
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -42,6 +44,7 @@ class SSEParser:
         self._lenient_end = lenient_end
         self._limit = limit
         self._buffer = bytearray()  # an unfinished line
+        # Bytes may arrive one at a time, so "the start" lasts until it is known whether it was a mark.
         self._at_start = True
         self.between = False  # nothing half read: the next byte begins an event
         self._after_cr = False
@@ -51,9 +54,13 @@ class SSEParser:
         self._event = ""
         self._id = ""
         self._retry: int | None = None
+        # Raised at the next call.
         self._error: LimitExceeded | None = None
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
+        # Three shortcuts, and nothing else: each takes exactly what the full parser would, one whole event per read,
+        # and is tried only where nothing is half read. The first line break is found where the event ends, so there is
+        # no other.
         if (
             self.between
             and data[:6] == b"data: "
@@ -91,24 +98,29 @@ class SSEParser:
         return out
 
     def _feed(self, data: bytes, out: list[ServerSentEvent]) -> None:
+        # A mark of three bytes can be cut in two places.
         if self._at_start:
             if not data:
                 return
             data = self._strip_bom(data)
+        # A CRLF cut between two reads is one line break: its CR has ended the line already.
         if self._after_cr and data:
             self._after_cr = False
             if data[:1] == b"\n":
                 data = data[1:]
         if b"\r" in data:
+            # After this, every line break is an LF, whatever the host uses.
             self._after_cr = data[-1:] == b"\r"
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         elif b"\n" not in data:
+            # A piece without any line break only grows the line.
             self._hold(data)
             return
         if self._buffer:
             self._buffer += data
             data = bytes(self._buffer)
             self._buffer.clear()
+        # In the middle of an event each line has to be looked at.
         if self._pending:
             self._feed_lines(data, out)
         else:
@@ -141,6 +153,7 @@ class SSEParser:
 
     def _hold(self, data: bytes) -> None:
         self._buffer += data
+        # The buffer goes, so that the memory is free even if somebody keeps the parser.
         if len(self._buffer) > self._limit:
             self._buffer.clear()
             raise self._too_long()
@@ -148,6 +161,8 @@ class SSEParser:
     def _feed_events(self, data: bytes, out: list[ServerSentEvent]) -> None:
         """The everyday case: no event is half read, so whole events can be cut out at their blank lines."""
         end = data.rfind(b"\n\n")
+        # Hundreds of events in one read: one split instead of a loop over lines. The count of line breaks proves that
+        # every event was a single line of data.
         if data[:6] == b"data: " and end > 0 and self._retry is None and len(data) <= self._limit:
             payloads = data[6:end].split(b"\n\ndata: ")
             if data.count(b"\n") == 2 * len(
@@ -160,6 +175,7 @@ class SSEParser:
         rest = blocks.pop()
         limit = self._limit
         for block in blocks:
+            # `_retry` of an event without data waits for the next event, so it has to go the long way.
             if block[:6] == b"data: " and b"\n" not in block and len(block) <= limit and self._retry is None:
                 out.append(ServerSentEvent(block[6:], "message", self._id))
             elif block[:7] == b"event: " and (named := self._named_event(block)) is not None:
@@ -200,9 +216,11 @@ class SSEParser:
         self._hold(rest)
 
     def _line(self, line: bytes) -> None:
+        # The limit is for the event: thousands of short lines are as bad as a long one.
         self._size += len(line)
         if self._size > self._limit:
             raise self._too_long()
+        # Also for a comment: something has been read since the last blank line.
         self._pending = True
         field, colon, value = line.partition(b":")
         if colon and not field:
@@ -217,11 +235,13 @@ class SSEParser:
         elif field == b"id":
             if b"\0" not in value:
                 self._id = value.decode("utf-8", "replace")
+        # Digits only, as the standard has it; and few, because `int` of many digits is slow.
         elif field == b"retry" and value.isdigit() and len(value) < 16:
             self._retry = int(value)
 
     def _dispatch(self, out: list[ServerSentEvent]) -> None:
         """A blank line: deliver the event if it has data, and forget its fields either way."""
+        # The standard: without data there is no event.
         if self._data:
             event = ServerSentEvent(b"\n".join(self._data), self._event or "message", self._id, self._retry)
             out.append(event)

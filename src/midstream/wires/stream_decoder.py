@@ -29,12 +29,15 @@ from .stencil import ReadTemplate, Run, StencilMemory
 
 # A large burst goes in slices: what is parsed stays in the processor's cache, and the cost a byte the same.
 _SLICE = 64 * 1024
+# Below this, looking for a stencil costs more than reading.
 _TINY = 16
 """No event is as small as this."""
+# Stencils (see stencil.py) pay for themselves by long runs only. These bounds say when to stop trying.
 _LONG_RUN = 4
 _TRIES = 8
 """What is read at once holds more than this many events, or shorter runs of them, that fit no stencil: then the rest is read in
 full, for each try costs a copy of it."""
+# The byte order mark counts as blank: it may stand before a body as well.
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
@@ -59,6 +62,8 @@ class Framing(Protocol):
     def close(self) -> Iterable[ServerSentEvent]: ...
 
 
+# A host that was asked for a stream may send a whole body, an error page, or another framing
+# (field-guide/streams.md#errors-inside-a-stream).
 Instead = Mapping[bytes, Framing | None]
 """By the first visible byte: what an answer is instead of the stream that was expected. None is a whole body."""
 
@@ -131,6 +136,7 @@ class StreamDecoder:
         builder = self._builder
         if builder.ended:
             return []
+        # The one place where a fault becomes an event: readers raise, and everything told before it is kept.
         try:
             if not self._sniffed:
                 self._sniff(data)
@@ -152,6 +158,7 @@ class StreamDecoder:
             return []
         try:
             if self._body is not None:
+                # Blanks before a body are layout; some hosts send them to keep a connection alive.
                 ended = self._whole(bytes(self._body).lstrip(_BLANK))
             else:
                 ended = self._read(self._framing.close())
@@ -163,6 +170,7 @@ class StreamDecoder:
 
     def read_body(self, body: bytes) -> list[Event]:
         """A whole body instead of a stream."""
+        # A body that is a stream after all is read as one.
         if self._instead.get(_first(body)) is None:
             self._sniffed = True
             self._body = bytearray()
@@ -171,6 +179,8 @@ class StreamDecoder:
     def fail(self, error: ErrorInfo) -> list[Event]:
         """The transport lost the stream: keep what came, end with this error."""
         builder = self._builder
+        # An end that was said stands if the line is lost afterwards. Not if the caller ended it: then it was not waited
+        # for.
         lost = isinstance(error.to_exception(), TransportError | TruncatedStream) and error.kind != Aborted.kind
         if self._reader.end_was_said and lost and not builder.ended:
             try:
@@ -182,6 +192,7 @@ class StreamDecoder:
 
     def _sniff(self, data: bytes) -> None:
         first = _first(data)
+        # Blanks alone tell nothing yet.
         if first:
             self._sniffed = True
             if first in self._instead:
@@ -201,6 +212,7 @@ class StreamDecoder:
         at = 0
         while at < len(data):
             stop = at + _SLICE
+            # A slice ends at the end of an event, so that the next one begins cleanly and the stencil fits.
             for end in self._framing.ends:  # an event that is cut in two is read in full
                 found = data.rfind(end, at, stop)
                 if found > at:
@@ -216,6 +228,7 @@ class StreamDecoder:
         if stencils is None or len(data) < _TINY or not framing.ends:
             return self._read(framing.feed(data))
         last = stencils.last
+        # A stencil compares bytes, so it can only be used where an event begins.
         if last is not None and framing.between and len(data) <= self._limit:
             text = last.read_one(data)
             if text is not None:  # one read, one event: the live stream's case
@@ -223,6 +236,8 @@ class StreamDecoder:
                 self.progress += 1
                 last.template.tell(text)
                 return self._builder.ended
+        # Read what fits by stencil, one event in full where none fits (and learn from it), and give up on stencils
+        # where too much does not fit.
         tries = 0
         while data:
             runs: list[Run] = []
@@ -234,12 +249,14 @@ class StreamDecoder:
                     if size == len(data):
                         return False
                     data = data[size:]
+                    # The run was long enough to be worth another try.
                     if len(runs) >= _LONG_RUN or len(runs[0][1]) >= _LONG_RUN:
                         continue
             tries += 1
             if stencils.is_waiting or tries > _TRIES:
                 before = self.progress
                 ended = self._read(framing.feed(data))
+                # What was read without it counts as failures, so that it is tried less often in such a stream.
                 stencils.skip(self.progress - before)
                 return ended
             if runs:
@@ -250,6 +267,7 @@ class StreamDecoder:
             events = list(framing.feed(piece))
             if self._read(events):
                 return True
+            # Exactly one whole event: only then do piece and event belong together.
             if began and framing.between and len(events) == 1:
                 stencils.learn(piece, events[0].data, events[0].event)
         return False
@@ -259,6 +277,8 @@ class StreamDecoder:
         builder = self._builder
         for template, texts in runs:
             if len(texts) > 1 and template.tell_all is not None and template.tell_all(texts):
+                # Progress is counted for the idle timer, which counts events with data
+                # (field-guide/streams.md#silence).
                 self.progress += len(texts)
                 continue
             for text in texts:
@@ -273,8 +293,11 @@ class StreamDecoder:
         builder, reader = self._builder, self._reader
         for event in events:
             data = event.data
+            # Nearly every event is an object; only others are looked at more closely.
             if data[:1] != b"{":
                 data = data.strip()
+                # Whether `[DONE]` is a good end is the reader's to say: without a finish reason it is not
+                # (field-guide/streams.md#endings).
                 if data[:6] == DONE:
                     reader.end()
                     return True
@@ -296,6 +319,7 @@ class StreamDecoder:
         if self._builder.ended:
             return
         try:
+            # What was held back came before the fault.
             self._reader.settle()
         except LimitExceeded:
             pass  # what was held back does not fit; the error being told is the one that came first
@@ -306,6 +330,7 @@ def decode_chunks(decoder: StreamDecoder, chunks: Iterable[bytes]) -> Iterator[E
     """All events of a stream; stops at the terminal one without reading on."""
     for data in chunks:
         yield from decoder.feed(data)
+        # The terminal event ends it: hosts keep connections open behind it.
         if decoder.ended:
             return
     yield from decoder.close()
@@ -316,6 +341,7 @@ def decode_whole(decoder: StreamDecoder, body: bytes, *, status: int = 200, prov
     if status >= 400:
         raise provider_error(status, body, provider=provider or None)
     last = decoder.read_body(body)[-1]
+    # These two are told by the turn itself, which holds what came.
     if isinstance(last, ErrorEvent) and last.error.kind not in ("empty", "truncated"):
         raise last.to_exception()
     assert isinstance(last, (Done, ErrorEvent))

@@ -28,6 +28,7 @@ from ..toolformats.registry import text_format
 from .encode_context import EncodeContext, result_text
 from .history_cache import W
 
+# Models that were not trained on tools like to go on and make up the result.
 _RESULTS = "The results come in the next message of the user, in the order of the calls. Wait for them; never write one yourself."
 
 
@@ -43,6 +44,7 @@ class TextTools(msgspec.Struct, frozen=True):
     def of(cls, name: FormatName, tools: Sequence[ToolSpec]) -> TextTools:
         """Without the tools that only their own host can run, or that only their own wire knows."""
         why = "is run by its provider; plain text cannot declare it"
+        # A tool of another host has no schema that could be declared.
         theirs = [tool for tool in tools if tool.builtin is not None or (tool.extra and "tool" in tool.extra)]
         notes = [Note("dropped", "tool", "foreign_builtin", f"{tool.name} {why}") for tool in theirs]
         return cls(name, text_format(name), tuple([tool for tool in tools if tool not in theirs]), tuple(notes))
@@ -53,6 +55,7 @@ class TextTools(msgspec.Struct, frozen=True):
         notes: list[Note] = []
         choice = options.tool_choice if self.tools else None
         if choice not in (None, "auto"):
+            # What a request would say by `tool_choice` can only be asked for. Nothing enforces it, hence the note.
             if choice == "none":
                 words.append("Do not call a tool in this answer.")
             elif choice == "required":
@@ -68,6 +71,7 @@ class TextTools(msgspec.Struct, frozen=True):
         if options.previous_response_id is not None:
             why = "previous_response_id: with tools over plain text the whole history is sent"
             notes.append(Note("dropped", "option", "response_not_continued", why))
+        # With calls as text nothing on the wire knows of tools any more; a field about them would be refused.
         bare = replace(options, tool_choice=None, parallel_tool_calls=None, tool_format=None, previous_response_id=None)
         return bare, " ".join(words), notes
 
@@ -75,6 +79,8 @@ class TextTools(msgspec.Struct, frozen=True):
         """The conversation with its tools declared in the system prompt."""
         if not self.tools:
             return conversation
+        # Behind the caller's own system prompt: what comes first in a prompt is cached, and the tools change more
+        # often.
         declaration = "\n".join([self.format.declare(self.tools), _RESULTS, *([words] if words else ())])
         system = conversation.system
         if isinstance(system, str):
@@ -127,6 +133,7 @@ class _Rewriter:
         self._specials = _specials(format.name)
         scheme = STRATEGIES.get(format.ids)
         self._ids: ToolIdMapper | None = None if scheme is None else scheme.create_mapper()
+        # K3 numbers results by the place of their call in its message.
         self._numbers: dict[str, str] = {}  # of the calls of the last answer
 
     def clone(self, context: EncodeContext) -> _Rewriter:
@@ -138,6 +145,7 @@ class _Rewriter:
 
     def rewrite(self, turns: Sequence[Turn], offset: int) -> list[Turn]:
         context, rewritten = self._context, []
+        # The context's turn is set by the loop itself: notes that are made inside say where.
         for context.turn, turn in enumerate(turns, offset):
             if turn.speaker == "ai":
                 rewritten.append(self._answer(turn))
@@ -155,11 +163,13 @@ class _Rewriter:
         calls = turn.tool_calls
         if not calls:
             return self._said(turn)
+        # Thinking and media stay blocks; only calls become words.
         before = [self._plain(block) for block in turn.blocks if type(block) is not ToolCall]
         calls = tuple([replace(call, arguments=self._context.arguments(call)) for call in calls])
         written = self._format.render_calls(calls, self._call_ids(calls))
         if any(type(block) is Text and block.text.strip() for block in before):
             written = self._format.between + written
+        # An answer that ended with calls has, in the wire's terms, simply ended.
         return replace(turn, blocks=(*before, Text(written)), stop_reason="end_turn")
 
     def _call_ids(self, calls: Sequence[ToolCall]) -> list[str]:
@@ -176,7 +186,9 @@ class _Rewriter:
             texts = [part.text for part in parts if type(part) is Text]
             others = [part for part in parts if type(part) is not Text]
             has_media = any(type(part) is Media for part in others)
+            # The result's words are foreign: a web page may contain the format's own markers.
             text = self._result(response, texts, has_media)
+            # One message for all results of a turn, each on a line of its own.
             blocks.append(Text(f"\n{text}" if number else text))
             if has_media:
                 self._context.moves_media()
@@ -184,6 +196,7 @@ class _Rewriter:
         return replace(turn, speaker="human", blocks=_joined(blocks))
 
     def _result(self, response: ToolResponse, texts: Sequence[str], has_media: bool) -> str:
+        # A format that says "error" itself needs no words for it.
         marked = replace(response, is_error=False) if self._format.marks_errors else response
         text = self._neutral(result_text(marked, texts, has_media))
         call_id = self._numbers.get(response.call_id, "")
@@ -202,6 +215,7 @@ class _Rewriter:
         if self._specials is None:
             return text
         neutral = self._specials.neutralise(text)
+        # By comparison: a text without markers is given back as the same object, so that nothing is copied or noted.
         if neutral == text:
             return text
         why = f"a marker of the tool format {self._format.name} stood in the text; it is sent broken"
@@ -228,4 +242,5 @@ def _joined(blocks: Sequence[Block]) -> tuple[Block, ...]:
 @lru_cache(maxsize=32)
 def _specials(name: str) -> Specials | None:
     markers = text_format(name).markers
+    # Longest first, or a marker that another one begins with would leave the rest of it behind.
     return Specials(*sorted(markers, key=len, reverse=True)) if markers else None

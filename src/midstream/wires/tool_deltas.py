@@ -39,6 +39,7 @@ from ..core.reduce import Piece, TurnBuilder
 _MAX_RIVALS = 64
 """How many ways of reading an unlabelled stream are followed; one more is a doubt in itself."""
 
+# Stands for "nested deeper than we follow" among the states, and equals no real one.
 _TOO_DEEP: State = ("", -1, 0, False)
 
 Label = tuple[int | None, str | None]
@@ -58,6 +59,7 @@ class ToolDelta(msgspec.Struct, gc=False):
     namespace: str = ""
 
 
+# `number` is the order of arrival: labels go to the newest call, and a late label must not take one back to an older.
 class _Call:
     """A call on its way, and the labels it has learned."""
 
@@ -82,6 +84,10 @@ class _Owner:
         self.rival_states = rival_states
 
 
+# Rows are tried in the order of the table above. `_piece` finds the candidate, `_piece_of_nobody` has the first two
+# rows, `_is_new` those that can open a call, `_go_on` the last. Everything beside the table is about not guessing:
+# `_lost`, `_placed`, `_uneven`, `_late` and the rival states remember why the answer may be ambiguous, and `end` says
+# so.
 class ToolDeltaRouter:
     """Gives each piece to its call in the builder. `declared` are the names of the tools as the host knows them, `own` what they are to us."""
 
@@ -120,6 +126,7 @@ class ToolDeltaRouter:
         piece = self._everyday(index)
         return piece is not None and self._builder.all_arguments(piece, arguments)
 
+    # Four ifs that are false in nearly every stream: then index and call are one, and the table need not be asked.
     def _everyday(self, index: int) -> Piece | None:
         """The call of this index, where nothing but the index decides."""
         owner = self._owners.get((index, None))
@@ -130,11 +137,13 @@ class ToolDeltaRouter:
     def array(self, deltas: Sequence[ToolDelta]) -> None:
         """The pieces of one array of a stream."""
         if len(deltas) == 1:
+            # A bare piece alone, after arrays of several: whose it is, is a guess from here on.
             self._uneven |= bool(self._places) and _is_bare(deltas[0])
             self._piece(deltas[0], self._last)
             return
         taken: list[_Call | None] = []
         for place, delta in enumerate(deltas):
+            # By place first: hosts that label nothing send the pieces in the same order each time.
             there = self._places[place] if place < len(self._places) else self._last
             if _is_bare(delta):
                 self._placed = True
@@ -145,6 +154,7 @@ class ToolDeltaRouter:
     def whole(self, deltas: Iterable[ToolDelta]) -> None:
         """The array of a whole body: every element is a call of its own, whatever its labels say."""
         for delta in deltas:
+            # In a whole body nothing is split, so labels have nothing to tell.
             delta.index = None
             if delta.name or delta.arguments:
                 self._open(delta, grows=False)
@@ -166,9 +176,12 @@ class ToolDeltaRouter:
 
     def end(self) -> None:
         """The end was said: what was held back is due. MalformedStream for arguments that are nobody's."""
+        # Names first: a call that still waits for half a name cannot be judged.
         self.settle()
         if self._ids and self._last is None:
             raise MalformedStream("the answer holds a tool call without a name")
+        # An id that looked minted for one piece was a call's own. If its arguments are not whole without that piece, it
+        # went to somebody else.
         for call in self._late:
             if not call.piece.is_complete:
                 raise MalformedStream(
@@ -181,6 +194,8 @@ class ToolDeltaRouter:
         if not any(text.strip() for text in texts):
             return
         last = self._last
+        # Arguments that were never named join the last call only if that makes it whole, and if nobody else could own
+        # them.
         if last is None or len(texts) > 1 or self._lost or object_text("".join([*last.piece.parts, texts[0]])) is None:
             raise MalformedStream("arguments came for a tool call that was never named")
         self._builder.call_arguments(last.piece, texts[0])
@@ -189,6 +204,7 @@ class ToolDeltaRouter:
         """The finish reason came: every named call has ended. What cannot be placed yet waits for `end`."""
         self.settle()
         held, last = self._held, self._last
+        # The same as at the end, but a call that can be finished now should not wait for the usage or `[DONE]`.
         if len(held) == 1 and last is not None and not last.piece.closed and not self._lost:
             text = "".join(next(iter(held.values())))
             if object_text("".join([*last.piece.parts, text])) is not None:
@@ -214,6 +230,7 @@ class ToolDeltaRouter:
         owners = self._owners
         if index is None:
             return owners.get((None, id))
+        # Index and id together are the better label; hosts reuse either.
         return (owners.get((index, id)) if id else None) or owners.get((index, None))
 
     def _piece(self, delta: ToolDelta, there: _Call | None, *, placed: bool = False) -> _Call | None:
@@ -230,12 +247,14 @@ class ToolDeltaRouter:
             call = owner.call if owner is not None else None
         if call is None:
             return self._piece_of_nobody(delta)
+        # Nothing in the piece speaks for a new call: the row "goes on", without asking.
         if (delta.name or call.repeats or (delta.id and call.id and delta.id != call.id)) and self._is_new(delta, call):
             return self._open(delta)
         self._go_on(delta, call, owner.rival_states if owner is not None and owner.call is call else None)
         return call
 
     def _piece_of_nobody(self, delta: ToolDelta) -> _Call | None:
+        # An id alone opens nothing: hosts send one ahead of the name, and some send one too many.
         if delta.name or (delta.id and delta.arguments):
             return self._open(delta)
         if delta.id:
@@ -246,6 +265,7 @@ class ToolDeltaRouter:
         elif delta.arguments and not delta.arguments.isspace():
             self._held[delta.index] = [delta.arguments]
         if delta.arguments:
+            # Held text counts towards the limit like any other.
             self._builder.count(len(delta.arguments))
         return None
 
@@ -253,9 +273,12 @@ class ToolDeltaRouter:
         """The rows between the first two and the last. What is held back, or joined, is seen to here."""
         arguments = bool(delta.arguments) and not delta.arguments.isspace()
         if delta.id and call.id and delta.id != call.id:
+            # Another id and a name, or arguments for a call that is complete: hosts that reuse the index.
             if delta.name or (arguments and call.piece.is_complete):
                 return True
             if arguments:
+                # Another id in the middle of a call: this host mints one for each piece. Remembered, in case it turns
+                # out to be a call's.
                 self._minted.add(delta.id)
             elif delta.index is not None and call.piece.is_complete:
                 self._ids[delta.index] = delta.id
@@ -268,9 +291,12 @@ class ToolDeltaRouter:
         if arguments and call.piece.is_complete:
             return True
         if delta.name == call.name:
+            # The name once more, alone: a repetition, or the next call of the same tool. The next piece tells.
             call.repeats = call.piece.is_complete
             return False
         joined = call.name + delta.name
+        # Only if the joined name is declared and the first half is not: two tools `read` and `file` must not become
+        # `read_file`.
         if not call.piece.parts and call.name not in self._declared and joined in self._declared:
             call.name, delta.name = joined, ""
             return False
@@ -282,12 +308,15 @@ class ToolDeltaRouter:
             delta.id = self._ids.pop(index, None)
         held = self._held.pop(index, None) if index is not None else None
         said = self._own.get(name, name)
+        # A name that may be a first half is not told yet, since a start cannot be taken back. With arguments it is
+        # whole.
         waits = grows and bool(name) and not held and not delta.arguments and self._may_grow(name)
         piece = self._builder.open_call(
             _raw_id(delta), "" if waits else said, delta.extra, freeform=delta.freeform, namespace=delta.namespace
         )
         call = _Call(len(self._calls), index, delta.id, name, piece)
         self._calls.append(call)
+        # Held arguments without an index, and now two calls that could own them.
         self._lost |= None in self._held and len(self._calls) > 1
         if waits:
             self._partial_name[call] = None
@@ -318,6 +347,7 @@ class ToolDeltaRouter:
                 self._owners[label] = _Owner(call, set())
             elif before.call.number < call.number:
                 rival_states = before.rival_states
+                # An older call that is unfinished stays a rival for pieces that only this label points to.
                 if not before.call.piece.is_complete and before.call.piece.progress().alive:
                     rival_states.add(before.call.piece.progress().state or _TOO_DEEP)
                 self._owners[label] = _Owner(call, rival_states)
@@ -326,6 +356,7 @@ class ToolDeltaRouter:
         piece = call.piece
         if delta.id and not call.id:
             call.id = delta.id
+            # The first id stays: it is part of the canonical id, if the call has been told.
             if not piece.raw_id:
                 piece.raw_id = _raw_id(delta)
             self._own_labels(call)
@@ -356,6 +387,8 @@ class ToolDeltaRouter:
                 continue  # the older call had no arguments when this one came: it has none
             other.feed(text)
             reached = other.state
+            # It would have finished the older call, or it cannot be followed any further. Either is a doubt, and a
+            # doubt is the end.
             if other.closed or (other.alive and reached is None) or len(rival_states) > _MAX_RIVALS:
                 self._cannot_tell(call)
             if reached is not None:

@@ -13,6 +13,7 @@ from ..core.handoff import Note
 from ..core.ids import PINNED_SCHEMES, ToolFormat, get_tool_id_strategy, valid_tool_format
 from ..toolformats.registry import text_format
 
+# `kimi-text` and not `kimi`, because the plain name already means the wire's own calls with Kimi's ids.
 TEXT_FORMATS: dict[ToolFormat, TextFormat] = {
     "hermes": "hermes",
     "qwen": "qwen",
@@ -38,6 +39,7 @@ _SPOKEN: dict[str, tuple[ToolFormat, ...]] = {
     "gemini": ("native",),
     "ollama": ("native",),
 }
+# Most open models have seen Hermes' tags (field-guide/text-calls.md#models-without-tools).
 _FALLBACK: ToolFormat = "hermes"
 
 
@@ -65,6 +67,8 @@ def resolve_tool_format(dialect: Dialect, asked: str | None = None) -> ToolForma
     name = valid_tool_format(asked)
     text = TEXT_FORMATS.get(name)
     if text is not None:
+        # The template writes the calls in this very format already: declaring the tools a second time would only
+        # confuse.
         if dialect.wire == "completion" and text == dialect.leaks:
             return ToolFormatChoice(name, "set by hand; it is the chat template's own", False)
         refused = _clash(dialect, text)
@@ -73,6 +77,7 @@ def resolve_tool_format(dialect: Dialect, asked: str | None = None) -> ToolForma
     else:
         refused = _objection(dialect, name)
     if refused:
+        # Never an error: the request can be made, and a note says how.
         own = _automatic(dialect)
         why = f"tool format {name} {refused}; {own.name} is used instead"
         note = Note("adapted", "option", "tool_format_changed", why)
@@ -90,6 +95,7 @@ def _automatic(dialect: Dialect) -> ToolFormatChoice:
     if dialect.native_tools:
         name = _native_name(dialect)
         return ToolFormatChoice(name, f"{dialect.name} takes the tool calls of {dialect.wire} with {dialect.ids} ids")
+    # What a family leaks is what it was trained to write.
     if dialect.leaks is not None:
         text, taught = dialect.leaks, "the form that this family of models writes"
     else:
@@ -107,6 +113,7 @@ def _native_name(dialect: Dialect) -> ToolFormat:
 def _clash(dialect: Dialect, text: TextFormat) -> str:
     """Why the answers of this dialect cannot be read in a text format; empty if they can."""
     tags = dialect.reasoning.tags
+    # Two ways of marking the thinking in one text cannot both be read.
     if tags is not None and text_format(text).own_channels:
         return f"has channels of its own, and {dialect.name} thinks between {tags[0]} and {tags[1]}"
     return ""
@@ -120,6 +127,7 @@ def _objection(dialect: Dialect, name: ToolFormat) -> str:
         return ""
     if name not in _SPOKEN[dialect.wire]:
         return f"cannot be spoken on {dialect.wire}"
+    # The ids would be refused: see PINNED_SCHEMES.
     if dialect.ids in PINNED_SCHEMES and get_tool_id_strategy(name).name != dialect.ids:
         return f"has ids that {dialect.name} refuses"
     return ""

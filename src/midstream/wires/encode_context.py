@@ -24,6 +24,7 @@ from .media import SEE_MEDIA, omitted
 from .plain_tools import compiled, plain_call, plain_tool, rewritten
 from .reasoning import effort_for, keeps_thinking, maker, same_origin, thinking_on
 
+# A tag and not plain words, so that a model can tell an instruction from what the user wrote.
 INSTRUCTION_TAG = "system-instruction"
 """What a system turn stands in where it has to be sent in the user's name."""
 
@@ -39,6 +40,7 @@ class ToolNames:
         self._forth: dict[str, str] = {}
         self._back: dict[str, str] = {}
 
+    # The pattern is asked once for each name: a history repeats a few names many times.
     def wire(self, name: str) -> str:
         known = self._forth.get(name)
         if known is None:
@@ -64,6 +66,9 @@ Fate: TypeAlias = Literal["keep", "text", "drop"]
 SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 
 
+# What a wire does not decide by itself. Each question (may this go back? is that option taken?) is answered once, here,
+# from fields of the dialect, and a wire's encoder only asks. So no wire forgets a note, and all of them treat a
+# stranger's reasoning alike.
 class EncodeContext:
     """The state of encoding one request. The history has one context, kept with it in the cache; `around` makes the one for the
     rest of the body, with the same ids and names. `turn` is the turn being written, `thinking` whether the reader will think,
@@ -79,11 +84,13 @@ class EncodeContext:
         self.dialect = dialect
         self.options = options
         self.model = model
+        # Ids are minted as calls are met, in order; the mapper lives as long as the history's checkpoint.
         self.ids: ToolIdMapper = scheme_for(dialect.ids, options.tool_format).create_mapper()
         self.names = ToolNames(dialect.limits)
         self.notes: list[Note] = []
         self.turn: int | None = None
         self.thinking = thinking_on(dialect, options)
+        # While a host is asked to keep all reasoning, all of it has to be sent.
         self.echo = "always" if keeps_thinking(dialect, options) else dialect.reasoning.echo
         self.lacks_reasoning = False
         self.lead = lead
@@ -103,6 +110,7 @@ class EncodeContext:
 
     def around(self, options: Options) -> EncodeContext:
         """The context of everything but the history: the same ids and names, notes of its own, about no turn."""
+        # Without `__init__`: it would make a mapper and names that are thrown away at once.
         outer = object.__new__(EncodeContext)
         outer.dialect, outer.options, outer.model = self.dialect, options, self.model
         outer.ids, outer.names = self.ids, self.names
@@ -135,6 +143,7 @@ class EncodeContext:
             place = start + at if places is None else places[at]
             if (turn.tools or place < self.lead) and self.left_out(turn, place):
                 continue
+            # The everyday turn is the user's, and needs nothing.
             if turn.speaker != "human" or turn.role:
                 self.turn = start + len(out)
                 turn = self._plain(turn)
@@ -153,6 +162,7 @@ class EncodeContext:
             return self._plain_answer(turn)
         if turn.speaker == "tool":
             known = self._plain_names
+            # Results carry a tool's name on some wires, and it has to be the one that the call was sent under.
             if not known or not any(response.call_id in known for response in turn.tool_responses):
                 return turn
             renamed = [
@@ -165,6 +175,7 @@ class EncodeContext:
     def _plain_answer(self, turn: Turn) -> Turn:
         blocks: list[Block] | None = None
         for at, block in enumerate(turn.blocks):
+            # The everyday call needs nothing.
             if type(block) is not ToolCall or not (block.extra or block.namespace or block.kind != "function"):
                 continue
             call = modern_call(block)
@@ -182,6 +193,8 @@ class EncodeContext:
     def _instruction(self, turn: Turn) -> Turn:
         """A system turn as this reader takes one."""
         dialect = self.dialect
+        # Most chat templates take a system message at the front only: some refuse a later one, others move it there
+        # silently (field-guide/openai-chat.md#roles).
         if not dialect.mid_system:
             return self.folded(turn)
         if turn.role == "developer" and not dialect.developer_role:
@@ -197,6 +210,8 @@ class EncodeContext:
             self.note("adapted", "turn", "system_folded", why)
             opening, closing = f"<{INSTRUCTION_TAG}>\n", f"\n</{INSTRUCTION_TAG}>"
             first, last = said[0], said[-1]
+            # Inside the first and last text, if they are texts: a part of its own could be set apart or dropped as
+            # blank.
             if type(first) is Text:
                 said[0] = first = replace(first, text=opening + first.text)
             else:
@@ -218,10 +233,13 @@ class EncodeContext:
         `keeps`: the wire has a place for another model's. `unsigned`: it is the reader's own, without its signature.
         """
         policy = self.options.foreign_thinking
+        # An unsigned block of the reader's own cannot be kept as reasoning: the host would refuse it.
         if policy == "keep" and block.text and not unsigned:
             if keeps:
                 return "keep"
             self.note("dropped", "thinking", "reasoning_not_accepted", "this model accepts no reasoning from others")
+        # As text only if asked: models begin to imitate what they read
+        # (field-guide/reasoning.md#who-refuses-what-is-not-its-own).
         elif policy == "text" and block.text.strip():
             self.note("adapted", "thinking", "thinking_as_text", f"reasoning of {maker(block)} is sent as plain text")
             return "text"
@@ -234,6 +252,7 @@ class EncodeContext:
 
     def not_echoed(self, block: Thinking) -> None:
         """The reader's own thinking, which it does not want back here."""
+        # Nothing is lost with an empty block, so nobody is told.
         if block.text:
             why = f"{self.dialect.name} does not take its own reasoning back on this message"
             self.note("dropped", "thinking", "thinking_not_echoed", why)
@@ -241,6 +260,7 @@ class EncodeContext:
     def missing_reasoning(self, lack: str = "reasoning", what: str = "thinking") -> str:
         """The placeholder for what the reader requires of a turn with calls, unless the caller wants to fail instead."""
         rules, name = self.dialect.reasoning, self.dialect.name
+        # Before anything is sent, so that a caller who wants no placeholder can choose otherwise.
         if self.options.missing_reasoning == "fail":
             choices = "placeholder or disable-thinking" if rules.can_disable else "placeholder"
             raise MissingReasoning(
@@ -252,6 +272,8 @@ class EncodeContext:
         return rules.placeholder
 
     def arguments(self, call: ToolCall) -> str:
+        # MiniMax refuses anything else (field-guide/openai-chat.md#calls), and wires with objects have no way to say
+        # it.
         """The arguments as the text of a JSON object, which every wire requires: anything else goes inside of one."""
         arguments = arguments_text(call.arguments)
         if arguments is None:
@@ -298,6 +320,7 @@ class EncodeContext:
 
     def disable_thinking(self, why: str) -> bool:
         """Turn thinking off in this request, if that can be; whether it was."""
+        # A model that always thinks is not asked to stop: the word would be refused.
         if not self.dialect.reasoning.can_disable:
             return False
         self.thinking = False
@@ -333,8 +356,10 @@ class EncodeContext:
     def budget_within(self, budget: int, limit: int | None, least: int) -> int:
         """A thinking budget that leaves a quarter of the caller's token limit for the answer, as both come out of it; 0 where
         the limit is too small for the `least` budget that the host takes."""
+        # Below the limit there is room for an answer, however small.
         if limit is None or budget < limit:
             return budget
+        # Thinking and answer share the limit (field-guide/kimi.md#sampling): a quarter is kept for the answer.
         room = max(limit - max(limit // 4, 1), least)
         if room >= limit:
             return 0
@@ -366,6 +391,7 @@ class EncodeContext:
         dialect = self.dialect
         if kind in (dialect.forced_choice_thinking if self.thinking else dialect.forced_choice):
             return kind
+        # Whether the kind is refused altogether or only while thinking decides what a caller can do about it.
         while_thinking = " while thinking" if kind in dialect.forced_choice else ""
         why = f"a {kind} tool choice is refused here{while_thinking}; sent as auto"
         self.note("adapted", "option", "tool_choice_changed", why)
@@ -396,6 +422,7 @@ class EncodeContext:
         given = tool.extra.get("tool") if tool.extra else None
         if not isinstance(given, dict):
             return None
+        # A record of an older version does not say which wire: it was this one.
         if tool.extra is not None and tool.extra.get("wire", self.dialect.wire) == self.dialect.wire:
             return given
         self.foreign_builtin(tool)
@@ -415,6 +442,7 @@ class EncodeContext:
         given = tool.parameters or {}
         schema = described[schema_field] = PASSES[self.dialect.schema](given)
         # A few definitions that refer to each other twice make a large schema of a small one. Each has its limit; so have all.
+        # Measured as JSON, before and after: only growth counts, since what a caller wrote is the caller's business.
         self._grown += max(0, len(json_value(schema)) - len(json_value(given)))
         if self._grown > MAX_SIZE:
             raise InvalidSchema("the schemas of the tools are too large together once their references are followed")
@@ -426,6 +454,7 @@ class EncodeContext:
             return tools
         why = f"this host takes at most {limit} tools; the last {len(tools) - limit} are left out"
         self.note("dropped", "tool", "too_many_tools", why)
+        # The last ones go: tools are listed by importance, if by anything.
         return tools[:limit]
 
     def foreign_builtin(self, tool: ToolSpec) -> None:
@@ -458,6 +487,7 @@ class EncodeContext:
     def takes(self, name: str) -> bool:
         """Whether the reader takes a sampling option that was given; told if not."""
         allowed = self.dialect.sampling
+        # While thinking some models take fewer (field-guide/anthropic-messages.md#thinking).
         if self.thinking and self.dialect.sampling_thinking is not None:
             allowed = self.dialect.sampling_thinking
         if name in allowed:
@@ -472,6 +502,7 @@ class EncodeContext:
         kind = asked.get("type") if asked else None
         if asked is None or kind == "text" or not self.takes("response_format"):
             return "", None
+        # The schema stands in a wrapper on OpenAI's wires, and directly in the format elsewhere.
         inner = asked.get("json_schema", asked)
         schema = inner.get("schema") if kind == "json_schema" and isinstance(inner, dict) else None
         return str(kind), schema
@@ -508,4 +539,5 @@ def write_turns(writer: TurnWriter, turns: Sequence[Turn], offset: int) -> None:
 def result_text(response: ToolResponse, texts: Sequence[str], has_media: bool = False) -> str:
     """The text of a tool result, for wires without an error flag: a failed one says so, unless it does already."""
     text = "\n".join(texts) or (SEE_MEDIA if has_media else "")
+    # Looked for in the beginning only: a result may speak of errors without being one.
     return f"Error: {text}" if response.is_error and "error" not in text[:40].lower() else text

@@ -33,8 +33,7 @@ def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
 
     The texts of fields named in `halves` keep half a character at their edge: the next piece may bring the other half.
     """
-    # A `\u` may spell half a character, which msgspec refuses or cannot report; everything else it reads faster and as
-    # well.
+    # Escapes may spell half a character, and msgspec has no way to mend one.
     if not halves and (b"\\u" if isinstance(data, bytes) else "\\u") not in data:  # type: ignore[operator]
         try:
             return _decode(data)

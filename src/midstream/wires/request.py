@@ -151,7 +151,6 @@ class RequestDraft(msgspec.Struct, frozen=True):
     ) -> Request:
         """The HTTP request, with the notes of both contexts; `reader` is the dialect of the answer, where it is another."""
         dialect, options = self.dialect, self.options
-        # After encoding, when it is known how much reasoning was sent.
         around.kept_thinking()
         return Request(
             "POST",

@@ -20,8 +20,12 @@ from msgspec.structs import replace
 
 from ..core.patterns import late_pattern
 
+# A text is the payload. A number or a padding differs and means nothing (a sequence number, OpenAI's obfuscation). A
+# choice is a number that decides whose text it is (the index of a call or a block).
 _TEXT, _NUMBER, _PADDING, _CHOICE = "text", "number", "padding", "choice"
 # A number as JSON writes it, and one that every field of numbers can hold; between quotes, what is one string for sure.
+# Possessive, so that each is one pass. Digits are bounded: a field may be a 64-bit integer, and a longer number would
+# be refused by the reader in full.
 _KINDS = {
     _TEXT: rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"',
     _NUMBER: rb"(?:0|[1-9][0-9]{0,14}+)",
@@ -30,8 +34,10 @@ _KINDS = {
 _KINDS[_CHOICE] = _KINDS[_NUMBER]
 _WHOLE = {kind: late_pattern(pattern) for kind, pattern in _KINDS.items()}
 _ZERO = ord("0")
+# A control character first: no host sends it, so the probe cannot be mistaken for what was there.
 _PROBE = "\u0001stencil"
 _OTHER = (b'"stencil"', b"9182736450")  # in place of a string, and of a number, that differs from event to event
+# Strings and numbers that stand alone. Everything else (brackets, `true`, `null`, keys' colons) has to stay the same.
 _TOKEN = late_pattern(rb'("(?:[^"\\]++|\\.)*+"|(?<![\w.+-])(?:0|[1-9][0-9]{0,14})(?![\w.+-]))')
 _PREFIX = late_pattern(rb"(?:(?:event:[^\r\n]*\r?\n)?data: ?)?")
 _SUFFIXES = (b"\n\n", b"\r\n\r\n", b"\n", b"\r\n")
@@ -46,6 +52,8 @@ _MOST = 4
 """How many stencils one answer keeps."""
 _MOST_CHOICES = 32
 """How many templates one stencil chooses from: calls may come interleaved."""
+# After so many events that fitted nothing, learning pauses, twice as long each time: a stream of unlike events must not
+# pay for stencils that never fit.
 _PATIENCE = 6
 _LONGEST_WAIT = 6
 _decode_text = msgspec.json.Decoder(str).decode
@@ -77,6 +85,7 @@ class Template:
         self.tell = tell
         self.tell_all = tell_all
 
+    # The texts are made equal before the rest is compared: two events are the same if nothing else differs.
     def is_same(self, other: Template, text: str) -> bool:
         """Whether `other` is this event with `text` in it."""
         if other.field != self.field or getattr(other.owner, other.field) != text:
@@ -113,13 +122,18 @@ class Stencil:
         self._layout = layout
         segments, kinds = layout.cut()
         self._segments = segments
+        # With it, many events are joined into the bytes they should have been and compared in one go: the check costs a
+        # memcmp.
         self._glue = [*segments[1:-1], segments[-1] + segments[0]]  # what stands behind each value but the last one
         self._size = len(segments[0])
+        # As long as two frames it may be two events, which `read_one` does not take.
         self._two = 2 * sum(map(len, segments))
         self._columns = kinds
         self._text = kinds.index(_TEXT)
         self._chosen = kinds.index(_CHOICE) if _CHOICE in kinds else None
         self._pattern: re.Pattern[bytes] | None = None
+        # How many events to look for at once. It doubles while everything fits and falls back when something does not,
+        # so that a mismatch never costs more than what fitted.
         self._reach = 8
         self._templates = templates
         self.template = next(iter(templates.values()))
@@ -141,6 +155,7 @@ class Stencil:
     def read_one(self, data: bytes) -> str | None:
         """The text, if `data` is one such event and nothing else; then `template` is the event."""
         segments = self._segments
+        # Cheap refusals first: length, beginning, end.
         if len(data) >= self._two or not data.startswith(segments[0]) or not data.endswith(segments[-1]):
             return None
         try:
@@ -155,6 +170,7 @@ class Stencil:
         segments, at, text = self._segments, self._size, ""
         last = len(segments) - 1
         for place, kind in enumerate(self._columns, 1):
+            # The last segment is looked for at the end, since a text may contain the same bytes.
             end = len(data) - len(segments[last]) if place == last else data.find(segments[place], at)
             if end < at:
                 return None
@@ -175,6 +191,7 @@ class Stencil:
         """The events that `data` begins with, and how many bytes these take; ([], 0) where one text is odd."""
         if not data.startswith(self._segments[0]):
             return _NOTHING
+        # Only now: in a short answer the pattern would cost more than it saves.
         if self._pattern is None:
             self._pattern = _pattern(self._segments, self._columns)
         found: list[Any] = self._pattern.findall(data, 0, self._reach * (self._two // 2 + _ROOM))
@@ -185,6 +202,8 @@ class Stencil:
             columns = [column[:count] for column in columns]
         rows = self._together(columns, count)
         size = len(rows)
+        # The pattern knows lengths, not bytes. That the rest really is what it was is proved here, by building the
+        # bytes and comparing them.
         if not data.startswith(rows):
             count, size = self._fitting(data, columns, count)
         self._reach = min(2 * self._reach, _ROWS) if count == len(found) else 2 + count
@@ -192,6 +211,7 @@ class Stencil:
             return _NOTHING
         try:
             texts = _each(columns[self._text][:count])
+        # A text that is no JSON string after all: nothing of this is used.
         except (msgspec.DecodeError, ValueError):
             return _NOTHING
         return (
@@ -216,6 +236,7 @@ class Stencil:
     def _fitting(self, data: bytes, columns: list[Sequence[bytes]], count: int) -> tuple[int, int]:
         """How many events of these fit, before the first that does not, and how many bytes they take."""
         fitting, size = 0, 0
+        # Binary search: each step compares a prefix, so finding the first misfit among n costs log n comparisons.
         while fitting < count:
             middle = (fitting + count + 1) // 2
             rows = self._together([column[:middle] for column in columns], middle)
@@ -255,6 +276,7 @@ class _Layout(msgspec.Struct, frozen=True):
             if place == self.text:
                 kinds.append(_TEXT)
                 segments.append(b"")
+            # The quotes stay outside: what differs is the padding between them.
             elif place in self.differs and part[:1] == b'"':
                 segments[-1] += b'"'
                 kinds.append(_PADDING)
@@ -279,6 +301,7 @@ class _Layout(msgspec.Struct, frozen=True):
 
     def joined(self, other: _Layout) -> _Layout | None:
         """Of both, if they differ in one number and it is the only one that chooses."""
+        # Both must call the same things meaningless, or one would hide what the other tells by.
         places = self.differences(other) if self.differs == other.differs and not other.choice else None
         if not places or len(places) > 1 or self.choice not in (0, places[0]):
             return None
@@ -347,6 +370,8 @@ class StencilMemory:
     def _return_to(self, stencil: Stencil) -> None:
         """Another one than the last fits, not for the first time: perhaps both take turns."""
         last = self.last
+        # Two that take turns differ in one number, such as the index of two interleaved calls: as one stencil they are
+        # a single run.
         joined = None if last is None else stencil.joined(last) or last.joined(stencil)
         if joined is not None:
             self._stencils = [each for each in self._stencils if each is not last and each is not stencil]
@@ -365,10 +390,12 @@ class StencilMemory:
         stencil = self._cut(raw, data, name) if len(raw) <= _LARGE else None
         if stencil is None:
             return
+        # The new one covers what an older one did: it was learned with more tokens known to differ.
         self._stencils = [known for known in self._stencils if not stencil.covers(known)]
         self._put_first(stencil)
 
     def _cut(self, raw: bytes, data: bytes, name: str) -> Stencil | None:
+        # From the end: the name of an event may contain the same bytes.
         at = raw.rfind(data)
         prefix, end = raw[:at], raw[at + len(data) :]
         if at < 0 or end not in _SUFFIXES or data[:1] != b"{" or not _PREFIX.fullmatch(prefix):
@@ -382,12 +409,15 @@ class StencilMemory:
         if type(text) is not str:
             return None
         written = msgspec.json.encode(text)
+        # Usually the text is written as msgspec writes it. Otherwise each token is decoded: hosts escape differently.
         places = [place for place in range(1, len(parts), 2) if parts[place] == written and not _is_key(parts, place)]
         if not places:  # written in another way
             places = [place for place in range(1, len(parts), 2) if _is_text(parts, place, text)]
+        # Several tokens may hold the same text by chance. Only the probe tells which of them is read.
         for place in places:
             if self._fits(parts, place, self._differs, template, name):
                 return Stencil(_Layout(prefix, parts, place, frozenset(self._differs), end), {b"": template})
+        # Whatever differed changed the meaning, so only the text may differ.
         if self._differs:  # something that matters differed, such as whose arguments these are
             self._differs = set()
             for place in places:
@@ -398,6 +428,7 @@ class StencilMemory:
     def _compare(self, parts: list[bytes]) -> None:
         """Which tokens differ from those of the last event, if the rest does not."""
         before, self._parts = self._parts, parts
+        # Another layout: what was learned about differences belongs to the old one.
         if parts[::2] != before[::2]:
             self._differs = set()
             return
@@ -409,6 +440,7 @@ class StencilMemory:
         """Whether the event means the same with another text at this place, and with others where tokens differ."""
         probe = list(parts)
         for other in differs:
+            # A key that differs is another field.
             if _is_key(parts, other):
                 return False
             probe[other] = _OTHER[parts[other][:1] != b'"']

@@ -256,7 +256,7 @@ class StreamDecoder:
             if stencils.is_waiting or tries > _TRIES:
                 before = self.progress
                 ended = self._read(framing.feed(data))
-                # What was read without it counts as failures, so that it is tried less often in such a stream.
+                # Events that were read in full shorten the wait until stencils are tried again.
                 stencils.skip(self.progress - before)
                 return ended
             if runs:

@@ -31,7 +31,9 @@ from ..lenient_json import json_text, json_value
 from .wire import DEFAULT
 
 FINISH = {name: name for name in ("end_turn", "tool_use", "max_tokens", "refusal", "pause_turn")}
+# What the real host begins such a message with, and clients search for.
 _TOO_LONG = "prompt is too long"
+# The host's own status for being overloaded (field-guide/anthropic-messages.md#errors), which clients retry by.
 _OVERLOADED = 529
 
 
@@ -50,6 +52,7 @@ class MessagesWriter:
         self._left_out = LeftOut(DEFAULT.wire)
         self.notes = self._left_out.notes
         self._index = -1
+        # Redacted thinking is another type of block, and only its end tells.
         self._opened = False  # the start of a thinking block has been written: it waits until its kind is known
         self._delta = b""
 
@@ -68,6 +71,7 @@ class MessagesWriter:
             case TextEnd():
                 return self._end_text(event.block)
             case ToolCallStart():
+                # The input streams from an empty object on, as the host does it.
                 return self._start({"type": "tool_use", "id": self._ids.of(event), "name": event.name, "input": {}})
             case ToolCallEnd():
                 return self._stop()
@@ -77,6 +81,7 @@ class MessagesWriter:
                     return self._left_out.block(event.block)
                 return self._start(own.data) + self._stop()
             case Start():
+                # Clients show these counts before the answer is there. What the model wrote is counted at the end.
                 counted = {"input_tokens": self._context.input_tokens, "output_tokens": 0}
                 return _event("message_start", message={**self._message(None, None), "content": [], "usage": counted})
             case Done():
@@ -106,6 +111,7 @@ class MessagesWriter:
         return status, sse(data, "error") if mid_stream else data
 
     def keep_alive(self) -> bytes:
+        # The wire has an event for it; a comment would do as well, but this is what clients expect.
         return _event("ping")
 
     def _message(self, reason: str | None, sequence: str | None) -> dict[str, Any]:
@@ -142,6 +148,7 @@ class MessagesWriter:
             return self._start({"type": "redacted_thinking", "data": block.encrypted or ""}) + self._stop()
         start = self._open_thinking()
         self._opened = False
+        # Always a signature, if an empty one: see the docstring.
         return start + self._piece(b'"signature_delta","signature"', block.signature or "") + self._stop()
 
     def _end_text(self, block: Text) -> bytes:
@@ -162,6 +169,7 @@ class MessagesWriter:
         return _event("message_delta", delta=delta, usage=write_usage(turn.usage)) + _event("message_stop")
 
     def _stop_reason(self, turn: Turn) -> tuple[str, str | None]:
+        # Which sequence it was is a field of its own on this wire.
         sequence = (turn.extra or {}).get("stop_sequence")
         if turn.raw_stop == "stop_sequence" and isinstance(sequence, str):
             return "stop_sequence", sequence

@@ -44,6 +44,7 @@ from .shapes import (
     read_event,
 )
 
+# Words of this wire that ours do not have. The others are the same.
 STOP_REASONS = {"stop_sequence": "end_turn", "model_context_window_exceeded": "max_tokens"}
 
 # An error inside a stream has no HTTP status; its type says which one it would have been.
@@ -59,6 +60,7 @@ _STATUSES = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
+# Facts about a whole turn that go back to this host only.
 _TURN_FIELDS = ("container", "stop_sequence", "stop_details")
 
 
@@ -83,6 +85,7 @@ class _Held:
             if name == "type":
                 continue
             before = self.block.get(name)
+            # Text grows, anything else replaces: the two ways in which deltas of unknown kinds can be read.
             if isinstance(value, str) and (before is None or isinstance(before, str)):
                 self.texts.setdefault(name, [before or ""]).append(value)
                 size += len(value)
@@ -93,6 +96,7 @@ class _Held:
     def whole(self) -> dict[str, Any]:
         for name, parts in self.texts.items():
             self.block[name] = "".join(parts)
+        # Server tools stream their input like any call; kept whole, it is an object.
         streamed = self.block.pop("partial_json", "")
         if streamed:
             try:
@@ -119,6 +123,7 @@ class MessagesStreamReader:
         self._dialect = context.dialect
         self.builder = context.filtered_builder()
         self._names = context.tool_names
+        # By index, because blocks may overlap on imitators of this wire.
         self._calls: dict[int, tuple[Piece, Any]] = {}  # open calls by block index, with the input of their start
         self._ended_calls: set[int] = set()
         self._newest = -1  # the index of the block that began last
@@ -148,6 +153,7 @@ class MessagesStreamReader:
             raise MalformedStream("expected a message with a list of content blocks")
         self._begin(message)
         blocks = content if isinstance(content, list) else [content]
+        # Imitators send a string, or a list of strings, where blocks belong.
         if not any(isinstance(block, dict) and isinstance(block.get("type"), str) for block in blocks):
             blocks = [{"type": "text", "text": content}] if content else []
         for index, block in enumerate(blocks):
@@ -161,7 +167,9 @@ class MessagesStreamReader:
             event = decode_event(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             event = read_event(data, name)
+            # Only the lenient reading lets half characters through.
             self.builder.split_surrogates = True
+        # Nearly every event is a delta.
         if type(event) is BlockDelta:
             self._delta(event)
         else:
@@ -214,6 +222,7 @@ class MessagesStreamReader:
         elif kind is ThinkingPiece:
             if delta.thinking:  # type: ignore[union-attr]
                 self._thought = self.builder.thinking(delta.thinking, "thinking")  # type: ignore[union-attr]
+        # The signature belongs to the block before it, and comes in one piece.
         elif isinstance(delta, SignaturePiece):
             if self._thought is not None and delta.signature:
                 self._thought.signature = delta.signature
@@ -236,6 +245,7 @@ class MessagesStreamReader:
             case Failure():
                 raise self._refusal(event.error)
             case OtherDelta():
+                # A delta of a kind we do not know belongs to a block of such a kind, or to nothing.
                 held = self._held.get(self._newest if event.index is None else event.index)
                 if held is not None:
                     self._hold(held.add(event.delta))
@@ -253,6 +263,7 @@ class MessagesStreamReader:
     def _revise(self, event: MessageDelta) -> None:
         self._usage = revise(self._usage, event.usage)
         self._note_end(event.delta or {}, event.context_management)
+        # Imitators leave out `content_block_stop`.
         if self._stop_reason:  # it ends the calls, whether their blocks were stopped or not
             for index in sorted(self._calls):
                 self._stop(index)
@@ -272,7 +283,9 @@ class MessagesStreamReader:
         if index is None:
             index = self._newest + 1
         self._newest = index
+        # An index may be used again.
         self._ended_calls.discard(index)
+        # A block that was never stopped ends where its index begins anew.
         if index in self._calls or index in self._held:
             self._stop(index)
         builder.end_block()
@@ -286,6 +299,8 @@ class MessagesStreamReader:
             if text:
                 builder.text(text)
         elif kind == "thinking":
+            # Empty at first: with `display: "omitted"` a block has nothing but its signature, and has to be kept
+            # (field-guide/anthropic-messages.md#thinking).
             self._thought = builder.thinking("", "thinking")
             self._thought.signature = _text(block.get("signature"))
             builder.thinking(text_of(block.get("thinking")))
@@ -295,6 +310,7 @@ class MessagesStreamReader:
             piece.encrypted = _text(block.get("data")) or ""
         elif kind == "tool_use":
             name = _text(block.get("name")) or ""
+            # What else stands beside the call (a cache mark, who may call it) goes back with it.
             rest = ("type", "id", "name", "input")
             extra = {key: value for key, value in block.items() if key not in rest and value is not None}
             piece = builder.open_call(_text(block.get("id")), self._names.get(name, name), extra or None)
@@ -314,6 +330,7 @@ class MessagesStreamReader:
         if held is not None:
             self._hold(held.add({"partial_json": text}))
         elif not text.isspace():
+            # No guessing about what a tool is run with: see the table of wires/tool_deltas.py.
             if index in self._ended_calls:
                 raise MalformedStream(f"tool input came for block {index} after its end")
             if len(self._calls) == 1:  # an index nobody opened: the open call may be meant, if it makes an object of it
@@ -340,6 +357,7 @@ class MessagesStreamReader:
     def _cite(self, citations: list[Any]) -> None:
         if self._citations is None:
             self._citations = list(citations)
+            # The list is handed over once and then grows: the text holds the same object.
             self.builder.text("", {"citations": self._citations})
         else:
             self._citations += citations
@@ -354,6 +372,8 @@ class MessagesStreamReader:
             piece, given = call
             if self._stray:
                 self._claim_stray(piece)
+            # Deltas win: a host that streams puts an empty object at the start, one that does not puts the whole input
+            # there.
             if not piece.parts:
                 builder.call_arguments(piece, text_of(given or {}))
             builder.close_call(piece)
@@ -374,6 +394,7 @@ class MessagesStreamReader:
         self.builder.call_arguments(piece, text)
 
     def end(self) -> None:
+        # In the order of the host's indexes, which is that of the answer.
         for index in sorted([*self._calls, *self._held]):
             self._stop(index)
         self.settle()
@@ -394,6 +415,7 @@ class MessagesStreamReader:
 
     def _refusal(self, error: Any) -> ProviderError:
         kind = error.get("type") if isinstance(error, dict) else None
+        # The status decides what kind of error it is, as it would over HTTP.
         return provider_error(_STATUSES.get(str(kind)), {"error": error}, provider=self._dialect.provider)
 
 

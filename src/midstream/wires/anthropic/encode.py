@@ -24,14 +24,19 @@ from .everyday import MessagesLane
 from .media import media_block
 from .thinking import leaves_no_room, plan_thinking
 
+# The only version there is: newer behaviour is turned on by betas.
 VERSION = "2023-06-01"
+# A model's words first are refused (field-guide/anthropic-messages.md#shape).
 FIRST_WORDS = "(The conversation begins with the assistant.)"
+# What a client may have said about a tool beside its schema. Anything else may be another host's, and would be refused.
 _TOOL_KEYS = ("type", "cache_control", "defer_loading", "allowed_callers", "input_examples", "eager_input_streaming")
+# Tools that this host runs are named with a date: `web_search_20250305`.
 _BUILTIN = late_pattern(r".+_\d{8}\Z")
 
 
 def encode_request(draft: RequestDraft) -> Request:
     options = draft.options
+    # What changes the bytes of old turns; everything else stands before or behind them.
     key = (
         thinking_on(draft.dialect, options),
         options.missing_reasoning,
@@ -46,15 +51,18 @@ class _MessagesRequest:
         self.draft, self.writer = draft, writer
         self.dialect, self.options = draft.dialect, draft.options
         self.context = context = writer.context.around(draft.options)
+        # A model without a control cannot be asked, so its rules for thinking do not apply.
         context.thinking = context.thinking and self.dialect.reasoning.control != "none"
 
     def build(self) -> Request:
         self._check_thinking()
         described = self._tools()
+        # A choice without tools is refused.
         choice = self._choice() if described else {}
         plan = plan_thinking(self.context)
         body: dict[str, Any] = {"model": self.draft.model, "max_tokens": plan.max_tokens}
         system = self._system()
+        # After system and tools are known: a mark goes on the last block of each.
         marked = self.options.cache and mark_head(described, system, self.writer.marks)
         if system:
             body["system"] = system
@@ -73,6 +81,7 @@ class _MessagesRequest:
             _refine(body, extra or {})
         return self.draft.request(
             "/v1/messages",
+            # `messages` comes last in the body, so that the history is one piece behind everything that may change.
             join_body(json_value(body)[:-1] + b',"messages":[', self._messages(marked), b"]}"),
             self.writer.context,
             self.context,
@@ -90,9 +99,11 @@ class _MessagesRequest:
         if not context.thinking:
             return
         if (
+            # Where blank signatures are taken, a placeholder has been written and nothing is missing.
             rules.required
             and rules.unsigned == "drop"
             and writer.loop_lacks_thinking
+            # The tool loop is still running: the last message is the user's, with results.
             and writer.messages.role in ("user", "system")
         ):
             # "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
@@ -112,8 +123,10 @@ class _MessagesRequest:
     def _messages(self, marked: bool) -> list[bytes]:
         messages = self.writer.messages
         last = messages.parts.copy()
+        # A prefill that ends with white space is refused (field-guide/anthropic-messages.md#content).
         prefill = (self.options.prefill or "").rstrip()
         if messages.role == "assistant" and not prefill:
+            # The same for a history that ends with the model's words.
             last[-1] = _trimmed(last[-1])
         elif messages.role in ("user", "system") and marked:
             last[-1] = mark(last[-1])
@@ -124,6 +137,7 @@ class _MessagesRequest:
         if isinstance(system, str):
             if not system.strip():
                 return ""
+            # A mark can only stand on a block.
             return [{"type": "text", "text": system}] if self.options.cache else system
         kept = ("cache_control", "citations")
         return [
@@ -158,6 +172,7 @@ class _MessagesRequest:
         if asked in ("auto", "none"):
             choice["type"] = asked
         elif asked is not None:
+            # Whoever asked for thinking keeps it, and the choice gives way; where nobody did, the choice counts.
             unasked = options.thinking is None and options.effort is None
             if (
                 context.thinking
@@ -172,6 +187,7 @@ class _MessagesRequest:
             if kind == "named":
                 choice["name"] = context.names.wire(asked)
         parallel = options.parallel_tool_calls
+        # A choice of `none` takes no further fields, and `disable_parallel_tool_use: false` alone says nothing.
         if parallel is not None and choice.get("type") != "none" and (choice or not parallel):
             choice.setdefault("type", "auto")
             choice["disable_parallel_tool_use"] = not parallel
@@ -184,8 +200,10 @@ class _MessagesRequest:
             value = getattr(options, name)
             if value is None:
                 continue
+            # Newer models take one of the two.
             if name == "top_p" and "temperature" in fields and self.dialect.exclusive_sampling:
                 context.option_dropped("top_p is refused beside temperature")
+            # `takes` has told the caller.
             elif not context.takes(name):
                 continue
             elif context.thinking and not _fits_thinking(name, value):
@@ -198,6 +216,7 @@ class _MessagesRequest:
             else:
                 fields[name] = value
         if options.stop and context.takes("stop"):
+            # Refused like any blank text.
             stops = [stop for stop in options.stop if stop.strip()]
             if len(stops) < len(options.stop):
                 context.option_dropped("a stop sequence of white space only is refused")
@@ -236,6 +255,7 @@ def _refine(body: dict[str, Any], extra: dict[str, Any]) -> None:
         before = body.get(name)
         if isinstance(value, dict) and isinstance(before, dict):
             body[name] = {**before, **value}
+        # `thinking` without a type would be refused, so a refinement of it goes only where thinking is asked for.
         elif name != "thinking" or not isinstance(value, dict) or "type" in value:
             body[name] = value
 
@@ -260,6 +280,7 @@ class MessagesWriter:
         self.context = context
         self.messages = MergedMessages(context, encode_message, "assistant", encode_text(FIRST_WORDS))
         self.marks = 0
+        # Whether the running tool loop begins with thinking is checked by the host for the first block of the message.
         self.loop_lacks_thinking = False  # the last message with calls does not open with thinking
         self._opens_with_thinking = False
         self._systems: list[tuple[int, Turn]] = []  # the turns of an open system message
@@ -283,6 +304,8 @@ class MessagesWriter:
         write_turns(self, turns, offset)
 
     def human(self, turn: Turn) -> None:
+        # A system message may only stand before an answer, so one that the user speaks behind is taken back: it was
+        # written while nobody knew what comes next.
         self._withdraw_system()
         blocks = self._said(turn)
         if blocks:
@@ -301,6 +324,7 @@ class MessagesWriter:
             effort = (turn.extra or {}).get("output_config")
             assert self.context.turn is not None
             self._systems = [*(self._systems if self.messages.role == "system" else ()), (self.context.turn, turn)]
+            # Still open: whether it may stand here is known when the next turn comes.
             self.messages.say("system", blocks)
             self.messages.tail = b',"output_config":' + json_value(effort) if effort else b""
         else:
@@ -319,6 +343,7 @@ class MessagesWriter:
 
     def _said(self, turn: Turn) -> list[bytes]:
         said = turn.blocks
+        # The everyday message, before anything is looked at.
         if len(said) == 1 and type(said[0]) is Text and said[0].extra is None and not said[0].text.isspace():
             return [encode_text(said[0].text)] if said[0].text else []
         return self._content(said)
@@ -340,6 +365,7 @@ class MessagesWriter:
                     assert_never(block)
         return out
 
+    # Blank text is refused here (field-guide/anthropic-messages.md#content), so it is left out and told.
     def _text(self, block: Text, out: list[bytes], origin: Origin | None) -> None:
         text = block.text
         if not text or text.isspace():
@@ -352,6 +378,7 @@ class MessagesWriter:
             return
         fields: dict[str, Any] = {"type": "text", "text": text}
         if extra.get("citations"):
+            # A citation points into documents of its own request and host.
             if self.context.made_here(origin):
                 fields["citations"] = extra["citations"]
             else:
@@ -385,12 +412,14 @@ class MessagesWriter:
             return
         said: list[bytes] = []
         calls: list[bytes] = []
+        # `opens`: the first block is thinking. `behind`: something followed a call.
         thinks = opens = behind = False
         for block in turn.blocks:
             before = len(said)
             match block:
                 case Text():
                     self._text(block, said, turn.origin)
+                # Gathered apart: calls go last in the message, since their results must follow at once.
                 case ToolCall():
                     calls.append(self._call(block))
                 case Thinking():
@@ -427,9 +456,11 @@ class MessagesWriter:
         rules = context.dialect.reasoning
         own = is_own(block, context.dialect, context.model)
         blank = rules.unsigned == "blank"
+        # As it came, whatever is in it.
         if own and block.redacted and block.encrypted:
             said.append(b'{"type":"redacted_thinking","data":%b}' % json_text(block.encrypted))
             return True
+        # Signed, or on a host that takes a blank signature (field-guide/hosts.md#kimi-host-by-host).
         if own and (block.signature or blank):
             signature = block.signature or ""
             said.append(_encode_thinking(block.text if block.text or signature else rules.placeholder, signature))
@@ -452,6 +483,7 @@ class MessagesWriter:
         return b'{"type":"tool_use","id":%b,"name":%b,"input":%b%b' % (
             json_text(context.ids.resolve_tool_call_id(call)),
             json_text(context.names.wire(call.name)),
+            # Not encoded again: the arguments are the text of an object already.
             arguments.encode(),
             tail,
         )
@@ -462,7 +494,10 @@ class MessagesWriter:
         for response in blocks:
             assert isinstance(response, ToolResponse)
             results.append(self._result(response, moved))
+        # After the results are known: notes about them belong to their own turn.
         self._withdraw_system()
+        # Results first in their message, then whatever had to move behind them
+        # (field-guide/anthropic-messages.md#pairing).
         self.messages.say("user", results + moved)
 
     def _result(self, response: ToolResponse, moved: list[bytes]) -> bytes:
@@ -470,6 +505,7 @@ class MessagesWriter:
         fields = [b'{"type":"tool_result","tool_use_id":' + json_text(call_id)]
         content = response.content
         if len(content) == 1 and type(content[0]) is Text and not content[0].extra:
+            # A result may have no content at all, but not blank text.
             if content[0].text.strip():
                 fields.append(b'"content":' + json_text(content[0].text))
         elif content:

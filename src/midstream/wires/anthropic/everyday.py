@@ -41,6 +41,7 @@ class Answered(Protocol):
     def __call__(self, *, opens: bool, first: bool, calls: bool) -> None: ...
 
 
+# Messages of one role are merged here too, so a lane gathers blocks of open messages and not bytes.
 class MessagesLane:
     """See `wires/everyday.py: EverydayLane`. `answered` tells the writer of the answers that were written."""
 
@@ -63,6 +64,7 @@ class MessagesLane:
 
     def said(self, speaker: str, text: str) -> bool:
         role = "user" if speaker == "human" else "assistant"
+        # The first turn joins what the writer has; whether that is simple is asked once, before anything is gathered.
         if not self._gathered and not self._goes_on(role):
             return False
         if role == "assistant":
@@ -86,6 +88,7 @@ class MessagesLane:
 
     def _goes_on(self, role: str) -> bool:
         """Whether this speaker may simply go on: not behind a system message, and not first where the user must be."""
+        # State of the lane from the writer's: a lane lives for one stretch of turns.
         self._role, self._opens, self._calls = self._messages.role, False, None
         return self._role != "system" and (self._role != "" or role == "user")
 
@@ -101,6 +104,7 @@ class MessagesLane:
 
     def flush(self) -> bool:
         gathered, self._gathered = self._gathered, []
+        # First and last stay open to what the writer has and what comes next; only those between are finished.
         first, last = gathered[0], gathered[-1]
         try:
             opening = [encode_json(part) for part in first.content]

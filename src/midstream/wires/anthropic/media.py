@@ -9,7 +9,9 @@ from typing import Any
 from ...core.blocks import Media
 from ..media import mime_of_data, opened
 
+# Other images are refused, so they are better told as text.
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+# Fields of a block, beside its source, that mean something to this host.
 _KEYS = ("cache_control", "citations", "context", "title")
 _PDF = "application/pdf"
 
@@ -38,10 +40,12 @@ def _source(media: Media) -> dict[str, Any] | None:
         return {"type": "file", "file_id": url} if "://" not in url else None
     if media.kind == "image":
         # The type is checked against the data.
+        # A vague or wrong type is settled by the data (see core/media_type.py).
         mime = media.mime if media.mime in _IMAGES else mime_of_data(data)
         return {"type": "base64", "media_type": mime, "data": data} if mime in _IMAGES else None
     if media.mime == _PDF:
         return {"type": "base64", "media_type": _PDF, "data": data}
+    # JSON has no place as a document, but is text to a model.
     if media.mime.startswith("text/") or media.mime == "application/json":
         text = _plain_text(data)
         return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
@@ -69,6 +73,7 @@ def read_media(block: dict[str, Any]) -> Media | None:
             return Media(str(source.get("media_type") or default), data, None, name, extra)
         case {"type": "text", "data": str(data)}:
             return Media("text/plain", b64encode(data.encode("utf-8", "replace")).decode(), None, name, extra)
+        # A URL has a scheme and a file id has none: the two must not be taken for each other on the way back.
         case {"type": "url", "url": str(url)} if "://" in url:
             return Media(default, None, url, name, extra)
         case {"type": "file", "file_id": str(url)} if "://" not in url:

@@ -33,6 +33,7 @@ from ..request import ParsedRequest, RequestedAnswer
 from .media import read_media
 from .wire import DEFAULT
 
+# Claude Code puts it before its instructions, and it changes with each request (field-guide/clients.md#claude-code).
 _BILLING = "x-anthropic-billing-header:"
 _CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
@@ -43,12 +44,14 @@ def parse_request(body: bytes, *, provider: str = "anthropic", identity: CallIde
     turns: list[Turn] = []
     for number, message in numbered(value["messages"], "message"):
         turns += _turns(number, message, origin)
+    # Before ids become canonical: only here are the raw ones known.
     _pair_by_position(turns)
     system, billing = _system(value.get("system"))
     conversation = canonicalize(Conversation(tuple(turns), system), provider, identity)
     thinking = value.get("thinking")
     requested = RequestedAnswer(
         usage=True,
+        # On this wire a client has to ask for thinking to see any.
         thinking=isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive"),
         betas=strings(value.get("betas")) + strings(value.get("anthropic_beta")),
         billing=billing,
@@ -81,6 +84,7 @@ def _pair_by_position(turns: list[Turn]) -> None:
             strays = [response for response in turn.tool_responses if response.call_id not in seen]
             answered = {response.call_id for response in turn.tool_responses}
             waiting = [call for call in turns[place - 1].tool_calls if call.id not in answered]
+            # Only if the numbers agree: otherwise nobody can say which belongs to which.
             if strays and len(strays) == len(waiting):
                 renamed = {id(stray): call.id for stray, call in zip(strays, waiting, strict=True)}
                 blocks = [replace(r, call_id=renamed.get(id(r), r.call_id)) for r in turn.tool_responses]
@@ -137,6 +141,7 @@ def _tools(tools: Any) -> tuple[ToolSpec, ...]:
     specs: list[ToolSpec] = []
     for tool in objects(tools):
         kind = tool.get("type")
+        # A type and no schema: a tool that the host runs.
         if kind not in (None, "custom") and "input_schema" not in tool:
             extra = rest(tool, "type", "name")
             specs.append(ToolSpec(text_field(tool, "name"), builtin=str(kind), extra=extra))
@@ -165,10 +170,12 @@ def _options(body: dict[str, Any]) -> Options:
                 _thinking(value, found)
             case "output_config", dict():
                 _output(value, found)
+            # Alone, it is our `user`; beside other metadata the whole object is kept.
             case "metadata", {"user_id": str(user)} if len(value) == 1:
                 fields["user"] = user
             case _:
                 extra[key] = value
+    # Here an effort without `thinking` is a setting of its own; among our options it would turn thinking on.
     if "effort" in fields and "thinking" not in fields:
         # Effort alone does not ask for thinking on this wire, as it does among our options.
         extra["output_config"] = {**extra.get("output_config", {}), "effort": fields.pop("effort")}
@@ -196,6 +203,7 @@ def _thinking(value: dict[str, Any], found: OptionFields) -> None:
     budget = value.get("budget_tokens")
     if kind == "enabled" and isinstance(budget, int):
         found.fields["thinking_budget"] = budget
+    # `display` and the like: kept, and laid over our own `thinking` when this goes out again.
     found.keep("thinking", rest(value, "type", "budget_tokens"))
 
 
@@ -204,6 +212,7 @@ def _output(value: dict[str, Any], found: OptionFields) -> None:
     if left.get("effort") in EFFORTS:
         found.fields["effort"] = left.pop("effort")
     shape = left.get("format")
+    # Only the plain shape; one with more in it is kept whole for this host.
     if isinstance(shape, dict) and shape.get("type") == "json_schema" and set(shape) == {"type", "schema"}:
         found.schema(shape["schema"])
         del left["format"]

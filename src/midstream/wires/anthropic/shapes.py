@@ -30,6 +30,7 @@ class SignaturePiece(_Shape, tag="signature_delta"):
 
 
 class CitationPiece(_Shape, tag="citations_delta"):
+    # Any: citations differ by kind of source and are only carried.
     citation: Any
 
 
@@ -79,6 +80,7 @@ class Failure(_Shape, tag="error"):
     error: Any
 
 
+# A union tagged by `type`: msgspec decodes straight into the right class.
 StreamEvent: TypeAlias = (
     BlockDelta | BlockStart | BlockStop | MessageStart | MessageDelta | MessageStop | Ping | Failure
 )
@@ -92,12 +94,14 @@ _PIECES: dict[str, tuple[Any, str]] = {
 }
 
 
+# Texts that a host may cut in the middle of a character.
 _MAY_SPLIT = frozenset(field for _, field in _PIECES.values())
 
 
 def read_event(data: bytes, name: str) -> StreamEvent | OtherDelta:
     """The slow road, for what the typed decoder refuses. `name` is the event's name on its SSE line."""
     value = decode_object(data, "an event object", _MAY_SPLIT)
+    # Some imitators leave the type out of the data and have it on the event's line.
     kind = value.get("type") or name
     index = value["index"] if type(value.get("index")) is int else None
     match kind:
@@ -113,6 +117,7 @@ def read_event(data: bytes, name: str) -> StreamEvent | OtherDelta:
             return MessageDelta(_object(value, "delta"), _object(value, "usage"), value.get("context_management"))
         case "message_stop":
             return MessageStop()
+    # An error without its frame.
     if kind == "error" or ("error" in value and "type" not in value):
         return Failure(value.get("error", value))
     return Ping()

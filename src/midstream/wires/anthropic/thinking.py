@@ -17,6 +17,8 @@ from ..encode_context import EncodeContext
 LEAST_BUDGET = 1024
 """Anthropic refuses a smaller one."""
 _DEFAULT_MAX_TOKENS = 8192
+# Ours to choose: the wire wants a number where our options have a word. The largest stays below what older models may
+# write.
 _BUDGETS = {"none": 1024, "minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 31999}
 
 
@@ -47,6 +49,7 @@ def leaves_no_room(context: EncodeContext) -> bool:
 def _unasked(context: EncodeContext) -> bool:
     """Whether the model thinks by itself, and nobody said how much."""
     options = context.options
+    # Said in any way: on, off, how hard, or how much.
     asked = options.thinking is not None or options.effort or options.thinking_budget
     return context.dialect.reasoning.default_on and not asked
 
@@ -59,10 +62,12 @@ def _none(context: EncodeContext, plan: ThinkingPlan) -> None:
 
 def _budget(context: EncodeContext, plan: ThinkingPlan) -> None:
     options = context.options
+    # Newer models take an effort in the manual mode as well.
     _effort(context, plan)
     if not context.thinking:
         _off(context, plan)
         return
+    # The model's own default needs no words.
     if _unasked(context):
         return
     if leaves_no_room(context):  # and thinking could not be turned off
@@ -75,6 +80,7 @@ def _budget(context: EncodeContext, plan: ThinkingPlan) -> None:
         why = f"a thinking budget of {budget} tokens is too small; sent the least allowed, {LEAST_BUDGET}"
         context.note("adapted", "option", "thinking_changed", why)
         budget = LEAST_BUDGET
+    # A limit that nobody set may grow by the budget, so that the answer has as much room as without thinking.
     if options.max_tokens is None:
         plan.max_tokens = context.capped(plan.max_tokens + budget)
     budget = context.budget_within(budget, plan.max_tokens, LEAST_BUDGET)
@@ -88,6 +94,7 @@ def _adaptive(context: EncodeContext, plan: ThinkingPlan) -> None:
     _effort(context, plan)
     if not context.thinking:
         _off(context, plan)
+    # Where the model thinks by itself and nobody asked, nothing is said.
     elif options.thinking is not None or options.effort or not context.dialect.reasoning.default_on:
         plan.fields["thinking"] = {"type": "adaptive"}
 

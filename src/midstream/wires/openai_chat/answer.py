@@ -41,6 +41,7 @@ from ..sse import DONE
 from .wire import DEFAULT
 
 FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
+# Fields that other answers of this wire carry. They can be said again here and nowhere else.
 _FIELDS = ("annotations", "audio", "images")
 """What of a message is kept whole, and is sent again under its own key."""
 
@@ -67,8 +68,10 @@ class ChatWriter:
         self._calls = -1  # the index of the call that came last
         self._freeform = False
         self._last_calls: list[dict[str, Any]] = []  # those that wait for the last chunk
+        # The frame of every chunk is the same: encoded once, and cut before its closing brace.
         self._head = json_value(self._frame("chat.completion.chunk"))[:-1]
         counted = context.usage and context.habits.usage == "chunk"
+        # OpenAI sends `usage: null` in every chunk if usage was asked for, and clients read the last one.
         self._tail = b',"usage":null}' if counted else b"}"
 
     def event(self, event: Event) -> bytes:
@@ -82,6 +85,7 @@ class ChatWriter:
             case ThinkingEnd():
                 return self._reasoning("") if not event.block.text else b""  # "" is not absent
             case Start():
+                # The role comes in a chunk of its own, as from OpenAI: clients open their message by it.
                 return self._delta(json_value({"role": "assistant", "content": "", "refusal": None}))
             case ToolCallStart():
                 return self._open_call(event)
@@ -104,6 +108,7 @@ class ChatWriter:
         refused = [block.text for block in turn.blocks if isinstance(block, Text) and _is_refusal(block)]
         thoughts = [block.text for block in turn.blocks if isinstance(block, Thinking)]
         content: Any = "".join(text) if text else None
+        # Mistral's way (field-guide/reasoning.md#fields).
         if thoughts and self._context.thinking and self._habits.thinking_parts:
             words = [{"type": "text", "text": content}] if content is not None else []
             content = [_thought("".join(thoughts)), *words]
@@ -114,6 +119,7 @@ class ChatWriter:
             message[self._field] = "".join(thoughts)
         for block in turn.blocks:
             if isinstance(block, Opaque):
+                # A block of another wire would be noise under this one's keys.
                 own = own_block(BlockEvent(0, block), DEFAULT.wire)
                 if own is not None and own.kind in _FIELDS:
                     message[own.kind] = own.data
@@ -149,6 +155,7 @@ class ChatWriter:
 
     def _open_call(self, event: ToolCallStart) -> bytes:
         self._calls += 1
+        # The call is told when it is whole. Only its number is taken now.
         if self._habits.whole_calls or self._habits.calls_together:
             return b""
         self._freeform = event.kind == "freeform"

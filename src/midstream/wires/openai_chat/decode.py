@@ -26,6 +26,7 @@ from ..stream_decoder import StreamDecoder
 from ..tool_deltas import ToolDelta, ToolDeltaRouter
 from .shapes import Call, Choice, Chunk, Message
 
+# What hosts say for the same few endings. A word that is not here is kept as it is.
 STOP_REASONS = {
     "stop": "end_turn",
     "eos": "end_turn",
@@ -36,18 +37,23 @@ STOP_REASONS = {
     "content_filter": "refusal",
 }
 
+# Types that the lenient reading insists on; a field of another type is dropped, for none of these is worth an answer.
 _CHUNK_TYPES: dict[str, type | tuple[type, ...]] = {
     "created": (int, float),
     "id": str, "model": str, "object": str, "usage": dict, "x_groq": dict, "citations": list, "search_results": list,
 }  # fmt: skip
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
+# In order of how common they are; the first that has text counts. Hosts send two at once
+# (field-guide/reasoning.md#fields).
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+# Fields that a host may cut in the middle of a character.
 _MAY_SPLIT = frozenset({*_REASONING_FIELDS, "content", "refusal", "text", "arguments"})
 _PARTS = ("text", "thinking", "image_url")
 
 
 def stop_reason(raw: str | None, calls: int) -> str:
     """The host's word in ours. Calls that end with a plain `stop` are still calls; without a call nothing waits for one."""
+    # Never said: a host that ends without a word.
     if not raw:
         return "unknown"
     return settled_stop(STOP_REASONS.get(raw, raw), calls)
@@ -55,6 +61,7 @@ def stop_reason(raw: str | None, calls: int) -> str:
 
 def read_chunk(data: bytes) -> Chunk:
     """Typed and fast, or lenient and slow; MalformedStream if it is no chunk."""
+    # Typed decoding is what makes a chunk cheap. Everything odd is an exception to it, literally.
     try:
         return _decode_chunk(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -91,6 +98,7 @@ class ChatStreamReader:
         self._finish: str | None = None
         self._usage: dict[str, Any] | None = None
         self._sources: dict[str, list[Any]] = {}
+        # Set by the first real chunk: before it, an empty `choices` proves nothing.
         self._seen = False  # a chunk has come
         self._is_whole = False
 
@@ -105,6 +113,7 @@ class ChatStreamReader:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             chunk = read_chunk(data)
+            # Only the lenient reading lets half characters through, so only from here on has anybody to look for them.
             self._halves()
         self._chunk(chunk)
 
@@ -116,8 +125,10 @@ class ChatStreamReader:
             return None
         choices = chunk.choices
         message = choices[0].delta if choices and len(choices) == 1 else None
+        # Only one choice, and only the first: others were not asked for.
         if not self._seen or message is None or not choices or choices[0].index:
             return None
+        # Timestamps and ids differ or repeat without meaning. Left out, so that they do not stop a stencil.
         chunk.id = chunk.created = chunk.model = chunk.object = None  # not looked at once the answer has begun
         if not is_empty(chunk, but="choices") or not is_empty(choices[0], but="delta"):
             return None
@@ -131,12 +142,14 @@ class ChatStreamReader:
         function = calls[0].function if calls and len(calls) == 1 else None
         if not calls or function is None or not is_empty(message, but="tool_calls"):
             return None
+        # The index is taken out for the check that nothing else is there, and put back.
         index, calls[0].index = calls[0].index, None
         if index is None or not is_empty(calls[0], but="function") or not is_empty(function, but="arguments"):
             return None
         calls[0].index = index
 
         def tell(text: str) -> None:
+            # The fast way only where no reasoning is open: its filter may hold something back that comes first.
             if self._reasoning_text is None and self._calls.more(index, text):
                 return
             function.arguments = text
@@ -180,9 +193,11 @@ class ChatStreamReader:
             raise self._refusal(chunk.error)
         if choices is None and (chunk.detail or chunk.object == "error"):
             raise self._refusal(msgspec.to_builtins(chunk))
+        # Other hosts send a first chunk with nothing but an id, which is a beginning as well.
         if not self._seen and (choices or chunk.id):  # Azure first sends filter results under no name
             self._seen = True
             builder.start(chunk.model or "", chunk.id)
+        # Three places, one figure: it is set, never added up (field-guide/streams.md#usage).
         if chunk.usage is not None:
             self._count(chunk.usage)
         elif chunk.x_groq is not None and isinstance(chunk.x_groq.get("usage"), dict):
@@ -193,6 +208,7 @@ class ChatStreamReader:
             self._sources["search_results"] = chunk.search_results
         if choices:
             for choice in choices:
+                # Choice 0. A host that sends more was asked for one.
                 if not choice.index:
                     self._choice(choice)
 
@@ -208,13 +224,16 @@ class ChatStreamReader:
             self._message(message)
         elif choice.text:
             self._text(choice.text)
+        # After the message: what came beside the error is part of the answer.
         if choice.error is not None or choice.finish_reason == "error":
             self._fail(choice)
         if choice.finish_reason:
             self._finish = later_stop(self._finish, choice.finish_reason, STOP_REASONS)
             self._end_calls()
+        # An empty word in a body is an end that was said without saying which.
         elif choice.finish_reason == "" and self._finish is None and choice.message is not None:
             self._finish = ""
+        # Moonshot's place for it (field-guide/kimi.md#usage). What stands at the top wins.
         if choice.usage is not None and self._usage is None:
             self._usage = choice.usage
 
@@ -244,10 +263,12 @@ class ChatStreamReader:
         if message.content is not None:
             self._content(message.content)
         if message.refusal:
+            # A refusal is text to a reader; the flag lets it go back under its own key.
             self.builder.text(message.refusal, {"refusal": True})
         if message.tool_calls:
             self._end_reasoning()
             self._tool_calls(message.tool_calls)
+        # The old way to call one function, from before tools; an empty name is a host's filler.
         if message.function_call is not None and message.function_call.name != "":
             self._calls.array([_delta(Call(index=0, function=message.function_call))])
         if message.audio and any(message.audio.values()):
@@ -262,6 +283,7 @@ class ChatStreamReader:
             return
         if self._reasoning_text is not None:
             self._end_reasoning()
+        # Parts instead of a string: Mistral's thinking, images, a host's own kinds.
         if type(content) is not str:
             self._parts(content)  # type: ignore[arg-type]
         elif self._filter is None:
@@ -277,6 +299,7 @@ class ChatStreamReader:
             self._calls.whole([_delta(call) for call in calls])
             return
         call, function = calls[0], calls[0].function
+        # The everyday piece, asked without making a delta of it.
         if (
             len(calls) == 1
             and function is not None
@@ -308,12 +331,15 @@ class ChatStreamReader:
                     builder.thinking(text, field)
                 else:
                     self._filtered_reasoning(text, field, self._make_reasoning_filter)
+                # One field is enough: a second one repeats the first.
                 break
+            # Kept only where the host will want it back. An empty field from a host that never does is nothing.
             if text == "" and builder.is_blank and self._dialect.reasoning.echo != "never":
                 builder.thinking("", field)  # "" is not absent: the echo must carry the field
         else:
             if message.reasoning_details:
                 self._details_text(message.reasoning_details)
+        # Beside the text: details carry signatures that go back as they are, and the text is for people.
         if self._dialect.reasoning.details and isinstance(message.reasoning_details, list):
             self._details = merge_details(self._details, message.reasoning_details)
 
@@ -347,6 +373,7 @@ class ChatStreamReader:
             self._filter.feed(text)
 
     def _parts(self, parts: list[Any]) -> None:
+        # A list without a single part is data: some hosts' JSON modes put the parsed answer there.
         if not any(isinstance(part, dict) and _is_part(part) for part in parts):
             self._text(text_of(parts))  # the answer itself is a list: a host's JSON mode
             return
@@ -380,9 +407,11 @@ class ChatStreamReader:
             self._filter.close()
         self.settle()
         builder = self.builder
+        # At the end and once: each chunk repeats them all.
         if self._sources and builder.has_output:
             for kind, found in self._sources.items():
                 self._opaque(kind, found)
+        # The end must be said. A whole body is its own end.
         if self._finish is None and self._dialect.sends_finish and not (self._is_whole and self._seen):
             what = "without a finish reason" if self._seen else "before anything came"
             raise TruncatedStream(f"the stream ended {what}")
@@ -390,6 +419,7 @@ class ChatStreamReader:
         builder.finish(stop_reason(self._finish, builder.calls) if self._finish else self._unsaid_end(), self._finish)
 
     def _unsaid_end(self) -> str:
+        # A host that never says one: what came decides.
         if self._finish is None:
             return "tool_use" if self.builder.calls else "end_turn"
         return "unknown"
@@ -411,6 +441,7 @@ def merge_details(kept: list[Any], new: list[Any]) -> list[Any]:
         last = kept[-1] if kept else None
         if not isinstance(item, dict) or not isinstance(last, dict):
             kept.append(item)
+        # An id comes with the first fragment only.
         elif (item.get("type"), item.get("index"), item.get("id")) == (
             last.get("type"), last.get("index"), last.get("id") if item.get("id") else item.get("id"),
         ):  # fmt: skip
@@ -428,10 +459,12 @@ def _delta(call: Call) -> ToolDelta:
     function = call.function
     if call.custom and any(call.custom.values()):  # free-form input instead of JSON arguments
         name, text = text_of(call.custom.get("name")), text_of(call.custom.get("input"))
+        # Names have had blanks around them from some hosts.
         return ToolDelta(call.index, call.id, name.strip(), text, freeform=True)
     if function is None:
         return ToolDelta(call.index, call.id, extra=call.extra_content)
     arguments = function.arguments
+    # A few hosts send arguments as an object: its JSON is what others would have sent.
     if type(arguments) is not str:
         arguments = text_of(arguments)
     name = function.name.strip() if function.name else ""
@@ -450,6 +483,7 @@ def _softened(chunk: dict[str, Any]) -> dict[str, Any]:
     """A chunk whose fields have surprising types, with those fields made fit or left out."""
     for name, wanted in _CHUNK_TYPES.items():
         if name in chunk and not isinstance(chunk[name], wanted):
+            # A number where text belongs is worth keeping as text; anything else that does not fit is dropped.
             chunk[name] = None if wanted is not str or chunk[name] is None else str(chunk[name])
     choices = chunk.get("choices")
     if choices is not None and not isinstance(choices, list):
@@ -471,6 +505,7 @@ def _softened(chunk: dict[str, Any]) -> dict[str, Any]:
 
 def _words(value: Any) -> str:
     """The text of an object that holds little else, or the JSON of any other."""
+    # `{"type": "text", "text": …}` where a string belongs.
     if isinstance(value, dict) and set(value) <= {"type", "text"} and _is_text(value.get("text")):
         return str(value["text"])
     return text_of(value)
@@ -491,6 +526,7 @@ def _softened_message(message: dict[str, Any]) -> dict[str, Any]:
     if message.get("audio") is not None and not isinstance(message["audio"], dict):
         message["audio"] = None
     calls = message.get("tool_calls")
+    # One call without its list.
     if isinstance(calls, dict):
         calls = [calls]
     if calls is not None:
@@ -507,6 +543,8 @@ def read_usage(raw: dict[str, Any]) -> Usage:
     completion = _details(raw, "completion_tokens_details", "output_tokens_details")
     output = token_count(raw.get("completion_tokens"), raw.get("output_tokens"))
     reasoning = token_count(completion.get("reasoning_tokens")) or token_count(raw.get("reasoning_tokens"))
+    # Only if the total shows it: reasoning may exceed the output by a token and still be a part of it
+    # (field-guide/kimi.md#usage).
     if (
         reasoning > output
         and token_count(raw.get("total_tokens")) >= token_count(raw.get("prompt_tokens")) + output + reasoning
@@ -516,6 +554,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
     return Usage(
         input=token_count(raw.get("prompt_tokens"), raw.get("input_tokens")),
         output=output,
+        # DeepSeek's word, Kimi's, Anthropic's imitators', and then OpenAI's (field-guide/streams.md#usage).
         cache_read=(
             token_count(
                 raw.get("prompt_cache_hit_tokens"),

@@ -28,6 +28,8 @@ from .thinking import thinking_fields
 
 def encode_request(draft: RequestDraft) -> Request:
     options = draft.options
+    # All that changes how old turns are written. Sampling or tools are not here: they stand around the history, so a
+    # caller may change them without losing the cache.
     key = (
         thinking_on(draft.dialect, options), options.missing_reasoning, options.foreign_thinking, options.tool_format,
         options.keep_thinking,
@@ -43,10 +45,13 @@ class _ChatRequest:
 
     def build(self) -> Request:
         messages = self._messages()
+        # Only the history knows whether a placeholder was needed, so this comes after it.
         if self.context.lacks_reasoning and self.options.missing_reasoning == "disable-thinking":
             self._disable_thinking("a turn of the history lacks the reasoning that is required")
         choice, tools = self._choice(self.draft.tools)
         tail = [b"]"]
+        # Tools that only another host has are dropped, and then nothing may be left: an empty list is refused
+        # (field-guide/openai-chat.md#shape).
         declared = encode_tools(tools, self.context) if tools else b"[]"
         if declared != b"[]":
             tail.append(b'"tools":' + declared)
@@ -56,8 +61,10 @@ class _ChatRequest:
             body["stream"] = True
             if self.dialect.stream_usage:
                 body["stream_options"] = {"include_usage": True}
+        # The caller's own fields last: whoever writes them knows the host.
         merge_body(body, self.dialect.extra_body, self.options.extra_body)
         if body:
+            # The body is put together as bytes around the history, which is encoded already.
             tail.append(json_value(body)[1:-1])
         return self.draft.request(
             self.dialect.path or "/chat/completions",
@@ -75,6 +82,7 @@ class _ChatRequest:
                 messages.append(b'{"role":"%b","content":%b}' % (role, json_text(system)))
         elif system:
             parts = [_text_part(part) for part in system if part.text]
+            # A list of one plain part is a string to every host, and some take nothing else.
             if len(parts) == 1 and len(parts[0]) == 2:
                 messages.append(b'{"role":"%b","content":%b}' % (role, json_text(parts[0]["text"])))
             elif parts:
@@ -86,6 +94,7 @@ class _ChatRequest:
             raise empty_conversation()
         return messages
 
+    # Moonshot and Mistral want the beginning of an answer marked as one (field-guide/openai-chat.md#roles).
     def _prefill_flag(self) -> dict[str, Any]:
         return {self.dialect.prefill_flag: True} if self.dialect.prefill_flag else {}
 
@@ -100,6 +109,7 @@ class _ChatRequest:
         if not tools:
             return fields, tools
         tools = context.within_limit(tools)
+        # Kimi's `$web_search` works only without thinking (field-guide/kimi.md#tools).
         if context.thinking and dialect.builtin_stops_thinking and any(is_builtin(tool, dialect) for tool in tools):
             self._disable_thinking("built-in tools work only without it")
         choice = self.options.tool_choice
@@ -112,16 +122,19 @@ class _ChatRequest:
     def _forced_choice(self, choice: str, tools: Sequence[ToolSpec], fields: dict[str, Any]) -> Sequence[ToolSpec]:
         kind = "required" if choice == "required" else "named"
         context, dialect = self.context, self.dialect
+        # What the caller forced matters more than that the model thinks.
         if context.thinking and kind not in dialect.forced_choice_thinking and kind in dialect.forced_choice:
             self._disable_thinking(f"a {kind} tool choice is refused while thinking")
         allowed = dialect.forced_choice_thinking if context.thinking else dialect.forced_choice
         only = [tool for tool in tools if tool.name == choice]
+        # Where a name is refused, the same can be said by leaving only that tool.
         if kind not in allowed and "required" in allowed and only:
             why = f"a named tool choice is refused here; {choice} is sent as the only tool instead"
             context.note("adapted", "option", "tool_choice_changed", why)
             tools, choice = only, "required"
         kind = context.forced_choice(choice)
         if kind == "named":
+            # The two kinds of tools have two words for the choice too.
             word = "custom" if any(tool.kind == "freeform" for tool in only) else "function"
             fields["tool_choice"] = {"type": word, word: {"name": context.names.wire(choice)}}
         else:
@@ -153,6 +166,7 @@ def encode_tools(tools: Sequence[ToolSpec], context: EncodeContext) -> bytes:
     dialect = context.dialect
     encoded: list[dict[str, Any]] = []
     for tool in tools:
+        # Without a schema: the host knows its own tools.
         if is_builtin(tool, dialect):
             encoded.append({"type": "builtin_function", "function": {"name": tool.builtin or tool.name}})
             continue
@@ -164,6 +178,7 @@ def encode_tools(tools: Sequence[ToolSpec], context: EncodeContext) -> bytes:
             encoded.append({"type": "custom", "custom": _freeform(tool, context)})
             continue
         function = context.declare(tool)
+        # Hosts that do not know the field refuse it (field-guide/hosts.md#small-switches-of-chat-hosts).
         if tool.strict is not None and dialect.strict_tools:
             function["strict"] = tool.strict
         encoded.append({"type": "function", "function": function})
@@ -181,6 +196,8 @@ def _freeform(tool: ToolSpec, context: EncodeContext) -> dict[str, Any]:
     return described
 
 
+# The bytes of a body are joined for each request; joining old messages once keeps that short. First and last stand
+# alone because a request puts something before the one and behind the other.
 _LOOSE = 1024
 """So many messages are joined into one piece: the body of a long history is then joined of few."""
 _MEDIA_PARTS = frozenset({"image_url", "video_url", "input_audio", "file"})
@@ -233,6 +250,7 @@ class ChatWriter:
                 self._results(blocks)
             else:
                 self._said(turn.role or "system", blocks, turn.tools)
+        # Gathered and then taken, so that size and joining are seen to in one place.
         written = messages[before:]
         del messages[before:]
         self._take(written)
@@ -248,11 +266,13 @@ class ChatWriter:
     def _said(self, role: str, blocks: Sequence[Block], tools: Sequence[ToolSpec] = ()) -> None:
         """A message of the user or the system; a system message may declare tools where the dialect says so."""
         parts = self._content_parts(blocks)
+        # A blank message is refused by many hosts. One that declares tools may have no words.
         blank = not any(part.get("type") != "text" or part["text"].strip() for part in parts)
         declared = tools if self.context.dialect.mid_tools else ()
         if blank and not declared:
             self.context.blank_turn()
             return
+        # A name on the only text is the speaker's.
         extra = blocks[0].extra if len(blocks) == 1 and type(blocks[0]) is Text else None
         name = extra.get("name") if extra else None
         message: dict[str, Any] = {"role": role}
@@ -296,6 +316,7 @@ class ChatWriter:
 
     def _media_part(self, media: Media) -> dict[str, Any]:
         kind = media.kind
+        # Before it is asked whether the host takes files: plain text needs no file.
         if kind == "file":
             text = _file_text(media)
             if text is not None:  # hosts take PDFs as files at most; text any of them reads
@@ -315,6 +336,7 @@ class ChatWriter:
         file: dict[str, Any] = dict(extra)
         if media.name:
             file["filename"] = media.name
+        # Only PDFs, as the one kind of file that hosts take.
         elif media.mime == "application/pdf" and media.data is not None:
             file["filename"] = "document.pdf"  # data without a name is refused
         if media.data is not None:
@@ -344,15 +366,18 @@ class ChatWriter:
                 case _:
                     assert_never(block)
         echo = context.echo
+        # Reasoning goes back only while the model thinks: otherwise the field is refused or ignored.
         echoes = context.thinking and (echo == "always" or (echo == "calls" and bool(calls)))
         text = "".join(texts)
         kept = own
         if foreign:
+            # The caller's policy may keep it, where the field is sent at all.
             fates = [(context.foreign_thinking(block, keeps=echoes), block) for block in foreign]
             kept = [*own, *[block for fate, block in fates if fate == "keep"]]
             said = [block.text for fate, block in fates if fate == "text"]
             text = "\n".join(said) + "\n\n" + text if said else text
         blank = not text or text.isspace()
+        # Nothing to say, and reasoning alone is no message.
         if blank and not calls:
             context.blank_turn()
             return
@@ -369,6 +394,7 @@ class ChatWriter:
             for block in own:
                 context.not_echoed(block)
         if calls:
+            # `extra_content` is this wire's; a turn of another wire has other things under `extra`.
             same_wire = turn.origin is None or turn.origin.wire == dialect.wire
             pieces.append(b',"tool_calls":[' + b",".join([self._call(call, same_wire) for call in calls]) + b"]")
         pieces.append(b"}")
@@ -379,10 +405,12 @@ class ChatWriter:
         context, rules = self.context, self.context.dialect.reasoning
         fields = b""
         details = turn.extra.get("reasoning_details") if turn.extra else None
+        # Details carry signatures, so they go to the very model only.
         if details and rules.details and context.made_here(turn.origin, same_model=True):
             fields += b',"reasoning_details":' + json_value(details)
         field = rules.field
         if kept:
+            # Under the field that it came in, where the host reads more than one (field-guide/reasoning.md#fields).
             if own and not rules.fixed_field and own[0].field in rules.fields:
                 field = own[0].field
             text = "".join([block.text for block in kept])
@@ -395,6 +423,7 @@ class ChatWriter:
     def _call(self, call: ToolCall, same_wire: bool) -> bytes:
         context = self.context
         own = call.extra is not None and call.provider == context.dialect.provider
+        # A dialect without freeform tools has been sent a function instead; what gets here is understood.
         if call.kind == "freeform":
             return b'{"id":%b,"type":"custom","custom":{"name":%b,"input":%b}}' % (
                 json_text(context.ids.resolve_tool_call_id(call)),
@@ -402,6 +431,7 @@ class ChatWriter:
                 json_text(freeform_input(call)),
             )
         arguments = context.arguments(call)
+        # Text on this wire; an object where a host imitates another.
         encoded = arguments.encode() if context.dialect.arguments_object else json_text(arguments)
         extra = b',"extra_content":' + json_value(call.extra) if own and same_wire else b""
         name = context.names.wire(call.name)
@@ -424,6 +454,8 @@ class ChatWriter:
                 b'{"role":"tool","tool_call_id":%b%b,"content":%b}'
                 % (json_text(context.ids.resolve_tool_response_id(response)), name, content)
             )
+        # After all results: a user message between them would part a call from its result
+        # (field-guide/openai-chat.md#images).
         if media:
             self.messages.append(
                 json_value({"role": "user", "content": [{"type": "text", "text": MEDIA_FOLLOWS}, *media]})
@@ -439,6 +471,7 @@ class ChatWriter:
                 media.append(spelled)
             else:
                 parts.append(spelled)
+        # A plain string wherever there is nothing but text: many hosts take nothing else in a tool message.
         if all(part.get("type") == "text" for part in parts):
             return json_text(result_text(response, [part["text"] for part in parts], bool(media)))
         return json_value(parts)

@@ -10,6 +10,7 @@ from ...core.blocks import ToolCall
 from ..encode_context import EncodeContext
 from ..everyday import encode_together
 
+# UNSET leaves the key out, None writes null: two of the three ways to say nothing.
 _BLANK: dict[str, str | UnsetType | None] = {"keep": "", "null": None, "omit": UNSET}
 
 
@@ -52,6 +53,7 @@ class ChatLane:
         self._messages, self._take = messages, take
         self._gathered: list[_Said | _Calling | _Result] = []
         self._blank = _BLANK[dialect.blank_content]
+        # Where a turn with calls has to carry reasoning, an everyday one is missing it: the writer decides what to do.
         wants_reasoning = context.thinking and context.echo != "never" and dialect.reasoning.required
         self._bare_calls = not (wants_reasoning or dialect.arguments_object or dialect.tool_result_name)
 
@@ -68,7 +70,10 @@ class ChatLane:
         gathered.append(_Calling(text or self._blank, written))
         for number, call in enumerate(calls):
             name = call.name
+            # A name that must change leaves a note, and that is the writer's work.
             if self._name(name) != name:
+                # Nothing of this exchange stays gathered. Ids that were minted for it stay, and the writer finds them
+                # again.
                 del gathered[before:]
                 return False
             call_id = self._call_id(call)
@@ -81,6 +86,7 @@ class ChatLane:
         begin = 0 if self._messages else 1  # the first message of all and the last stand alone
         end = max(begin, len(gathered) - 1)
         try:
+            # A few calls of the encoder for a whole history: this is what the lane is for.
             first, middle = encode_together(gathered[:begin]), encode_together(gathered[begin:end])
             self._take([*first, *middle, *encode_together(gathered[end:])])
         except UnicodeEncodeError:

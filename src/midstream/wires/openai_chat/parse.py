@@ -33,6 +33,7 @@ from ..parsing import (
 from ..request import ParsedRequest, RequestedAnswer
 from .wire import DEFAULT
 
+# Two spellings of one option mean the same here; Mistral says `random_seed`, OpenAI renamed the limit.
 _OPTION_FIELDS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -72,6 +73,8 @@ def read_messages(messages: list[Any], origin: Origin, identity: CallIdentity | 
         role = message.get("role")
         if role in ("system", "developer"):
             tools = _tools(message.get("tools"))
+            # The first system message is the system prompt. A later one, or one that brings tools, has a place in the
+            # conversation.
             if turns or tools or (system and role != "system"):
                 word = "" if role == "system" else str(role)
                 turns.append(_turn(number, "system", _content(message, origin), role=word, tools=tools))
@@ -87,6 +90,7 @@ def read_messages(messages: list[Any], origin: Origin, identity: CallIdentity | 
 
 
 def _turn(number: int, speaker: Any, blocks: list[Block], **fields: Any) -> Turn:
+    # By place: a client sends the whole history each time, so the same message has the same number.
     return Turn(speaker, tuple(blocks), key=f"m{number}", **fields)
 
 
@@ -109,6 +113,7 @@ def _part(part: dict[str, Any], origin: Origin) -> Block:
     if kind == "text":
         extra = {key: value for key, value in part.items() if key == "cache_control"}
         return Text(text_of(part.get("text")), extra or None)
+    # The part's own key is its type's name.
     inner = part.get(str(kind))
     if kind in ("image_url", "video_url"):
         inner = {"url": inner} if isinstance(inner, str) else inner
@@ -127,6 +132,7 @@ def _part(part: dict[str, Any], origin: Origin) -> Block:
 
 def _assistant(number: int, message: dict[str, Any], origin: Origin) -> Turn:
     blocks: list[Block] = []
+    # The first one: hosts and clients that write two repeat themselves.
     for field in _REASONING_FIELDS:
         if isinstance(message.get(field), str):
             blocks.append(Thinking(message[field], field, origin=origin))
@@ -138,10 +144,12 @@ def _assistant(number: int, message: dict[str, Any], origin: Origin) -> Turn:
             for part in content
             if isinstance(part, dict) and part.get("type") == "thinking"
         ]
+        # Thinking has been taken out of the content, which is then read like any other.
         message = {
             **message,
             "content": [p for p in content if not (isinstance(p, dict) and p.get("type") == "thinking")],
         }
+    # An empty text beside calls is how clients spell "no content".
     blocks += [block for block in _content({"content": message.get("content")}, origin) if block != Text("")]
     if isinstance(message.get("refusal"), str) and message["refusal"]:
         blocks.append(Text(message["refusal"], {"refusal": True}))
@@ -198,6 +206,7 @@ def _options(body: dict[str, Any]) -> Options:
     for key, value in body.items():
         if key in ("model", "messages", "tools", "functions", "stream", "stream_options") or value is None:
             continue
+        # A level that we do not know is passed on to a host that may.
         if key == "reasoning_effort" and value not in EFFORTS:
             found.extra[key] = value
         elif key in _OPTION_FIELDS:
@@ -213,6 +222,7 @@ def _options(body: dict[str, Any]) -> Options:
 
 def _choice(value: Any) -> str | None:
     if isinstance(value, str):
+        # Mistral's word.
         return "required" if value == "any" else value
     function = value.get("function") or value.get("custom") if isinstance(value, dict) else None
     name = function.get("name") if isinstance(function, dict) else None

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 
+# `gc=False`: a chunk is thrown away at once, and cannot be part of a cycle.
 class _Shape(msgspec.Struct, gc=False):
     pass
 
@@ -42,6 +43,7 @@ class Message(_Shape):
 
 
 class Choice(_Shape):
+    # Missing means the first: some hosts leave it out.
     index: int | None = 0
     delta: Message | None = None
     message: Message | None = None
@@ -66,5 +68,6 @@ class Chunk(_Shape):
     citations: list[Any] | None = None
     search_results: list[Any] | None = None
     object: str | None = None
+    # Errors of some hosts stand at the top of the chunk, without an object around them.
     message: Any = None
     detail: Any = None

@@ -24,6 +24,7 @@ def thinking_fields(context: EncodeContext, limit: int | None) -> dict[str, Any]
     if rules.control not in BUDGETS:
         context.no_budget()
     fields = CONTROLS[rules.control](context, limit)
+    # Only while it thinks: the switch sits in the same object that turns thinking on, and would turn it on.
     if context.thinking and rules.keep in KEEPS:
         keep, forget = KEEPS[rules.keep]
         if keeps_thinking(context.dialect, context.options):
@@ -41,6 +42,7 @@ def _cannot_stop(context: EncodeContext) -> None:
 def _none(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     options = context.options
     _cannot_stop(context)
+    # A model that thinks by itself needs no asking, so nothing is dropped there.
     if (options.thinking == "on" or options.effort not in (None, "none")) and not context.dialect.reasoning.default_on:
         context.option_dropped("this model cannot be asked to think here")
     else:
@@ -53,6 +55,7 @@ def _reasoning_effort(context: EncodeContext, limit: int | None) -> dict[str, An
     if asked_off(options):
         if not rules.efforts:
             _cannot_stop(context)
+            # A host whose levels are unknown is given what was asked for.
             return {"reasoning_effort": options.effort} if options.effort else {}
         least = effort_for("none", rules)
         if least != "none":
@@ -60,6 +63,7 @@ def _reasoning_effort(context: EncodeContext, limit: int | None) -> dict[str, An
         return {"reasoning_effort": least}
     if options.effort:
         return {"reasoning_effort": context.effort(options.effort)}
+    # A model that does not think by itself has to be given some level, and medium is what most of them call normal.
     if options.thinking == "on" and not rules.default_on and rules.efforts:
         return {"reasoning_effort": effort_for("medium", rules)}
     return {}
@@ -69,6 +73,7 @@ def _switch(context: EncodeContext) -> dict[str, Any]:
     """`thinking` is an object at Moonshot; a bool is refused (field-guide/kimi.md#switching-thinking). Said only where it differs from the default."""
     on, rules = context.thinking, context.dialect.reasoning
     _cannot_stop(context)
+    # Nothing is said where it would only repeat the default: fewer fields, fewer refusals.
     if on == rules.default_on and context.options.thinking is None:
         return {}
     if not on and not rules.can_disable:
@@ -84,6 +89,8 @@ def _thinking_type(context: EncodeContext, limit: int | None) -> dict[str, Any]:
 def _thinking_type_effort(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     fields = _switch(context)
     effort = context.options.effort
+    # DeepSeek takes both; Kimi refuses them together (field-guide/kimi.md#switching-thinking), so it has the control
+    # without.
     if effort not in (None, "none") and context.thinking:
         return {**fields, "reasoning_effort": context.effort(effort)}
     return fields
@@ -118,6 +125,7 @@ def _reasoning_object(context: EncodeContext, limit: int | None) -> dict[str, An
         budget = context.budget_within(options.thinking_budget, limit, LEAST_BUDGET)
         if budget:
             return {"reasoning": {"max_tokens": budget}}
+        # A limit too small for any thinking: better an answer without it than none.
         context.disable_thinking(f"max_tokens {limit} leaves no room for it")
         return {"reasoning": {"enabled": context.thinking}}
     return {} if options.thinking is None else {"reasoning": {"enabled": context.thinking}}
@@ -134,6 +142,8 @@ CONTROLS: dict[str, Control] = {
 }
 BUDGETS = ("enable_thinking", "reasoning")
 """The controls that take a number of tokens."""
+# What a host is told to keep, and what to forget. An empty second half means that forgetting is its default
+# (field-guide/reasoning.md#keeping-it-all).
 KEEPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "thinking.keep": ({"thinking": {"type": "enabled", "keep": "all"}}, {}),
     "thinking.clear_thinking": (

@@ -24,7 +24,7 @@ from .everyday import MessagesLane
 from .media import media_block
 from .thinking import leaves_no_room, plan_thinking
 
-# The only version there is: newer behaviour is turned on by betas.
+# The newest version there is: what came later is turned on by betas.
 VERSION = "2023-06-01"
 # A model's words first are refused (field-guide/anthropic-messages.md#shape).
 FIRST_WORDS = "(The conversation begins with the assistant.)"

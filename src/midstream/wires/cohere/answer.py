@@ -31,7 +31,9 @@ from ..lenient_json import json_value
 from ..sse import DONE
 from .wire import DEFAULT, PLAN, THINKING
 
+# `ERROR_TOXIC` is the host's word for a refusal.
 FINISH = {"end_turn": "COMPLETE", "tool_use": "TOOL_CALL", "max_tokens": "MAX_TOKENS", "refusal": "ERROR_TOXIC"}
+# The host opens with an empty message of this shape, and typed clients read it.
 _EMPTY = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
 
 
@@ -46,10 +48,12 @@ class CohereWriter:
 
     def __init__(self, context: AnswerContext) -> None:
         self._context = context
+        # Models that do not think say beside their calls what they are about to do, in a field of its own.
         self._plans = context.habits.reasoning_field == PLAN
         self._ids = CallIds(context, "standard")
         self._left_out = LeftOut(DEFAULT.wire)
         self.notes = self._left_out.notes
+        # Two countings: parts of the content and calls are numbered apart.
         self._part = -1
         self._calls = -1
 
@@ -119,6 +123,7 @@ class CohereWriter:
     def error(self, error: MidstreamError, *, mid_stream: bool = False) -> tuple[int, bytes]:
         refusal = refusal_of(error)
         if mid_stream:
+            # No event is for errors: the last one says so instead.
             end = _event("message-end", delta={"finish_reason": "ERROR", "error": refusal.message})
             return refusal.status, end + sse(DONE)
         return refusal.status, json_value({"message": refusal.message})

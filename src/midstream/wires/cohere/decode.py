@@ -56,6 +56,7 @@ STOP_REASONS = {
     "ERROR_LIMIT": "max_tokens",
     "ERROR_TOXIC": "refusal",
 }
+# A timeout is worth another try, which its status says.
 _FAILURES = {"ERROR": None, "TIMEOUT": 504}
 """Finish reasons that are no answer, with the HTTP status that says the same."""
 
@@ -81,6 +82,7 @@ class CohereStreamReader:
         self._dialect = context.dialect
         self.builder = context.filtered_builder()
         self._calls = ToolDeltaRouter(self.builder, context.wire_names, context.tool_names)
+        # Plan and thinking are both reasoning, and must not become one block: they go back under different fields.
         self._field = ""  # of the thinking that came last
         self._citations: list[Any] = []
         self._usage: dict[str, Any] | None = None
@@ -105,6 +107,7 @@ class CohereStreamReader:
         owner: msgspec.Struct | None = None
         if type(event) is ContentDelta:
             owner = event.delta.message.content
+            # A content delta has either; the one that is there names the field.
             field = "text" if event.delta.message.content.text else "thinking"
         elif type(event) is PlanDelta:
             owner, field = event.delta.message, "tool_plan"
@@ -115,6 +118,7 @@ class CohereStreamReader:
 
         def tell(text: str) -> None:
             setattr(owner, field, text)
+            # No `tell_all`: whether a run of texts can be told at once depends on which field was open before.
             self._event(event)
 
         return Template(event, owner, field, tell)
@@ -134,10 +138,12 @@ class CohereStreamReader:
             case CallStart():
                 self._calls.open(_delta(event.delta.message.tool_calls, event.index))
             case CallEnd():
+                # Ended by the host's own word, so that a call does not wait for the next one.
                 piece = self._calls.find(event.index, None)
                 if piece is not None:
                     self.builder.close_call(piece)
             case ContentStart():
+                # Each part is a block of its own, with its border.
                 self.builder.end_block()
                 self._words(read_words(inner(event.delta, "message").get("content")))
             case ContentEnd():
@@ -170,6 +176,7 @@ class CohereStreamReader:
         content = message.get("content")
         for part in content if isinstance(content, list) else (content,):
             kind = part.get("type") if isinstance(part, dict) else None
+            # A part without a type is text on this wire.
             if kind is None or kind in ("text", "thinking"):
                 self._words(read_words(part))
             else:
@@ -196,12 +203,14 @@ class CohereStreamReader:
 
     def _arguments(self, call: Call, index: int | None) -> None:
         delta = _delta(call, index)
+        # The everyday piece goes by its index; anything with a label asks the table.
         if index is None or delta.name or delta.id or not self._calls.more(index, delta.arguments):
             self._calls.array([delta])
 
     def _cite(self, citations: Any) -> None:
         if citations:
             self._citations += citations if isinstance(citations, list) else [citations]
+            # Held until the end, so they count towards the limit.
             self.builder.count(len(text_of(citations)))
 
     def _finish(self, end: dict[str, Any]) -> None:
@@ -211,6 +220,7 @@ class CohereStreamReader:
         if raw in _FAILURES or (raw is None and end.get("error")):
             why = end.get("error") or f"the host ended the answer with {raw} and gave no reason"
             raise self._refusal({"error": why}, _FAILURES.get(raw or ""))
+        # Filters first: a call that is still held back in the text belongs before the end of the calls.
         self.builder.settle()
         self.settle()
         self._calls.end()
@@ -247,6 +257,7 @@ def _delta(call: Call, index: int | None) -> ToolDelta:
 
 def read_usage(raw: dict[str, Any]) -> Usage:
     """The tokens the model saw and wrote; what is billed leaves the host's own prompt out, and stands in `raw`."""
+    # Billed units leave out the host's own prompt, so the model's tokens come first (field-guide/cohere.md#stream).
     tokens = inner(raw, "tokens") or inner(raw, "billed_units")
     return Usage(
         input=token_count(tokens.get("input_tokens")),

@@ -20,12 +20,14 @@ from ..request import Request, RequestDraft, empty_conversation, join_body, merg
 from .wire import PLAN, THINKING
 
 _SPELLED = {"top_p": "p", "stop": "stop_sequences"}
+# Outside of these the host answers 400 (field-guide/cohere.md#tools).
 _RANGES = {"p": (0.01, 0.99), "presence_penalty": (0.0, 1.0), "frequency_penalty": (0.0, 1.0)}
 _MAX_STOPS = 5
 
 
 def encode_request(draft: RequestDraft) -> Request:
     options = draft.options
+    # Any effort but `none` writes the history alike: only whether the model thinks matters.
     effort = options.effort if options.effort in (None, "none") else "some"
     key = (options.thinking, effort, options.foreign_thinking, options.tool_format)
     return _CohereRequest(draft, draft.history(CohereWriter, *key)).build()
@@ -41,6 +43,7 @@ class _CohereRequest:
         body: dict[str, Any] = {"model": self.draft.model, "stream": self.options.stream}
         body |= self._tools()
         body |= CONTROLS[self.dialect.reasoning.control](self.context)
+        # Needs to know whether tools are sent: the two exclude each other.
         body |= self._answer_format("tools" in body)
         limit = self.context.token_limit()
         if limit is not None:
@@ -74,6 +77,7 @@ class _CohereRequest:
         if choice == "none":
             fields["tool_choice"] = "NONE"
         elif choice not in (None, "auto"):
+            # No name can be said, so the choice is made by leaving out the rest.
             only = [tool for tool in tools if tool.name == choice]
             if only:
                 why = f"a named tool choice is refused here; {choice} is sent as the only tool instead"
@@ -98,6 +102,7 @@ class _CohereRequest:
         kind, schema = self.context.answer_schema()
         if not kind:
             return {}
+        # Tools win: without them the caller's agent could not go on.
         if has_tools:
             self.context.option_dropped("response_format is refused beside tools")
             return {}
@@ -128,6 +133,7 @@ def _thinking(context: EncodeContext) -> dict[str, Any]:
     """Said only where it differs from what the model does by itself."""
     options, rules = context.options, context.dialect.reasoning
     if not thinks(context):
+        # A model that would not think anyway is told nothing.
         return {"thinking": {"type": "disabled"}} if rules.default_on and rules.can_disable else {}
     if options.effort is not None:
         context.option_dropped("effort: this model takes a number of tokens; set thinking_budget instead")
@@ -179,6 +185,7 @@ class CohereWriter:
 
     def _said(self, role: bytes, blocks: Sequence[Block]) -> None:
         parts = self._parts(blocks)
+        # A message without words is refused (field-guide/cohere.md#shape).
         if any(part.get("type") != "text" or part["text"].strip() for part in parts):
             self._add(role, _compact(parts))
         else:
@@ -232,6 +239,7 @@ class CohereWriter:
                 case _:
                     assert_never(block)
         text = "".join(texts)
+        # Text beside calls is refused (field-guide/cohere.md#text-beside-calls), so it has to move.
         if calls:
             if text.strip():
                 why = f"text beside tool calls is refused here; sent as {'thinking' if thoughts else 'the tool plan'}"
@@ -251,6 +259,7 @@ class CohereWriter:
         echo = context.dialect.reasoning.echo
         as_thinking = thinks(context) and (calls or echo == "always") and echo != "never"
         if is_own(block, context.dialect, context.model):
+            # Its own plan goes back as a plan, even to a model that thinks.
             if calls and (block.field == PLAN or not as_thinking):
                 plans.append(block.text)
             elif as_thinking and block.field != PLAN:
@@ -273,6 +282,8 @@ class CohereWriter:
         """Text beside calls is refused (`text content is not allowed when tool_calls are provided`)."""
         content, plan = None, b""
         said = [text for text in ("".join(thoughts), *plans) if text.strip()]
+        # Thinking and plan together are not known to be taken (field-guide/cohere.md#text-beside-calls): if there is
+        # thinking, all goes there.
         if thoughts:
             content = json_value([_thought("\n\n".join(said))]) if said else None
         elif said:
@@ -298,6 +309,7 @@ class CohereWriter:
             for part in self._parts(context.result_parts(response)):
                 moved = part.get("type") == "image_url" and context.moves_media()
                 (media if moved else parts).append(part)
+            # A string wherever there is only text, as on the chat wire.
             if all(part.get("type") == "text" for part in parts):
                 content = json_text(result_text(response, [part["text"] for part in parts], bool(media)))
             else:

@@ -43,11 +43,13 @@ def parse_request(body: bytes, *, provider: str = "cohere", identity: CallIdenti
             raise InvalidHistory(f"message {number} is not an object")
         role, key = message.get("role"), f"m{number}"
         content = _content(message.get("content"), origin)
+        # A first system message is the system prompt; a later one has its place in the conversation.
         if role in ("system", "developer") and not turns:
             system += [block for block in content if isinstance(block, Text)]
         elif role in ("system", "developer"):
             turns.append(Turn("system", tuple(content), key=key, role="" if role == "system" else str(role)))
         elif role == "assistant":
+            # In the order in which the host shows them: plan, words, calls, citations.
             blocks = (*_thought(message, origin), *content, *_calls(message, origin), *_citations(message, origin))
             turns.append(Turn("ai", blocks, key=key, origin=origin))
         elif role == "tool":
@@ -139,6 +141,7 @@ def _options(body: dict[str, Any]) -> Options:
                 fields["stop"] = tuple([str(stop) for stop in value])
             case "tool_choice", "REQUIRED" | "NONE":
                 fields["tool_choice"] = value.lower()
+            # More than a budget beside the type is not known, so nothing is lost by reading it.
             case "thinking", {"type": "enabled" | "disabled" as mode, **rest}:
                 fields["thinking"] = "on" if mode == "enabled" else "off"
                 budget = rest.get("token_budget")

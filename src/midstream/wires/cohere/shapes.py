@@ -58,6 +58,7 @@ class _Event(msgspec.Struct, gc=False, tag_field="type"):
     pass
 
 
+# `index` of a content part is not read: parts never overlap.
 class ContentDelta(_Event, tag="content-delta"):
     delta: _ContentPiece
 
@@ -88,6 +89,7 @@ class ContentEnd(_Event, tag="content-end"):
     pass
 
 
+# Kept as they come: their form depends on the kind of source.
 class CitationStart(_Event, tag="citation-start"):
     delta: dict[str, Any] | None = None
 
@@ -123,6 +125,7 @@ StreamEvent: TypeAlias = (
 
 decode_event = msgspec.json.Decoder(StreamEvent).decode
 
+# Texts that a host may cut in the middle of a character.
 _MAY_SPLIT = frozenset({"text", "thinking", "tool_plan", "arguments"})
 
 
@@ -155,6 +158,7 @@ def read_event(data: bytes, name: str) -> StreamEvent | Failure | Body:
             return MessageEnd(delta)
         case "error":
             return Failure(value)
+    # A body or an error where an event belongs: a host that was asked for a stream and does not stream.
     if "type" not in value:
         if isinstance(value.get("message"), dict):
             return Body(value)
@@ -172,6 +176,7 @@ def read_words(content: Any) -> Words:
 
 def read_call(call: Any) -> Call:
     """One call, or a piece of it; of a list, the first."""
+    # The documentation shows one call, some versions a list.
     if isinstance(call, list):
         call = call[0] if call else None
     function = inner(call, "function")

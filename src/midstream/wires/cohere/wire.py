@@ -15,6 +15,7 @@ DEFAULT = Dialect(
     "cohere",
     "cohere",
     reasoning=Reasoning(fields=(PLAN,), field=PLAN, echo="calls"),
+    # Letters, digits and underscores only (field-guide/cohere.md#pairing).
     limits=Limits(tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
     answer_pass="cohere",
     answer_beside_tools=False,

@@ -39,6 +39,7 @@ from .wire import DEFAULT
 
 FINISH = {"end_turn": "stop", "tool_use": "stop", "max_tokens": "length", "refusal": "content_filter"}
 _STOP_TYPES = {"stop": "eos", "length": "limit"}
+# Written before a bare JSON call, so that a reader of the text takes it for one in any place.
 _OPENERS = {"llama": "<|python_tag|>"}
 """Bare JSON is a call only where nothing was said before it."""
 _TAGS = ("<think>", "</think>")
@@ -51,6 +52,7 @@ _CALL_MARKS = {
     ),
 }
 """Formats that can be written while a call streams: before the calls, before one's arguments, behind them, behind all."""
+# Real models write each marker as a single token, and hosts stream token by token.
 _MARK = re.compile(r"(<\|[^|]*\|>)")
 _CHANNELS = {"kimi-k3": {"text": "response", "thinking": "think"}}
 """Formats whose texts stand in channels, by what is said in them."""
@@ -81,6 +83,7 @@ class CompletionWriter:
         self._flavour = _FLAVOURS[habits.completion]
         self._format = habits.text_format
         # A format may write the id and no name (Kimi's): it must be of the scheme that the model was taught.
+        # CallIds falls back on the plain scheme for formats that print no ids at all.
         self._ids = CallIds(context, habits.text_format if habits.text_format in STRATEGIES else "standard")
         self._left_out = LeftOut(DEFAULT.wire)
         self.notes = self._left_out.notes
@@ -88,6 +91,7 @@ class CompletionWriter:
         self._in_calls = False  # the marks before the calls have been written, and not those behind
         self._calls: list[ToolCall] = []  # those that wait for the last of their group
         self._said: list[str] = []
+        # Closed by the first thing that is not thinking, if nobody closed it.
         self._thinks = habits.starts_inside  # the model is inside its thinking, by the prompt's word
 
     def event(self, event: Event) -> bytes:
@@ -104,6 +108,7 @@ class CompletionWriter:
             case ToolCallStart():
                 return self._mark(self._thought()) + self._open_call(event)
             case ToolCallDelta():
+                # Other formats can only be written when the call is whole.
                 return self._say(event.delta) if self._marks else b""
             case ToolCallEnd():
                 return self._end_call(event.block)
@@ -240,6 +245,8 @@ def _openai_body(whole: str, turn: Turn, finish: str, context: AnswerContext) ->
 
 
 def _token(text: str) -> dict[str, Any]:
+    # Whether DeepInfra flags call markers is not known (field-guide/raw-completion.md#deepinfras-native-path); flagging
+    # them tests that nobody drops such tokens.
     return {"id": None, "text": text, "logprob": 0, "special": text.startswith("<|")}
 
 

@@ -24,6 +24,7 @@ from ..stream_decoder import StreamDecoder
 from .flavours import FLAVOURS
 from .shapes import CompletionChunk
 
+# Words of three hosts; `word` and `limit` are llama.cpp's.
 STOP_REASONS = {
     "stop": "end_turn",
     "eos": "end_turn",
@@ -73,6 +74,7 @@ class CompletionStreamReader:
         self._usage: Usage | None = None
         self._started = False
         self._is_whole = False
+        # Whether any piece of the text has come: then the whole at the end is a repetition.
         self._said = False
 
     @property
@@ -100,16 +102,20 @@ class CompletionStreamReader:
         if not text and chunk.whole and not self._said:
             text = chunk.whole
         if text:
+            # A cheap look at nearly every piece, and a search only where it may find something.
             if not text.isascii() and has_half(text):
                 self.builder.split_surrogates = True
             self._said = True
+            # Cut at the stop texts before the filter sees it: a host may send them, and more behind them.
             text = self._stop.feed(text)
             if text:
                 self._text.feed(text)
+        # A later count that says nothing does not replace one that did.
         if chunk.usage is not None and (self._usage is None or chunk.usage.input or chunk.usage.output):
             self._usage = chunk.usage
         if chunk.finish:
             self._finish = later_stop(self._finish, chunk.finish, STOP_REASONS)
+            # A call at the end of the text is complete now. The counts may be a while in coming.
             if self._text.in_call:
                 self._give_held()
 
@@ -161,6 +167,7 @@ class StopText:
             self.reached = True
             self._held = ""
             return text[: found.start()]
+        # The end of this piece may be the beginning of a stop text.
         end = len(text) - self._stops.held(text, 0)
         self._held = text[end:]
         return text[:end]

@@ -31,6 +31,7 @@ def encode_request(draft: RequestDraft) -> Request:
         raise ConfigError(f"{dialect.name} names no chat template, and a raw completion needs one")
     template = get_template(dialect.template)
     if draft.text_tools is not None:
+        # These markers have been taken out of foreign text already; what is left of them was written by us.
         template = replace(template, specials=template.specials.sparing(*draft.text_tools.format.markers))
     return _CompletionRequest(draft, template).build()
 
@@ -65,6 +66,7 @@ class _CompletionRequest:
         body |= self.options.extra_body or {}
         if body:
             fields.append(json_value(body)[1:-1])
+        # Templates and contexts count turns of what was shown; a caller counts those of the conversation.
         self.history.notes = sorted([_moved(note, places) for note in (*self.history.notes, *prompt.notes)], key=_place)
         return self.draft.request(
             self.dialect.path or flavour.path,
@@ -74,6 +76,7 @@ class _CompletionRequest:
             reader=self._reader(prompt),
         )
 
+    # How the prompt left off decides how the answer has to be read.
     def _reader(self, prompt: Prompt) -> Dialect:
         """The dialect for the answer to this prompt."""
         dialect = self.dialect
@@ -87,6 +90,7 @@ class _CompletionRequest:
     def _prompt(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Prompt:
         self._effort()
         prompt = self._rendered(conversation, tools, self.context.thinking)
+        # A prefill or a grammar binds the first token of the answer, so the prompt must not end inside thinking.
         why = self._no_thought_first()
         if prompt.starts_inside_thinking and why:
             prompt = self._rendered(conversation, tools, False)
@@ -98,6 +102,7 @@ class _CompletionRequest:
         if prompt.starts_inside_thinking:
             self.context.option_dropped("prefill cannot be sent before the thinking this model always begins with")
             return prompt
+        # Foreign text like any other: a marker in it is broken.
         return replace(prompt, text=prompt.text + self.template.specials.neutralise(prefill))
 
     def _no_thought_first(self) -> str:
@@ -127,6 +132,7 @@ class _CompletionRequest:
         )
 
     def _offered(self, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        # Leaving tools out is the one thing that a prompt can enforce.
         """The tools to declare: a choice cannot be forced on a prompt, but tools can be left out of it."""
         choice = self.options.tool_choice
         tools = [tool for tool in tools if self.context.host_tool(tool) is None]
@@ -144,6 +150,7 @@ class _CompletionRequest:
         return named or tools
 
     def _stops(self, prompt: Prompt) -> list[str]:
+        # The template's own first: without them the answer would not end.
         stops = list(dict.fromkeys((*prompt.stop, *self.options.stop)))
         most = self.flavour.max_stops
         if most is not None and len(stops) > most:
@@ -212,6 +219,7 @@ def _readable_response(response: ToolResponse, context: EncodeContext) -> ToolRe
     content: list[Text | Media | Opaque] = [
         _readable_media(part, context) if type(part) is Media else part for part in response.content
     ]
+    # As `result_text` does on the other wires; here the parts stay parts.
     if response.is_error and "error" not in response.text[:40].lower():
         content.insert(0, Text("Error: "))  # a prompt has no flag for it
     return response if tuple(content) == response.content else replace(response, content=tuple(content))

@@ -29,6 +29,7 @@ _decode_openai = msgspec.json.Decoder(OpenAIChunk).decode
 _decode_llamacpp = msgspec.json.Decoder(LlamaCppChunk).decode
 
 
+# What differs between hosts of raw completion, as values. The reader and the encoder know none of them by name.
 class Flavour(msgspec.Struct, frozen=True):
     path: str
     prompt_field: str
@@ -46,10 +47,13 @@ class Flavour(msgspec.Struct, frozen=True):
 def _deepinfra_chunk(data: bytes) -> CompletionChunk:
     chunk = read_shape(data, _decode_deepinfra, DeepInfraChunk)
     error = _deepinfra_error(chunk)
+    # An error beside a token is left for the chunk that ends the stream.
     if error is not None and chunk.token is None:
         return CompletionChunk(error=error)
     read = CompletionChunk(
         (chunk.token.text or "") if chunk.token is not None else "",
+        # The last chunk repeats the whole text (field-guide/raw-completion.md#deepinfras-native-path): kept apart, so
+        # that it is not said twice.
         whole=chunk.generated_text or "",
         finish=chunk.details.finish_reason if chunk.details is not None else None,
         response_id=_text_or_none(chunk.request_id),
@@ -86,6 +90,7 @@ def _deepinfra_body(data: bytes) -> CompletionChunk:
     )
     return CompletionChunk(
         body.results[0].generated_text or "",
+        # A body says no reason, and that it came is the end.
         finish=(body.details.finish_reason if body.details is not None else None) or "stop",
         usage=usage,
         response_id=_text_or_none(body.request_id),
@@ -135,6 +140,7 @@ def _llamacpp_chunk(data: bytes) -> CompletionChunk:
         return CompletionChunk(error=chunk.error)
     read = CompletionChunk(chunk.content or "", model=_text_or_none(chunk.model) or "")
     if chunk.stop:
+        # Older servers have booleans; only the limit matters, since any other end is a good one.
         read.finish = chunk.stop_type or ("limit" if chunk.stopped_limit else "eos")
         timings: dict[str, Any] = chunk.timings if isinstance(chunk.timings, dict) else {}
         read.usage = Usage(
@@ -166,6 +172,7 @@ def _as_schema(format: dict[str, Any]) -> dict[str, Any]:
     if format.get("type") == "text":
         return {}
     named = format.get("json_schema") or {}
+    # JSON without a schema is an object of any kind.
     return {"json_schema": named.get("schema") or format.get("schema") or {"type": "object"}}
 
 

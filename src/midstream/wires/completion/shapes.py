@@ -11,6 +11,7 @@ from ...core.blocks import Usage
 from ..lenient_json import convert_leniently, decode_object, text_of
 
 T = TypeVar("T")
+# Where text belongs in any of these shapes; a host that puts JSON there means its text.
 _TEXTS = ("text", "content", "generated_text")
 
 
@@ -38,6 +39,7 @@ class DeepInfraChunk(msgspec.Struct, gc=False):
     token: DeepInfraToken | None = None
     generated_text: str | None = None
     details: DeepInfraDetails | None = None
+    # `Any` for what is only passed on: a wrong type there must not cost the answer.
     request_id: Any = None
     num_output_tokens: Any = None
     num_input_tokens: Any = None

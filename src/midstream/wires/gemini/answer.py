@@ -29,7 +29,9 @@ from .decode import SIGNATURE
 from .wire import DEFAULT
 
 FINISH = {"end_turn": "STOP", "tool_use": "STOP", "max_tokens": "MAX_TOKENS", "refusal": "SAFETY"}
+# Both alphabets: Google's SDK writes the one for URLs.
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2}==|[A-Za-z0-9+/_-]{3}=)?\Z")
+# CRLF, as the host itself ends its events.
 _END = b"\r\n\r\n"
 
 
@@ -47,6 +49,7 @@ class GeminiWriter:
         self._left_out = LeftOut(DEFAULT.wire)
         self.notes = self._left_out.notes
         self._in_array = False  # an element has been written, so a comma is due before the next
+        # The same in every chunk: encoded once.
         self._tail = b"," + json_value({"modelVersion": context.model, "responseId": context.response_id})[1:]
 
     def event(self, event: Event) -> bytes:
@@ -59,6 +62,7 @@ class GeminiWriter:
                 return self._said(b'{"text":%b,"thought":true}' % json_text(event.delta))
             case TextEnd():
                 signed = self._signed((event.block.extra or {}).get(SIGNATURE))
+                # A signature belongs to the text before it, and arrives when that has streamed.
                 return self._said(json_value({"text": "", **signed})) if signed else b""
             case ThinkingEnd():
                 signed = self._signed(event.block.signature) if self._context.thinking else {}

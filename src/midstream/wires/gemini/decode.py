@@ -27,6 +27,7 @@ from .shapes import Candidate, Chunk, FunctionCall, Part, decode_chunk, read_chu
 
 SIGNATURE = "thoughtSignature"
 
+# Reasons with a filter behind them are refusals, whatever they are called.
 STOP_REASONS = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens"} | dict.fromkeys(
     (
         "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY",
@@ -44,6 +45,7 @@ _NUMBERS = {
     1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER", 6: "BLOCKLIST", 7: "PROHIBITED_CONTENT",
     8: "SPII", 9: "MALFORMED_FUNCTION_CALL",
 }  # fmt: skip
+# A word for "not finished yet", in three spellings.
 _UNSAID = ("", 0, "FINISH_REASON_UNSPECIFIED")
 
 
@@ -65,6 +67,7 @@ class _StreamedCall:
 
 def make_decoder(context: DecodeContext) -> StreamDecoder:
     limit = context.limit
+    # Without `alt=sse` the stream is one JSON array (field-guide/streams.md#framing).
     instead = {b"[": ArrayFraming(limit=limit), b"{": None, b"<": None}
     return StreamDecoder(GeminiStreamReader(context), SSEParser(limit=limit), limit=limit, instead=instead)
 
@@ -105,6 +108,7 @@ class GeminiStreamReader:
 
     def whole(self, body: bytes) -> None:
         self._is_whole = True
+        # A body is read leniently from the start: it comes once, and is worth the time.
         self.builder.split_surrogates = True
         self._chunk(read_chunk(body), body)
 
@@ -115,6 +119,7 @@ class GeminiStreamReader:
             self._seen = True
             self.builder.start(chunk.modelVersion or "", chunk.responseId)
         if chunk.usageMetadata:
+            # Kept raw until the end, a count keeps its chunk alive: of large ones a copy is made at once.
             if len(data) > LARGE:
                 self._hold(len(bytes(chunk.usageMetadata)))
             self._usage.add(chunk.usageMetadata, len(data))
@@ -122,6 +127,7 @@ class GeminiStreamReader:
             self._feedback(chunk.promptFeedback)
         if chunk.candidates:
             for place, candidate in enumerate(chunk.candidates):
+                # Candidate 0: others were not asked for.
                 if not candidate.index:
                     self._candidate(candidate, place, data)
                     break
@@ -136,11 +142,13 @@ class GeminiStreamReader:
         if content is not None and content.parts:
             raw_parts: list[Any] | None = None
             for number, part in enumerate(content.parts):
+                # The everyday part, before anything else is looked at.
                 if part.text and not part.thought and part.thoughtSignature is None and part.functionCall is None:
                     self.builder.text(part.text)  # the everyday case
                 elif _is_known(part):
                     self._part(part)
                 else:
+                    # Parsed a second time only for a part whose keys our shapes do not know.
                     raw_parts = raw_parts if raw_parts is not None else _raw_parts(data, place)
                     self._other(part, raw_parts[number])
         if candidate.finishReason is not None and candidate.finishReason not in _UNSAID:
@@ -158,6 +166,7 @@ class GeminiStreamReader:
                 self._hold(len(bytes(raw)))
                 value = decode_leniently(bytes(raw))
                 if isinstance(value, dict) and value:
+                    # Metadata grows from chunk to chunk.
                     self._extra[name] = {**self._extra.get(name, {}), **value}
 
     def _part(self, part: Part) -> None:
@@ -176,6 +185,7 @@ class GeminiStreamReader:
         if not text and not signature:
             return
         if signature:
+            # A signed part stays apart from its neighbours, since the signature is about its very text.
             builder.end_block()
         if thought:
             piece = builder.thinking(text, "thought")
@@ -211,6 +221,7 @@ class GeminiStreamReader:
     def _call(self, call: FunctionCall, signature: str | None) -> None:
         builder = self.builder
         arguments = _arguments(call.args)
+        # Pieces of one call have its id or none. With another id, nobody can tell whose they are.
         if (
             not call.name
             and call.id
@@ -220,11 +231,13 @@ class GeminiStreamReader:
             raise MalformedStream(f"arguments came for the call {call.id!r} while those of another were coming")
         if call.name or self._streamed is None:
             self._close_streamed()
+            # An empty call: the end of one that has already ended.
             if not call.name and not arguments and not call.partialArgs:
                 return
             name = call.name or ""
             extra = {SIGNATURE: signature} if signature else None
             piece = builder.open_call(call.id or None, self._names.get(name, name), extra)
+            # A call that comes whole, as nearly all do.
             if not call.willContinue and not call.partialArgs:
                 builder.call_arguments(piece, arguments or "{}")
                 builder.close_call(piece)
@@ -238,6 +251,7 @@ class GeminiStreamReader:
         if not call.willContinue:
             self._close_streamed(arguments)
 
+    # `whole` wins: some hosts send the object at the end as well.
     def _close_streamed(self, whole: str = "") -> None:
         if self._streamed is not None:
             streamed, self._streamed = self._streamed, None
@@ -253,6 +267,7 @@ class GeminiStreamReader:
         builder, raw = self.builder, self._finish
         if raw is None:
             self.settle()
+            # A blocked prompt has no candidate and therefore no finish reason.
             if self._blocked is not None:
                 builder.finish("refusal", self._blocked)
             elif self._seen and (self._is_whole or not self._dialect.sends_finish):
@@ -265,6 +280,7 @@ class GeminiStreamReader:
         self._close_streamed()
         self.settle()
         reason = stop_reason(raw, builder.calls)
+        # Not an answer, and worth another try (field-guide/gemini.md#stream).
         if reason in FAILURES:
             message = self._finish_message or f"the model's answer could not be used ({reason})"
             builder.fail(ErrorInfo("provider", message, code=reason, retryable=True))
@@ -283,6 +299,7 @@ def _arguments(raw: msgspec.Raw) -> str:
     if not data or data == b"null":
         return ""
     try:
+        # Formatted without being parsed: 1.0 stays 1.0, and large integers keep their digits.
         return msgspec.json.format(data, indent=-1).decode()
     except (msgspec.DecodeError, RecursionError, ValueError):
         return data.decode("utf-8", "replace")
@@ -308,6 +325,8 @@ _COUNTS = (
     "promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount",
     "toolUsePromptTokenCount", "totalTokenCount",
 )  # fmt: skip
+# Each chunk counts anew and the last one is right (field-guide/gemini.md#stream), so they are only kept. Folding them
+# now and then bounds how many.
 _KEEP = 64
 LARGE = 4096
 """A chunk of more bytes is let go at once: what is kept raw holds on to its chunk."""
@@ -347,6 +366,7 @@ class UsageTally:
         newest = _read(last)
         if older:
             together = b"".join(older)
+            # Only where the last one lacks a count that an earlier one had.
             if any(name.encode() in together for name in _COUNTS if newest.get(name) is None):
                 for raw in reversed(older):
                     newest = {**_read(raw), **newest}

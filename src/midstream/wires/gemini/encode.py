@@ -24,10 +24,12 @@ from ..request import Request, RequestDraft, join_body, merge_body
 from .media import media_part
 from .thinking import thinking_config
 
+# Tools that the host runs, by the key they are asked for with.
 BUILTINS = frozenset({
     "googleSearch", "googleSearchRetrieval", "codeExecution", "urlContext", "fileSearch", "computerUse", "googleMaps",
     "enterpriseWebSearch", "retrieval",
 })  # fmt: skip
+# More are refused.
 MAX_STOPS = 5
 _UNSAFE = late_pattern(rb"[^A-Za-z0-9/._~@-]")
 _SPELLED = {"top_p": "topP", "presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty"}
@@ -35,6 +37,7 @@ _SPELLED = {"top_p": "topP", "presence_penalty": "presencePenalty", "frequency_p
 
 def encode_request(draft: RequestDraft) -> Request:
     options = draft.options
+    # What changes the bytes of old contents.
     key = (options.missing_reasoning, options.foreign_thinking, options.tool_format)
     return _GeminiRequest(draft, draft.history(ContentsWriter, *key)).build()
 
@@ -87,6 +90,7 @@ class _GeminiRequest:
         functions: list[dict[str, Any]] = []
         described: list[dict[str, Any]] = []
         for tool in self.draft.tools:
+            # A tool of another wire: noted there.
             if self.context.host_tool(tool) is not None:
                 continue
             if tool.builtin is None:
@@ -141,6 +145,7 @@ class _GeminiRequest:
 
 
 FIRST_WORDS = "(The conversation begins with the model.)"
+# See `field-guide/gemini.md#thought-signatures`: it goes back on the part it came with.
 _SIGNATURE = "thoughtSignature"
 _RESPONSE_KEYS = ("willContinue", "scheduling")
 
@@ -174,6 +179,7 @@ class ContentsWriter:
 
     def human(self, turn: Turn) -> None:
         said = turn.blocks
+        # The everyday message.
         if len(said) == 1 and type(said[0]) is Text and said[0].extra is None:
             parts = [encode_text(said[0].text)] if said[0].text else []
         else:
@@ -216,6 +222,7 @@ class ContentsWriter:
             self.context.foreign_block(block)
             return
         data = block.data
+        # A signature is bound to its model, the rest of the part to the host.
         if _SIGNATURE in data and not own_model:
             data = {key: value for key, value in data.items() if key != _SIGNATURE}
         out.append(json_value(data))
@@ -238,6 +245,8 @@ class ContentsWriter:
                         parts.append(encode_text(block.text))
                 case ToolCall():
                     signature = self._signature(block.extra, own_model)
+                    # Only the first call of a step is checked (field-guide/gemini.md#thought-signatures); parallel ones
+                    # need none.
                     if signature is None and not calls and context.dialect.reasoning.required:
                         # "Function call is missing a thought_signature" is a 400 for the first call of a turn.
                         signature = context.missing_reasoning("the thought signature", "tool_call")
@@ -259,6 +268,7 @@ class ContentsWriter:
         if not parts:
             context.blank_turn()
             return
+        # Results have to name their function, and stored ones may lack it.
         self._called = calls
         self.contents.say("model", parts)
 
@@ -275,6 +285,8 @@ class ContentsWriter:
     def _thinking(self, block: Thinking, parts: list[bytes]) -> None:
         context = self.context
         own = is_own(block, context.dialect, context.model)
+        # Parts marked as thoughts do not go back as input to some models; signatures do
+        # (field-guide/gemini.md#thinking).
         if own and context.dialect.reasoning.echo == "never":
             context.not_echoed(block)
             return
@@ -316,6 +328,7 @@ class ContentsWriter:
                 where = moved if type(part) is Media and self.context.moves_media() else inside
                 where += self._content([part])
         said = "\n".join(texts)
+        # Media alone: the object may be empty, and `{}` is read back as nothing said.
         if not texts and inside:
             body = b"{}"
         else:

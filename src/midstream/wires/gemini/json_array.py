@@ -16,6 +16,7 @@ from ...core.errors import LimitExceeded, MalformedStream
 from ...core.patterns import late_pattern
 from ..sse import DEFAULT_LIMIT, DONE, ServerSentEvent
 
+# Possessive quantifiers throughout: a stranger's bytes must not find a slow way through.
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SKIP = rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+"
 _FRAME = late_pattern(_SKIP + rb"[{}\[\]]", re.S)  # all up to the next brace or bracket, whole strings among it
@@ -43,6 +44,7 @@ class JSONArrayParser:
     def __init__(self, *, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
         self._buffer = bytearray()  # an unfinished element
+        # Depth counts brackets and braces alike; the two outermost levels are the frame.
         self._depth = 0  # 0 before the array, 1 between elements
         self._in_string = False
         self._escaped = False
@@ -51,6 +53,7 @@ class JSONArrayParser:
     def feed(self, data: bytes) -> Iterator[bytes]:
         if self._depth == 1:
             whole = data.strip(_BETWEEN)
+            # The whole read is one element: then one skip by the JSON parser replaces the walk.
             if whole[:1] == b"{" and _is_json(whole):  # one read, one element: the live stream's case
                 yield self._take(whole)
                 return
@@ -70,6 +73,7 @@ class JSONArrayParser:
             at = found.end()
             if data[place] in b"{[":
                 self._depth += 1
+                # The outermost must be an array, and its elements objects.
                 if self._depth < 3 and (self._depth == 1) != (data[place] == 0x5B):
                     raise MalformedStream(f"expected an array of objects, got {chr(data[place])!r}")
                 if self._depth == 2:
@@ -93,6 +97,7 @@ class JSONArrayParser:
         assert found is not None
         if self._depth < 2:
             self._check_gap(data[at:])
+        # No quote is left open: all of it was skipped.
         if found.end() == len(data):
             return len(data)
         self._in_string = True
@@ -131,6 +136,7 @@ class JSONArrayParser:
 class ArrayFraming:
     """Elements as server-sent events without a name would come; an array that closes says `[DONE]`, as other hosts do."""
 
+    # An element ends with a brace, which also stands inside of it: no stencil can be cut by it.
     ends: tuple[bytes, ...] = ()
     between = False
 

@@ -15,10 +15,12 @@ def media_part(media: Media, kinds: tuple[str, ...]) -> dict[str, Any] | None:
     if media.kind not in kinds:
         return None
     media = opened(media)
+    # `image/*` is our own word for "some image"; this host wants the type.
     mime = media.mime if "*" not in media.mime else ""
     kept = {key: value for key, value in (media.extra or {}).items() if key in _KEYS}
     if media.data is not None:
         mime = mime or mime_of_data(media.data)
+        # Without a type it is refused.
         return {"inlineData": {"mimeType": mime, "data": media.data}, **kept} if mime else None
     if not media.url:
         return None

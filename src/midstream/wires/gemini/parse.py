@@ -33,6 +33,7 @@ from ..request import ParsedRequest, RequestedAnswer
 from .media import read_media
 from .wire import DEFAULT
 
+# The wire is protobuf behind JSON, so both spellings of a field are valid.
 _SNAKE = re.compile(r"_([a-z0-9])")
 _TYPES = {1: "string", 2: "number", 3: "integer", 4: "boolean", 5: "array", 6: "object"}  # protobuf's enum
 _SAMPLING = {
@@ -64,6 +65,7 @@ def parse_request(
         contents = [contents]
     if not isinstance(contents, list):
         raise InvalidHistory("expected a JSON object with a `contents` list")
+    # The path wins: it is what the host would obey.
     model = (model or str(value.get("model") or "")).removeprefix("models/")
     origin = Origin(provider, DEFAULT.wire, model)
     spelled = [{"parts": [{"text": content}]} if isinstance(content, str) else content for content in contents]
@@ -122,6 +124,7 @@ def _part(part: dict[str, Any], origin: Origin) -> Block:
             media = read_media(spelled)
             if media is not None:
                 return media
+    # The key that is neither of these two says what kind of part it is.
     kind = next((key for key in part if key not in ("thought", "thoughtSignature")), "part")
     return Opaque(kind, part, origin)
 
@@ -132,6 +135,7 @@ def _response(response: dict[str, Any], origin: Origin) -> ToolResponse:
     said = response.get("response")
     is_error = False
     match said:
+        # The way back of ContentsWriter: `result` and `error` are the keys that it wraps a text in.
         case {"result": str(text), **rest} if not rest and object_text(text) is None:
             pass
         case {"error": str(text), **rest} if not rest and object_text(text) is None:
@@ -176,6 +180,7 @@ def json_schema_of(schema: Any) -> Any:
         return [json_schema_of(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
+    # Values are data, even where they look like a schema.
     out = {key: json_schema_of(value) if key not in ("enum", "default") else value for key, value in schema.items()}
     kind = out.get("type")
     if isinstance(kind, str):
@@ -209,8 +214,10 @@ def _generation(config: dict[str, Any], found: OptionFields) -> None:
             found.fields[_SAMPLING[key]] = value
         elif key == "stopSequences" and isinstance(value, list):
             found.stop(value)
+        # A config that our words cannot repeat is kept whole.
         elif key != "thinkingConfig" or not isinstance(value, dict) or not _thinking(_camel(value), found.fields):
             left[key] = value
+    # With the host's own schema beside it, both are kept as they are.
     if left.get("responseMimeType") == "application/json" and "responseSchema" not in left:
         del left["responseMimeType"]
         schema = left.pop("responseJsonSchema", None)
@@ -243,6 +250,7 @@ def _choice(config: dict[str, Any], found: OptionFields) -> None:
     calling = _camel(calling) if isinstance(calling, dict) else {}
     names = calling.get("allowedFunctionNames")
     mode = calling.get("mode")
+    # `ANY` with one name is a named choice; with several there is no word for it.
     if mode == "ANY" and isinstance(names, list) and len(names) == 1:
         found.fields["tool_choice"] = str(names[0])
     elif mode in _CHOICES and not names:

@@ -15,6 +15,7 @@ from ..lenient_json import json_value
 from .shapes import PartialArg
 
 MAX_DEPTH = 64
+# One step after the other, digits bounded: a path with a million indexes must not become a list of a million.
 _PATH = late_pattern(r"\$((?:\.[^.\[\]]+|\[\d{1,6}\]|\['[^']*'\])+)\Z")
 _STEP = late_pattern(r"\.([^.\[\]]+)|\[(\d{1,6})\]|\['([^']*)'\]")
 
@@ -32,6 +33,7 @@ class PartialArguments:
     def add(self, value: PartialArg) -> int:
         """Take in one value; the number of characters it brought."""
         path = value.jsonPath or ""
+        # Another path begins: the string before it is complete, though nobody said so.
         if path != self._open:
             self._close()
         if value.stringValue is not None:
@@ -67,6 +69,7 @@ def _place(root: dict[str, Any], path: str, value: Any) -> None:
             if following is None:
                 place[step] = value
             place = place.setdefault(step, fresh)
+        # `step <= len(place)`: a list grows by one place at a time, so an index cannot make it jump.
         elif isinstance(step, int) and isinstance(place, list) and step <= len(place):
             if step == len(place):
                 place.append(fresh)

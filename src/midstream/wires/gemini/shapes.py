@@ -42,6 +42,7 @@ class PartialArg(_Shape):
 class FunctionCall(_Shape):
     id: str | None = None
     name: str | None = None
+    # Raw, so that the arguments keep the spelling of their numbers.
     args: Raw = NOTHING
     partialArgs: list[PartialArg] | None = None
     willContinue: bool | None = None
@@ -83,6 +84,7 @@ class Chunk(_Shape):
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode
 
+# Types that the lenient reading insists on, place by place. What does not fit is left out, never refused.
 _FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "chunk": {"candidates": list, "modelVersion": str, "responseId": str, "promptFeedback": dict},
     "candidate": {"content": dict, "finishReason": (str, int), "index": int, "finishMessage": str},
@@ -108,6 +110,7 @@ def read_chunk(data: bytes) -> Chunk:
     try:
         softened = _softened_chunk(value)
         texts = [part.get("text") for part in _parts_of(softened)]
+        # Written and read once more, because half a character cannot be in JSON. The texts are put back afterwards.
         chunk = decode_chunk(json.dumps(clean(softened)).encode())
         parts = [
             part for candidate in chunk.candidates or () if candidate.content for part in candidate.content.parts or ()
@@ -123,6 +126,7 @@ def _fit(value: dict[str, Any], kind: str) -> dict[str, Any]:
     """Leave out the fields whose types surprise."""
     for name, wanted in _FIELDS[kind].items():
         found = value.get(name)
+        # A bool is an int in Python.
         if found is not None and (not isinstance(found, wanted) or (isinstance(found, bool) and wanted is not bool)):
             value[name] = None
     return value

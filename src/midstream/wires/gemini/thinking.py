@@ -15,7 +15,10 @@ from ..reasoning import asked_off, effort_for
 
 LEAST_BUDGET = 128
 """The least a model that always thinks may be given."""
+# The host's word for "as much as it needs".
 DYNAMIC = -1
+# Ours to choose: this generation takes a number where our options have a word. 24576 is the most the smaller models
+# take.
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
 
 Control = Callable[[EncodeContext, int | None], dict[str, Any]]
@@ -45,11 +48,13 @@ def _budget(context: EncodeContext, limit: int | None) -> dict[str, Any]:
         return {"thinkingBudget": LEAST_BUDGET}
     if not _asked(options):
         return {}
+    # Thoughts are shown only if asked for, and whoever asks about thinking wants to see it.
     config: dict[str, Any] = {"includeThoughts": True}
     if options.thinking_budget is not None:
         config["thinkingBudget"] = options.thinking_budget  # the caller's own: the host takes any
     elif options.effort is not None:
         return _of_effort(context, options.effort, limit)
+    # A model that does not think by itself needs a budget to begin.
     elif not rules.default_on:
         config["thinkingBudget"] = DYNAMIC
     return config
@@ -77,6 +82,7 @@ def _level(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     config: dict[str, Any] = {"includeThoughts": True}
     if options.effort is not None:
         config["thinkingLevel"] = context.effort(options.effort)
+    # Newer models take a number as well, but not beside a level.
     elif options.thinking_budget is not None:
         config["thinkingBudget"] = options.thinking_budget
     return config

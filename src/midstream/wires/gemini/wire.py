@@ -20,6 +20,7 @@ DEFAULT = Dialect(
         required=True,  # a signature, on the first call of each model turn
         placeholder=BYPASS,
         default_on=True,
+        # Gemini 3, which is the wire's reference; 2.5 has a dialect of its own.
         can_disable=False,
         control="thinkingLevel",
         efforts=("minimal", "low", "medium", "high"),
@@ -28,6 +29,7 @@ DEFAULT = Dialect(
     schema="gemini",
     answer_ways=("schema",),
     answer_pass="gemini",
+    # A schema beside functions is refused.
     answer_beside_tools=False,
     max_tokens_field="maxOutputTokens",
     tool_result_media="inline",
@@ -40,6 +42,7 @@ DEFAULT = Dialect(
     user_field="",
     extras=("cachedContent", "generationConfig", "labels", "safetySettings", "toolConfig"),
     server_tools={"web_search": {"builtin": "googleSearch"}, "code_execution": {"builtin": "codeExecution"}},
+    # Likewise the host's tools beside functions.
     server_tools_alone=True,
 )
 

@@ -15,6 +15,7 @@ from ..answer import AnswerContext, CallIds, LeftOut, json_arguments, refusal_of
 from ..lenient_json import json_text, json_value
 from .wire import DEFAULT
 
+# There is no word for calls: they stand in the message.
 FINISH = {"end_turn": "stop", "tool_use": "stop", "max_tokens": "length"}
 _DAY = 86400
 
@@ -33,6 +34,7 @@ class OllamaWriter:
         self._ids = CallIds(context, "standard")
         self._left_out = LeftOut(DEFAULT.wire)
         self.notes = self._left_out.notes
+        # The same in every line: encoded once, and cut before its closing brace.
         self._head = json_value({"model": context.model, "created_at": utc(context.created)})[:-1]
 
     def event(self, event: Event) -> bytes:
@@ -71,6 +73,7 @@ class OllamaWriter:
 
     def keep_alive(self) -> bytes:
         """A piece without words: a blank line is no JSON, and the host's own client reads every line as that."""
+        # The host's own client reads every line as JSON (see `keep_alive`), so silence has to be one.
         return self._line(b'{"role":"assistant","content":""}')
 
     def _line(self, message: bytes) -> bytes:
@@ -93,12 +96,14 @@ class OllamaWriter:
     def _call(self, call: ToolCall) -> dict[str, Any]:
         call_id = self._ids.of(call)
         function = {"name": call.name, "arguments": json_arguments(call)}
+        # The host itself often gives no ids (field-guide/ollama.md#tools).
         return {"function": function} if call_id is None else {"id": call_id, "function": function}
 
 
 def utc(seconds: int) -> str:
     """A date as RFC 3339 writes it. By arithmetic, since the codecs keep no time; from the algorithm for civil days."""
     days, rest = divmod(seconds, _DAY)
+    # Days are counted from 1 March of the year 0, so that the leap day is the last of its year; an era is 400 years.
     era, day = divmod(days + 719468, 146097)
     year = (day - day // 1460 + day // 36524 - day // 146096) // 365
     day -= 365 * year + year // 4 - year // 100

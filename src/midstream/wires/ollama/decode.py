@@ -35,6 +35,7 @@ def stop_reason(raw: str | None, calls: int) -> str:
 def make_decoder(context: DecodeContext) -> StreamDecoder:
     reader = OllamaStreamReader(context, context.text_filter(), context.reasoning_filter())
     framing = LineFraming(limit=context.limit)
+    # A line begins with a brace just as a body does, so only HTML can be told apart at the start.
     return StreamDecoder(reader, framing, limit=context.limit, instead={b"<": None}, template=reader.template)
 
 
@@ -66,6 +67,7 @@ class OllamaStreamReader:
         try:
             line = decode_line(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
+            # A byte order mark may stand before the first line.
             line = read_line(data.removeprefix(b"\xef\xbb\xbf"))
             self.builder.split_surrogates = True
         self._line(line)
@@ -77,6 +79,7 @@ class OllamaStreamReader:
         except (msgspec.DecodeError, RecursionError, ValueError):
             return None
         message = line.message
+        # Left out of the comparison, so that it does not stop a stencil.
         line.model = None  # not looked at once the answer has begun
         if not self._seen or message is None or not is_empty(line, but="message"):
             return None
@@ -105,11 +108,13 @@ class OllamaStreamReader:
         try:
             line = decode_line(body)
         except (msgspec.DecodeError, RecursionError, ValueError):
+            # Not one object: the lines of a stream, read as a body.
             for text in body.split(b"\n"):
                 if text.strip() and not self.builder.ended:
                     self.event(text, "")
         else:
             self._line(line)
+            # `done: false` in a whole body would be a lie; missing, it only was not said.
             if line.done is None and line.message is not None and not self.builder.ended:
                 self._finish(line)  # one whole body has come to its end, whether it says so or not
 
@@ -162,6 +167,7 @@ class OllamaStreamReader:
     def _rest(self, message: Message) -> None:
         self._end_thinking()
         for image in message.images or ():
+            # Images count apart from text: they are not part of the turn's characters.
             self._held += len(image)
             if self._held > MAX_TURN_CHARS:
                 raise LimitExceeded(f"the answer holds more than {MAX_TURN_CHARS} characters of media")
@@ -173,6 +179,7 @@ class OllamaStreamReader:
         function = call.function
         name = (function.name or "") if function is not None else ""
         piece = self.builder.open_call(call.id or None, self._names.get(name, name))
+        # A call without a function is reported as one without a name.
         self.builder.call_arguments(piece, _arguments(function.arguments) if function is not None else "{}")
         self.builder.close_call(piece)
 
@@ -192,9 +199,11 @@ def _arguments(raw: msgspec.Raw) -> str:
     data = bytes(raw)
     if not data or data == b"null":
         return "{}"
+    # Some hosts of this wire send arguments as text.
     if data[:1] == b'"':
         return str(decode_leniently(data)) or "{}"
     try:
+        # Formatted without being parsed: numbers keep their digits (field-guide/ollama.md#tools).
         return msgspec.json.format(data, indent=-1).decode()
     except (msgspec.DecodeError, RecursionError, ValueError):
         return data.decode("utf-8", "replace")

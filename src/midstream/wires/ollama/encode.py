@@ -19,6 +19,7 @@ from ..request import Request, RequestDraft, empty_conversation, join_body, merg
 
 
 def encode_request(draft: RequestDraft) -> Request:
+    # The only option that changes how old turns are written.
     return _OllamaRequest(draft, draft.history(OllamaWriter, draft.options.foreign_thinking)).build()
 
 
@@ -61,6 +62,7 @@ class _OllamaRequest:
         if not messages:
             raise empty_conversation()
         if self.options.prefill:
+            # The host goes on with a message of the assistant's at the end.
             messages.append(b'{"role":"assistant","content":%b}' % json_text(self.options.prefill))
         return messages
 
@@ -68,6 +70,7 @@ class _OllamaRequest:
         tools, choice, context = self.draft.tools, self.options.tool_choice, self.context
         if not tools:
             return []
+        # Leaving the tools out says the same, but only for this request: the history still has its calls.
         if choice == "none":
             why = "this wire has no tool choice; the tools are left out so that none is called"
             context.note("adapted", "option", "tool_choice_changed", why)
@@ -96,12 +99,14 @@ def _think(context: EncodeContext) -> dict[str, Any]:
     options, rules = context.options, context.dialect.reasoning
     context.no_budget()
     if asked_off(options):
+        # Such a model answers 400 to the word (field-guide/ollama.md#thinking).
         if not rules.can_disable:
             context.always_thinks()
             return {}
         return {"think": False}
     if options.effort is not None and rules.efforts:
         return {"think": context.effort(options.effort)}
+    # A level for a model without levels: at least it thinks.
     if options.thinking == "on" or options.effort is not None:
         if options.effort is not None:
             why = f"effort {options.effort} is sent as on: this model takes no levels"
@@ -119,6 +124,7 @@ class OllamaWriter:
     def __init__(self, context: EncodeContext) -> None:
         self.context = context
         self.messages: list[bytes] = []
+        # Results are matched by order and name (field-guide/ollama.md#tools), and stored ones may lack the name.
         self._called: dict[str, str] = {}  # the names of the last turn's calls, for results that lack theirs
         self._size = 0
 
@@ -231,6 +237,7 @@ class OllamaWriter:
 
     def _call(self, call: ToolCall) -> bytes:
         arguments = self.context.arguments(call)
+        # No id: the wire has no rule for one, and its templates do not print it.
         return b'{"function":{"name":%b,"arguments":%b}}' % (
             json_text(self.context.names.wire(call.name)), arguments.encode(),
         )  # fmt: skip

@@ -52,8 +52,10 @@ def parse_request(body: bytes, *, provider: str = "ollama", identity: CallIdenti
         else:
             turns.append(Turn("system" if role == "system" else "human", tuple(_content(message)), key=key))
     conversation = canonicalize(Conversation(joined_results(turns), system_prompt(system)), provider, identity)
+    # With or without OpenAI's frame around the function.
     tools = [tool.get("function") or tool for tool in objects(value.get("tools"))]
     specs = tuple([make_tool(tool, tool.get("parameters")) for tool in objects(tools)])
+    # Not asked is not "no": the model decides.
     requested = RequestedAnswer(usage=True, thinking=False if value.get("think") is False else None)
     return ParsedRequest(conversation, origin.model, specs, _options(value), requested)
 
@@ -82,6 +84,7 @@ def _assistant(message: dict[str, Any], origin: Origin) -> list[Block]:
 
 def _response(message: dict[str, Any]) -> ToolResponse:
     raw_id = text_field(message, "tool_call_id")
+    # `name` is what clients of other wires write.
     name = text_field(message, "tool_name") or text_field(message, "name")
     return ToolResponse(raw_id, name, tuple(_content(message)), raw_id=raw_id or None)
 
@@ -105,12 +108,14 @@ def _options(body: dict[str, Any]) -> Options:
                 _settings(value, found)
             case _:
                 found.extra[key] = value
+    # Missing means yes on this wire.
     return found.options(stream=body.get("stream") is not False)
 
 
 def _settings(settings: dict[str, Any], found: OptionFields) -> None:
     left: dict[str, Any] = {}
     for key, value in settings.items():
+        # Zero and less mean "no limit" here; our option has None for that.
         if key in _SETTINGS and type(value) in (int, float) and not (key == "num_predict" and value <= 0):
             found.fields[_SETTINGS[key]] = value
         elif key == "stop" and isinstance(value, (str, list)):

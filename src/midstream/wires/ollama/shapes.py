@@ -19,6 +19,7 @@ class _Shape(msgspec.Struct, gc=False):
 
 class Function(_Shape):
     name: str | None = None
+    # Raw: a parsed and rewritten object would change numbers beyond 2^53 (field-guide/ollama.md#tools).
     arguments: msgspec.Raw = NOTHING
 
 
@@ -52,6 +53,7 @@ class Line(_Shape):
 
 decode_line = msgspec.json.Decoder(Line).decode
 
+# From the class itself, so that a new count is not forgotten in a second list.
 _COUNTS = tuple(name for name in Line.__struct_fields__ if name.endswith(("_count", "_duration")))
 _TEXTS = ("content", "thinking")
 _WANTED: dict[str, type] = {"message": dict, "model": str, "done": bool, "done_reason": str}
@@ -84,10 +86,12 @@ def counts(line: Line) -> dict[str, Any] | None:
 def _softened(line: dict[str, Any]) -> dict[str, Any]:
     """A line whose fields have surprising types, with those fields left out."""
     for name, wanted in _WANTED.items():
+        # What does not fit is left out: of these fields only the message is worth an answer, and it has its own rules.
         if not isinstance(line.get(name), wanted):
             line[name] = None
     for name in _COUNTS:
         if type(line.get(name)) is not int:
+            # A bool is an int in Python, and a count may come as a float.
             line[name] = token_count(line.get(name)) or None
     message = line["message"]
     if message is not None:

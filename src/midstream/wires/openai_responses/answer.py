@@ -47,6 +47,7 @@ ENCRYPTED = "reasoning.encrypted_content"
 """What a client includes to get reasoning that it can send back."""
 _INCOMPLETE = {"max_tokens": "max_output_tokens", "refusal": "content_filter"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9]")
+# Clients with strict types expect every one of these.
 _DEFAULTS: dict[str, Any] = {
     "background": False, "frequency_penalty": 0.0, "instructions": None, "max_output_tokens": None,
     "max_tool_calls": None, "metadata": {}, "parallel_tool_calls": True, "presence_penalty": 0.0,
@@ -76,9 +77,12 @@ class ResponsesWriter:
         self._left_out = LeftOut(DEFAULT.wire)
         self.notes = self._left_out.notes
         self._number = -1
+        # Item ids have a pattern and a limit of their own (field-guide/tool-ids.md#item-ids-of-responses), so the
+        # response's id is cut down to what surely fits.
         self._stem = _UNSAFE.sub("", context.response_id)[-40:]
         self._items: list[dict[str, Any]] = []  # done
         self._item: dict[str, Any] = {}  # the one that streams
+        # Reasoning is added when its first words come: whether there are any is not known before.
         self._open = False  # whether it has been added
         self._channel = "content" if context.habits.reasoning_field == "content" else "summary"
         self._echo = _echoed(context.echo or {})
@@ -96,6 +100,7 @@ class ResponsesWriter:
             case ThinkingEnd():
                 return self._end_thinking(event.block)
             case TextStart():
+                # Each text is a message of its own, because a part can only be added to the item that is open.
                 return self._add(_message(self._id("msg"), [], "in_progress")) + self._part("added", _text_part(""))
             case TextEnd():
                 return self._end_text(event.block)
@@ -110,6 +115,7 @@ class ResponsesWriter:
                 return self._add(own.data) + self._done(own.data)
             case Start():
                 created = self._response("in_progress", [])
+                # Both, one after the other, as OpenAI sends them.
                 return self._say("response.created", response=created) + self._say(
                     "response.in_progress", response=created
                 )
@@ -140,6 +146,8 @@ class ResponsesWriter:
     def _fail(self, error: MidstreamError, usage: Usage | None) -> bytes:
         refusal = refusal_of(error)
         response = self._response("failed", self._items, usage=usage)
+        # Clients decide by the code (field-guide/openai-responses.md#stream). This one stands for a request that was
+        # not understood.
         response["error"] = {"code": refusal.code or "invalid_prompt", "message": refusal.message}
         return self._say("response.failed", response=response)
 
@@ -147,6 +155,7 @@ class ResponsesWriter:
         return f"{prefix}_{self._stem}{len(self._items)}"
 
     def _say(self, kind: str, **fields: Any) -> bytes:
+        # One running number over all events. A client that counts finds out whether it lost one.
         self._number += 1
         return sse(json_value({"type": kind, "sequence_number": self._number, **fields}), kind)
 
@@ -196,6 +205,7 @@ class ResponsesWriter:
     def _end_thinking(self, block: Thinking) -> bytes:
         item = self._reasoning(block, self._id("rs"))
         if not self._open:
+            # A client that does not want to see thinking still needs the encrypted item, to send it back.
             if not self._context.thinking and "encrypted_content" not in item:
                 return b""
             return self._add({"id": item["id"], "type": "reasoning", "summary": []}) + self._done(item)
@@ -240,6 +250,7 @@ class ResponsesWriter:
     def _end_call(self, block: ToolCall) -> bytes:
         item = self._whole_call(block, self._item["id"])
         if item["type"] == "custom_tool_call":
+            # The text of a freeform call may have come as JSON, and is known only now: one delta with all of it.
             end = self._delta("response.custom_tool_call_input.delta", item["input"])
             end += self._about("response.custom_tool_call_input.done", input=item["input"])
         else:
@@ -295,6 +306,7 @@ class ResponsesWriter:
 
 
 def write_usage(usage: Usage | None) -> dict[str, Any] | None:
+    # Codex fails to parse counts with one missing (field-guide/openai-responses.md#stream).
     """All of it or nothing: clients refuse counts with a detail missing."""
     if usage is None:
         return None
@@ -331,6 +343,7 @@ def _echoed(request: dict[str, Any]) -> dict[str, Any]:
     told = dict(_DEFAULTS)
     for name, usual in _DEFAULTS.items():
         value = request.get(name)
+        # `True` is an int in Python: a bool where a number belongs is not repeated.
         if value is None or isinstance(value, bool) is not isinstance(usual, bool):
             continue
         if isinstance(usual, dict):
@@ -351,4 +364,5 @@ def _echoed(request: dict[str, Any]) -> dict[str, Any]:
 def _declared(tool: dict[str, Any]) -> dict[str, Any]:
     if tool.get("type") != "function":
         return tool
+    # The wire's answers name these even where the request did not.
     return {"description": None, "parameters": None, "strict": None, **tool}

@@ -27,8 +27,10 @@ from ..tool_deltas import ToolDelta, ToolDeltaRouter
 from .items import item_fields, namespace_of, part_extra, part_texts, reasoning_extra
 from .shapes import ResponseEvent, decode_event, read_event, read_head, read_object, read_raw
 
+# `response.done` is an older word for the same.
 _FINAL = {"response.completed": "completed", "response.incomplete": "incomplete", "response.done": "completed"}
 _NORMAL = ("completed", "complete")
+# What can be read by stencil: everything that is one text under one label.
 _DELTAS = {
     "response.output_text.delta": "text",
     "response.reasoning_summary_text.delta": "summary",
@@ -61,6 +63,7 @@ class ResponsesStreamReader:
         "_text_open", "builder",
     )  # fmt: skip
 
+    # Other wires say the end and then send counts. Here the same event has both.
     end_was_said = False  # the terminal event ends the turn at once
 
     def __init__(self, context: DecodeContext) -> None:
@@ -68,11 +71,14 @@ class ResponsesStreamReader:
         self.builder = context.filtered_builder()
         self._names = context.tool_names
         self._calls = ToolDeltaRouter(self.builder, context.wire_names, context.tool_names)
+        # Once whole, a call takes nothing more: another item under its labels is another call.
         self._done: set[Piece] = set()  # calls whose whole item has come
         self._at: tuple[str, int | None, int | None] | None = None  # the part that is streaming
+        # A done item repeats all that was streamed. How many of its parts have been told decides what is new in it.
         self._said: dict[tuple[str, int | None], int] = {}  # how many parts of an item have streamed, by channel
         self._text_open = False
         self._annotations: list[Any] = []
+        # Items that were begun and never done are looked up in the final output.
         self._pending: set[int | None] = set()  # items that were added and are not done
         self._kept = 0  # bytes of items kept whole
         self._seen = False
@@ -97,6 +103,7 @@ class ResponsesStreamReader:
         if channel is None or not event.delta:
             return None
         if channel != "arguments":
+            # Hosts change item ids within a stream; text goes by place.
             event.item_id = None  # only calls are looked up by it
         part = event.summary_index if channel == "summary" else event.content_index
         at = (channel, event.output_index, part)
@@ -113,6 +120,7 @@ class ResponsesStreamReader:
         return self.builder.all_thinking(texts) is not None
 
     def _event(self, event: ResponseEvent, kind: str, data: bytes) -> None:
+        # In order of how often they come.
         if kind == "response.output_text.delta":
             if event.delta:
                 if self._at != ("text", event.output_index, event.content_index):
@@ -120,6 +128,7 @@ class ResponsesStreamReader:
                 self.builder.text(event.delta)
         elif kind == "response.function_call_arguments.delta" or kind == "response.custom_tool_call_input.delta":
             if event.delta:
+                # A delta for a call that nobody announced: hosts drop `output_item.added`.
                 self._call_of(event, kind)
                 self._calls.array([ToolDelta(event.output_index, event.item_id, arguments=event.delta)])
         elif kind == "response.reasoning_summary_text.delta":
@@ -131,6 +140,7 @@ class ResponsesStreamReader:
             if handler is not None:
                 event.type = kind
                 handler(self, event, data)
+            # An error without a type of its own: some hosts send it among the events.
             elif event.error and read_raw(event.error) is not None:
                 self._error(event, data)
 
@@ -150,6 +160,7 @@ class ResponsesStreamReader:
         at = self._at
         if at is None or at[0] != field or at[1] != item or at[2] != part:
             if self._is_thinking(item):
+                # Summary and content parts of one reasoning item are one block, since they go back as one item.
                 self._begin_part(field, item, part)  # the parts of one item are one block
             else:
                 self._turn_to(field, item, part)
@@ -203,6 +214,7 @@ class ResponsesStreamReader:
         self._annotations = []
         if fields:
             extra["item"] = fields
+        # Only while the text is open: citations of a closed one would join the next.
         if extra and self._text_open:
             self.builder.text("", extra)
 
@@ -220,6 +232,7 @@ class ResponsesStreamReader:
             streamed = "".join(piece.parts)
             if piece.freeform:
                 builder.whole_input(piece, text)
+            # Only what is new, and only if it continues what was streamed. What was told stays.
             elif len(text) > len(streamed) and text.startswith(streamed):
                 builder.call_arguments(piece, text[len(streamed) :])
         if name and not piece.name:
@@ -262,6 +275,7 @@ class ResponsesStreamReader:
     def _message(self, item: dict[str, Any], index: int | None) -> None:
         fields = item_fields(item)
         content = item.get("content")
+        # Imitators: a plain string, or data where parts belong.
         if isinstance(content, str):
             content = [{"type": "output_text", "text": content}]
         elif content is not None and not _has_parts(content):
@@ -271,6 +285,7 @@ class ResponsesStreamReader:
         for place, part in enumerate(content if isinstance(content, list) else (), 1):
             if not isinstance(part, dict):
                 part = {"type": "output_text", "text": text_of(part)}
+            # This part was not streamed.
             if place > said:
                 refusal = part.get("refusal")
                 text = text_of(refusal if isinstance(refusal, str) else part.get("text"))
@@ -287,6 +302,7 @@ class ResponsesStreamReader:
         said = {channel: self._said.get((channel, index), 0) for channel in ("summary", "content")}
         streamed = any(said.values())
         for channel, count in said.items():
+            # The same reasoning in both channels would be told twice.
             if count or not streamed:  # some hosts repeat in one what they streamed in the other
                 for place, text in enumerate(part_texts(item.get(channel))[count:], count):
                     self._thinking_delta(channel, index, place, text)
@@ -294,6 +310,7 @@ class ResponsesStreamReader:
             if streamed:
                 return  # another item came between: the block is closed already
             self.builder.end_block()
+        # Even without words: an item that holds nothing but encrypted reasoning has to go back.
         piece = self.builder.thinking("", "summary")
         piece.extra = reasoning_extra(item)
         encrypted = item.get("encrypted_content")
@@ -303,6 +320,7 @@ class ResponsesStreamReader:
     def _call(self, item: dict[str, Any], index: int | None) -> None:
         item_id, call_id, name = _call_head(item)
         piece = self._calls.find(index, item_id)
+        # Another name at the same place is another call: hosts reuse indexes.
         if piece is None or piece in self._done or (piece.name and name and piece.name != self._names.get(name, name)):
             piece = self._open_call(index, item_id, call_id, name, item)
         self._keep_call_fields(piece, item)
@@ -331,17 +349,21 @@ class ResponsesStreamReader:
         """The response object at the end of a stream, or as a whole body."""
         builder = self.builder
         said = response.get("status")
+        # The body's own status wins over the event's name.
         status = said if isinstance(said, str) else status
         if status == "failed":
             self._failure(response)
         model, response_id = response.get("model"), response.get("id")
         builder.start(str(model or ""), str(response_id) if response_id else None)
         output = response.get("output")
+        # Asked before the items are read.
         unsaid = builder.is_blank  # nothing was streamed: the final output is all there is
         for index, item in enumerate(output if isinstance(output, list) else ()):
+            # Everything else has been told already; reading the output again would double it.
             if isinstance(item, dict) and (unsaid or index in self._pending):
                 self._item(item, index)
         builder.usage = read_usage(response.get("usage"))
+        # A background response that was polled too early.
         if status in ("queued", "in_progress"):
             raise TruncatedStream(f"the response is still {status}")
         details = response.get("incomplete_details")
@@ -392,6 +414,7 @@ def _call_head(item: dict[str, Any]) -> tuple[str | None, str | None, str]:
 
 
 _Handler = Callable[[ResponsesStreamReader, ResponseEvent, bytes], None]
+# By name, and not as a chain of ifs: these come once or twice in an answer.
 _HANDLERS: dict[str, _Handler] = {
     "response.created": ResponsesStreamReader._created,
     "response.in_progress": ResponsesStreamReader._created,

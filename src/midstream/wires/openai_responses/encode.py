@@ -38,15 +38,18 @@ def encode_request(draft: RequestDraft) -> Request:
     options = draft.options
     response_id = options.previous_response_id
     if response_id:
+        # Cheapest if it works: the host has the history, and only what is new is sent.
         continuation = find_continuation(draft.conversation, response_id)
         if continuation is not None:
             writer = ResponsesWriter(draft.context(), stored=True)
             writer.go_on(continuation)
             writer.write(draft.words, len(draft.conversation.turns))
             return _ResponsesRequest(draft, writer).build()
+        # Otherwise the whole history goes, which always works.
         draft = replace(draft, options=replace(options, previous_response_id=None))
     stored = is_stored(draft.options)
     make = partial(ResponsesWriter, stored=stored)
+    # What changes the bytes of old items.
     request = _ResponsesRequest(draft, draft.history(make, options.foreign_thinking, options.tool_format, stored))
     if response_id:
         why = "previous_response_id: the history before it is not the stored one; the whole history is sent"
@@ -64,6 +67,7 @@ class _ResponsesRequest:
         conversation, context = self.draft.conversation, self.context
         items = self._input()
         fields: list[bytes] = []
+        # Outside the input, so that a continued response can be given other instructions.
         if self.dialect.system_role == "instructions" and conversation.system_text:
             fields.append(b'"instructions":' + json_text(conversation.system_text))
         tools = context.within_limit(self.draft.tools)
@@ -94,6 +98,7 @@ class _ResponsesRequest:
         fields: dict[str, Any] = {"store": is_stored(self.options)}
         if self.options.previous_response_id:
             fields["previous_response_id"] = self.options.previous_response_id
+        # Without storage the only way to keep reasoning is to carry it (field-guide/openai-responses.md#shape).
         if not fields["store"] and self.dialect.reasoning.signed:
             fields["include"] = [_ENCRYPTED]
         return fields
@@ -113,6 +118,7 @@ class _ResponsesRequest:
 
     def _named(self, choice: str, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         for tool in tools:
+            # A choice of a tool that the host runs has that tool's own shape.
             given = tool.extra.get("tool") if tool.extra else None
             if tool.name == choice and given:
                 kind = given.get("type")
@@ -160,6 +166,7 @@ class _ResponsesRequest:
 
 def encode_tools(tools: Sequence[ToolSpec], context: EncodeContext) -> bytes:
     encoded: list[dict[str, Any]] = []
+    # A namespace is one entry with its tools inside (field-guide/openai-responses.md#tools).
     spaces: dict[str, dict[str, Any]] = {}  # one tool that holds those of a namespace stands where its first one is
     searched = any(((tool.extra or {}).get("tool") or {}).get("type") == "tool_search" for tool in tools)
     for tool in tools:
@@ -214,8 +221,11 @@ def _own_fields(extra: dict[str, Any], searched: bool) -> dict[str, Any]:
 
 _TOOL_KEYS = ("allowed_callers", "async", "defer_loading", "output_schema", "strict")
 _CALLERS = frozenset({"direct", "programmatic"})
+# Any other role of a human turn is another wire's word.
 _ROLES = ("user", "system", "developer")
+# Keys of a text's `extra` that need a part of their own to stand in.
 _SHAPED = frozenset({"annotations", "part", "refusal"})
+# Kinds that make sense without the reasoning before them.
 _STANDALONE = ("compaction", "part")
 
 
@@ -227,6 +237,7 @@ class ResponsesWriter:
         self.items: list[bytes] = []
         self.stored = stored
         self.custom: set[str] = set()  # calls whose results are custom_tool_call_output
+        # A stored response knows its calls by the host's ids, not by ours.
         self._raw_ids: dict[str, str] = {}  # of calls in a stored response: the ids their host gave them
         self._size = 0
 
@@ -260,6 +271,7 @@ class ResponsesWriter:
 
     def made_here(self, origin: Origin | None) -> bool:
         """Whether this reader made it, so that ids and fields of its items mean something to it."""
+        # Item ids and encrypted reasoning are bound to the model (field-guide/openai-responses.md#reasoning).
         return self.context.made_here(origin, same_model=self.context.dialect.reasoning.signed)
 
     def human(self, turn: Turn) -> None:
@@ -270,11 +282,13 @@ class ResponsesWriter:
 
     def _said(self, role: str, blocks: Sequence[Block]) -> None:
         """One message for the parts, and an item of its own for each block that is one."""
+        # The everyday message.
         if len(blocks) == 1 and type(blocks[0]) is Text and blocks[0].extra is None:
             self.add(b'{"type":"message","role":"%b","content":%b}' % (role.encode(), json_text(blocks[0].text)))
             return
         parts: list[dict[str, Any]] = []
         for block in blocks:
+            # An item cannot stand inside a message, so the message ends before it.
             if type(block) is Opaque and block.kind != "part":
                 self._message(role, parts)
                 parts = []
@@ -313,6 +327,7 @@ class ResponsesWriter:
                     if block.origin is None or block.origin.wire != context.dialect.wire:
                         context.foreign_block(block)
                     else:
+                        # A part of any host of this wire: parts mean the same on all of them.
                         parts.append(block.data)
                 case Thinking() | ToolCall() | ToolResponse():
                     context.misplaced(block)
@@ -333,6 +348,7 @@ class ResponsesWriter:
                 b'{"type":"%b","call_id":%b,"output":%b%b}'
                 % (kind.encode(), json_text(call_id), self._output(response, media), fields)
             )
+        # Media behind all results, in one message.
         self._message("user", media)
 
     def _output(self, response: ToolResponse, media: list[dict[str, Any]]) -> bytes:
@@ -363,6 +379,8 @@ class _AnswerItems:
         self._turn = turn
         self._own = writer.made_here(turn.origin)
         self._lost = False  # reasoning of this turn stays behind
+        # Reasoning is refused unless what it led to follows (field-guide/openai-responses.md#reasoning): so it waits
+        # until that is certain to be written.
         self._waiting: list[Thinking] = []  # reasoning whose item has not come yet
 
     def write(self) -> None:
@@ -374,6 +392,7 @@ class _AnswerItems:
             match block:
                 case Text():
                     parts = [block]
+                    # Texts of one message go back as the parts of one message, if they go back under its id.
                     while at < len(blocks) and self._continues(block, blocks[at]):
                         parts.append(blocks[at])  # type: ignore[arg-type]
                         at += 1
@@ -392,6 +411,8 @@ class _AnswerItems:
 
     @property
     def _with_ids(self) -> bool:
+        # With reasoning missing, ids would point at items that the host links to it: they are left out for the whole
+        # turn.
         return self._own and not self._lost
 
     def _continues(self, first: Text, then: Block) -> bool:
@@ -445,6 +466,7 @@ class _AnswerItems:
         if not self._context.made_here(block.origin):
             self._drop_waiting("the item it led to is not sent")
             self._out.whole(block)
+        # The host checks that its own items stand behind the reasoning that made them.
         elif self._lost and block.kind not in _STANDALONE:
             why = f"{block.kind} is refused without the reasoning that led to it"
             self._context.note("dropped", "opaque", "lone_reasoning", why)
@@ -462,6 +484,7 @@ class _AnswerItems:
                 self._waiting.append(foreign_reasoning(block.text))
             elif fate == "text":
                 self._message([Text(block.text)])
+        # Encrypted, known to the host by id, or in clear on a host that takes it so.
         elif block.encrypted or out.stored or (block.text and echoes):
             self._waiting.append(block)
         else:
@@ -482,6 +505,7 @@ class _AnswerItems:
             if item is not None:
                 self._out.add(json_value(item))
             else:
+                # The rest of the turn loses its ids too.
                 self._lost = True
                 self._context.note(
                     "dropped", "thinking", "unreadable_reasoning", "the reasoning has no content to send"

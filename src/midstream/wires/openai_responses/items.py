@@ -16,6 +16,8 @@ from ...core.patterns import late_pattern
 from ..lenient_json import text_of
 from ..media import is_address
 
+# What a block holds by itself. The rest of an item is kept beside it and goes back with it, so a field that did not
+# exist when this was written survives the round trip.
 _CORE_FIELDS: dict[str, frozenset[str]] = {
     "message": frozenset({"type", "role", "content"}),
     "function_call": frozenset({"type", "call_id", "name", "arguments", "namespace"}),
@@ -25,6 +27,8 @@ _CORE_FIELDS: dict[str, frozenset[str]] = {
     # `status` on a reasoning item is for reading only; hosts refuse it in a request.
     "reasoning": frozenset({"type", "summary", "content", "encrypted_content", "status"}),
 }
+# The beginning of an id that a host accepts for each kind (field-guide/openai-responses.md#ids). An output's is a
+# prefix of its longer form: `fc` fits `fco_` as well.
 _PREFIXES = {
     "message": "msg",
     "function_call": "fc",
@@ -35,6 +39,7 @@ _PREFIXES = {
 }
 NAMESPACE = "namespace"
 """The key in a tool's `extra` for what its namespace says of itself."""
+# No colon, and at most 64 characters.
 _SAFE = late_pattern(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -57,6 +62,7 @@ def replayed(kind: str, fields: dict[str, Any] | None, *, with_id: bool = True) 
     gone = set(_CORE_FIELDS[kind].intersection(fields))
     if "id" in fields and not (with_id and is_item_id(kind, fields["id"])):
         gone.add("id")
+    # The same object where nothing had to go: this runs for each item of a history.
     return {key: value for key, value in fields.items() if key not in gone} if gone else fields
 
 
@@ -70,6 +76,7 @@ def part_extra(part: dict[str, Any]) -> dict[str, Any]:
     if part.get("annotations"):
         extra["annotations"] = part["annotations"]
     known = ("type", "text", "refusal", "annotations")
+    # `logprobs: []` and its like say nothing, and would grow every part.
     if rest := {key: value for key, value in part.items() if key not in known and value}:
         extra["part"] = rest
     return extra
@@ -100,6 +107,7 @@ def reasoning_extra(item: dict[str, Any]) -> dict[str, Any] | None:
     extra: dict[str, Any] = {}
     if fields := item_fields(item):
         extra["item"] = fields
+    # One part needs no lengths: the block's field says which kind it was.
     if len(summary) + len(content) > 1:
         extra["lengths"] = {"summary": [len(text) for text in summary], "content": [len(text) for text in content]}
     return extra or None
@@ -109,6 +117,8 @@ def reasoning_parts(block: Thinking) -> tuple[list[str], list[str]]:
     """The summary and content texts a Thinking was made of."""
     text = block.text
     lengths = _lengths(block)
+    # Checked against the text: a block may have been edited, and cutting it in the wrong places would be worse than one
+    # part.
     if lengths is not None and sum(lengths[0]) + sum(lengths[1]) == len(text):
         texts: tuple[list[str], list[str]] = ([], [])
         at = 0
@@ -134,6 +144,7 @@ def reasoning_item(block: Thinking) -> dict[str, Any] | None:
         item["content"] = [{"type": "reasoning_text", "text": text} for text in content]
     if block.encrypted:
         item["encrypted_content"] = block.encrypted
+    # Type and summary alone are an empty item, which is refused.
     return item if summary or len(item) > 2 else None
 
 
@@ -162,6 +173,7 @@ def media_part(media: Media) -> dict[str, Any]:
     data = None
     if media.data is not None:
         data = f"data:{media.mime};base64,{media.data}" if media.mime else media.data
+    # A file id has no scheme (see wires/media.py).
     by_id = data is None and media.url is not None and not is_address(media.url)
     if media.kind == "image":
         where = {"file_id": media.url} if by_id else {"image_url": data or media.url}
@@ -185,6 +197,7 @@ def format_from_chat(response_format: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(inner, dict):
         return response_format
     rest = {key: value for key, value in response_format.items() if key != "json_schema"}
+    # Chat nests the schema, this wire does not.
     return {**rest, **inner}
 
 

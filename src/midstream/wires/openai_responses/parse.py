@@ -57,6 +57,7 @@ _OPTION_FIELDS = {
     "user": "user",
     "previous_response_id": "previous_response_id",
 }
+# Results come as items of their own.
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _DECLARING = ("additional_tools", "tool_search_output")
 """Items that bring tools, which count from there on."""
@@ -73,6 +74,7 @@ def parse_request(body: bytes, *, provider: str = "", identity: CallIdentity | N
     if isinstance(value.get("instructions"), str):
         fields["system"] = value["instructions"]
     if isinstance(value.get("previous_response_id"), str):
+        # The response before this request is on the host; the conversation only knows its name.
         fields["extra"] = {CONTINUES: value["previous_response_id"]}
     if fields:
         conversation = Conversation(conversation.turns, **fields)
@@ -80,6 +82,7 @@ def parse_request(body: bytes, *, provider: str = "", identity: CallIdentity | N
         usage=True,
         store=flag(value.get("store")),
         include=strings(value.get("include")),
+        # Repeated in the answer: see `_DEFAULTS` in the answer room.
         echo={key: inner for key, inner in value.items() if key not in ("input", "model", "stream")} or None,
     )
     return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value), requested)
@@ -94,12 +97,14 @@ def read_items(items: str | list[Any], origin: Origin, identity: CallIdentity | 
     for number, item in numbered(items, "item"):
         turn = _turn(item, origin, f"i{number}")
         last = turns[-1] if turns else None
+        # What the model said is one turn, however many items it was, and so are the results of one turn.
         if last is not None and last.speaker == turn.speaker and turn.speaker in ("ai", "tool"):
             joined.setdefault(len(turns) - 1, list(last.blocks)).extend(turn.blocks)
         else:
             turns.append(turn)
     for place, blocks in joined.items():
         last = turns[place]
+        # Joined at the end: growing a tuple item by item would be quadratic.
         turns[place] = Turn(last.speaker, tuple(blocks), key=last.key, origin=last.origin)
     return canonicalize(Conversation(tuple(turns)), origin.provider, identity)
 
@@ -122,6 +127,7 @@ def _turn(item: dict[str, Any], origin: Origin, key: str) -> Turn:
     block = Opaque(str(kind), item, origin)
     if kind in _DECLARING:
         return Turn("system", (block,), key=key, tools=_tools(item.get("tools")))
+    # An output of a tool that only the client has, an approval, a reference: said to the model.
     if _is_from_client(str(kind)):
         return Turn("human", (block,), key=key)
     return Turn("ai", (block,), key=key, origin=origin)
@@ -197,6 +203,7 @@ def _response(item: dict[str, Any], origin: Origin) -> ToolResponse:
     output = item.get("output")
     said = output if output is None or isinstance(output, list) else text_of(output)
     custom, fields = item["type"] == "custom_tool_call_output", item_fields(item)
+    # Remembered, so that the result goes back as the same kind, even if its call is on the host only.
     extra = ({"type": "custom"} if custom else {}) | ({"item": fields} if fields else {})
     return ToolResponse(raw_id, "", tuple(_content(said, origin)), raw_id=raw_id or None, extra=extra or None)
 
@@ -236,6 +243,7 @@ def _tool(tool: dict[str, Any]) -> ToolSpec:
     known = ("type", "name", "description", "parameters", "strict", "function")
     extra = {key: value for key, value in function.items() if key not in known}
     if function.get("strict") is None:
+        # Kept apart from False: left out means "strict where possible" on this wire.
         extra["strict"] = None  # not set: this wire's own default, not ours
     return make_tool(function, function.get("parameters"), extra)
 
@@ -254,6 +262,7 @@ def _options(body: dict[str, Any]) -> Options:
         elif key == "reasoning" and isinstance(value, dict):
             effort = _effort(value.get("effort"))
             found.fields |= effort
+            # `summary` and the like are the wire's own and are kept.
             found.keep(key, rest(value, "effort") if effort else rest(value))
         elif key == "text" and isinstance(value, dict):
             if isinstance(value.get("format"), dict):
@@ -265,6 +274,7 @@ def _options(body: dict[str, Any]) -> Options:
 
 
 def _effort(effort: Any) -> dict[str, Any]:
+    # Our word for no thinking is an option of its own.
     if effort == "none":
         return {"thinking": "off"}
     return {"effort": effort} if effort in EFFORTS else {}

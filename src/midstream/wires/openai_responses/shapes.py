@@ -13,9 +13,11 @@ import msgspec
 from ..lenient_json import decode_leniently, decode_object, json_value, text_of
 
 _NONE = msgspec.Raw(b"")
+# Indexes beyond this are garbage, and Python would happily count there.
 _MOST = 1 << 31
 
 
+# One shape for all kinds of events, because they share their few fields; a union of forty would say no more.
 class ResponseEvent(msgspec.Struct, gc=False):
     """One event of the stream. Raw fields are empty when absent."""
 
@@ -25,6 +27,7 @@ class ResponseEvent(msgspec.Struct, gc=False):
     content_index: int | None = None
     summary_index: int | None = None
     item_id: str | None = None
+    # Raw: an item or a response may be large, and most events that carry one are not read at all.
     item: msgspec.Raw = _NONE
     part: msgspec.Raw = _NONE
     response: msgspec.Raw = _NONE
@@ -55,6 +58,7 @@ def read_event(data: bytes) -> ResponseEvent:
     try:
         return decode_event(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
+        # Only a delta can be cut in the middle of a character.
         value = decode_object(data, "an event object", ("delta",))
         return _softened(value)
 

@@ -28,21 +28,25 @@ class Continuation(msgspec.Struct, frozen=True):
 def is_stored(options: Options) -> bool:
     """Whether the host will keep this response: only where the caller builds on that."""
     asked = (options.extra_body or {}).get("store")
+    # Whoever names a response wants it kept; everybody else's history stays with them.
     return asked if isinstance(asked, bool) else options.previous_response_id is not None
 
 
 def find_continuation(conversation: Conversation, response_id: str) -> Continuation | None:
     """What follows the stored response; None where the history up to it is not as the host has it."""
     turns = conversation.turns
+    # The newest, if the same response stands in a history twice.
     place = next((at for at in range(len(turns) - 1, -1, -1) if turns[at].response_id == response_id), None)
     offset = 1
     if place is None:
         if (conversation.extra or {}).get(CONTINUES) != response_id:
             return None
+        # The answer is on the host only. A stand-in for it takes the results of its calls, so that they are lawful.
         turns = (_stored_turn(turns), *turns)
         place, offset = 0, 0
     repaired = repair(turns)
     lawful = repaired.turns[: place + 1]
+    # `is not`: any repair before that point means that our history is not the one the host has.
     if len(lawful) <= place or any(kept is not turn for kept, turn in zip(lawful, turns, strict=False)):
         return None
     return Continuation(turns[place].tool_calls, repaired.turns[place + 1 :], place + offset, repaired.notes)

@@ -183,8 +183,8 @@ def _object(schema: Schema) -> Adapted:
     return Adapted(object_root(schema))
 
 
-# The limits of the strict mode (field-guide/openai-chat.md#structured-output). Beyond them the request is refused, so
-# another way to ask is better.
+# The limits of the strict mode (field-guide/openai-chat.md#structured-output).
+# Beyond them the request is refused, so another way to ask is better.
 _STRICT_FORMATS = frozenset("date-time time date duration email hostname ipv4 ipv6 uuid".split())
 _MAX_STRICT = 1000
 _MAX_STRICT_DEPTH = 10
@@ -244,8 +244,8 @@ def _depth(schema: Any) -> int:
     return ("properties" in schema) + max(map(_depth, schema.values()), default=0)
 
 
-# The mode's limits on optional properties and on unions. Beyond them the request is refused, so another way to ask is
-# better.
+# The mode's limits on optional properties and on unions. Beyond
+# them the request is refused, so another way to ask is better.
 _MAX_OPTIONAL, _MAX_UNIONS = 24, 16
 
 

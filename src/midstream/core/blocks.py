@@ -199,8 +199,8 @@ class ToolResponse(Value, frozen=True, tag="tool_response"):
 
     @property
     def text(self) -> str:
-        # `type(…) is` here and below: blocks are never subclassed, and this runs over whole histories.
         """The textual parts, joined."""
+        # `type(…) is` here and below: blocks are never subclassed, and this runs over whole histories.
         return "".join([part.text for part in self.content if type(part) is Text])
 
     @property
@@ -345,9 +345,9 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     failure: str = ""
     response_id: str | None = None
     extra: dict[str, Any] | None = None
+    # Routers and aliases answer with another model's name. The
+    # origin stays what was asked, because data goes back by it.
     response_model: str = ""
-    # Routers and aliases answer with another model's name. The origin stays what was asked, because data goes back by
-    # it.
     """The model that answered by the host's own word, where that is not the one that was asked (`origin.model`)."""
     tools: tuple[ToolSpec, ...] = ()
     compacted: Compacted | None = None
@@ -415,8 +415,8 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if type(self.turns) is not tuple:
             force_setattr(self, "turns", tuple(self.turns))
-        # First and last: a list of strings, or a conversation with a string appended, is caught, and no more is looked
-        # at.
+        # First and last: a list of strings, or a conversation with
+        # a string appended, is caught, and no more is looked at.
         for turn in (*self.turns[:1], *self.turns[-1:]):
             if type(turn) is not Turn:
                 raise LocalError(f"a conversation holds Turns, got {_named(turn)}; human('…') makes one of a text")

@@ -78,8 +78,8 @@ def sent_turns(turns: tuple[Turn, ...]) -> SentTurns:
         since = place
     summary = summaries[-1] if summaries else -1
     until = _until(turns[summary], summary) if summaries else 0
-    # Instructions are kept beside the summary: a model that forgets what it was told to do is worse than one that
-    # forgets what was said.
+    # Instructions are kept beside the summary: a model that forgets what
+    # it was told to do is worse than one that forgets what was said.
     places = [place for place in range(until) if turns[place].is_instruction and turns[place].compacted is None]
     if summaries:
         places.append(summary)
@@ -147,7 +147,7 @@ def cuts(turns: Sequence[Turn]) -> list[int]:
 
 
 def _until(turn: Turn, place: int) -> int:
-    # A mark comes from a file and may say anything. It never reaches beyond its own place, where it would swallow
-    # itself.
+    # A mark comes from a file and may say anything. It never
+    # reaches beyond its own place, where it would swallow itself.
     mark = turn.compacted or Compacted()
     return max(0, min(mark.until, place))

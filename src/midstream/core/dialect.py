@@ -29,8 +29,8 @@ TextCalls: TypeAlias = Literal["execute", "reask", "show"]
 ForeignThinking: TypeAlias = Literal["drop", "text", "keep"]
 HostPath: TypeAlias = Literal["auto", "native", "chat"]
 
-# In order, because the nearest level is looked for by its place here. Which levels a model takes is its dialect's
-# (field-guide/reasoning.md#efforts).
+# In order, because the nearest level is looked for by its place here. Which
+# levels a model takes is its dialect's (field-guide/reasoning.md#efforts).
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """How hard to think, least first."""
 
@@ -156,8 +156,8 @@ class Reasoning(Value, frozen=True):
     """The host's own thinking without a signature, where the wire has a place for one: left out, or sent with a blank one."""
     tags: tuple[str, str] | None = None
     """The host leaves reasoning in the text between these tags."""
-    # A template that ends with the opening tag leaves only the closing one to the model
-    # (field-guide/text-calls.md#thinking-tags).
+    # A template that ends with the opening tag leaves only the closing
+    # one to the model (field-guide/text-calls.md#thinking-tags).
     starts_inside: bool = False
     """With `tags`: the answer begins inside thinking, with no opening tag."""
     details: bool = False
@@ -244,18 +244,18 @@ class Dialect(Value, frozen=True):
     default_max_tokens: int | None = None
     stream_usage: bool = True
     """Ask for usage in the stream (`stream_options.include_usage`)."""
-    # Without a finish reason a stream was cut (field-guide/streams.md#endings), so a host has to be known to never send
-    # one.
+    # Without a finish reason a stream was cut (field-guide/streams.md#endings),
+    # so a host has to be known to never send one.
     sends_finish: bool = True
     """False only for hosts that never say a finish reason: then [DONE] or EOF is a normal end."""
-    # Some hosts refuse an empty text beside calls (field-guide/openai-chat.md#content-beside-calls), so it can be sent
-    # as null or left out.
+    # Some hosts refuse an empty text beside calls
+    # (field-guide/openai-chat.md#content-beside-calls), so it can be sent as null or left out.
     blank_content: Literal["keep", "null", "omit"] = "null"
     """Sent as an assistant's empty content beside tool calls."""
     tool_result_name: bool = False
     """Tool messages carry the tool's name."""
-    # A tool message of the chat wire holds text only, so most hosts see a result's image in the user message behind it
-    # (field-guide/openai-chat.md#images).
+    # A tool message of the chat wire holds text only, so most hosts see a result's
+    # image in the user message behind it (field-guide/openai-chat.md#images).
     tool_result_media: Literal["inline", "user", "none"] = "user"
     """Images in a tool result: in the tool message, in a user message behind the results, or not at all."""
     media: tuple[MediaKind, ...] = ("image",)
@@ -354,8 +354,8 @@ def _check_control_and_path(dialect: Dialect) -> None:
         raise ConfigError(f"invalid path {dialect.path!r}; expected /… with no other placeholder than {{model}}")
 
 
-# The model is put into the path at the end, so a brace that means anything else is a mistake. A query belongs to the
-# endpoint, which writes it for every path.
+# The model is put into the path at the end, so a brace that means anything else
+# is a mistake. A query belongs to the endpoint, which writes it for every path.
 _PATH = late_pattern(r"/(?:[^{}\s?#]|\{model\})*")
 _DIALECT = _FieldChecks(
     {
@@ -378,8 +378,8 @@ _DIALECT = _FieldChecks(
         "forced_choice_thinking": get_args(ForcedChoice),
         "sampling": get_args(SamplingOption),
     },
-    # Everything that `_check_control_and_path` looks at is part of what is remembered: two dialects that differ in it
-    # are checked apart.
+    # Everything that `_check_control_and_path` looks at is part of what
+    # is remembered: two dialects that differ in it are checked apart.
     ("reasoning.control", "reasoning.keep", "sampling_thinking", "path"),
 )
 
@@ -434,8 +434,8 @@ class Options(Value, frozen=True):
 
     def __post_init__(self) -> None:
         thinking: object = self.thinking
-        # Callers of other libraries write True; a bool on the wire is refused by some hosts
-        # (field-guide/kimi.md#switching-thinking).
+        # Callers of other libraries write True; a bool on the wire is
+        # refused by some hosts (field-guide/kimi.md#switching-thinking).
         if isinstance(thinking, bool):
             force_setattr(self, "thinking", "on" if thinking else "off")
         _OPTIONS.check(self)
@@ -491,8 +491,8 @@ class Endpoint(Value, frozen=True):
     def __post_init__(self) -> None:
         _ENDPOINT.check(self)
         for name, value in (self.query or {}).items():
-            # They are put into URLs as they stand. What would need escaping is refused, so there is no second way to
-            # write a request.
+            # They are put into URLs as they stand. What would need escaping
+            # is refused, so there is no second way to write a request.
             if not _QUERY_TEXT.fullmatch(name) or not _QUERY_TEXT.fullmatch(value):
                 raise ConfigError(
                     f"invalid query parameter {name!r}; its name and value may hold only A-Z a-z 0-9 . _ ~ -"

@@ -46,8 +46,8 @@ class MidstreamError(Exception):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # `vars`, not `getattr`: an inherited kind belongs to the base, and a caller's own subclass must not take its
-        # place.
+        # `vars`, not `getattr`: an inherited kind belongs to the
+        # base, and a caller's own subclass must not take its place.
         if "kind" in vars(cls):
             KINDS[cls.kind] = cls
 
@@ -59,8 +59,8 @@ class MidstreamError(Exception):
     @classmethod
     def restore(cls, message: str, **fields: Any) -> Self:
         """The error of this class that said `message`, as it was; the constructor, which words messages, is not run."""
-        # Not the constructor: `UnknownConversation("…")` would put the stored message into its own sentence a second
-        # time.
+        # Not the constructor: `UnknownConversation("…")` would put
+        # the stored message into its own sentence a second time.
         error = cls.__new__(cls, message)
         Exception.__init__(error, message)
         for name in cls.fields:
@@ -261,8 +261,8 @@ class Overloaded(ProviderError):
 class QuotaExceeded(ProviderError):
     """The account has no credit left; trying again does not help."""
 
-    # A 429 like a rate limit, and final: telling the two apart is the work of `midstream.wires.provider_errors`
-    # (field-guide/kimi.md#errors).
+    # A 429 like a rate limit, and final: telling the two apart is the work
+    # of `midstream.wires.provider_errors` (field-guide/kimi.md#errors).
     kind = "quota_exceeded"
 
 

@@ -133,8 +133,8 @@ class ErrorInfo(_Event, frozen=True):
     @classmethod
     def of(cls, error: MidstreamError) -> ErrorInfo:
         """This exception as a value."""
-        # The details of any class of error, also one that is added later, without a case for it here: each class lists
-        # its fields.
+        # The details of any class of error, also one that is added
+        # later, without a case for it here: each class lists its fields.
         told = {name: getattr(error, name) for name in error.fields}
         attempts = tuple([cls.of(each) for each in told.pop("attempts", ())])
         named = {name: told.pop(name) for name in ProviderError.fields if name in told}

@@ -85,8 +85,8 @@ def lawful_length(turns: Sequence[Turn], known: set[str]) -> int:
             # Same ids in the same order, and nothing else in the turn: exactly what every host takes.
             for block, wanted in zip(blocks, due, strict=True):
                 if type(block) is not ToolResponse or block.call_id != wanted:
-                    # `return` where the loops are nested, `break` where they are not: both give the turns that were
-                    # whole so far.
+                    # `return` where the loops are nested, `break` where they
+                    # are not: both give the turns that were whole so far.
                     return length
             known.update(due)
             due = []
@@ -168,8 +168,8 @@ class _Repair:
         self.source = turns
         self.offset = offset
         self.notes: list[Note] = []
-        # By the id that the history uses, which may be shared by several calls. That is why a slot is not found by the
-        # id alone but by who still waits.
+        # By the id that the history uses, which may be shared by several calls.
+        # That is why a slot is not found by the id alone but by who still waits.
         self.open = _Waiting()  # by the id the history uses
         self.answered: dict[str, _Slot] = {}  # the last one answered under an id
         self.out: list[tuple[Turn, list[_Slot], Turn | None]] = []  # turn, its calls, the tool turn that followed it
@@ -263,8 +263,8 @@ class _Repair:
             self._append(turn if whole else replace(turn, speaker=speaker, blocks=tuple(rest)), [], index)
         elif answers_last:
             last, slots, tool_turn = self.out[-1]
-            # The first tool turn behind the calls is the one that is kept if it turns out to be right: its key and the
-            # object itself.
+            # The first tool turn behind the calls is the one that is kept
+            # if it turns out to be right: its key and the object itself.
             if tool_turn is None:
                 self.out[-1] = (last, slots, turn)
 
@@ -408,8 +408,8 @@ class CallMatcher:
         return max([slot for slot in found if slot is not None], key=_newest_turn_first_call, default=None)
 
     def _at_position(self, name: str) -> _Slot | None:
-        # Ollama and Gemini may leave ids out; results then come in the order of the calls
-        # (field-guide/ollama.md#tools).
+        # Ollama and Gemini may leave ids out; results then come in
+        # the order of the calls (field-guide/ollama.md#tools).
         return self._by_name.newest(name) if name else self._all.newest("")
 
 

@@ -34,13 +34,13 @@ IdScheme: TypeAlias = Literal["standard", "anthropic", "kimi", "kimi-k3", "mistr
 """The names of the id schemes (`STRATEGIES`)."""
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-# OpenAI and Together give ids of the very same shape (field-guide/tool-ids.md#what-hosts-give), so one of theirs may be
-# taken for ours. That is harmless: it is already unique in its history, and where it repeats `canonicalize` makes a new
-# one.
+# OpenAI and Together give ids of the very same shape (field-guide/tool-ids.md#what-hosts-give),
+# so one of theirs may be taken for ours. That is harmless: it is already unique in its history,
+# and where it repeats `canonicalize` makes a new one.
 _OURS = late_pattern(r"(?:hist_tool_|call_|toolu_)([A-Za-z0-9_-]{24})\Z")
-# 34 characters behind `toolu_` are 40, the shortest limit that hosts were seen to have
-# (field-guide/tool-ids.md#who-demands-what). `?+` does not give the prefix back, so a bare `call_` is not its own
-# suffix.
+# 34 characters behind `toolu_` are 40, the shortest limit that hosts
+# were seen to have (field-guide/tool-ids.md#who-demands-what). `?+` does
+# not give the prefix back, so a bare `call_` is not its own suffix.
 _SUFFIX = late_pattern(r"(?:hist_tool_|call_|toolu_)?+([A-Za-z0-9_-]{1,34})\Z")
 _LONGEST = len(PREFIX) + 34
 """No longer id can match `_SUFFIX`."""
@@ -104,8 +104,8 @@ class _TableMapper:
 
     def extend(self, turns: Iterable[Turn]) -> None:
         for turn in turns:
-            # Only calls are numbered. A result finds its call's id, so one that stands before its call does not shift
-            # the numbers.
+            # Only calls are numbered. A result finds its call's id, so
+            # one that stands before its call does not shift the numbers.
             if turn.speaker == "ai":
                 self.extend_blocks(turn.blocks)
 
@@ -183,9 +183,9 @@ def _prefixed(prefix: str) -> Callable[[str, str, int, int], str]:
     return mint
 
 
-# K2 was trained on this shape, counted over the whole conversation, and hosts print the ids of the history into its
-# prompt: any other shape there is imitated, and the host's parser then drops the call silently
-# (field-guide/kimi.md#ids).
+# K2 was trained on this shape, counted over the whole conversation, and hosts
+# print the ids of the history into its prompt: any other shape there is imitated,
+# and the host's parser then drops the call silently (field-guide/kimi.md#ids).
 def _mint_kimi(canonical: str, name: str, count: int, salt: int) -> str:
     return f"functions.{name or 'tool'}:{count + salt}"
 

@@ -108,8 +108,8 @@ class JsonProgress:
         elif kind == "{" and may in (_START, _VALUE, _FIRST):
             self._open.append("{")
             self._next = _KEY
-        # Arguments are always an object. A list, a string or a number at the top can be given up at its first
-        # character.
+        # Arguments are always an object. A list, a string or a
+        # number at the top can be given up at its first character.
         elif may == _START:
             self.alive = False
         elif kind == '"' and may in (_KEY, _AFTER_COMMA):

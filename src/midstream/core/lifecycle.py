@@ -62,8 +62,8 @@ class Lifecycle:
         after = TRANSITIONS.get((self.state, type(event)))
         if after is None:
             raise LifecycleViolation(f"{type(event).__name__} may not come in state {self.state!r}")
-        # Indexes are the places of the blocks in the finished turn. Without gaps, so that a reader can append as they
-        # come.
+        # Indexes are the places of the blocks in the finished turn.
+        # Without gaps, so that a reader can append as they come.
         if isinstance(event, (ThinkingStart, TextStart, ToolCallStart, BlockEvent)):
             if event.index != self._next_index:
                 raise LifecycleViolation(f"block index {event.index} came where {self._next_index} was due")

@@ -37,8 +37,8 @@ _STARTS: tuple[tuple[bytes, str], ...] = (
     (b"SQLite format 3\x00", "application/vnd.sqlite3"),
 )
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
-# ISO media files are alike but for their brand. The list of brands is open and most are a flavour of MP4, so only those
-# that are not video/mp4 are listed.
+# ISO media files are alike but for their brand. The list of brands is open and
+# most are a flavour of MP4, so only those that are not video/mp4 are listed.
 _BRANDS = {
     b"avif": "image/avif", b"avis": "image/avif", b"heic": "image/heic", b"heix": "image/heic", b"mif1": "image/heif",
     b"M4A ": "audio/mp4", b"M4B ": "audio/mp4", b"qt  ": "video/quicktime", b"3gp4": "video/3gpp", b"3gp5": "video/3gpp",
@@ -97,8 +97,8 @@ def type_of_content(head: bytes) -> str:
         case b"FORM":
             return "audio/aiff" if head[8:11] == b"AIF" else ""
         case b"OggS":
-            # The codec stands in the first page of an Ogg file, and Matroska names its kind in the header: hence the
-            # short slices.
+            # The codec stands in the first page of an Ogg file, and
+            # Matroska names its kind in the header: hence the short slices.
             return "video/ogg" if b"\x80theora" in head[:128] else "audio/ogg"
         case b"\x1aE\xdf\xa3":
             return "video/webm" if b"webm" in head[:64] else "video/x-matroska"

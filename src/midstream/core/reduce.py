@@ -48,8 +48,8 @@ _DELTAS: dict[str, type[TextDelta | ThinkingDelta | ToolCallDelta]] = {
 }  # fmt: skip
 
 
-# A freeform call streams its text as the inside of a JSON string, so that its deltas joined are the arguments, like
-# those of any other call.
+# A freeform call streams its text as the inside of a JSON string, so
+# that its deltas joined are the arguments, like those of any other call.
 _OPENING, _CLOSING = '{"input":"', '"}'
 
 
@@ -268,8 +268,8 @@ class TurnBuilder:
 
     def _extend(self, piece: Piece, deltas: list[str], event: type[TextDelta | ThinkingDelta | ToolCallDelta]) -> bool:
         size = sum(map(len, deltas))
-        # Nothing is done in these cases: the single way has to deal with the first delta that is odd, and report it
-        # there.
+        # Nothing is done in these cases: the single way has to deal
+        # with the first delta that is odd, and report it there.
         if self.split_surrogates or "" in deltas or self._chars + size > self._limit:
             return False
         piece.parts += deltas
@@ -336,16 +336,16 @@ class TurnBuilder:
         if self.split_surrogates:
             delta, piece.half = join(piece.half, delta)
         if piece.freeform:
-            # Each piece is escaped by itself: escapes never span characters, so the pieces joined are the whole text
-            # escaped.
+            # Each piece is escaped by itself: escapes never span
+            # characters, so the pieces joined are the whole text escaped.
             delta = _escaped(delta) if piece.parts else _OPENING + _escaped(delta)
         self._add_arguments(piece, delta)
 
     def whole_input(self, piece: Piece, text: str) -> None:
         """The whole text of a freeform call: what of it has not streamed."""
         streamed, whole = "".join(piece.parts), _OPENING + _escaped(text)
-        # A host that streams the text and then sends the whole of it: only the rest is new. If the two differ, what was
-        # streamed has been told already and stands.
+        # A host that streams the text and then sends the whole of it: only the rest is
+        # new. If the two differ, what was streamed has been told already and stands.
         if len(whole) > len(streamed) and whole.startswith(streamed):
             self._add_arguments(piece, whole[len(streamed) :])
 
@@ -391,9 +391,9 @@ class TurnBuilder:
         nameless = self._close_all()
         if nameless:
             self._end_with_error(ErrorInfo("malformed", "the answer holds a tool call without a name"), raw_stop)
-        # "Stopped" without a word: a host's parser dropped a call, or the model only thought
-        # (field-guide/kimi-failures.md#the-list). With any other reason, as `max_tokens`, an empty answer is what was
-        # said.
+        # "Stopped" without a word: a host's parser dropped a call, or the
+        # model only thought (field-guide/kimi-failures.md#the-list). With any
+        # other reason, as `max_tokens`, an empty answer is what was said.
         elif stop_reason in ("end_turn", "tool_use") and not self.has_output:
             why = "the model stopped normally but gave neither text nor a tool call"
             self._end_with_error(ErrorInfo("empty", why, retryable=True), raw_stop)
@@ -550,8 +550,8 @@ class TurnBuilder:
             self.out.append(BlockEvent(piece.index, block))
         self.blocks.append(block)
 
-    # Not simply "close the head until there is none": a call without a name cannot begin, and would hold up the blocks
-    # behind it.
+    # Not simply "close the head until there is none": a call without
+    # a name cannot begin, and would hold up the blocks behind it.
     def _close_all(self) -> bool:
         """Close everything in order; a call that never got a name is left out, and its presence returned."""
         nameless = False

@@ -55,8 +55,8 @@ class Budget:
 
 
 def admit(schema: object) -> Schema:
-    # With a stack of its own: this is what makes the recursive walks after it safe from a schema nested 10,000 deep.
     """`schema` itself, if it is an object within the limits; InvalidSchema if not. Never recurses."""
+    # With a stack of its own: this is what makes the recursive walks after it safe from a schema nested 10,000 deep.
     if not isinstance(schema, dict):
         raise InvalidSchema(f"a schema must be an object, got {type(schema).__name__}")
     budget = Budget()
@@ -99,8 +99,8 @@ def lookup(root: Schema, ref: object) -> Schema | None:
     if not isinstance(ref, str) or not ref.startswith("#"):
         return None
     found = _walk(root, ref[1:])
-    # As written first: a name may contain a percent sign. JSON pointers in a URI fragment are percent-encoded, though
-    # not every generator does it.
+    # As written first: a name may contain a percent sign. JSON pointers in a
+    # URI fragment are percent-encoded, though not every generator does it.
     if found is _MISSING and "%" in ref:
         found = _walk(root, _PERCENT.sub(_decode, ref[1:]))
     return found if isinstance(found, dict) else None
@@ -191,8 +191,8 @@ class _Inliner:
         # `rest` may itself hold schemas.
         rest = self._visit({k: v for k, v in schema.items() if k != "$ref"}, open_refs, depth)
         target = lookup(self.root, ref)
-        # A dangling reference is a defect of the generator. An object is what it most likely stood for, and refusing
-        # the tool for it would help nobody.
+        # A dangling reference is a defect of the generator. An object is what it
+        # most likely stood for, and refusing the tool for it would help nobody.
         if target is None:
             return {"type": "object", **rest}
         if ref in self.endless:
@@ -245,9 +245,9 @@ def _inner(schema: Schema) -> Iterator[Schema]:
 
 
 def _endless(root: Schema, budget: Budget) -> frozenset[str]:
+    """The references that lead into a cycle, found by taking away, again and again, those that lead nowhere further."""
     # Not a depth-first search for cycles: this takes time linear in the references, without recursion, and also finds
     # those that merely lead into a cycle, which can no more be unfolded than the cycle itself.
-    """The references that lead into a cycle, found by taking away, again and again, those that lead nowhere further."""
     leads_to: dict[str, set[str]] = {}
     todo = ["#"]
     while todo:

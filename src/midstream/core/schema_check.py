@@ -137,8 +137,8 @@ class _Checker:
         """The faults of the alternative that gets furthest: the one whose faults lie deepest."""
         # At most so many alternatives: a schema may list thousands, and this is only for the message.
         tried = [list(self.check(value, each, place, depth + 1))[:_MOST] for each in options[:32]]
-        # Longer places lie deeper: the alternative that went wrong at `$.a[0].b` is the one that was meant, not the one
-        # that was already wrong at `$`.
+        # Longer places lie deeper: the alternative that went wrong at `$.a[0].b`
+        # is the one that was meant, not the one that was already wrong at `$`.
         deepest = max(tried, key=lambda found: (max([len(at) for at, _ in found], default=0), -len(found)))
         if all(at == place for at, _ in deepest):
             yield place, f"fits none of the {len(options)} alternatives: {deepest[0][1] if deepest else _shown(value)}"
@@ -219,8 +219,8 @@ class _Checker:
         for keyword in ("anyOf", "oneOf"):
             for each in _list(schema.get(keyword)):
                 shorter = self.pruned(value, each, depth + 1)
-                # The first alternative that fits after pruning. Otherwise a null that one alternative allows would be
-                # taken out because of another.
+                # The first alternative that fits after pruning. Otherwise a null
+                # that one alternative allows would be taken out because of another.
                 if self._fits(shorter, each, depth):
                     value = shorter
                     break

@@ -18,9 +18,9 @@ from .refs import LISTS, MAPS, Budget, Schema, admit, inline_refs, lookup, map_c
 MAX_MERGED = 20_000
 """Branches and properties that may be folded into one object."""
 
-# Which type each keyword speaks of. Hosts that want a `type` everywhere get the one that the keywords imply, and where
-# a schema of several types is split, each part keeps only its own keywords. Keywords that are not here (`enum`, `$ref`,
-# the annotations) hold for every type.
+# Which type each keyword speaks of. Hosts that want a `type` everywhere get the one that the
+# keywords imply, and where a schema of several types is split, each part keeps only its own
+# keywords. Keywords that are not here (`enum`, `$ref`, the annotations) hold for every type.
 _OWNERS: dict[str, tuple[str, ...]] = {
     "object": (
         "properties", "required", "patternProperties", "additionalProperties", "propertyNames", "dependentSchemas",
@@ -78,8 +78,8 @@ def moonshot(schema: Schema) -> Schema:
 
 def gemini(schema: Schema) -> Schema:
     """The OpenAPI-like subset that functionDeclarations.parameters takes."""
-    # References are cut and not kept: this subset of OpenAPI has no way to say a definition
-    # (field-guide/gemini.md#tools).
+    # References are cut and not kept: this subset of OpenAPI has
+    # no way to say a definition (field-guide/gemini.md#tools).
     flat = inline_refs(schema, "cut")
     root = _without(_merged(flat, flat, Budget(MAX_MERGED)), ("enum", "const", "nullable"))
     return _gemini_node({**root, "type": "object"})
@@ -138,8 +138,8 @@ def _merged(schema: Schema, root: Schema, budget: Budget, seen: tuple[str, ...] 
             for name, value in _map(branch.get("properties")).items():
                 budget.spend()
                 properties.setdefault(name, [])
-                # Alternatives that describe a property in the same words are one description. Different ones stay,
-                # under `anyOf`.
+                # Alternatives that describe a property in the same words
+                # are one description. Different ones stay, under `anyOf`.
                 if value not in properties[name]:
                     properties[name].append(value)
             if "description" in branch and "description" not in out:
@@ -307,8 +307,8 @@ def _moonshot_node(schema: Schema, inherited: str | None = None) -> Schema:
     def child(keyword: str, inner: Schema) -> Any:
         if keyword == "additionalProperties" and not inner:
             return True  # typing it, as Moonshot wants of every schema, would forbid what it allows
-        # `own` goes down to the branches because `type` may not stand beside `anyOf`: what was said above must be said
-        # in each.
+        # `own` goes down to the branches because `type` may not stand
+        # beside `anyOf`: what was said above must be said in each.
         if keyword in COMBINATORS:
             return _moonshot_node(inner, own)
         return _moonshot_node(inner) if keyword in _SINGLE or keyword in MAPS or keyword in LISTS else inner

@@ -13,9 +13,9 @@ from .patterns import late_pattern
 
 VEIL = "***"
 
-# The user and password of a URL. A password should be percent-encoded and often is not, so the second half lets it
-# contain a slash or a question mark. The lookahead keeps `host:8080/a@b` out: there the digits are a port and the `@`
-# is in the path.
+# The user and password of a URL. A password should be percent-encoded and often is
+# not, so the second half lets it contain a slash or a question mark. The lookahead
+# keeps `host:8080/a@b` out: there the digits are a port and the `@` is in the path.
 _USER_INFO = late_pattern(r"(?<=://)(?:[^/?#\s]*|[^/?#\s@]*:(?!\d+(?:[/?#]|$))[^\s@]*)@")
 # Hosts that take the key in the query (`?key=`) make every URL of theirs a secret (field-guide/gemini.md#errors). The
 # name of a parameter may be shown, its value never.

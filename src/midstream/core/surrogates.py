@@ -52,8 +52,8 @@ def join(half: str, text: str) -> tuple[str, str]:
 def _with_edges(text: str) -> str:
     if not text:
         return text
-    # The mirror image of `join`: a low half at the beginning, a high half at the end. The rest is final and can be
-    # mended now.
+    # The mirror image of `join`: a low half at the beginning, a
+    # high half at the end. The rest is final and can be mended now.
     first = text[0] if "\udc00" <= text[0] <= "\udfff" else ""
     last = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
     return first + mended(text[len(first) : len(text) - len(last)]) + last

@@ -42,9 +42,9 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     # The JSON parser recurses: text nested thousands deep is a mistake of the model's, not a crash of ours.
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         return {"_parse_error": str(error), "_raw": raw}
-    # A list or a number is valid JSON and useless as arguments. Some models write the object as a string inside a
-    # string (field-guide/text-calls.md#names-and-arguments); it is not unwrapped here, because what runs must be what
-    # was said.
+    # A list or a number is valid JSON and useless as arguments. Some models write the
+    # object as a string inside a string (field-guide/text-calls.md#names-and-arguments);
+    # it is not unwrapped here, because what runs must be what was said.
     if not isinstance(value, dict):
         return {"_parse_error": f"expected a JSON object, got {type(value).__name__}", "_raw": raw}
     return value
@@ -65,8 +65,8 @@ def freeform_input(call: ToolCall) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
-        # A function stands in for a freeform tool on hosts that know none, so the key may be any word the model found
-        # fitting.
+        # A function stands in for a freeform tool on hosts that know
+        # none, so the key may be any word the model found fitting.
         found = value[INPUT] if INPUT in value else next(iter(value.values())) if len(value) == 1 else None
         if isinstance(found, str):
             return found

@@ -99,8 +99,8 @@ def revealed(text: str, encoding: str = "utf-8") -> str:
             after_sign = True
             base = base if marks else ""  # a mark may not be drawn over our sign
             continue
-        # Our own sign for a run, right behind a sign, would be read as one. Written out, so that no two texts look the
-        # same.
+        # Our own sign for a run, right behind a sign, would be read
+        # as one. Written out, so that no two texts look the same.
         if after_sign and char == ("×" if signs else "{"):
             written.append(f"\\u{{{ord(char):x}}}" * count)
             continue

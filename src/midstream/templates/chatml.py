@@ -54,8 +54,8 @@ def _write(given: Rendering, out: PromptWriter, *, thinks: bool) -> bool:
     if given.add_generation_prompt:
         out.own("<|im_start|>assistant\n")
         if thinks and given.thinking is False:
-            # An empty pair of tags is how the model was taught to skip thinking; leaving it out would leave the choice
-            # to it.
+            # An empty pair of tags is how the model was taught to skip
+            # thinking; leaving it out would leave the choice to it.
             out.own("<think>\n\n</think>\n\n")
     return False
 

@@ -25,8 +25,8 @@ _TOOLS_TAIL = (
 
 
 def _write(given: Rendering, out: PromptWriter) -> bool:
-    # The template has one place for instructions, at the front. Later ones move there and lose their place, but are
-    # heard.
+    # The template has one place for instructions, at the front.
+    # Later ones move there and lose their place, but are heard.
     system = "\n\n".join([message.text for message in given.messages if message.role == "system"])
     out.enclose("<｜begin▁of▁sentence｜>", system)
     _write_tools(out, given.tools)

@@ -17,8 +17,8 @@ from .transcript import Message, compact_json, parsed_arguments, spaced_json, to
 
 _STOP = ("<|end_of_msg|>",)
 _IMAGE = "<|media_pad|>"
-# The model takes low, high and max (field-guide/reasoning.md#efforts); other words become the nearest, and none asked
-# for is max.
+# The model takes low, high and max (field-guide/reasoning.md#efforts);
+# other words become the nearest, and none asked for is max.
 _EFFORTS = {"none": "low", "minimal": "low", "low": "low", "medium": "high", "high": "high"}
 _EFFORT = (
     "`thinking_effort` guides on how much to think in your thinking channel (not including the response channel), "
@@ -91,8 +91,8 @@ class _Xtml:
     def open(self, tag: str, **attributes: str) -> None:
         self.own(f"<|open|>{tag}")
         for key, value in attributes.items():
-            # Only quotes and ampersands can break an attribute; angle brackets matter as part of a token, and `enclose`
-            # breaks those.
+            # Only quotes and ampersands can break an attribute; angle
+            # brackets matter as part of a token, and `enclose` breaks those.
             self.enclose(f' {key}="', value.replace("&", "&amp;").replace('"', "&quot;"), '"')
         self.own("<|sep|>")
 

@@ -34,8 +34,8 @@ def _write(given: Rendering, out: PromptWriter) -> bool:
     waiting: Iterator[ToolCall] = iter(())
     for message in messages:
         if message.role == "tool":
-            # One call a message is all that the model knows. A call is held back until its result comes, and both are
-            # written as a pair.
+            # One call a message is all that the model knows. A call is held
+            # back until its result comes, and both are written as a pair.
             out.enclose(_header("assistant"), call_json(next(waiting), "parameters"), "<|eot_id|>")
             out.enclose(_header("ipython"), message.text, "<|eot_id|>")
             continue

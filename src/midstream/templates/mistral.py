@@ -19,8 +19,8 @@ _STOP = ("</s>",)
 
 def _write(given: Rendering, out: PromptWriter) -> bool:
     ids = mistral_strategy.create_mapper() if given.ids is None else given.ids
-    # The declaration moves with the last question, as in the published template. Earlier bytes of the prompt change by
-    # it.
+    # The declaration moves with the last question, as in the
+    # published template. Earlier bytes of the prompt change by it.
     question = last_index(given.messages, "user")
     out.own("<s>")
     for index, message in enumerate(given.messages):

@@ -15,8 +15,8 @@ from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .transcript import Message, transcribe
 
-# Zero width, so a person reads the token as before, but the tokenizer does not. A blank would be seen, deleting it
-# would change what was said.
+# Zero width, so a person reads the token as before, but the tokenizer
+# does not. A blank would be seen, deleting it would change what was said.
 JOINER = "\u200d"
 
 BARS = r"<\|[A-Za-z0-9_.-]{1,64}\|>"

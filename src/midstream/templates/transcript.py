@@ -38,8 +38,8 @@ def tool_object(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-# Training prompts were made with Jinja's `tojson` as the published templates configure it. Other spacing is other
-# tokens.
+# Training prompts were made with Jinja's `tojson` as the
+# published templates configure it. Other spacing is other tokens.
 def spaced_json(value: Any) -> str:
     """JSON as `tojson` of the published templates writes it: a space after `,` and `:`, letters not escaped."""
     return json.dumps(value, ensure_ascii=False)

@@ -40,8 +40,8 @@ class FilteredText:
         "_alarms", "_builder", "_call", "_closed", "_field", "_filter", "_half", "alarm", "past", "problems",
     )  # fmt: skip
 
-    # A host may leak calls in its text and in its reasoning: each field has its own filter, and both speak to one
-    # builder.
+    # A host may leak calls in its text and in its reasoning: each
+    # field has its own filter, and both speak to one builder.
     def __init__(self, builder: TurnBuilder, filter: TextFilter, field: str = "") -> None:
         self._builder = builder
         self._filter = filter
@@ -56,8 +56,8 @@ class FilteredText:
 
     def feed(self, delta: str) -> None:
         alarms = self._alarms
-        # The fast way around the filter, taken by nearly every delta: at rest, and none of the characters that begin a
-        # marker.
+        # The fast way around the filter, taken by nearly every delta:
+        # at rest, and none of the characters that begin a marker.
         if not alarms or self._builder.split_surrogates or any(alarm in delta for alarm in alarms):
             self._read(delta)
             self._rest()
@@ -82,8 +82,8 @@ class FilteredText:
 
     def _rest(self) -> None:
         idle = None if self._closed or self._builder.split_surrogates else self._filter.idle
-        # `past` is the filter's own list: what goes past it must still be known to it, since a later marker asks what
-        # stands before it (quoting).
+        # `past` is the filter's own list: what goes past it must still be known
+        # to it, since a later marker asks what stands before it (quoting).
         self.past, self._alarms = ([], "") if idle is None else idle
         # A caller that has one character to look for can test it faster than any set of them.
         self.alarm = self._alarms if len(self._alarms) == 1 else ""

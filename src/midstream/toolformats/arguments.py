@@ -103,8 +103,8 @@ def unwrap(arguments: str) -> str:
     if arguments.startswith('"'):
         try:
             inner = parse(arguments)
-            # JSON inside a string inside JSON (field-guide/text-calls.md#names-and-arguments). Only an object is
-            # unwrapped: any other string is a string.
+            # JSON inside a string inside JSON (field-guide/text-calls.md#names-and-arguments).
+            # Only an object is unwrapped: any other string is a string.
             if isinstance(inner, str) and isinstance(parse(inner), dict):
                 return inner
         except ValueError:

@@ -200,8 +200,8 @@ class CallReport:
         marker = yield from json_until(reader, ends, arguments.add, before=head[0])
         reader.out.append(CallEnded())
         rest = arguments.rest.lstrip()
-        # `{"name": …, "arguments": {…}, "id": "x"}`: the arguments have streamed; a 0 in their place shows whether the
-        # rest is the rest of one object.
+        # `{"name": …, "arguments": {…}, "id": "x"}`: the arguments have streamed;
+        # a 0 in their place shows whether the rest is the rest of one object.
         if rest.startswith(",") and is_json(head[0] + "0" + rest.rstrip()):
             return marker, ""  # further keys, such as an id
         return marker, rest.removeprefix("}")
@@ -214,8 +214,8 @@ class CallReport:
         try:
             value, rest = leading_value(text)
         except ValueError:
-            # Models count braces badly at the end of nested arguments. One is forgiven, where the marker shows that
-            # nothing was cut.
+            # Models count braces badly at the end of nested arguments. One
+            # is forgiven, where the marker shows that nothing was cut.
             value, rest = (text + "}" if ended else text), ""
         try:
             self.written(written_calls(value))

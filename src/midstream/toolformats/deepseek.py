@@ -82,8 +82,8 @@ class _Calls:
                 self._whole(name, "", marker)
                 return marker
             yield from reader.spaces()
-        # The arguments begin as an object should, so they can stream. Anything else (a fence, a string) is collected
-        # and judged.
+        # The arguments begin as an object should, so they can stream.
+        # Anything else (a fence, a string) is collected and judged.
         if name and (yield from reader.peek(1)) == "{":
             return (yield from self._streamed(name))
         text = Collected()

@@ -35,8 +35,8 @@ _HOW = """To call a tool, write one JSON object with its name and arguments betw
 [END_TOOL_REQUEST]"""
 
 
-# Gemma was trained on no format, so three are read: what we teach it, its own habit of Python in a fence, and JSON that
-# merely ends like a request.
+# Gemma was trained on no format, so three are read: what we teach it, its
+# own habit of Python in a fence, and JSON that merely ends like a request.
 def script(reader: Reader, tools: Sequence[ToolSpec], tags: tuple[Tags, ...], starts_inside: bool) -> Step[None]:
     prose = Prose(
         reader,

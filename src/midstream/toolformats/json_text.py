@@ -138,8 +138,8 @@ def bracketed(reader: Reader, sink: Callable[[str], object], quotes: str = '"') 
 
     `quotes` are the characters that open strings: Python has two.
     """
-    # Only brackets are counted, not matched: what does not parse is found out afterwards, and this never has to go
-    # back.
+    # Only brackets are counted, not matched: what does not parse
+    # is found out afterwards, and this never has to go back.
     depth = 0
     string: str | None = None
     outside = _OUTSIDE[quotes]

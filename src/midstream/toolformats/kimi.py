@@ -81,8 +81,8 @@ class _Calls:
         if not head:
             self.problem("a tool call without arguments", raw_id)
             return None
-        # A fence or a string has to be unwrapped first, and an unknown name may be found by the arguments: those wait
-        # for the end.
+        # A fence or a string has to be unwrapped first, and an unknown
+        # name may be found by the arguments: those wait for the end.
         if name and head not in ("`", '"'):
             return (yield from self._streamed(raw_id, name))
         collected = Collected()

@@ -15,8 +15,8 @@ from .prose import Prose, Tags
 from .reader import Collected, Markers, Reader, Step
 
 _CALLS, _CALL_ID, _ARGS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
-# Names end where anything that no tool's name contains begins: newer tokenisers put a marker there, some models a
-# brace.
+# Names end where anything that no tool's name contains begins:
+# newer tokenisers put a marker there, some models a brace.
 _NAME_END = late_pattern(r"[^\w.:/-]")
 MAX_NAME = 128
 # Whatever may follow a name, in any order: versions leave out parts.
@@ -78,8 +78,8 @@ class _Calls:
             marker = yield from reader.until(_AFTER_NAME, call_id.add)
         if marker == _ARGS:
             marker = yield from reader.until(_AFTER_NAME, between.add)
-        # Another call, the end of the message, or nothing more. The marker is handed on, so that a call behind it is
-        # not lost.
+        # Another call, the end of the message, or nothing more. The
+        # marker is handed on, so that a call behind it is not lost.
         if marker != "{":
             self._report.problem("a tool call without arguments", f"{name} {call_id.text} {between.text}")
             return marker

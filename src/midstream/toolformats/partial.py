@@ -21,8 +21,8 @@ def partial_value(text: str) -> Any:
     from jiter import from_json  # a compiled package that only a display needs
 
     try:
-        # `trailing-strings`: half a sentence is worth showing, half a number is wrong. NaN is not JSON, and no display
-        # should teach it.
+        # `trailing-strings`: half a sentence is worth showing, half a
+        # number is wrong. NaN is not JSON, and no display should teach it.
         return from_json(text.encode(), partial_mode="trailing-strings", allow_inf_nan=False)
     except ValueError:
         return None

@@ -154,8 +154,8 @@ class Prose:
                 self._reader.out.append(ProblemFound("a marker of a tool call without the call", marker))
                 continue
             if marker in self._openers:
-                # A section of calls inside thinking ends it (field-guide/kimi-formats.md#output). The end tag may still
-                # come.
+                # A section of calls inside thinking ends it
+                # (field-guide/kimi-formats.md#output). The end tag may still come.
                 if self._closers is not None:
                     self._closers = None
                     self._stray_close = True
@@ -174,8 +174,8 @@ class Prose:
                 self._inside = self._markers_inside(self._closers)
                 # An empty piece, so that thinking with nothing in it is thinking all the same: empty is not absent.
                 self._thought("")
-            # The first tag of an answer that began inside thinking repeats what the prompt said; a later one is a
-            # thought about tags.
+            # The first tag of an answer that began inside thinking repeats
+            # what the prompt said; a later one is a thought about tags.
             elif self._said_thinking:
                 self._thought(marker)
         elif self._closers is not None:

@@ -64,12 +64,12 @@ _SLACK = 3
 
 
 class Quoting:
-    # Two ways of being careful, see the docstring: `marks` is on where calls are only rescued from text.
     """Follows a text. `text` is where the reader of the text appends what it reads."""
 
     __slots__ = ("_closer", "_fences", "_held", "_holds", "_indent", "_line_start", "_marks", "_maybe_fence", "_mode", "_prev", "_run", "text")  # fmt: skip
 
     def __init__(self, *, marks: bool) -> None:
+        # Two ways of being careful, see the docstring: `marks` is on where calls are only rescued from text.
         self._marks = marks
         self.text: list[str] = []
         self._mode: Mode = "plain"
@@ -88,8 +88,8 @@ class Quoting:
         self._read()
         if self._mode == "plain":
             return self._held
-        # A quoted call was met here: its own quotes and backticks have upset the count, so nothing is trusted until the
-        # next blank line.
+        # A quoted call was met here: its own quotes and backticks have
+        # upset the count, so nothing is trusted until the next blank line.
         if self._mode != "fence" and not self._is_block_of_code():
             self._held = self._holds = True
         return True
@@ -152,8 +152,8 @@ class Quoting:
         if fence[0] == "~":
             self._open_fence("~", len(fence))
         else:
-            # Backticks at the start of a line may be inline code as well. A second run on the same line decides, or the
-            # line's end.
+            # Backticks at the start of a line may be inline code as well.
+            # A second run on the same line decides, or the line's end.
             self._open("span")
             self._run = len(fence)
             self._maybe_fence = True

@@ -67,8 +67,8 @@ def _tree(words: Iterable[str]) -> _Tree:
         for number, char in enumerate(word):
             fresh = char not in node
             node = node.setdefault(char, {})
-            # Checked when a format is defined. `<tool` beside `<tool_call` would match or not depending on what has
-            # arrived.
+            # Checked when a format is defined. `<tool` beside `<tool_call`
+            # would match or not depending on what has arrived.
             if (number + 1 == len(word) and node) or (not fresh and not node):
                 raise ValueError(
                     f"marker {word!r} begins another marker or is begun by one: the match would depend on the split"
@@ -135,8 +135,8 @@ class Reader:
         self.buffer = ""
         self.pos = 0
         self.ended = False
-        # See json_text: whether the text was pushed back for a second reading. Once is enough, and keeps the cost
-        # linear.
+        # See json_text: whether the text was pushed back for a
+        # second reading. Once is enough, and keeps the cost linear.
         self.rewound = False
         self.idle: Idle | None = None  # set by a script while all it does is pass text on
         self.out: list[Finding] = []

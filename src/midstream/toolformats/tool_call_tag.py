@@ -83,8 +83,8 @@ class _Body:
     def _json(self) -> Step[str | None]:
         marker, rest = yield from self._report.json_until(_JSON_ENDS)
         if rest.strip(" \n}"):
-            # With an end marker the JSON was followed by more inside the tag. Without, the tag was never closed and the
-            # answer goes on.
+            # With an end marker the JSON was followed by more inside the
+            # tag. Without, the tag was never closed and the answer goes on.
             if marker == END:
                 self._report.problem("text inside a tool call", rest)
             else:

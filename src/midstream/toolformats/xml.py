@@ -27,8 +27,8 @@ _INVOKE_VALUES = Values("<parameter", "</parameter>", ("</invoke>",), (_INVOKE,)
 _WRAPPERS = (
     "<function_calls>", "</function_calls>", "<tool_calls>", "</tool_calls>", "<minimax:tool_call>", "</minimax:tool_call>",
 )  # fmt: skip
-# An opening tag: quoted values may contain brackets. Possessive throughout, so a tag that is never closed costs one
-# pass.
+# An opening tag: quoted values may contain brackets. Possessive
+# throughout, so a tag that is never closed costs one pass.
 _TAG = late_pattern(r"""(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
 _ATTRIBUTE = late_pattern(r"""([A-Za-z_][\w.-]*+)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _BARE_NAME = late_pattern(r"\s*+([A-Za-z_][\w.-]*+)(?!\s*=)")

@@ -33,7 +33,7 @@ UsagePlace: TypeAlias = Literal["chunk", "finish", "choice", "x_groq"]
 class Habits(Value, frozen=True):
     """How one host writes what its wire leaves open."""
 
-    # The default of every field is what the wire's reference host does.
+    # Where a default is empty, the wire's own way is meant.
     ids: AnswerIds = ""
     whole_calls: bool = False
     """A call's arguments come in one piece, with its name."""

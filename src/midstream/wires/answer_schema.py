@@ -73,8 +73,8 @@ def _by_schema(
     if not _takes_format(dialect, options, tools):
         return None
     adapted, strict = adapt(dialect.answer_pass, schema), True
-    # Outside the strict subset this host still takes a schema as advice. Better than none, since the answer is checked
-    # anyway.
+    # Outside the strict subset this host still takes a schema as
+    # advice. Better than none, since the answer is checked anyway.
     if adapted is None and dialect.answer_pass == "openai":
         adapted, strict = Adapted(object_root(schema)), False  # told to the model, and not enforced
     if adapted is None:

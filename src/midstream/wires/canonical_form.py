@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from ..core.blocks import Block, Conversation, Media, Text, ToolCall, ToolResponse, Turn
 from ..core.json_progress import object_text
 
-# A mark for caching and the effort move from message to message while the conversation grows
-# (field-guide/clients.md#claude-code).
+# A mark for caching and the effort move from message to message
+# while the conversation grows (field-guide/clients.md#claude-code).
 _MARKS = frozenset({"cache_control", "output_config"})
 
 

@@ -66,9 +66,9 @@ Fate: TypeAlias = Literal["keep", "text", "drop"]
 SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 
 
-# What a wire does not decide by itself. Each question (may this go back? is that option taken?) is answered once, here,
-# from fields of the dialect, and a wire's encoder only asks. So no wire forgets a note, and all of them treat a
-# stranger's reasoning alike.
+# What a wire does not decide by itself. Each question (may this go back? is that option
+# taken?) is answered once, here, from fields of the dialect, and a wire's encoder only
+# asks. So no wire forgets a note, and all of them treat a stranger's reasoning alike.
 class EncodeContext:
     """The state of encoding one request. The history has one context, kept with it in the cache; `around` makes the one for the
     rest of the body, with the same ids and names. `turn` is the turn being written, `thinking` whether the reader will think,
@@ -210,8 +210,8 @@ class EncodeContext:
             self.note("adapted", "turn", "system_folded", why)
             opening, closing = f"<{INSTRUCTION_TAG}>\n", f"\n</{INSTRUCTION_TAG}>"
             first, last = said[0], said[-1]
-            # Inside the first and last text, if they are texts: a part of its own could be set apart or dropped as
-            # blank.
+            # Inside the first and last text, if they are texts: a part
+            # of its own could be set apart or dropped as blank.
             if type(first) is Text:
                 said[0] = first = replace(first, text=opening + first.text)
             else:
@@ -272,9 +272,9 @@ class EncodeContext:
         return rules.placeholder
 
     def arguments(self, call: ToolCall) -> str:
-        # MiniMax refuses anything else (field-guide/openai-chat.md#calls), and wires with objects have no way to say
-        # it.
         """The arguments as the text of a JSON object, which every wire requires: anything else goes inside of one."""
+        # MiniMax refuses anything else (field-guide/openai-chat.md#calls),
+        # and wires with objects have no way to say it.
         arguments = arguments_text(call.arguments)
         if arguments is None:
             why = f"the arguments of {call.name} are not a JSON object; sent as {{_raw}}"

@@ -36,11 +36,11 @@ class FilteredBuilder(TurnBuilder):
         self._text = FilteredText(self, text) if text is not None else None
         self._make_reasoning = reasoning
         self._reasoning: FilteredText | None = None
-        # Kept apart from the head: a call found in the reasoning may have ended it, and the reader still wants its
-        # handle.
+        # Kept apart from the head: a call found in the reasoning
+        # may have ended it, and the reader still wants its handle.
         self._thought: Piece | None = None  # the reasoning that came last
-        # While a filter speaks, its findings come in through the same methods as the reader's words, and must not be
-        # filtered again.
+        # While a filter speaks, its findings come in through the same
+        # methods as the reader's words, and must not be filtered again.
         self._filtering = False  # a filter speaks, not the reader
         self._told = False
 
@@ -67,8 +67,8 @@ class FilteredBuilder(TurnBuilder):
             _say(self, delta, extra)
             return
         if delta:
-            # `extra` (citations) cannot go through a filter. It joins the text that is there when the filter has
-            # spoken.
+            # `extra` (citations) cannot go through a filter. It joins
+            # the text that is there when the filter has spoken.
             self._feed(filtered, delta)
         if extra is not None:
             _say(self, "", extra)

@@ -57,10 +57,10 @@ class _Checkpoint:
         self.call_ids = call_ids
 
 
-# Encoding is most of the work of a request with a long history, and nearly all of it is the same as the last time. An
-# entry is found by what the writing depends on and by the identity of its last turn: a conversation that grows shares
-# its old turns, so walking back from the end meets it. Equal turns that are not the same objects are a miss, which is
-# slow and nothing worse.
+# Encoding is most of the work of a request with a long history, and nearly all of it is the same
+# as the last time. An entry is found by what the writing depends on and by the identity of its
+# last turn: a conversation that grows shares its old turns, so walking back from the end meets
+# it. Equal turns that are not the same objects are a miss, which is slow and nothing worse.
 class HistoryCache:
     """Checkpoints of encoded histories, least recently used first out, bounded by count and bytes.
 
@@ -85,8 +85,8 @@ class HistoryCache:
         for length in range(len(turns), 0, -1):
             place = (key, id(turns[length - 1]))
             found = entries.get(place)
-            # Identity of the last turn finds it; the comparison makes sure. Tuples compare by identity first, so this
-            # is cheap.
+            # Identity of the last turn finds it; the comparison makes
+            # sure. Tuples compare by identity first, so this is cheap.
             if found is not None and len(found.turns) == length and found.turns == turns[:length]:
                 # Taken out, not shared: a writer goes on from here and would spoil it for others.
                 return self._drop(place)  # None where another thread was quicker: it is its writer now

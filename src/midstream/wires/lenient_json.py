@@ -41,8 +41,8 @@ def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
             pass  # the lenient reader says what it is, or why it is nothing
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     try:
-        # `strict=False` takes raw line breaks inside strings, which models and hosts write. NaN and infinity have no
-        # value here: null.
+        # `strict=False` takes raw line breaks inside strings, which models
+        # and hosts write. NaN and infinity have no value here: null.
         value = json.loads(text, parse_constant=lambda _: None, strict=False)
         # Only an escape can bring half a character in: bytes have been decoded with replacement.
         return clean(value, halves) if "\\u" in text or "\\U" in text else value

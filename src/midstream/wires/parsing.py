@@ -47,8 +47,8 @@ def text_field(value: dict[str, Any], key: str) -> str:
 
 
 def rest(value: dict[str, Any], *known: str) -> dict[str, Any] | None:
-    # Null counts as absent: keeping it would make two shapes of one message.
     """The fields of an object that were not read, without nulls; None if there are none."""
+    # Null counts as absent: keeping it would make two shapes of one message.
     return {key: inner for key, inner in value.items() if key not in known and inner is not None} or None
 
 
@@ -74,8 +74,8 @@ def result_parts(blocks: Iterable[Block]) -> tuple[Text | Media | Opaque, ...]:
     return tuple([block for block in blocks if isinstance(block, (Text, Media, Opaque))])
 
 
-# Messages of two wires put results into the user's turn; the conversation keeps them apart, since only results answer
-# calls.
+# Messages of two wires put results into the user's turn; the
+# conversation keeps them apart, since only results answer calls.
 def split_results(blocks: list[Block], key: str) -> list[Turn]:
     """A user message as a tool turn of its results and a human turn of everything else."""
     results = tuple([block for block in blocks if type(block) is ToolResponse])

@@ -42,8 +42,8 @@ def rewritten(words: str, seed: str, limits: Limits) -> str:
     return name if compiled(limits.tool_name_pattern).fullmatch(name) else name.replace("-", "_")
 
 
-# By identity, with the dialect kept beside it: a dialect is too large to hash for each request, and an id may be used
-# again once its owner is gone.
+# By identity, with the dialect kept beside it: a dialect is too large to
+# hash for each request, and an id may be used again once its owner is gone.
 _plain_dialects: dict[int, tuple[Dialect, Dialect]] = {}
 
 
@@ -56,8 +56,8 @@ def plain_dialect(dialect: Dialect) -> Dialect:
         return dialect
     known = _plain_dialects.get(id(dialect))
     if known is None or known[0] is not dialect:
-        # Programs make dialects on the way; forgetting them all now and then is simpler than an order of use, and costs
-        # little.
+        # Programs make dialects on the way; forgetting them all now
+        # and then is simpler than an order of use, and costs little.
         if len(_plain_dialects) >= 512:
             _plain_dialects.clear()
         known = _plain_dialects[id(dialect)] = (

@@ -40,13 +40,13 @@ class ErrorFields(Value, frozen=True):
 # Words of media as hosts use them in refusals.
 _MEDIA = r"(?:image|vision|multi-?modal|audio|video)\w*"
 
-# (statuses or None for any, pattern over "type code message", kind). Compiled when an error first comes. The order is
-# the design. Statuses lie: 429 is a rate limit or an empty account, 400 is a mistake or a conversation that is too
-# long, 500 may be a request that can never work. So what the words say comes before what the status says, and of the
-# words the more specific come first: quota before rate limit (a retry would be useless), context before bad request (it
-# can be compacted), media before 500 (it can be sent without). Rows with words only, at the end, are for errors inside
-# a stream, which have no status. The texts are those that hosts were seen to send (field-guide/why-400.md,
-# field-guide/kimi.md#errors).
+# (statuses or None for any, pattern over "type code message", kind). Compiled when an error first comes.
+# The order is the design. Statuses lie: 429 is a rate limit or an empty account, 400 is a mistake or a
+# conversation that is too long, 500 may be a request that can never work. So what the words say comes
+# before what the status says, and of the words the more specific come first: quota before rate limit (a
+# retry would be useless), context before bad request (it can be compacted), media before 500 (it can be
+# sent without). Rows with words only, at the end, are for errors inside a stream, which have no status.
+# The texts are those that hosts were seen to send (field-guide/why-400.md, field-guide/kimi.md#errors).
 _RULES: tuple[tuple[tuple[int, ...] | None, str, type[ProviderError]], ...] = (
     ((402,), r"", QuotaExceeded),
     (

@@ -124,8 +124,8 @@ class RequestDraft(msgspec.Struct, frozen=True):
                 turns, lambda: TextToolWriter(make_writer(self.context()), text.format), place, self.cache
             ).inner
         if self.words:
-            # A clone, because these words belong to this request alone: in the checkpoint, the next request would
-            # repeat them.
+            # A clone, because these words belong to this request alone:
+            # in the checkpoint, the next request would repeat them.
             writer = writer.clone()
             writer.write(self.words, len(turns))
         return writer
@@ -201,8 +201,8 @@ class RequestDraft(msgspec.Struct, frozen=True):
             if choice.ids == self.options.tool_format and notes is draft.notes:
                 return draft
             return replace(draft, options=replace(draft.options, tool_format=choice.ids), notes=notes)
-        # Over plain text no tool is freeform, has a namespace or is declared in between: the dialect says so for all
-        # that follows.
+        # Over plain text no tool is freeform, has a namespace or is
+        # declared in between: the dialect says so for all that follows.
         draft = replace(self, dialect=plain_dialect(self.dialect))._in_own_terms()
         text = TextTools.of(choice.text, draft.tools)
         options, words, changes = text.option_words(draft.options)
@@ -315,8 +315,8 @@ def parse_request(
         known = get_wire(wire)
         path = {"model": model, "stream": stream} if known.names_in_path else {}
         parsed: ParsedRequest = known.room("parse").parse_request(body, provider=provider, identity=identity, **path)
-        # Written out and read in again: what a parser built from a stranger's body is checked against the types once,
-        # here.
+        # Written out and read in again: what a parser built from a
+        # stranger's body is checked against the types once, here.
         parsed = msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
         return _with_betas(parsed, headers) if headers else parsed
     except RemoteError as error:  # the peer is a client here, and its mistake is in the request

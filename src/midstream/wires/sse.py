@@ -58,9 +58,9 @@ class SSEParser:
         self._error: LimitExceeded | None = None
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
-        # Three shortcuts, and nothing else: each takes exactly what the full parser would, one whole event per read,
-        # and is tried only where nothing is half read. The first line break is found where the event ends, so there is
-        # no other.
+        # Three shortcuts, and nothing else: each takes exactly what the full parser
+        # would, one whole event per read, and is tried only where nothing is half read.
+        # The first line break is found where the event ends, so there is no other.
         if (
             self.between
             and data[:6] == b"data: "
@@ -161,8 +161,8 @@ class SSEParser:
     def _feed_events(self, data: bytes, out: list[ServerSentEvent]) -> None:
         """The everyday case: no event is half read, so whole events can be cut out at their blank lines."""
         end = data.rfind(b"\n\n")
-        # Hundreds of events in one read: one split instead of a loop over lines. The count of line breaks proves that
-        # every event was a single line of data.
+        # Hundreds of events in one read: one split instead of a loop over lines. The
+        # count of line breaks proves that every event was a single line of data.
         if data[:6] == b"data: " and end > 0 and self._retry is None and len(data) <= self._limit:
             payloads = data[6:end].split(b"\n\ndata: ")
             if data.count(b"\n") == 2 * len(

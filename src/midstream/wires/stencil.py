@@ -24,8 +24,8 @@ from ..core.patterns import late_pattern
 # choice is a number that decides whose text it is (the index of a call or a block).
 _TEXT, _NUMBER, _PADDING, _CHOICE = "text", "number", "padding", "choice"
 # A number as JSON writes it, and one that every field of numbers can hold; between quotes, what is one string for sure.
-# Possessive, so that each is one pass. Digits are bounded: a field may be a 64-bit integer, and a longer number would
-# be refused by the reader in full.
+# Possessive, so that each is one pass. Digits are bounded: a field may be a
+# 64-bit integer, and a longer number would be refused by the reader in full.
 _KINDS = {
     _TEXT: rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"',
     _NUMBER: rb"(?:0|[1-9][0-9]{0,14}+)",
@@ -52,8 +52,8 @@ _MOST = 4
 """How many stencils one answer keeps."""
 _MOST_CHOICES = 32
 """How many templates one stencil chooses from: calls may come interleaved."""
-# After so many events that fitted nothing, learning pauses, twice as long each time: a stream of unlike events must not
-# pay for stencils that never fit.
+# After so many events that fitted nothing, learning pauses, twice as long each
+# time: a stream of unlike events must not pay for stencils that never fit.
 _PATIENCE = 6
 _LONGEST_WAIT = 6
 _decode_text = msgspec.json.Decoder(str).decode
@@ -122,8 +122,8 @@ class Stencil:
         self._layout = layout
         segments, kinds = layout.cut()
         self._segments = segments
-        # With it, many events are joined into the bytes they should have been and compared in one go: the check costs a
-        # memcmp.
+        # With it, many events are joined into the bytes they should
+        # have been and compared in one go: the check costs a memcmp.
         self._glue = [*segments[1:-1], segments[-1] + segments[0]]  # what stands behind each value but the last one
         self._size = len(segments[0])
         # As long as two frames it may be two events, which `read_one` does not take.
@@ -202,8 +202,8 @@ class Stencil:
             columns = [column[:count] for column in columns]
         rows = self._together(columns, count)
         size = len(rows)
-        # The pattern knows lengths, not bytes. That the rest really is what it was is proved here, by building the
-        # bytes and comparing them.
+        # The pattern knows lengths, not bytes. That the rest really is what
+        # it was is proved here, by building the bytes and comparing them.
         if not data.startswith(rows):
             count, size = self._fitting(data, columns, count)
         self._reach = min(2 * self._reach, _ROWS) if count == len(found) else 2 + count
@@ -370,8 +370,8 @@ class StencilMemory:
     def _return_to(self, stencil: Stencil) -> None:
         """Another one than the last fits, not for the first time: perhaps both take turns."""
         last = self.last
-        # Two that take turns differ in one number, such as the index of two interleaved calls: as one stencil they are
-        # a single run.
+        # Two that take turns differ in one number, such as the index of
+        # two interleaved calls: as one stencil they are a single run.
         joined = None if last is None else stencil.joined(last) or last.joined(stencil)
         if joined is not None:
             self._stencils = [each for each in self._stencils if each is not last and each is not stencil]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# The two reasons that hosts confuse: `stop` beside calls happens, and calls count, not the word
-# (field-guide/streams.md#finish-reasons).
+# The two reasons that hosts confuse: `stop` beside calls happens, and
+# calls count, not the word (field-guide/streams.md#finish-reasons).
 _NORMAL = ("end_turn", "tool_use")
 
 
 def later_stop(said: str | None, new: str, meanings: Mapping[str, str]) -> str:
     """Which of two stop reasons counts: the later one, except that an answer that was cut off stays cut off."""
-    # Some hosts repeat the reason with the usage. A plain "stop" in that chunk must not hide that the answer was cut
-    # off or refused.
+    # Some hosts repeat the reason with the usage. A plain "stop" in
+    # that chunk must not hide that the answer was cut off or refused.
     return new if not said or meanings.get(said, said) in _NORMAL else said
 
 

@@ -179,8 +179,8 @@ class StreamDecoder:
     def fail(self, error: ErrorInfo) -> list[Event]:
         """The transport lost the stream: keep what came, end with this error."""
         builder = self._builder
-        # An end that was said stands if the line is lost afterwards. Not if the caller ended it: then it was not waited
-        # for.
+        # An end that was said stands if the line is lost afterwards.
+        # Not if the caller ended it: then it was not waited for.
         lost = isinstance(error.to_exception(), TransportError | TruncatedStream) and error.kind != Aborted.kind
         if self._reader.end_was_said and lost and not builder.ended:
             try:
@@ -236,8 +236,8 @@ class StreamDecoder:
                 self.progress += 1
                 last.template.tell(text)
                 return self._builder.ended
-        # Read what fits by stencil, one event in full where none fits (and learn from it), and give up on stencils
-        # where too much does not fit.
+        # Read what fits by stencil, one event in full where none fits (and
+        # learn from it), and give up on stencils where too much does not fit.
         tries = 0
         while data:
             runs: list[Run] = []
@@ -277,8 +277,8 @@ class StreamDecoder:
         builder = self._builder
         for template, texts in runs:
             if len(texts) > 1 and template.tell_all is not None and template.tell_all(texts):
-                # Progress is counted for the idle timer, which counts events with data
-                # (field-guide/streams.md#silence).
+                # Progress is counted for the idle timer, which counts
+                # events with data (field-guide/streams.md#silence).
                 self.progress += len(texts)
                 continue
             for text in texts:
@@ -296,8 +296,8 @@ class StreamDecoder:
             # Nearly every event is an object; only others are looked at more closely.
             if data[:1] != b"{":
                 data = data.strip()
-                # Whether `[DONE]` is a good end is the reader's to say: without a finish reason it is not
-                # (field-guide/streams.md#endings).
+                # Whether `[DONE]` is a good end is the reader's to say: without
+                # a finish reason it is not (field-guide/streams.md#endings).
                 if data[:6] == DONE:
                     reader.end()
                     return True

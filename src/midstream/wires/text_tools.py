@@ -79,8 +79,8 @@ class TextTools(msgspec.Struct, frozen=True):
         """The conversation with its tools declared in the system prompt."""
         if not self.tools:
             return conversation
-        # Behind the caller's own system prompt: what comes first in a prompt is cached, and the tools change more
-        # often.
+        # Behind the caller's own system prompt: what comes first in
+        # a prompt is cached, and the tools change more often.
         declaration = "\n".join([self.format.declare(self.tools), _RESULTS, *([words] if words else ())])
         system = conversation.system
         if isinstance(system, str):

@@ -84,10 +84,10 @@ class _Owner:
         self.rival_states = rival_states
 
 
-# Rows are tried in the order of the table above. `_piece` finds the candidate, `_piece_of_nobody` has the first two
-# rows, `_is_new` those that can open a call, `_go_on` the last. Everything beside the table is about not guessing:
-# `_lost`, `_placed`, `_uneven`, `_late` and the rival states remember why the answer may be ambiguous, and `end` says
-# so.
+# Rows are tried in the order of the table above. `_piece` finds the candidate,
+# `_piece_of_nobody` has the first two rows, `_is_new` those that can open a call, `_go_on`
+# the last. Everything beside the table is about not guessing: `_lost`, `_placed`, `_uneven`,
+# `_late` and the rival states remember why the answer may be ambiguous, and `end` says so.
 class ToolDeltaRouter:
     """Gives each piece to its call in the builder. `declared` are the names of the tools as the host knows them, `own` what they are to us."""
 
@@ -180,8 +180,8 @@ class ToolDeltaRouter:
         self.settle()
         if self._ids and self._last is None:
             raise MalformedStream("the answer holds a tool call without a name")
-        # An id that looked minted for one piece was a call's own. If its arguments are not whole without that piece, it
-        # went to somebody else.
+        # An id that looked minted for one piece was a call's own. If its
+        # arguments are not whole without that piece, it went to somebody else.
         for call in self._late:
             if not call.piece.is_complete:
                 raise MalformedStream(
@@ -194,8 +194,8 @@ class ToolDeltaRouter:
         if not any(text.strip() for text in texts):
             return
         last = self._last
-        # Arguments that were never named join the last call only if that makes it whole, and if nobody else could own
-        # them.
+        # Arguments that were never named join the last call only if
+        # that makes it whole, and if nobody else could own them.
         if last is None or len(texts) > 1 or self._lost or object_text("".join([*last.piece.parts, texts[0]])) is None:
             raise MalformedStream("arguments came for a tool call that was never named")
         self._builder.call_arguments(last.piece, texts[0])
@@ -277,8 +277,8 @@ class ToolDeltaRouter:
             if delta.name or (arguments and call.piece.is_complete):
                 return True
             if arguments:
-                # Another id in the middle of a call: this host mints one for each piece. Remembered, in case it turns
-                # out to be a call's.
+                # Another id in the middle of a call: this host mints one for
+                # each piece. Remembered, in case it turns out to be a call's.
                 self._minted.add(delta.id)
             elif delta.index is not None and call.piece.is_complete:
                 self._ids[delta.index] = delta.id
@@ -295,8 +295,8 @@ class ToolDeltaRouter:
             call.repeats = call.piece.is_complete
             return False
         joined = call.name + delta.name
-        # Only if the joined name is declared and the first half is not: two tools `read` and `file` must not become
-        # `read_file`.
+        # Only if the joined name is declared and the first half is
+        # not: two tools `read` and `file` must not become `read_file`.
         if not call.piece.parts and call.name not in self._declared and joined in self._declared:
             call.name, delta.name = joined, ""
             return False
@@ -308,8 +308,8 @@ class ToolDeltaRouter:
             delta.id = self._ids.pop(index, None)
         held = self._held.pop(index, None) if index is not None else None
         said = self._own.get(name, name)
-        # A name that may be a first half is not told yet, since a start cannot be taken back. With arguments it is
-        # whole.
+        # A name that may be a first half is not told yet, since a
+        # start cannot be taken back. With arguments it is whole.
         waits = grows and bool(name) and not held and not delta.arguments and self._may_grow(name)
         piece = self._builder.open_call(
             _raw_id(delta), "" if waits else said, delta.extra, freeform=delta.freeform, namespace=delta.namespace
@@ -387,8 +387,8 @@ class ToolDeltaRouter:
                 continue  # the older call had no arguments when this one came: it has none
             other.feed(text)
             reached = other.state
-            # It would have finished the older call, or it cannot be followed any further. Either is a doubt, and a
-            # doubt is the end.
+            # It would have finished the older call, or it cannot be followed
+            # any further. Either is a doubt, and a doubt is the end.
             if other.closed or (other.alive and reached is None) or len(rival_states) > _MAX_RIVALS:
                 self._cannot_tell(call)
             if reached is not None:

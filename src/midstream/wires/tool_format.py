@@ -67,8 +67,8 @@ def resolve_tool_format(dialect: Dialect, asked: str | None = None) -> ToolForma
     name = valid_tool_format(asked)
     text = TEXT_FORMATS.get(name)
     if text is not None:
-        # The template writes the calls in this very format already: declaring the tools a second time would only
-        # confuse.
+        # The template writes the calls in this very format already:
+        # declaring the tools a second time would only confuse.
         if dialect.wire == "completion" and text == dialect.leaks:
             return ToolFormatChoice(name, "set by hand; it is the chat template's own", False)
         refused = _clash(dialect, text)

@@ -36,8 +36,8 @@ class Wire(msgspec.Struct, frozen=True):
     def room(self, name: str) -> ModuleType:
         try:
             return _load(self.package, name)
-        # A room may be missing (a raw completion has no `parse`). Any other module that is missing is a broken
-        # installation, and must not look like that.
+        # A room may be missing (a raw completion has no `parse`). Any other module
+        # that is missing is a broken installation, and must not look like that.
         except ModuleNotFoundError as error:
             if error.name != f"{self.package}.{name}":
                 raise

@@ -13,8 +13,8 @@ _MARK = b',"cache_control":{"type":"ephemeral"}}'
 
 def mark(block: bytes) -> bytes:
     """An encoded block with a breakpoint, if it has none."""
-    # Bytes, not a parse: the block is encoded already, and the key cannot stand in a text without its quotes being
-    # escaped.
+    # Bytes, not a parse: the block is encoded already, and the
+    # key cannot stand in a text without its quotes being escaped.
     return block if b'"cache_control":' in block else block[:-1] + _MARK
 
 

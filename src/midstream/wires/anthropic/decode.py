@@ -372,8 +372,8 @@ class MessagesStreamReader:
             piece, given = call
             if self._stray:
                 self._claim_stray(piece)
-            # Deltas win: a host that streams puts an empty object at the start, one that does not puts the whole input
-            # there.
+            # Deltas win: a host that streams puts an empty object at
+            # the start, one that does not puts the whole input there.
             if not piece.parts:
                 builder.call_arguments(piece, text_of(given or {}))
             builder.close_call(piece)

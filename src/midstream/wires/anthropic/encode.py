@@ -304,8 +304,8 @@ class MessagesWriter:
         write_turns(self, turns, offset)
 
     def human(self, turn: Turn) -> None:
-        # A system message may only stand before an answer, so one that the user speaks behind is taken back: it was
-        # written while nobody knew what comes next.
+        # A system message may only stand before an answer, so one that the user speaks
+        # behind is taken back: it was written while nobody knew what comes next.
         self._withdraw_system()
         blocks = self._said(turn)
         if blocks:

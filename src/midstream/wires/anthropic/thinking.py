@@ -17,8 +17,8 @@ from ..encode_context import EncodeContext
 LEAST_BUDGET = 1024
 """Anthropic refuses a smaller one."""
 _DEFAULT_MAX_TOKENS = 8192
-# Ours to choose: the wire wants a number where our options have a word. The largest stays below what older models may
-# write.
+# Ours to choose: the wire wants a number where our options have
+# a word. The largest stays below what older models may write.
 _BUDGETS = {"none": 1024, "minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 31999}
 
 

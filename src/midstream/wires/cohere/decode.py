@@ -118,7 +118,6 @@ class CohereStreamReader:
 
         def tell(text: str) -> None:
             setattr(owner, field, text)
-            # No `tell_all`: whether a run of texts can be told at once depends on which field was open before.
             self._event(event)
 
         return Template(event, owner, field, tell)

@@ -20,7 +20,7 @@ from ..request import Request, RequestDraft, empty_conversation, join_body, merg
 from .wire import PLAN, THINKING
 
 _SPELLED = {"top_p": "p", "stop": "stop_sequences"}
-# Outside of these the host answers 400 (field-guide/cohere.md#tools).
+# The ranges that the host documents (field-guide/cohere.md#tools).
 _RANGES = {"p": (0.01, 0.99), "presence_penalty": (0.0, 1.0), "frequency_penalty": (0.0, 1.0)}
 _MAX_STOPS = 5
 
@@ -259,7 +259,7 @@ class CohereWriter:
         echo = context.dialect.reasoning.echo
         as_thinking = thinks(context) and (calls or echo == "always") and echo != "never"
         if is_own(block, context.dialect, context.model):
-            # Its own plan goes back as a plan, even to a model that thinks.
+            # Its own plan stays with the plans, even for a model that thinks.
             if calls and (block.field == PLAN or not as_thinking):
                 plans.append(block.text)
             elif as_thinking and block.field != PLAN:
@@ -282,8 +282,8 @@ class CohereWriter:
         """Text beside calls is refused (`text content is not allowed when tool_calls are provided`)."""
         content, plan = None, b""
         said = [text for text in ("".join(thoughts), *plans) if text.strip()]
-        # Thinking and plan together are not known to be taken (field-guide/cohere.md#text-beside-calls): if there is
-        # thinking, all goes there.
+        # Thinking and plan together are not known to be taken
+        # (field-guide/cohere.md#text-beside-calls): if there is thinking, all goes there.
         if thoughts:
             content = json_value([_thought("\n\n".join(said))]) if said else None
         elif said:

@@ -176,7 +176,7 @@ def read_words(content: Any) -> Words:
 
 def read_call(call: Any) -> Call:
     """One call, or a piece of it; of a list, the first."""
-    # The documentation shows one call, some versions a list.
+    # One call is what the wire has; a list of one is taken as well.
     if isinstance(call, list):
         call = call[0] if call else None
     function = inner(call, "function")

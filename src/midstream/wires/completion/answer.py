@@ -83,7 +83,6 @@ class CompletionWriter:
         self._flavour = _FLAVOURS[habits.completion]
         self._format = habits.text_format
         # A format may write the id and no name (Kimi's): it must be of the scheme that the model was taught.
-        # CallIds falls back on the plain scheme for formats that print no ids at all.
         self._ids = CallIds(context, habits.text_format if habits.text_format in STRATEGIES else "standard")
         self._left_out = LeftOut(DEFAULT.wire)
         self.notes = self._left_out.notes
@@ -245,8 +244,8 @@ def _openai_body(whole: str, turn: Turn, finish: str, context: AnswerContext) ->
 
 
 def _token(text: str) -> dict[str, Any]:
-    # Whether DeepInfra flags call markers is not known (field-guide/raw-completion.md#deepinfras-native-path); flagging
-    # them tests that nobody drops such tokens.
+    # Whether DeepInfra flags call markers is not known (field-guide/raw-completion.md#deepinfras-native-path);
+    # flagging them tests that nobody drops such tokens.
     return {"id": None, "text": text, "logprob": 0, "special": text.startswith("<|")}
 
 

@@ -132,8 +132,8 @@ class _CompletionRequest:
         )
 
     def _offered(self, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-        # Leaving tools out is the one thing that a prompt can enforce.
         """The tools to declare: a choice cannot be forced on a prompt, but tools can be left out of it."""
+        # Leaving tools out is the one thing that a prompt can enforce.
         choice = self.options.tool_choice
         tools = [tool for tool in tools if self.context.host_tool(tool) is None]
         if tools:

@@ -47,13 +47,12 @@ class Flavour(msgspec.Struct, frozen=True):
 def _deepinfra_chunk(data: bytes) -> CompletionChunk:
     chunk = read_shape(data, _decode_deepinfra, DeepInfraChunk)
     error = _deepinfra_error(chunk)
-    # An error beside a token is left for the chunk that ends the stream.
     if error is not None and chunk.token is None:
         return CompletionChunk(error=error)
     read = CompletionChunk(
         (chunk.token.text or "") if chunk.token is not None else "",
-        # The last chunk repeats the whole text (field-guide/raw-completion.md#deepinfras-native-path): kept apart, so
-        # that it is not said twice.
+        # The last chunk repeats the whole text (field-guide/raw-completion.md#deepinfras-native-path):
+        # kept apart, so that it is not said twice.
         whole=chunk.generated_text or "",
         finish=chunk.details.finish_reason if chunk.details is not None else None,
         response_id=_text_or_none(chunk.request_id),

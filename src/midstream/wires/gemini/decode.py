@@ -325,8 +325,8 @@ _COUNTS = (
     "promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount",
     "toolUsePromptTokenCount", "totalTokenCount",
 )  # fmt: skip
-# Each chunk counts anew and the last one is right (field-guide/gemini.md#stream), so they are only kept. Folding them
-# now and then bounds how many.
+# Each chunk counts anew and the last one is right (field-guide/gemini.md#stream),
+# so they are only kept. Folding them now and then bounds how many.
 _KEEP = 64
 LARGE = 4096
 """A chunk of more bytes is let go at once: what is kept raw holds on to its chunk."""

@@ -245,8 +245,8 @@ class ContentsWriter:
                         parts.append(encode_text(block.text))
                 case ToolCall():
                     signature = self._signature(block.extra, own_model)
-                    # Only the first call of a step is checked (field-guide/gemini.md#thought-signatures); parallel ones
-                    # need none.
+                    # Only the first call of a step is checked
+                    # (field-guide/gemini.md#thought-signatures); parallel ones need none.
                     if signature is None and not calls and context.dialect.reasoning.required:
                         # "Function call is missing a thought_signature" is a 400 for the first call of a turn.
                         signature = context.missing_reasoning("the thought signature", "tool_call")
@@ -285,8 +285,8 @@ class ContentsWriter:
     def _thinking(self, block: Thinking, parts: list[bytes]) -> None:
         context = self.context
         own = is_own(block, context.dialect, context.model)
-        # Parts marked as thoughts do not go back as input to some models; signatures do
-        # (field-guide/gemini.md#thinking).
+        # Parts marked as thoughts do not go back as input to some
+        # models; signatures do (field-guide/gemini.md#thinking).
         if own and context.dialect.reasoning.echo == "never":
             context.not_echoed(block)
             return

@@ -17,8 +17,8 @@ LEAST_BUDGET = 128
 """The least a model that always thinks may be given."""
 # The host's word for "as much as it needs".
 DYNAMIC = -1
-# Ours to choose: this generation takes a number where our options have a word. 24576 is the most the smaller models
-# take.
+# Ours to choose: this generation takes a number where our
+# options have a word. 24576 is the most the smaller models take.
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
 
 Control = Callable[[EncodeContext, int | None], dict[str, Any]]

@@ -237,7 +237,7 @@ class OllamaWriter:
 
     def _call(self, call: ToolCall) -> bytes:
         arguments = self.context.arguments(call)
-        # No id: the wire has no rule for one, and its templates do not print it.
+        # No id: no rule for one is known, and results are matched by order and name (field-guide/ollama.md#tools).
         return b'{"function":{"name":%b,"arguments":%b}}' % (
             json_text(self.context.names.wire(call.name)), arguments.encode(),
         )  # fmt: skip

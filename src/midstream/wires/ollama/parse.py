@@ -115,7 +115,7 @@ def _options(body: dict[str, Any]) -> Options:
 def _settings(settings: dict[str, Any], found: OptionFields) -> None:
     left: dict[str, Any] = {}
     for key, value in settings.items():
-        # Zero and less mean "no limit" here; our option has None for that.
+        # Zero and less are not a number of tokens here.
         if key in _SETTINGS and type(value) in (int, float) and not (key == "num_predict" and value <= 0):
             found.fields[_SETTINGS[key]] = value
         elif key == "stop" and isinstance(value, (str, list)):

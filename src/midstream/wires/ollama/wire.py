@@ -9,7 +9,7 @@ DEFAULT = Dialect(
     "ollama",
     "ollama",
     "ollama",
-    # The host prints it into the prompt as it is, so all of it goes back (field-guide/ollama.md#thinking).
+    # Thinking comes in this field and goes back there (field-guide/ollama.md#thinking).
     reasoning=Reasoning(fields=("thinking",), field="thinking", echo="always", control="think"),
     answer_ways=("grammar",),
     answer_pass="grammar",

@@ -37,14 +37,15 @@ STOP_REASONS = {
     "content_filter": "refusal",
 }
 
-# Types that the lenient reading insists on; a field of another type is dropped, for none of these is worth an answer.
+# Types that the lenient reading insists on. A field of another
+# type is made text or dropped: none of these is worth an answer.
 _CHUNK_TYPES: dict[str, type | tuple[type, ...]] = {
     "created": (int, float),
     "id": str, "model": str, "object": str, "usage": dict, "x_groq": dict, "citations": list, "search_results": list,
 }  # fmt: skip
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
-# In order of how common they are; the first that has text counts. Hosts send two at once
-# (field-guide/reasoning.md#fields).
+# In order of how common they are; the first that has text counts.
+# Hosts send two at once (field-guide/reasoning.md#fields).
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 # Fields that a host may cut in the middle of a character.
 _MAY_SPLIT = frozenset({*_REASONING_FIELDS, "content", "refusal", "text", "arguments"})
@@ -543,8 +544,8 @@ def read_usage(raw: dict[str, Any]) -> Usage:
     completion = _details(raw, "completion_tokens_details", "output_tokens_details")
     output = token_count(raw.get("completion_tokens"), raw.get("output_tokens"))
     reasoning = token_count(completion.get("reasoning_tokens")) or token_count(raw.get("reasoning_tokens"))
-    # Only if the total shows it: reasoning may exceed the output by a token and still be a part of it
-    # (field-guide/kimi.md#usage).
+    # Only if the total shows it: reasoning may exceed the output by
+    # a token and still be a part of it (field-guide/kimi.md#usage).
     if (
         reasoning > output
         and token_count(raw.get("total_tokens")) >= token_count(raw.get("prompt_tokens")) + output + reasoning

@@ -50,8 +50,8 @@ class _ChatRequest:
             self._disable_thinking("a turn of the history lacks the reasoning that is required")
         choice, tools = self._choice(self.draft.tools)
         tail = [b"]"]
-        # Tools that only another host has are dropped, and then nothing may be left: an empty list is refused
-        # (field-guide/openai-chat.md#shape).
+        # Tools that only another host has are dropped, and then nothing may be
+        # left: an empty list is refused (field-guide/openai-chat.md#shape).
         declared = encode_tools(tools, self.context) if tools else b"[]"
         if declared != b"[]":
             tail.append(b'"tools":' + declared)
@@ -454,8 +454,8 @@ class ChatWriter:
                 b'{"role":"tool","tool_call_id":%b%b,"content":%b}'
                 % (json_text(context.ids.resolve_tool_response_id(response)), name, content)
             )
-        # After all results: a user message between them would part a call from its result
-        # (field-guide/openai-chat.md#images).
+        # After all results: a user message between them would part a
+        # call from its result (field-guide/openai-chat.md#images).
         if media:
             self.messages.append(
                 json_value({"role": "user", "content": [{"type": "text", "text": MEDIA_FOLLOWS}, *media]})

@@ -72,8 +72,8 @@ class ChatLane:
             name = call.name
             # A name that must change leaves a note, and that is the writer's work.
             if self._name(name) != name:
-                # Nothing of this exchange stays gathered. Ids that were minted for it stay, and the writer finds them
-                # again.
+                # Nothing of this exchange stays gathered. Ids that were
+                # minted for it stay, and the writer finds them again.
                 del gathered[before:]
                 return False
             call_id = self._call_id(call)

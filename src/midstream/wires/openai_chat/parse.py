@@ -73,8 +73,8 @@ def read_messages(messages: list[Any], origin: Origin, identity: CallIdentity | 
         role = message.get("role")
         if role in ("system", "developer"):
             tools = _tools(message.get("tools"))
-            # The first system message is the system prompt. A later one, or one that brings tools, has a place in the
-            # conversation.
+            # The first system message is the system prompt. A later one,
+            # or one that brings tools, has a place in the conversation.
             if turns or tools or (system and role != "system"):
                 word = "" if role == "system" else str(role)
                 turns.append(_turn(number, "system", _content(message, origin), role=word, tools=tools))

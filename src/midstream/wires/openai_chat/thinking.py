@@ -89,8 +89,8 @@ def _thinking_type(context: EncodeContext, limit: int | None) -> dict[str, Any]:
 def _thinking_type_effort(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     fields = _switch(context)
     effort = context.options.effort
-    # DeepSeek takes both; Kimi refuses them together (field-guide/kimi.md#switching-thinking), so it has the control
-    # without.
+    # DeepSeek takes both; Kimi refuses them together
+    # (field-guide/kimi.md#switching-thinking), so it has the control without.
     if effort not in (None, "none") and context.thinking:
         return {**fields, "reasoning_effort": context.effort(effort)}
     return fields
@@ -142,8 +142,8 @@ CONTROLS: dict[str, Control] = {
 }
 BUDGETS = ("enable_thinking", "reasoning")
 """The controls that take a number of tokens."""
-# What a host is told to keep, and what to forget. An empty second half means that forgetting is its default
-# (field-guide/reasoning.md#keeping-it-all).
+# What a host is told to keep, and what to forget. An empty second half means
+# that forgetting is its default (field-guide/reasoning.md#keeping-it-all).
 KEEPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "thinking.keep": ({"thinking": {"type": "enabled", "keep": "all"}}, {}),
     "thinking.clear_thinking": (

@@ -146,8 +146,8 @@ class ResponsesWriter:
     def _fail(self, error: MidstreamError, usage: Usage | None) -> bytes:
         refusal = refusal_of(error)
         response = self._response("failed", self._items, usage=usage)
-        # Clients decide by the code (field-guide/openai-responses.md#stream). This one stands for a request that was
-        # not understood.
+        # Clients decide by the code (field-guide/openai-responses.md#stream).
+        # This one stands for a request that was not understood.
         response["error"] = {"code": refusal.code or "invalid_prompt", "message": refusal.message}
         return self._say("response.failed", response=response)
 
@@ -306,8 +306,8 @@ class ResponsesWriter:
 
 
 def write_usage(usage: Usage | None) -> dict[str, Any] | None:
-    # Codex fails to parse counts with one missing (field-guide/openai-responses.md#stream).
     """All of it or nothing: clients refuse counts with a detail missing."""
+    # Codex fails to parse counts with one missing (field-guide/openai-responses.md#stream).
     if usage is None:
         return None
     return {

@@ -379,8 +379,8 @@ class _AnswerItems:
         self._turn = turn
         self._own = writer.made_here(turn.origin)
         self._lost = False  # reasoning of this turn stays behind
-        # Reasoning is refused unless what it led to follows (field-guide/openai-responses.md#reasoning): so it waits
-        # until that is certain to be written.
+        # Reasoning is refused unless what it led to follows
+        # (field-guide/openai-responses.md#reasoning): so it waits until that is certain to be written.
         self._waiting: list[Thinking] = []  # reasoning whose item has not come yet
 
     def write(self) -> None:
@@ -411,8 +411,8 @@ class _AnswerItems:
 
     @property
     def _with_ids(self) -> bool:
-        # With reasoning missing, ids would point at items that the host links to it: they are left out for the whole
-        # turn.
+        # With reasoning missing, ids would point at items that the
+        # host links to it: they are left out for the whole turn.
         return self._own and not self._lost
 
     def _continues(self, first: Text, then: Block) -> bool:

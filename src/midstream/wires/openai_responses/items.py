@@ -117,8 +117,8 @@ def reasoning_parts(block: Thinking) -> tuple[list[str], list[str]]:
     """The summary and content texts a Thinking was made of."""
     text = block.text
     lengths = _lengths(block)
-    # Checked against the text: a block may have been edited, and cutting it in the wrong places would be worse than one
-    # part.
+    # Checked against the text: a block may have been edited, and
+    # cutting it in the wrong places would be worse than one part.
     if lengths is not None and sum(lengths[0]) + sum(lengths[1]) == len(text):
         texts: tuple[list[str], list[str]] = ([], [])
         at = 0

@@ -104,7 +104,6 @@ class _FieldChecks:
         try:
             if values in self._passed:
                 return
-        # A list where a tuple belongs. It must not fail here, with a message about hashing.
         except TypeError:  # something unhashable, so wrong; the loops say what
             pass
         for name, known in self._one.items():

@@ -120,7 +120,8 @@ class _TableMapper:
 
     def resolve_tool_response_id(self, response: ToolResponse) -> str:
         known = self._ids.get(response.call_id)
-        # An orphan. It still has to have an id of the right shape; repair has removed it wherever the host minds.
+        # An orphan, which `repair` removes before a request. Whoever asks without it still gets an id of the right
+        # shape.
         return known if known is not None else self._assign(response.call_id, response.name)
 
     def clone(self) -> _TableMapper:
@@ -234,9 +235,9 @@ def get_tool_id_strategy(format: str) -> ToolIdStrategy:
     return STRATEGIES.get(valid_tool_format(format), standard_strategy)
 
 
-# A tool format chosen by hand changes how tools are spoken about, but cannot talk these hosts out of their check
+# Hosts that refuse ids of any other form: Anthropic by a pattern, Mistral by nine letters and digits. A tool format
+# chosen by hand changes how tools are spoken about, but cannot talk these hosts out of their check
 # (field-guide/tool-ids.md#who-demands-what).
-# Hosts that refuse ids of any other form: Anthropic by a pattern, Mistral by nine letters and digits.
 PINNED_SCHEMES = frozenset({"anthropic", "mistral"})
 
 

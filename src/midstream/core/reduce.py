@@ -459,8 +459,8 @@ class TurnBuilder:
         if not self._started:
             self.start()
         head = self._head
-        # The rule that lets every call stream: a head that is complete has ended, though nobody said so. A call whose
-        # JSON is whole but goes on is interleaved with nothing, since only something new asks.
+        # The rule that lets every call stream: when something else begins, a head whose JSON is whole has ended, though
+        # nobody said so.
         if head is not None and not self._queue and (head.kind is not _CALL or (head.started and head.is_complete)):
             self._close_head()
             head = self._head

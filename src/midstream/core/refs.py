@@ -23,7 +23,8 @@ MAX_DEPTH = 96
 """Nesting of objects and lists, after references are followed."""
 MAX_SIZE = 1_000_000
 """Characters and values, after references are followed: no provider takes a request of such tools."""
-# Two definitions that contain each other would double at every level if each were followed until it met itself.
+# Definitions that contain each other unfold along every path through them until each has met itself, which is
+# exponential in their number.
 MAX_UNROLL = 3
 """How many self-containing definitions may be nested before `cut` cuts."""
 

@@ -283,9 +283,9 @@ def tuple_items(schema: Schema) -> Schema:
     if not isinstance(schema.get("items"), list):
         return schema
     out = _without(schema, ("items", "additionalItems"))
-    # The old word for the rest was `additionalItems`, the new one is `items`.
     if schema["items"]:
         out["prefixItems"] = schema["items"]
+    # The old word for the rest was `additionalItems`, the new one is `items`.
     if "additionalItems" in schema and not isinstance(schema["additionalItems"], list):
         out["items"] = schema["additionalItems"]
     return out
@@ -446,10 +446,10 @@ def _gemini_items(schema: Schema) -> Schema:
     """An array must say what it holds."""
     items = schema.get("items")
     if isinstance(items, dict):
-        # `items` is required of an array, so something has to be said.
         return _gemini_node(items)
     if schema.get("prefixItems"):
         return _gemini_any_of({}, schema["prefixItems"], None, False)
+    # `items` is required of an array, so something has to be said.
     return {"type": "string"}
 
 

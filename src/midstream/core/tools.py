@@ -79,7 +79,7 @@ def modern_call(call: ToolCall) -> ToolCall:
     extra = call.extra
     if not extra:
         return call
-    # Nothing in a database is migrated: old records are read into today's shape each time they are loaded.
+    # Stored turns are never rewritten: an old one is read into today's shape each time it is used.
     if extra.get("type") == "custom" and call.kind == "function":
         rest = {key: value for key, value in extra.items() if key != "type"}
         call = replace(call, kind="freeform", arguments=freeform_arguments(call.arguments), extra=rest or None)

@@ -211,7 +211,7 @@ def own_block(event: BlockEvent, wire: str) -> Opaque | None:
 def json_arguments(call: ToolCall) -> msgspec.Raw:
     """The arguments as a JSON object, number for number; what is not one is told as such."""
     text = arguments_text(call.arguments)
-    # Raw, not parsed and written again: 1.0 would become 1, and large numbers would lose digits.
+    # Raw, not parsed and written again: long numbers would lose digits.
     return msgspec.Raw(mended(text).encode() if text is not None else json_value(parse_arguments(call)))
 
 

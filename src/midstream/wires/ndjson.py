@@ -33,7 +33,6 @@ class NDJSONParser:
             self._hold(data)
             return
         *lines, rest = data.split(b"\n")
-        # Split, not searched: one pass in C over what may be hundreds of lines.
         for line in lines:
             if self._buffer:
                 self._buffer += line

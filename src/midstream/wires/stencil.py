@@ -24,8 +24,7 @@ from ..core.patterns import late_pattern
 # choice is a number that decides whose text it is (the index of a call or a block).
 _TEXT, _NUMBER, _PADDING, _CHOICE = "text", "number", "padding", "choice"
 # A number as JSON writes it, and one that every field of numbers can hold; between quotes, what is one string for sure.
-# Possessive, so that each is one pass. Digits are bounded: a field may be a
-# 64-bit integer, and a longer number would be refused by the reader in full.
+# Possessive, so that each is one pass.
 _KINDS = {
     _TEXT: rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"',
     _NUMBER: rb"(?:0|[1-9][0-9]{0,14}+)",
@@ -133,7 +132,7 @@ class Stencil:
         self._chosen = kinds.index(_CHOICE) if _CHOICE in kinds else None
         self._pattern: re.Pattern[bytes] | None = None
         # How many events to look for at once. It doubles while everything fits and falls back when something does not,
-        # so that a mismatch never costs more than what fitted.
+        # so that a mismatch costs little more than what fitted.
         self._reach = 8
         self._templates = templates
         self.template = next(iter(templates.values()))

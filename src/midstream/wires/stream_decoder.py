@@ -170,7 +170,7 @@ class StreamDecoder:
 
     def read_body(self, body: bytes) -> list[Event]:
         """A whole body instead of a stream."""
-        # A body that is a stream after all is read as one.
+        # Only where its first byte means another framing, as an array does, is a body read like a stream.
         if self._instead.get(_first(body)) is None:
             self._sniffed = True
             self._body = bytearray()

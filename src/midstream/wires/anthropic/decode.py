@@ -60,7 +60,7 @@ _STATUSES = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-# Facts about a whole turn that go back to this host only.
+# Facts about the whole turn, kept beside its blocks.
 _TURN_FIELDS = ("container", "stop_sequence", "stop_details")
 
 

@@ -494,7 +494,6 @@ class MessagesWriter:
         for response in blocks:
             assert isinstance(response, ToolResponse)
             results.append(self._result(response, moved))
-        # After the results are known: notes about them belong to their own turn.
         self._withdraw_system()
         # Results first in their message, then whatever had to move behind them
         # (field-guide/anthropic-messages.md#pairing).

@@ -39,8 +39,7 @@ def _source(media: Media) -> dict[str, Any] | None:
             return {"type": "url", "url": url}
         return {"type": "file", "file_id": url} if "://" not in url else None
     if media.kind == "image":
-        # The type is checked against the data.
-        # A vague or wrong type is settled by the data (see core/media_type.py).
+        # The host checks the type against the data, so a vague one (`image/*`) is settled by the data.
         mime = media.mime if media.mime in _IMAGES else mime_of_data(data)
         return {"type": "base64", "media_type": mime, "data": data} if mime in _IMAGES else None
     if media.mime == _PDF:

@@ -175,7 +175,6 @@ def _options(body: dict[str, Any]) -> Options:
                 fields["user"] = user
             case _:
                 extra[key] = value
-    # Here an effort without `thinking` is a setting of its own; among our options it would turn thinking on.
     if "effort" in fields and "thinking" not in fields:
         # Effort alone does not ask for thinking on this wire, as it does among our options.
         extra["output_config"] = {**extra.get("output_config", {}), "effort": fields.pop("effort")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.dialect import Dialect
 from ..wire import Wire
 
-# ChatML is the template that most open models know.
+# ChatML is a template that many open models know.
 DEFAULT = Dialect("completion", "completion", template="chatml", leaks="hermes", stop=("<|im_end|>", "<|endoftext|>"))
 
 WIRE = Wire(__package__, DEFAULT)

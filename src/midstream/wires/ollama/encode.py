@@ -99,7 +99,6 @@ def _think(context: EncodeContext) -> dict[str, Any]:
     options, rules = context.options, context.dialect.reasoning
     context.no_budget()
     if asked_off(options):
-        # Such a model answers 400 to the word (field-guide/ollama.md#thinking).
         if not rules.can_disable:
             context.always_thinks()
             return {}

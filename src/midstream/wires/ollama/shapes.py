@@ -19,7 +19,7 @@ class _Shape(msgspec.Struct, gc=False):
 
 class Function(_Shape):
     name: str | None = None
-    # Raw: a parsed and rewritten object would change numbers beyond 2^53 (field-guide/ollama.md#tools).
+    # Raw: the arguments become text again, and long numbers must keep their digits (field-guide/ollama.md#tools).
     arguments: msgspec.Raw = NOTHING
 
 

@@ -24,7 +24,7 @@ def thinking_fields(context: EncodeContext, limit: int | None) -> dict[str, Any]
     if rules.control not in BUDGETS:
         context.no_budget()
     fields = CONTROLS[rules.control](context, limit)
-    # Only while it thinks: the switch sits in the same object that turns thinking on, and would turn it on.
+    # Only while it thinks: on some hosts the switch sits in the object that turns thinking on.
     if context.thinking and rules.keep in KEEPS:
         keep, forget = KEEPS[rules.keep]
         if keeps_thinking(context.dialect, context.options):

@@ -14,7 +14,7 @@ from ..core.tools import ToolSpec
 from .prompt import BARS, PromptWriter, Rendering, Specials, Template
 from .transcript import Message, call_json, last_index, spaced_json, tool_object
 
-# The second ends a document in the vocabulary: a model that forgets to end its message often says this instead.
+# The second ends a document in the vocabulary, and some models end their message with it.
 _STOP = ("<|im_end|>", "<|endoftext|>")
 _TOOLS_HEAD = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"

@@ -25,7 +25,7 @@ _UNION = {
     "object": "{}",
     "array": "Array<any>",
 }
-# What the training data shows as comments, for which types. Other constraints were never seen there.
+# What the published renderer prints as comments, for which types.
 _CONSTRAINTS = {
     "string": ("maxLength", "minLength", "pattern"),
     "number": ("maximum", "minimum"),
@@ -117,7 +117,7 @@ class _Tool:
     def _object(self, schema: dict[str, Any], indent: str) -> str:
         inner = indent + _STEP
         required = _required(schema)
-        # Required first, each group by name: the order of the training data.
+        # Required first, each group by name, as the published renderer has it.
         properties = sorted(_properties(schema), key=lambda item: (item[0] not in required, item[0]))
         members = [self._member(name, member, schema, inner) for name, member in properties]
         rest = schema.get("additionalProperties")

@@ -13,8 +13,7 @@ from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .arguments import properties_of
 
-# Ours, not Python's `ast`: it would read any expression, recurse
-# without a limit that we choose, and compile what a stranger wrote.
+# A parser of our own and not Python's `ast`, which reads any expression and recurses without a limit that we choose.
 MAX_DEPTH = 64
 MAX_CALLS = 1024
 """No answer means to make more in one breath."""

@@ -27,9 +27,8 @@ from ..core.patterns import late_pattern
 # One mode at a time, and no stack but that of fences: what is quoted inside a quotation is quoted already.
 Mode: TypeAlias = Literal["plain", "fence", "span", "mark", "tag", "block"]
 
-# the opening mark -> what closes it
-# Opening and closing differ from language to language: „German“, »Danish«, ”Swedish”. A mark that closes in one
-# language opens in another, so several may close what one opened.
+# The opening mark -> what closes it. Opening and closing differ from language to language: „German“, »Danish«,
+# ”Swedish”. A mark that closes in one language opens in another, so several may close what one opened.
 _MARKS = {
     '"': '"', "'": "'", "“": "”", "”": "”", "„": "“”", "‘": "’", "‚": "‘’", "«": "»", "»": "«", "‹": "›", "「": "」", "『": "』",
     "《": "》", "〝": "〞〟", "＂": "＂", "❝": "❞",

@@ -144,3 +144,19 @@ _SCHEMAS = st.recursive(
 @given(schema=_SCHEMAS, value=_VALUES)
 def test_any_value_and_any_schema_as_the_oracle_judges_them(schema: Any, value: Any) -> None:
     assert (faults(value, schema) == ()) is Draft202012Validator(schema).is_valid(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "fits"),
+    [
+        (10**400, {"multipleOf": 0.1}, True),
+        (10**400 + 1, {"multipleOf": 2.5}, False),
+        (1e308, {"multipleOf": 1e-10}, True),
+        (10**400, {"maximum": 5}, False),
+        (-(10**400), {"minimum": 5}, False),
+        (10**400, {"exclusiveMinimum": 5}, True),
+    ],
+    ids=str,
+)
+def test_a_number_beyond_floats_is_judged_too(value: float, schema: dict[str, Any], fits: bool) -> None:
+    assert (faults(value, schema) == ()) is fits

@@ -271,6 +271,10 @@ def test_a_cache_mark_of_the_client_stays_on_a_call_that_comes_back_to_its_host(
 TURNS = 10_000
 
 
+# Long enough that no sealed text, which is random, holds one of them by chance.
+ALPHA, BETA = "the tenant alpha", "the tenant beta"
+
+
 def test_two_tenants_with_the_same_raw_ids_never_see_a_byte_of_each_other() -> None:
     """10,000 interleaved turns over one state, one vault and one sealer, in histories of every wire. The memory is so small that
     most entries are read from the state."""
@@ -283,13 +287,13 @@ def test_two_tenants_with_the_same_raw_ids_never_see_a_byte_of_each_other() -> N
         player = make_players()["moonshot-k2.5"]
         wires = list(CLIENTS)
         talks = {}
-        for tenant in ("alpha", "beta"):
+        for tenant in (ALPHA, BETA):
             for wire in wires:
                 talks[tenant, wire] = (CLIENTS[wire](thinking=wire != "anthropic"), Door(tenant, sealer, vault))
                 talks[tenant, wire][0].says(f"{tenant} asks")
         foreign = restored_own = 0
         for number in range(TURNS):
-            tenant, other = ("alpha", "beta") if number % 2 else ("beta", "alpha")
+            tenant, other = (ALPHA, BETA) if number % 2 else (BETA, ALPHA)
             wire = wires[number // 2 % len(wires)]
             client, door = talks[tenant, wire]
             parsed, _ = await door.take_in(client, KIMI)

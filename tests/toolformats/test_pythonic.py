@@ -30,6 +30,8 @@ LITERALS = st.recursive(
         ("search(query='\\x41\\u00e9\\n\\'', limit=-1,)", [("search", {"query": "Aé\n'", "limit": -1})]),
         ("other(a=True, b=None, c=(1, 2), d=null)", [("other", {"a": True, "b": None, "c": [1, 2], "d": None})]),
         ("# first\nnow()  # then", [("now", {})]),
+        ("search(query='\\ud83d')", [("search", {"query": "\ufffd"})]),
+        ("search(query='\\ud83d\\ude00')", [("search", {"query": "\U0001f600"})]),
     ],
 )
 def test_calls(text: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
@@ -41,7 +43,7 @@ def test_calls(text: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
     [
         "", "[]", "words", "[1, 2]", "search(query=x)", "search(query='a'", "search(query='a)", "search(limit=1+1)", "now(1)", "now() and",
         "__import__('os').system('ls')", "search(query=f'a')", "search({1: 2})", "x = now()",
-        "search(query=" + "[" * (MAX_DEPTH + 2), "now();" * (MAX_CALLS + 1),
+        "search(query=" + "[" * (MAX_DEPTH + 2), "print(" * 5000 + "now()", "search(limit=1e999)", "now();" * (MAX_CALLS + 1),
     ],
 )  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:

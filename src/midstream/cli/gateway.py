@@ -516,8 +516,8 @@ def _flags(config_path: Path | None, host: str | None, where: str) -> str:
     port = where.rpartition(":")[2]
     return "".join(
         [
-            f" --config {config_path}" if config_path is not None else "",
-            f" --host {host}" if host is not None else "",
+            f" --config {shlex.quote(str(config_path))}" if config_path is not None else "",
+            f" --host {shlex.quote(host)}" if host is not None else "",
             f" --port {port}" if port != str(DEFAULT_PORT) else "",
         ]
     )

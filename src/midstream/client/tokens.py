@@ -146,7 +146,8 @@ _PRICES = (
     _row(r"^openai(?:-responses)?/gpt-4o-mini", 0.15, 0.60, 0.075),
     _row(r"^openai(?:-responses)?/gpt-4o", 2.50, 10.0, 1.25),
     _row(r"^anthropic/claude-opus-4-[5-9]", 5.0, 25.0, 0.50, 6.25),
-    _row(r"^anthropic/claude-opus", 15.0, 75.0, 1.50, 18.75),
+    # Not of later ones, whose price is not known here: none is better than a wrong one.
+    _row(r"^anthropic/claude-opus-4", 15.0, 75.0, 1.50, 18.75),
     _row(r"^anthropic/claude-sonnet", 3.0, 15.0, 0.30, 3.75),
     _row(r"^anthropic/claude-haiku-4", 1.0, 5.0, 0.10, 1.25),
     _row(r"^mistral/mistral-large", 0.50, 1.50),

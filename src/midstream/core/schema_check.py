@@ -251,13 +251,28 @@ def _number(value: float, schema: dict[str, Any], place: str) -> Iterator[tuple[
     for keyword, words, wrong in _BOUNDS:
         bound = schema.get(keyword)
         if _is_number(bound) and wrong(value, bound):
-            yield place, f"{value:g} must be {words} {bound:g}"
+            yield place, f"{_figure(value)} must be {words} {_figure(bound)}"
     step = schema.get("multipleOf")
-    if _is_number(step) and step > 0:
+    if _is_number(step) and step > 0 and not _is_multiple(value, step):
+        yield place, f"{_figure(value)} is no multiple of {_figure(step)}"
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    try:
         parts = value / step
         # 0.3 / 0.1 is not 3 in binary.
-        if abs(parts - round(parts)) > 1e-9:
-            yield place, f"{value:g} is no multiple of {step:g}"
+        return abs(parts - round(parts)) <= 1e-9
+    except OverflowError:  # JSON has integers of any length, and floats end at 1e308
+        from fractions import Fraction
+
+        return (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
+
+
+def _figure(number: float) -> str:
+    try:
+        return f"{number:g}"
+    except OverflowError:
+        return f"{str(number)[:20]}…"
 
 
 _BOUNDS: tuple[tuple[str, str, Callable[[float, float], bool]], ...] = (
@@ -273,9 +288,9 @@ def _counted(
 ) -> Iterator[tuple[str, str]]:
     low, high = schema.get(least), schema.get(most)
     if _is_number(low) and count < low:
-        yield place, f"expected at least {low:g} {what}, got {count}"
+        yield place, f"expected at least {_figure(low)} {what}, got {count}"
     if _is_number(high) and count > high:
-        yield place, f"expected at most {high:g} {what}, got {count}"
+        yield place, f"expected at most {_figure(high)} {what}, got {count}"
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any, NoReturn
 
 from ..core.patterns import late_pattern
+from ..core.surrogates import mended
 from ..core.tools import ToolSpec
 from .arguments import properties_of
 
@@ -65,7 +67,9 @@ class _Parser:
             self._fail("the end")
         return found
 
-    def _call(self) -> tuple[str, dict[str, Any]]:
+    def _call(self, depth: int = 0) -> tuple[str, dict[str, Any]]:
+        if depth > MAX_DEPTH:
+            raise ValueError("nested too deeply")
         self._skip()
         match = _NAME.match(self._text, self._at)
         if not match:
@@ -75,7 +79,7 @@ class _Parser:
         self._want("(")
         # `print(f())` is how Gemma shows that it wants the result.
         if name == "print" and name not in self._declared:
-            call = self._call()
+            call = self._call(depth + 1)
             self._want(")")
             return call
         space, _, bare = name.partition(".")
@@ -120,7 +124,10 @@ class _Parser:
         if match := _NUMBER.match(self._text, self._at):
             self._at = match.end()
             # An integer stays one: 3.0 for an id or a count is refused by many tools.
-            return float(match[0]) if any(c in match[0] for c in ".eE") else int(match[0])
+            if not any(c in match[0] for c in ".eE"):
+                return int(match[0])
+            # `1e999` is a literal in Python, and no number in JSON, which the arguments become.
+            return value if isfinite(value := float(match[0])) else self._fail("a number")
         match = _NAME.match(self._text, self._at)
         if match and match[0] in _WORDS:
             self._at = match.end()
@@ -158,7 +165,7 @@ class _Parser:
         while match := pattern.match(self._text, self._at):
             self._at = match.end()
             if match[0] == quote:
-                return _ESCAPE.sub(_unescape, "".join(parts))
+                return mended(_ESCAPE.sub(_unescape, "".join(parts)))
             parts.append(match[0])
         return self._fail("the end of a string")
 

@@ -264,6 +264,8 @@ class CohereWriter:
                 plans.append(block.text)
             elif as_thinking and block.field != PLAN:
                 thoughts.append(block.text)
+            else:
+                context.not_echoed(block)
             return
         fate = context.foreign_thinking(block, keeps=as_thinking or calls)
         if fate == "keep":

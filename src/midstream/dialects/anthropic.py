@@ -18,14 +18,19 @@ from .provider import Provider
 _replace = msgspec.structs.replace
 
 
+# Every request of this wire must name `max_tokens`, so each generation needs to know its own most: a number
+# above it is refused, and one far below it cuts answers short.
 def _limits(most: int | None) -> Limits:
     return _replace(DEFAULT.limits, max_output=most)
 
 
+# Two ways to ask for thinking: a budget of tokens up to Claude 4.5, and from 4.6 on adaptively, with an
+# effort (field-guide/anthropic-messages.md#thinking). 4.6 takes either.
 _BUDGET = DEFAULT.reasoning
 _ADAPTIVE = _replace(_BUDGET, required=False, control="adaptive", **efforts_of("claude-opus-5"))
 _OLD_SAMPLING = ("temperature", "top_p", "stop")
 
+# Fields of a client's request that the gateway passes on as they came; others are dropped, with a note.
 _EXTRAS = (
     "betas", "cache_control", "container", "context_management", "inference_geo", "mcp_servers", "metadata",
     "output_config", "service_tier", "thinking",
@@ -34,6 +39,8 @@ _SERVER_TOOLS = {
     "web_search": {"builtin": "web_search_20250305", "name": "web_search"},
     "code_execution": {"builtin": "code_execution_20250825", "name": "code_execution"},
 }
+# Each generation is the one before it with what changed. Read downwards, the chain is a history of the API;
+# `CLAUDE` itself stands for a name that no pattern knows, and so for models newer than this table.
 CLAUDE = _replace(
     DEFAULT,
     name="claude",
@@ -75,6 +82,9 @@ CLAUDE_5_ALWAYS = _replace(
     CLAUDE_5, name="claude-5-always", reasoning=_replace(_ADAPTIVE, default_on=True, can_disable=False)
 )
 
+# The first pattern that fits wins, so the order matters: `claude-3-7` before `claude-3`, `opus-4` before
+# any other 4. A bare `-4` must not take `-4-6`, hence the `[01]\b`, a date of 2025, Vertex's `@`, or the
+# end of the name behind it.
 ANTHROPIC = Provider(
     "anthropic",
     Endpoint(
@@ -113,6 +123,7 @@ _ECHOED = _replace(_BUDGET, signed=False, unsigned="blank", default_on=True)
 
 
 def _look_alike(name: str, **fields: Any) -> Dialect:
+    # From `DEFAULT`, not from a Claude: limits, betas and server tools of Anthropic's are not theirs.
     shape = {"provider": name, "reasoning": _ECHOED, "sampling": _OLD_SAMPLING, "strict_tools": False, **fields}
     return _replace(DEFAULT, name=name, **shape)
 
@@ -121,6 +132,9 @@ _MOONSHOT = "moonshot-anthropic"
 MOONSHOT_K25 = _look_alike(
     f"{_MOONSHOT}-k2.5", provider=_MOONSHOT, schema="moonshot", sampling=("stop",), media=("image",)
 )
+# Which of Kimi's models think, and which can be told not to: field-guide/kimi.md#switching-thinking. A
+# forced tool choice is refused while they think (field-guide/kimi.md#tool-choice), so where thinking is
+# always on there is none.
 MOONSHOT_K2_THINKING = _replace(
     MOONSHOT_K25,
     name=f"{_MOONSHOT}-k2-thinking",
@@ -150,6 +164,8 @@ MOONSHOT = Provider(
         headers={"anthropic-version": "2023-06-01"},
     ),
     (
+        # The newest first: `k2.5` and `k2-thinking` would also fit a pattern for plain K2, which is why
+        # that one is the empty rest.
         (r"k3|k2[.p]7", MOONSHOT_ALWAYS),
         (r"k2[.p][56]", MOONSHOT_K25),
         (r"k2-thinking", MOONSHOT_K2_THINKING),
@@ -160,6 +176,8 @@ MOONSHOT = Provider(
     names=("kimi-anthropic",),
 )
 
+# DeepSeek wants the reasoning of tool turns in all later requests, whichever of its doors is used
+# (field-guide/reasoning.md#who-wants-it-back).
 DEEPSEEK_ANTHROPIC = _look_alike("deepseek-anthropic", media=(), reasoning=_replace(_ECHOED, keep="always"))
 DEEPSEEK = Provider(
     "deepseek-anthropic",

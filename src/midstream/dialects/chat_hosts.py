@@ -20,6 +20,8 @@ _WIRE = "openai-chat"
 
 
 def _keys(name: str, *more: str) -> dict[str, Any]:
+    # Users have set either spelling of the address: SDKs say BASE_URL, litellm's family API_BASE
+    # (field-guide/names.md#environment-variables).
     stem = name.upper().replace("-", "_")
     return {
         "key_env": (f"{stem}_API_KEY", *more),
@@ -27,6 +29,9 @@ def _keys(name: str, *more: str) -> dict[str, Any]:
     }
 
 
+# The measure for all others: what a row below does not say is what the defaults of `Dialect` say, and those
+# are the careful reading of this wire, without OpenAI's newer fields
+# (field-guide/hosts.md#small-switches-of-chat-hosts).
 OPENAI = Dialect(
     "openai",
     _WIRE,
@@ -47,6 +52,8 @@ OPENAI = Dialect(
     ),
 )  # fmt: skip
 """A model or deployment whose kind its name does not tell."""
+# Told by the name, since the API does not say it: reasoning models refuse sampling options, the `-chat`
+# variants of the same generation do not. `(?:^|/)` keeps `o3` from being found inside another word.
 REASONING_MODELS = r"gpt-(?:[5-9]|oss)(?!.*chat)|(?:^|/)o\d|codex|computer-use"
 _OTHER_MODELS = r"gpt-[34]|chat"
 # These do not think unless they are asked to, and take sampling options only while they do not.
@@ -65,9 +72,12 @@ def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect
         reasoning=_replace(OPENAI.reasoning, default_on=True),
         sampling=_THINKING_SAMPLING,
     )
+    # `_ASKED_TO_THINK` is part of `REASONING_MODELS`, so it comes first.
     return ((_ASKED_TO_THINK, asked), (REASONING_MODELS, thinks), (_OTHER_MODELS, plain), ("", unknown))
 
 
+# The strictest of the hosts: nine-character ids (field-guide/tool-ids.md#who-demands-what), and 422 for any
+# field it does not know (field-guide/hosts.md#mistral).
 MISTRAL = Dialect(
     "mistral",
     _WIRE,
@@ -84,6 +94,8 @@ MISTRAL = Dialect(
     limits=Limits(max_tools=128),
 )
 MISTRAL_EFFORT = _replace(MISTRAL, name="mistral-effort", reasoning=Reasoning(control="reasoning_effort"))
+# `placeholder=""`: the field must be there on tool turns even if empty, and empty is enough
+# (field-guide/reasoning.md#who-wants-it-back).
 _DEEPSEEK_REASONING = Reasoning(
     echo="calls", required=True, placeholder="", control="thinking.type+effort", keep="always",
     **efforts_of("deepseek-v4-pro"),
@@ -139,7 +151,11 @@ _ZAI_KEEPS = _replace(ZAI.reasoning, keep="thinking.clear_thinking", keeps=True)
 ZAI_KEEPS = _replace(ZAI, name="zai-keeps", reasoning=_ZAI_KEEPS)
 _ZAI_EFFORT = _replace(_ZAI_KEEPS, control="thinking.type+effort")
 ZAI_EFFORT = _replace(ZAI, name="zai-effort", reasoning=_ZAI_EFFORT)
+# From GLM-5.3 on `disabled` is refused or ignored (field-guide/hosts.md#zai).
 ZAI_ALWAYS = _replace(ZAI, name="zai-always", reasoning=_replace(_ZAI_EFFORT, can_disable=False))
+# `reasoning_split` asks for reasoning in a field of its own; the tags are for answers in which it stays in
+# the text all the same. All of the assistant's content goes back, thinking included
+# (field-guide/hosts.md#minimax).
 MINIMAX = Dialect(
     "minimax",
     _WIRE,
@@ -164,6 +180,7 @@ XAI = Dialect(
 )
 XAI_EFFORT_MODELS = r"grok-3-mini|grok-(?:4\.[3-9]|[5-9])(?!.*non-reasoning)"
 XAI_EFFORT = _replace(XAI, name="xai-effort", reasoning=Reasoning(control="reasoning_effort", default_on=True))
+# No control: a field that asks for thinking is known only for gpt-oss here, which has its own row below.
 CEREBRAS = Dialect("cerebras", _WIRE, "cerebras", media=(), reasoning=Reasoning(field="reasoning"))
 _OSS = Reasoning(
     field="reasoning", default_on=True, can_disable=False, control="reasoning_effort", **efforts_of("gpt-oss")
@@ -195,6 +212,8 @@ def _host(
     with every request; `kimi` is what it does differently for Kimi, `dialect` for all others."""
     plain = Dialect(name, _WIRE, name, **dialect)
     endpoint = Endpoint(base_url, headers=headers, **_keys(name, *keys))
+    # Kimi first: what its weights need (ids above all) holds on every host, and the rest of the row is
+    # about other models.
     return Provider(name, endpoint, (*kimi_on(name, **(kimi or {})), *_oss_on(plain), ("", plain)))
 
 
@@ -230,11 +249,14 @@ def _azure(name: str, path: str) -> tuple[tuple[str, Dialect], ...]:
     """OpenAI's models, and those of others that Azure serves the same way."""
     plain = Dialect(name, _WIRE, "azure", path=path)
     return (
+        # Both kinds of address are one provider: reasoning made at one is the model's own at the other.
         *[(pattern, _replace(dialect, provider="azure")) for pattern, dialect in kimi_on(name, path=path, **_UNASKED)],
         (
             r"mistral|mixtral|ministral|codestral",
             _replace(plain, name=f"{name}-mistral", ids="mistral", user_field=""),
         ),
+        # Before OpenAI's rows, whose last one takes any name: a deployment may be called anything, and is
+        # then taken for OpenAI's.
         (r"deepseek|grok|llama|phi|qwen", plain),
         *_openai(f"{name}-openai", "azure", path=path),
     )
@@ -268,6 +290,9 @@ def _bedrock(name: str, base_url: str, *models: str) -> Provider:
     return Provider(name, endpoint, _BEDROCK_DIALECTS, models=models)
 
 
+# One row per provider. A vendor's own row has a `family`, so that a misspelt model is refused here with a
+# suggestion instead of by the host; hosts of other people's models take any name. `models` is only what is
+# suggested and completed. Within a row the first pattern that fits wins; "" is the rest.
 PROVIDERS = (
     Provider(
         "openai",
@@ -294,6 +319,8 @@ PROVIDERS = (
     Provider(
         "qwen",
         Endpoint("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", **_keys("dashscope", "QWEN_API_KEY")),
+        # Behind DashScope Kimi's thinking is switched and kept with Qwen's words
+        # (field-guide/reasoning.md#keeping-it-all).
         (*kimi_on("qwen", answer_ways=("tool",), reasoning={"control": "enable_thinking", "keep": "preserve_thinking"}),
          (r"qwen3\.[6-9].*(?:plus|max)", QWEN_KEEPS), ("", QWEN)),
         models=("qwen3.7-max", "qwen3.6-plus", "qwen3-max", "qwen3-coder-plus", "qwen-plus", "qwen-turbo", "qwq-plus"),
@@ -303,6 +330,7 @@ PROVIDERS = (
     Provider(
         "zai",
         Endpoint("https://api.z.ai/api/paas/v4", **_keys("zai", "ZHIPU_API_KEY", "GLM_API_KEY")),
+        # `glm-5` also fits 5.2 and 5.3, so the later versions are asked first.
         ((r"glm-(?:5\.[3-9]|[6-9])", ZAI_ALWAYS), (r"glm-5\.2", ZAI_EFFORT), (r"glm-(?:4\.[7-9]|5)", ZAI_KEEPS), ("", ZAI)),
         models=("glm-5.3", "glm-5.2", "glm-5", "glm-4.7", "glm-4.6", "glm-4.5-air", "glm-4.5-flash"),
         family=r"glm|codegeex|cogview",
@@ -335,6 +363,7 @@ PROVIDERS = (
         (
             *kimi_on("openrouter", reasoning={"fields": ("reasoning", "reasoning_content"), "field": "reasoning",
                                               "details": True, "control": "reasoning", "efforts": _OPENROUTER_EFFORTS}),
+            # The router passes ids on, and Mistral behind it still wants nine characters.
             (r"mistral|mixtral|codestral|devstral|magistral", _replace(OPENROUTER, name="openrouter-mistral", ids="mistral")),
             ("", OPENROUTER),
         ),

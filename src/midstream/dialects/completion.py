@@ -21,6 +21,8 @@ from .provider import Provider
 
 _replace = msgspec.structs.replace
 _TAGS = ("<think>", "</think>")
+# Five kinds, by two questions: does the model think (never, unless told not to, always), and does its
+# template keep the reasoning of earlier turns (no, always, or only if asked).
 _PLAIN = Reasoning(tags=_TAGS)
 _THINKS = Reasoning(tags=_TAGS, echo="always", default_on=True)
 _ALWAYS = _replace(_THINKS, can_disable=False)
@@ -62,6 +64,7 @@ KIMI_FAMILIES = (
     Family(K27_CODE, "kimi-k2.7-code", "kimi", "kimi", _KIMI_STOP, "kimi", _KEEPS, True),
     Family(K26, "kimi-k2.6", "kimi", "kimi", _KIMI_STOP, "kimi", _ASKED, True),
     Family(K25, "kimi-k2.5", "kimi", "kimi", _KIMI_STOP, "kimi", _THINKS, True),
+    # The order is that of `kimi_on`, row for row: `with_native` pairs the two by position.
     Family(K2_THINKING, "kimi-k2-thinking", "kimi", "kimi", _KIMI_STOP, "kimi", _ALWAYS),
     Family(K2, "kimi-k2", "kimi", "kimi", _KIMI_STOP, "kimi"),
 )
@@ -72,6 +75,7 @@ FAMILIES = (
     Family(r"gemma", "gemma", "gemma", "gemma", ("<end_of_turn>", "<eos>"), mid_system=False),
     Family(r"stral|mixtral", "mistral", "mistral", "mistral", ("</s>",), mid_system=False),
     Family(r"deepseek", "deepseek", "deepseek", "deepseek", ("<｜end▁of▁sentence｜>",), mid_system=False),
+    # For a name nobody knows: ChatML with Hermes' calls, which many fine-tunes use. It is a guess.
     Family("", "chatml", "hermes", "hermes", _CHATML_STOP),
 )
 
@@ -91,6 +95,8 @@ def with_native(chat: tuple[tuple[str, Dialect], ...], **host: Any) -> tuple[tup
     """Kimi's chat dialects of a host, each with the raw path to the same model beside it; reasoning is shared."""
     rows: list[tuple[str, Dialect]] = []
     for (pattern, dialect), family in zip(chat, KIMI_FAMILIES, strict=True):
+        # `wires` on both sides: the model behind the two paths is the same, so reasoning from one is its
+        # own on the other.
         native = raw(dialect.provider, family, limits=dialect.limits, **host)
         native = _replace(
             native, name=f"{dialect.name}-native", reasoning=_replace(native.reasoning, wires=(dialect.wire,))

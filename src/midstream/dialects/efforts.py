@@ -19,6 +19,10 @@ _replace = msgspec.structs.replace
 
 _THREE = ("low", "medium", "high")
 
+# First fit wins, so narrow names stand above wide ones: `gpt-5-pro` before `gpt-5`, `codex-max` before
+# `codex`. `(?!\d)` keeps gpt-5.1 from taking gpt-5.10. Which level is nearest to one that a model lacks is our choice; the third
+# column is for words that must go to another
+# (field-guide/reasoning.md#efforts).
 EFFORTS: tuple[tuple[str, tuple[str, ...], dict[str, str] | None], ...] = (
     # OpenAI
     (r"gpt-oss", _THREE, None),
@@ -73,6 +77,8 @@ def with_efforts(dialect: Dialect, model: str) -> Dialect:
     # The same value for the same dialect each time: encoded histories are kept by dialect.
     place = (id(dialect), known["efforts"])
     found = _made.get(place)
+    # An id() can be given again after its object is gone; the dialect kept beside the value makes sure that
+    # it is the same one.
     if found is None or found[0] is not dialect:
         found = _made[place] = (dialect, _replace(dialect, reasoning=_replace(rules, **known)))
     return found[1]

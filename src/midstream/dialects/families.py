@@ -27,6 +27,8 @@ KIMI = rf"kimi|{_K}k2(?:thinking|(?![a-z0-9]))"
 """Any other of them, on a host that also serves models of other families."""
 K2 = rf"{KIMI}|moonshot"
 
+# Narrow before wide again: K3 writes another format than the Kimi models before it, and the coder among
+# Qwen's its own. A family that is not here is not known to leak.
 LEAKS: tuple[tuple[str, TextFormat], ...] = (
     (K3, "kimi-k3"),
     (KIMI, "kimi"),
@@ -42,6 +44,7 @@ THINK_TAGS: tuple[tuple[str, tuple[str, str]], ...] = ((r"minimax.*m3", ("<mm:th
 """Tags of their own, between which models leave their thinking in the text where nobody reads it out."""
 
 
+# For `_opening`: the letters a pattern begins with; no match where a quantifier makes the last one optional.
 _LETTERS = re.compile(r"[a-z]+(?![a-z?*{])")
 _GROUP = re.compile(r"\([^()]*\)")
 _replace = msgspec.structs.replace
@@ -61,6 +64,7 @@ def leaking(dialect: Dialect, model: str) -> Dialect:
         return dialect
     # The same value for the same dialect each time: encoded histories are kept by dialect.
     found = _made.get((id(dialect), format, tags))
+    # By identity, as in `with_efforts`: an id() alone may belong to a dialect that came later.
     if found is None or found[0] is not dialect:
         changed = _replace(dialect, leaks=format, reasoning=_replace(rules, tags=tags))
         found = _made[id(dialect), format, tags] = (dialect, changed)
@@ -79,4 +83,6 @@ def _opening(pattern: str) -> str:
     outside, groups = pattern, 1
     while groups:
         outside, groups = _GROUP.subn("", outside)
+    # An alternative outside all groups may begin with other letters; then nothing is certain, and "" is in
+    # every name.
     return "" if letters is None or "|" in outside else letters[0]

@@ -21,6 +21,9 @@ def _levels(name: str, model: str) -> Dialect:
     return _replace(DEFAULT, name=name, reasoning=_replace(DEFAULT.reasoning, **efforts_of(model)))
 
 
+# From 3 on a level, before that a budget (field-guide/gemini.md#thinking); and from 3 on the first call of
+# a step must be signed, which `required` in the wire's default says
+# (field-guide/gemini.md#thought-signatures).
 GEMINI_3 = _levels("gemini", "gemini-3-flash")
 GEMINI_3_PRO = _levels("gemini-3-pro", "gemini-3-pro")
 GEMINI_31_PRO = _levels("gemini-3.1-pro", "gemini-3.1-pro")
@@ -34,6 +37,8 @@ GEMINI_2 = _replace(
     GEMINI_25_PRO, name="gemini-2", reasoning=_replace(_BUDGET, can_disable=True, default_on=False, control="none")
 )
 
+# `gemini-2.5-flash-lite` before `-flash` before `2.5`. The rest is the newest generation, since an unknown
+# name is most likely a model that came after this table.
 _GENERATIONS = (
     (r"gemini-2\.5-flash-lite", GEMINI_25_LITE),
     (r"gemini-2\.5-flash", GEMINI_25_FLASH),
@@ -63,6 +68,7 @@ GOOGLE = Provider(
 
 
 def _at_vertex(dialect: Dialect) -> Dialect:
+    # A provider of its own: that a signature made at one of the two doors is valid at the other is not known.
     return _replace(dialect, name=dialect.name.replace("gemini", "vertex", 1), provider="vertex")
 
 

@@ -18,8 +18,11 @@ from .provider import Provider
 
 _replace = msgspec.structs.replace
 
+# field-guide/kimi.md#tools; a colon or a dot in a name would also break the ids that are made from it.
 _LIMITS = Limits(max_tools=128, tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
+# What Moonshot's API asks of every model: its flavour of JSON Schema, `$` before its built-in tools, which
+# run only while the model does not think, and `partial` for a prefilled answer (field-guide/kimi.md#tools).
 _MOONSHOT = Dialect(
     "moonshot",
     "openai-chat",
@@ -41,6 +44,8 @@ _MOONSHOT = Dialect(
     mid_system=True,
     extras=("prompt_cache_key", "safety_identifier"),
 )
+# With thinking on, a tool-call message without `reasoning_content` is the most reported 400 of this API
+# (field-guide/kimi.md#reasoning); `required` fills the field where a turn has none.
 _THINKS = Reasoning(
     fields=("reasoning_content", "reasoning", "reasoning_details"),
     echo="always",
@@ -51,6 +56,8 @@ _THINKS = Reasoning(
 _FIXED_SAMPLING = ("stop", "response_format")  # "invalid temperature: only 0.6 is allowed for this model"
 
 MOONSHOT_K2 = _replace(_MOONSHOT, name="moonshot-k2")
+# `forced_choice` is what may be sent at all, `forced_choice_thinking` what may be sent while it thinks; for
+# a model that always thinks both are empty (field-guide/kimi.md#tool-choice).
 MOONSHOT_K2_THINKING = _replace(
     _MOONSHOT,
     name="moonshot-k2-thinking",
@@ -125,6 +132,7 @@ def _elsewhere(provider: str) -> tuple[tuple[str, Dialect], ...]:
 MOONSHOT_CN = Provider(
     "moonshot-cn",
     Endpoint("https://api.moonshot.cn/v1", key_env=("MOONSHOT_CN_API_KEY", "MOONSHOT_API_KEY")),
+    # The two addresses have different keys (field-guide/kimi.md#addresses), hence two providers.
     _elsewhere("moonshot-cn"),
     models=MOONSHOT.models,
     family=MOONSHOT.family,
@@ -146,7 +154,11 @@ def kimi_on(provider: str, *, reasoning: dict[str, Any] | None = None, **host: A
         "mid_system": True,  # Kimi's templates print every message in its place
         **host,
     }  # fmt: skip
+    # `required` is not set here: a refusal of turns without reasoning is known of Moonshot's own API,
+    # not of hosts that serve the weights.
     shape = {"echo": "always", "control": "chat_template_kwargs", **(reasoning or {})}
+    # A host that switches thinking by the template's arguments keeps it by them too; of any other nothing
+    # is assumed.
     keep = shape.pop("keep", "chat_template_kwargs" if shape["control"] == "chat_template_kwargs" else "")
     plain = Dialect(f"{provider}-kimi-k2", "openai-chat", provider, ids="kimi", media=(), **host)
     thinks = Reasoning(default_on=True, **shape)
@@ -170,6 +182,8 @@ def kimi_on(provider: str, *, reasoning: dict[str, Any] | None = None, **host: A
 
 def kimi_on_ollama(plain: Dialect) -> tuple[tuple[str, Dialect], ...]:
     """The dialects of Kimi's models on Ollama, made of the host's own."""
+    # No Kimi ids here: Ollama pairs results by name and gives no ids
+    # (field-guide/tool-ids.md#what-hosts-give).
     named = _replace(plain, name=f"{plain.name}-kimi", tool_format="kimi", leaks="kimi", limits=_LIMITS, media=())
     thinks = _replace(plain.reasoning, default_on=True)
     always = _replace(thinks, can_disable=False)

@@ -33,6 +33,7 @@ LOCAL = Provider(
     (
         *kimi_on_ollama(OLLAMA),
         (r"gpt-oss", OLLAMA_LEVELS),
+        # `llama3.1` and later have tools, so only the bare `llama3` is meant; gemma3n is another model.
         (r"gemma3(?!n)|(?:^|/)llama3(?![.\d])", OLLAMA_PLAIN),
         ("", OLLAMA),
     ),

@@ -19,6 +19,7 @@ _EXTRAS = (
     "include", "max_tool_calls", "metadata", "prompt_cache_key", "prompt_cache_retention", "reasoning",
     "safety_identifier", "service_tier", "text", "top_logprobs", "truncation",
 )  # fmt: skip
+# Tools that the host runs itself, by the names that all dialects share.
 _SERVER_TOOLS = {
     "web_search": {"type": "web_search"},
     "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
@@ -92,6 +93,7 @@ PROVIDERS = (
         "xai-responses",
         Endpoint("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_BASE_URL", "XAI_API_BASE")),
         (
+            # What does not reason is sorted out first; all other models of Grok's do.
             (r"non-reasoning|grok-[23](?!-mini)", XAI_PLAIN),
             (XAI_EFFORT_MODELS, XAI_EFFORT),
             ("", XAI),

@@ -29,5 +29,7 @@ class Provider(msgspec.Struct, frozen=True):
             return None
         for pattern, dialect in self.dialects:
             if search(pattern, lowered):
+                # The row says how the host speaks; what comes with the weights (leaked formats, levels of
+                # effort) is looked up by name, so that no host has to repeat it.
                 return with_efforts(leaking(dialect, lowered), lowered)
         return None

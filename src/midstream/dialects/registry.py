@@ -16,6 +16,8 @@ from ..core.patterns import late_pattern
 from . import anthropic, chat_hosts, cohere, completion, gemini, kimi, ollama, openai_responses
 from .provider import Provider
 
+# Split at the first separator: `qwen3:32b` and `moonshotai/kimi-k2` are names of models
+# (field-guide/names.md#model-names).
 _NAME = late_pattern(r"\s*([^/:\s]+)[/:](\S.*?)\s*\Z")
 
 
@@ -38,6 +40,7 @@ class Registry:
     def __init__(self, providers: Iterable[Provider]) -> None:
         self.providers: Mapping[str, Provider] = {row.name: row for row in providers}
         self._names = {spelling: row.name for row in self.providers.values() for spelling in row.names}
+        # After the spellings, so that a provider's own name is never shadowed by another's alias.
         self._names.update({name: name for name in self.providers})
         self._resolved: dict[str, Resolved] = {}
 
@@ -54,6 +57,7 @@ class Registry:
         known = self._resolved.get(name)
         if known is None:
             known = self._place(name)
+            # A bound, because a gateway resolves whatever its clients type.
             if len(self._resolved) < 512:
                 self._resolved[name] = known
         return known
@@ -92,6 +96,7 @@ class Registry:
         spelled, model = match[1].lower(), match[2]
         provider = self.providers.get(self._names.get(spelled, ""))
         if provider is None:
+            # The whole name first: what looks like a provider may be the beginning of a model's name.
             hint = meant(name, self.known_models()) or meant(spelled, self._names)
             raise UnknownModel(f"unknown provider {spelled!r}{hint or '.'} Known: {', '.join(sorted(self.providers))}")
         dialect = provider.dialect_for(model)
@@ -105,6 +110,7 @@ class Registry:
 def meant(name: str, known: Iterable[str]) -> str:
     """`; did you mean x?` for the nearest of `known`, comparing also the part behind the slash."""
     spelled = {option.lower(): option for option in known}
+    # People leave the provider out; then the part behind the slash is what they typed.
     for option in list(spelled.values()):
         spelled.setdefault(option.lower().partition("/")[2], option)
     spelled.pop("", None)

@@ -64,6 +64,7 @@ def __getattr__(name: str) -> object:
     return getattr(import_module(_LATER[name], __name__), name)
 
 
+# A string may be an address of either kind; a Path is always a file, whatever it looks like.
 def open_store(address: str | Path | None = None) -> Store:
     """The store at an address: `postgresql://…`; `sqlite://` and a path, or a path alone; None is the user's own file."""
     if isinstance(address, str):

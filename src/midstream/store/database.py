@@ -13,8 +13,10 @@ from typing import Literal
 from ..core.errors import StoreError, StoreUnavailable
 from .schema import APPLICATION_ID, migrate, migrations
 
+# SQLite's own word for a database without a file; as a Path, so that one type says where a store is.
 IN_MEMORY = Path(":memory:")
 
+# What passes by itself, and so is worth another try by the caller.
 _UNAVAILABLE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -28,6 +30,9 @@ def open_database(
 ) -> sqlite3.Connection:
     """A connection in autocommit mode, its schema up to date. It waits up to `patience` seconds for other writers."""
     with translated(path, patience):
+        # `isolation_level=None` turns off the transactions that sqlite3 begins by itself; ours are begun by
+        # `transaction`. Connections go between threads, one at a time, which the lock and the pool of the
+        # store see to.
         db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
             _enter_wal(db, patience)
@@ -35,6 +40,8 @@ def open_database(
             # the end of the process, but not of the machine.
             db.execute(f"PRAGMA synchronous = {synchronous}")
             db.execute("PRAGMA foreign_keys = ON")
+            # A deleted conversation is overwritten, not only unlinked: people delete what they do not want
+            # to be found.
             db.execute("PRAGMA secure_delete = ON")
             migrate(db, path, steps, application_id)
         except BaseException:
@@ -51,12 +58,15 @@ def open_for_reading(path: Path, *, patience: float) -> sqlite3.Connection:
     """
     address = path.absolute().as_uri()
     log = Path(f"{path}-wal")
+    # `immutable` ignores the log, and with it the latest turns; never where there is one with something in
+    # it.
     ways = ["mode=ro"] if log.exists() and log.stat().st_size else ["mode=ro", "immutable=1"]
     for way in ways:
         db = sqlite3.connect(
             f"{address}?{way}", uri=True, timeout=patience, isolation_level=None, check_same_thread=False
         )
         try:
+            # `connect` does not touch the file yet; the first statement does.
             db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             return db
         except sqlite3.OperationalError:
@@ -82,6 +92,8 @@ def copy_database(path: Path, folder: Path) -> Path:
         if source.exists():
             copy = folder / source.name
             shutil.copyfile(source, copy)
+            # The copy is as private as the original was meant to be, even if a backup gave that one a wider
+            # mode.
             copy.chmod(0o600)
     return folder / path.name
 
@@ -92,6 +104,7 @@ def translated(path: Path, patience: float) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        # The low byte is the primary code; the rest tells variants such as SQLITE_BUSY_SNAPSHOT.
         unavailable = getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNAVAILABLE
         kind = StoreUnavailable if unavailable else StoreError
         raise kind(_explain(error, str(path), patience)) from error

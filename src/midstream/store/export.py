@@ -19,6 +19,8 @@ from ..core.tools import freeform_input
 from .protocol import Entry
 from .records import checked_entry, encode_head, encode_turn, title_of
 
+# Raised only when an older midstream would misread a file. New fields with defaults do not need it: they
+# are ignored there.
 VERSION = 1
 
 
@@ -39,6 +41,8 @@ def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
     for entry in entries:
         conversation = checked_entry(entry).conversation
         encode_head(conversation)  # refuses, with a reason, what cannot be written
+        # The settings are sorted, so that the same conversation always gives the same bytes and exports can
+        # be compared.
         head = replace(entry, conversation=replace(conversation, turns=()), meta=dict(sorted(entry.meta.items())))
         yield msgspec.json.encode(_Opening(VERSION, head, len(conversation.turns))) + b"\n"
         for turn in conversation.turns:
@@ -53,6 +57,8 @@ def read_jsonl(lines: Iterable[bytes]) -> Iterator[Entry]:
         if not line.strip():
             continue
         try:
+            # The count in the opening line tells turns from the next opening: a line is never guessed at by
+            # its shape.
             if opening is not None and len(turns) < opening.turns:
                 turns.append(_decode_turn(line))
                 continue
@@ -93,6 +99,7 @@ def to_markdown(entry: Entry, *, thinking: bool = False) -> str:
         if turn.tools:
             names = ", ".join([f"`{tool.qualified_name}`" for tool in turn.tools])
             shown.append(f"*Tools from here on: {names}.*")
+        # Other records of compaction are instructions to the encoder; there is nothing in them to read.
         if turn.compacted is None or turn.compacted.action == "summary":
             parts.append("\n\n".join([f"## {_speaker(turn)}", *shown]))
     return "\n\n".join(parts) + "\n"
@@ -142,6 +149,7 @@ def _pretty(arguments: str) -> str:
 
 def _fenced(text: str, language: str = "") -> str:
     """A code block whose fence is longer than any run of backticks in it."""
+    # 2, so that the shortest fence is the usual three backticks.
     longest = max([len(run) for run in re.findall(r"`{3,}", text)], default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

@@ -24,6 +24,8 @@ from .protocol import ConversationExists, Entry, Original, Store
 
 Json: TypeAlias = dict[str, Any]
 
+# Marks of each format: words that it has and the others do not. Plain text messages look the same in
+# OpenAI's and Anthropic's shape, and are read as OpenAI's, which gives the same turns.
 _ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
 _ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"}
 _RESPONSES_ITEMS = {"message", "function_call", "function_call_output", "reasoning", "item_reference"}
@@ -39,6 +41,8 @@ class Reader(NamedTuple):
 
 def looks_like(document: Any) -> str | None:
     """The format of a decoded history, recognized by what only that format has; None if it is not clear."""
+    # The order goes from the most telling to the least: keys of a Responses body, its items, kimi-cli's own
+    # roles, Anthropic's blocks, and OpenAI for what has only common roles.
     if isinstance(document, dict) and ("input" in document or "output" in document or "instructions" in document):
         return "responses"
     messages = _listed(document)
@@ -55,6 +59,7 @@ def looks_like(document: Any) -> str | None:
     }
     if types & (_RESPONSES_ITEMS - {"message"}) or parts & _RESPONSES_PARTS:
         return "responses"
+    # kimi-cli's records of itself (`_system_prompt`, `_usage` and so on), and its part for reasoning.
     if any(role.startswith("_") for role in roles) or "think" in parts:
         return "kimi"
     if (isinstance(document, dict) and "system" in document) or parts & _ANTHROPIC_BLOCKS:
@@ -67,6 +72,8 @@ def read_openai(document: Any, where: str, provider: str) -> Conversation:
 
 
 def read_anthropic(document: Any, where: str, provider: str) -> Conversation:
+    # Only the history is handed to the parser. A whole request would bring tools and options that an import
+    # has no use for.
     body: Json = {"messages": _messages(document, where)}
     if isinstance(document, dict):
         _check_content(document.get("system"), f"{where}, system")
@@ -94,6 +101,7 @@ def read_kimi(document: Any, where: str, provider: str) -> Conversation:
         {**message, "role": "system"} if message.get("role") == "_system_prompt" else message
         for message in _objects(_listed(document), where)
     ]
+    # Bookkeeping of kimi-cli; it stays in the original that is stored beside the conversation.
     kept = [message for message in messages if not _text(message.get("role")).startswith("_")]
     read = read_openai(kept, where, provider)
     return replace(read, turns=tuple([_with_kimi_parts(turn) for turn in read.turns]))
@@ -159,6 +167,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+# The provider is who made the calls and the reasoning, where a format belongs to one vendor. OpenAI's chat
+# shape belongs to everybody, so there it stays unknown unless the caller names it.
 READERS: dict[str, Reader] = {
     "openai": Reader(read_openai, ""),
     "anthropic": Reader(read_anthropic, "anthropic"),
@@ -168,6 +178,8 @@ READERS: dict[str, Reader] = {
 
 
 FORMATS = ("midstream", "llm", *READERS)
+# Read into memory as a whole, since JSON cannot be told apart by its beginning. One byte more is read, to
+# know that it is larger.
 MAX_BYTES = 256 * 1024 * 1024
 
 
@@ -181,6 +193,7 @@ def read_file(path: Path | str, format: str | None = None, *, provider: str | No
     path = Path(path)
     try:
         with path.open("rb") as file:
+            # By the content, not by the name: people copy a logs.db under names of their own.
             is_database = file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
             file.seek(0)
             data = b"" if is_database else file.read(MAX_BYTES + 1)
@@ -227,6 +240,7 @@ def read_history(
 def _documents(data: bytes, name: str) -> list[tuple[Any, bytes]]:
     """The histories in a file, each with its bytes: one JSON value, one history per line, or one message per line."""
     try:
+        # One JSON value first, since a pretty-printed document also has many lines.
         return [(msgspec.json.decode(data), data)]
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         lines = [line for line in data.split(b"\n") if line.strip()]
@@ -238,6 +252,7 @@ def _documents(data: bytes, name: str) -> list[tuple[Any, bytes]]:
             values.append(msgspec.json.decode(line))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise StoreError(f"{name} is neither JSON nor JSON lines (line {number}): {error}") from error
+    # Every line is a message or an item, so all lines are one history; else each line is a history.
     if all(isinstance(value, dict) and ("role" in value or "type" in value) for value in values):
         return [(values, data)]
     return list(zip(values, lines, strict=True))
@@ -247,6 +262,8 @@ def _add(store: Store, entry: Entry) -> str:
     try:
         return store.add(entry)
     except ConversationExists:
+        # Never overwrite: the same file imported twice gives two conversations, and the user may have gone
+        # on in the first.
         return store.add(replace(entry, conversation=replace(entry.conversation, id="")))
 
 

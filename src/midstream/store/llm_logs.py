@@ -39,6 +39,8 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 
 Row: TypeAlias = dict[str, Any]
 
+# What stands in tables of its own beside a response. A query is used only if its table is there: older
+# files lack some.
 _BESIDE = {
     "tool_calls": "SELECT * FROM tool_calls WHERE response_id = ? ORDER BY id",
     "tool_results": "SELECT * FROM tool_results WHERE response_id = ? ORDER BY id",
@@ -53,6 +55,7 @@ _FRAGMENTS = 'SELECT f.content FROM part_fragments p JOIN fragments f ON f.id = 
 def read_llm_logs(path: Path) -> Iterator[Entry]:
     """The conversations of a `logs.db`, one at a time, oldest first."""
     try:
+        # llm may be running; a reader must neither lock nor migrate a file of another program.
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     except (sqlite3.Error, ValueError) as error:
         raise StoreError(f"cannot open {str(path)!r}: {error}") from error
@@ -77,10 +80,13 @@ def _conversations(db: sqlite3.Connection, path: Path) -> Iterator[Entry]:
     beside = {table: query for table, query in _BESIDE.items() if table in tables}
     titles = dict(db.execute("SELECT id, name FROM conversations").fetchall())
     rows = db.execute(
+        # A response without a conversation is one by itself. Conversations come in the order of their first
+        # response, so `groupby` sees the rows of each side by side.
         "SELECT r.*, coalesce(r.conversation_id, r.id) AS _group FROM responses r"
         " ORDER BY min(r.datetime_utc) OVER (PARTITION BY coalesce(r.conversation_id, r.id)), _group, r.datetime_utc, r.id"
     )
     for group, members in groupby(map(dict, rows), key=lambda row: row.pop("_group")):
+        # Already read from the newer schema, which a migrated file has beside the old one.
         if group in threads:
             continue
         responses = [
@@ -109,6 +115,7 @@ def _entry(group: str, title: str | None, responses: list[Row], name: str) -> En
 
 
 def _turns(row: Row) -> Iterator[Turn]:
+    # Input before output: the results answer the calls of the response before this one.
     if results := row.get("tool_results"):
         yield Turn("tool", tuple([_result(result) for result in results]))
     asked: list[Block] = [Text(fragment["content"] or "") for fragment in row.get("prompt_fragments", ())]
@@ -157,6 +164,7 @@ def _thread(db: sqlite3.Connection, thread: Row, name: str) -> Entry:
     for message in messages:
         origin = Origin(model=models.get(message["hash"], ""))
         blocks = tuple([_part(part, origin) for part in message["parts"]])
+        # At the beginning it is the system prompt; in the middle it is a turn, and stays where it was said.
         if message["role"] == "system" and not turns:
             system += [block for block in blocks if type(block) is Text]
         elif blocks:
@@ -174,6 +182,7 @@ def _chain(db: sqlite3.Connection, tip: str | None) -> list[Row]:
     """The messages of a thread, first to last, each with its parts."""
     chain: list[Row] = []
     seen: set[str] = set()
+    # A damaged file may have a loop in its chain.
     while tip is not None and tip not in seen:
         seen.add(tip)
         row = db.execute("SELECT * FROM messages WHERE hash = ?", (tip,)).fetchone()
@@ -197,6 +206,7 @@ def _payload(text: str | None) -> Row:
         value = msgspec.json.decode(text or "{}")
     except (msgspec.MsgspecError, ValueError, RecursionError):
         value = None
+    # Kept, so that the Opaque block made from it shows what was there.
     return value if isinstance(value, dict) else {"unreadable": text}
 
 

@@ -19,6 +19,7 @@ DATABASE = "conversations.db"
 def data_dir(environ: Mapping[str, str] | None = None) -> Path:
     """The directory for midstream's data; it may not exist yet."""
     environ = os.environ if environ is None else environ
+    # One variable moves everything: for tests, containers, or a second set of conversations.
     if home := environ.get("MIDSTREAM_HOME"):
         return Path(home).expanduser()
     xdg = environ.get("XDG_DATA_HOME", "")
@@ -69,8 +70,11 @@ def shown_address(address: str) -> str:
 def make_private_file(path: Path) -> None:
     """Create the file and its parent directories, accessible to their owner only, unless they exist."""
     try:
+        # One by one: `makedirs` gives the mode to the last folder only.
         for folder in reversed([folder for folder in path.absolute().parents if not folder.exists()]):
             folder.mkdir(mode=0o700, exist_ok=True)
+        # Made before SQLite opens it: SQLite would use the umask, and the log beside it takes the mode of
+        # the file.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except (OSError, ValueError) as error:
         raise StoreError(

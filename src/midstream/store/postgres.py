@@ -45,6 +45,9 @@ from .records import (
 from .schema import migrations
 from .search import GAP, Query, indexed
 
+# Few: each call holds a connection for some milliseconds, and a server's connections are shared with other
+# programs. `_RETRY_AFTER` and `_ASK_AGAIN` divide the patience of one call; `_SEARCHED_AT_ONCE` bounds the
+# rows of one step of a search.
 _CONNECTIONS = 4
 _RETRY_AFTER = 0.05
 _ASK_AGAIN = 0.5
@@ -54,6 +57,8 @@ _SEARCHED_AT_ONCE = 256
 _LONGEST_WORD = 100
 _MOST_WORDS = 900_000
 
+# A writer locks its conversation's row and must then see what the one before it has committed; a snapshot
+# would show the state from before the lock. A reader wants the opposite: turns and length from one moment.
 _WRITE: LiteralString = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _READ: LiteralString = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -94,6 +99,8 @@ class PostgresStore:
         info, head, turns = make_record(entry, self._now())
         _, title, created, updated, length, models, parent, forked_at = astuple(info)
         id_ = info.id
+        # Made outside `work`, which may run twice: the same token on a second run is how a finished first
+        # one is recognized.
         token = uuid.uuid4()
 
         def work(db: _Connection, again: bool) -> str:
@@ -134,6 +141,7 @@ class PostgresStore:
         token = uuid.uuid4()
 
         def work(db: _Connection, again: bool) -> int:
+            # The row lock makes appends to one conversation take turns; others are not held up.
             seq, length, title, models = _find(db, conversation_id, "seq, length, title, models", "FOR UPDATE")
             if length != expected_length:
                 ours: LiteralString = (
@@ -200,6 +208,8 @@ class PostgresStore:
             hits: list[Hit] = []
             values = {"words": _tsquery(wanted), "title": _digest("title")}
             at_once = min(most, _SEARCHED_AT_ONCE)
+            # The index knows words, not their order, so each row is checked here; the search goes on below
+            # the last id until enough match.
             below = 2**63 - 1
             while True:
                 rows = db.execute(_SEARCH, {**values, "slice": at_once, "below": below}, binary=True).fetchall()
@@ -228,6 +238,7 @@ class PostgresStore:
     def delete(self, conversation_id: str) -> None:
         def work(db: _Connection, again: bool) -> None:
             gone: LiteralString = "DELETE FROM midstream.conversations WHERE id_digest = %s RETURNING 1"
+            # On a second run its absence is most likely our own doing.
             if _one(db, gone, (_digest(conversation_id),)) is None and not again:
                 raise UnknownConversation(conversation_id)
 
@@ -238,6 +249,8 @@ class PostgresStore:
         checked_text(value or "", f"the setting {key!r}")
 
         def work(db: _Connection, again: bool) -> None:
+            # The weakest lock that keeps the conversation from being deleted in between; appends go on
+            # beside it.
             (seq,) = _find(db, conversation_id, "seq", "FOR KEY SHARE")
             if value is None:
                 db.execute(
@@ -273,6 +286,8 @@ class PostgresStore:
             wait = max(0.01, min(deadline - time.monotonic(), _ASK_AGAIN))
             try:
                 with self._server.translated(), self._pool.connection(timeout=wait) as db:
+                    # Set before the work, not after: from here on it may have been done even if we do not
+                    # hear of it.
                     before, again = again, True
                     # Nobody holds a lock for long; one who has frozen in the middle must not stop everybody.
                     db.execute(f"{begin}; SET LOCAL lock_timeout = {round(self._patience * 1000)}".encode())
@@ -352,6 +367,8 @@ def _info(row: tuple[Any, ...]) -> ConversationInfo:
     return make_info((_unescaped(id_), _unescaped(title), created, updated, length, models, parent, forked_at))
 
 
+# Ids and keys are found by digest: an entry of an index is limited to some kilobytes, and an imported id
+# may be longer.
 def _digest(text: str) -> bytes:
     return sha256(text.encode()).digest()
 
@@ -377,4 +394,5 @@ def _tsquery(query: Query) -> str:
 
 
 def _lexeme(word: str) -> str:
+    # Quoted as the input syntax of tsvector and tsquery wants it, so that no word is taken for an operator.
     return "'" + word[:_LONGEST_WORD].replace("\\", "\\\\").replace("'", "''") + "'"

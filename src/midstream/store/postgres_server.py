@@ -39,6 +39,7 @@ class Server:
     def __init__(self, address: str, patience: float) -> None:
         self.patience = patience
         try:
+            # libpq's own reading, so that every address works that works with psql.
             parts = conninfo_to_dict(address)
         except psycopg.ProgrammingError:
             raise StoreError(
@@ -64,7 +65,10 @@ class Server:
             if version == newest:
                 return
             with db.transaction():
+                # There may be no table to lock yet. The lock goes with the transaction, so that nobody has
+                # to release it.
                 db.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (schema,))
+                # Again, under the lock: another process may have been quicker.
                 version = self._version(db, schema)
                 if version > newest:
                     raise newer_schema(self.name, version, newest)
@@ -80,6 +84,7 @@ class Server:
     def lost(self, error: psycopg.Error) -> bool:
         """Whether the connection is gone, or the server for now refuses to work: the same may succeed later."""
         state = error.sqlstate
+        # No SQLSTATE: the error did not come from the server, so the connection failed.
         if state is None:
             return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return state.startswith(_PASSING_CLASSES) or state in _PASSING

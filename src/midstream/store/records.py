@@ -21,6 +21,8 @@ _decode_turn = msgspec.json.Decoder(Turn).decode
 _decode_head = msgspec.json.Decoder(Conversation).decode
 _encode = msgspec.json.Encoder().encode
 
+# What msgspec raises for values that are not JSON: a lone surrogate, an integer of more than 64 bits,
+# nesting without end.
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 _UNREADABLE = (ValueError, RecursionError, msgspec.MsgspecError)
 
@@ -90,6 +92,8 @@ def encode_turn(turn: Turn) -> bytes:
     """A turn as JSON. What could not be read back is refused now, while the caller still has it."""
     try:
         data = _encode(turn)
+        # Read back at once. It costs little beside the write, and the alternative is a conversation that
+        # cannot be opened tomorrow.
         _decode_turn(data)
     except _UNWRITABLE as error:
         raise StoreError(f"this {turn.speaker} turn cannot be stored: {_reason(error)}. Nothing was written") from error
@@ -155,6 +159,8 @@ def _reason(error: Exception) -> str:
 def title_of(turns: Iterable[Turn]) -> str:
     """The first line a human wrote: the title of a conversation until it is given one."""
     for turn in turns:
+        # A turn with a role of its own (`developer` …) or a record of compaction was not typed by the
+        # person.
         if turn.speaker == "human" and not turn.role and turn.compacted is None:
             lines = turn.text.lstrip()[: 4 * _TITLE].splitlines()  # not of all the text, which may be megabytes
             if lines:
@@ -172,6 +178,7 @@ def assemble(conversation_id: str, head: bytes, length: int, rows: Iterable[tupl
     """A conversation from its head and the rows of its turns, of which none may be missing."""
     turns: list[Turn] = []
     for position, data in rows:
+        # A gap. The turns before it are whole, and the error tells how to keep them.
         if position != len(turns):
             break
         turns.append(decode_turn(data, conversation_id, position))

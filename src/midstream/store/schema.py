@@ -18,6 +18,8 @@ APPLICATION_ID = 0x6D696473  # "mids": tells our files from any other SQLite dat
 
 def migrations(package: str = "midstream.store", name: str = "migrations") -> list[tuple[int, str]]:
     """The number and SQL of every migration in a folder of a package of ours, in order."""
+    # By path, not importlib.resources: this runs at every start, and that import would cost more than the
+    # reading.
     folder = Path(__file__).parents[2].joinpath(*package.split("."), name)
     return sorted([(int(file.name[:4]), file.read_text(encoding="utf-8")) for file in folder.glob("*.sql")])
 
@@ -48,11 +50,14 @@ def migrate(
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """Hold the write lock: what is done meanwhile is written as a whole, or not at all."""
+    # IMMEDIATE takes the write lock at once. A plain BEGIN takes it at the first write, and fails without
+    # waiting if another process has written since our first read.
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
         db.execute("COMMIT")
     except BaseException:
+        # Some errors (a full disk) make SQLite roll back by itself.
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
@@ -61,6 +66,8 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 def _version(db: sqlite3.Connection, path: Path, newest: int, application_id: int) -> int:
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     ours = db.execute("PRAGMA application_id").fetchone()[0] == application_id
+    # An empty file is fine, it is what `make_private_file` leaves. Anything else without our mark is
+    # somebody's data.
     if not ours and (version or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
         raise StoreError(f"{str(path)!r} is a database of another program; choose another file for midstream")
     if version > newest:
@@ -76,6 +83,7 @@ def newer_schema(where: str, version: int, newest: int) -> NewerSchema:
 
 
 def _statements(script: str) -> Iterator[str]:
+    # `executescript` would commit first; statement by statement, all migrations stay in one transaction.
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -16,10 +16,13 @@ from typing import NamedTuple
 
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 
+# A pasted page as a query must not become a pattern of thousands of parts.
 MAX_QUERY_WORDS = 64
 _SNIPPET = 160
 _PIECE = 1024
 
+# CJK radicals, kana, bopomofo, ideographs and their extensions. Hangul is not here: Korean puts spaces
+# between words.
 _UNSPACED = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
@@ -67,6 +70,8 @@ def words(text: str) -> Iterator[Word]:
 def _fold(word: str) -> str:
     if word.isascii():
         return word.lower()
+    # Decomposed, accents are characters of their own and can be dropped. Case is folded again afterwards,
+    # because composing may give a character that has a folded form.
     bare = [char for char in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(char)]
     return unicodedata.normalize("NFC", "".join(bare)).casefold() or word
 
@@ -110,6 +115,8 @@ def _folded_piece(text: str) -> str:
         run = match[0]
         if match.lastindex is None:
             parts.append(
+                # A very long "word" (base64, say) is folded without the cache: it would only push others
+                # out of it.
                 run.lower() if run.isascii() else _fold(run) if len(run) < _SNIPPET else _fold.__wrapped__(run)
             )
             continue
@@ -172,6 +179,8 @@ class Query:
                 left -= len(phrase)
         self._patterns = [
             re.compile(
+                # Whole words between spaces. " +" because folded ASCII keeps its places, with a space for
+                # every sign. The last phrase has no end, which makes its last word a prefix.
                 "(?<![^ ])" + " +".join(map(re.escape, phrase)) + ("(?![^ ])" if index < len(self.phrases) - 1 else "")
             )
             for index, phrase in enumerate(self.phrases)
@@ -213,6 +222,8 @@ class Query:
             return 0
         if text.isascii():
             return found.start()
+        # Outside ASCII folding moves characters, so positions do not carry over; the number of the word
+        # does.
         number = held.count(" ", 0, found.start())
         match = next(islice(_word().finditer(text), number, None), None)
         return 0 if match is None else match.start()

@@ -48,6 +48,7 @@ from .records import (
 from .schema import transaction
 from .search import Query, indexed, is_unspaced
 
+# More readers may be open at once; only so many are kept for the next.
 _IDLE_READERS = 4
 
 _INFO = """
@@ -90,6 +91,8 @@ class SqliteStore:
         self._in_memory = self.path == IN_MEMORY
         self._now = now
         self._patience = patience
+        # SQLite has one writer at a time in any case. Waiting here, within the process, is quick and fair;
+        # SQLite's own waiting is sleeping and trying again.
         self._write_lock = Lock()
         self._pool_lock = Lock()
         self._idle: list[sqlite3.Connection] = []
@@ -115,6 +118,7 @@ class SqliteStore:
         id_, title, created, updated, length, models, parent, forked_at = astuple(info)
         made = [(data, indexed(text)) for data, text in turns]  # before the lock is held
         with self._writing() as db:
+            # Under the write lock, so that nobody can add it between the question and the INSERT.
             if db.execute("SELECT 1 FROM conversations WHERE id = ?", (id_,)).fetchone():
                 raise ConversationExists(id_)
             seq = db.execute(
@@ -245,6 +249,7 @@ class SqliteStore:
             except sqlite3.OperationalError:
                 pass  # the copy tells what is wrong with it
         folder = tempfile.mkdtemp(prefix="midstream-")
+        # Not only in `close`, which is forgotten easily: the copy holds private conversations.
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         try:
             return copy_database(self.path, Path(folder))
@@ -288,6 +293,8 @@ class SqliteStore:
             db = self._open()
         try:
             with self._translated():
+                # A snapshot for several SELECTs: length and turns must be of one moment. Nothing was
+                # written, so it ends in ROLLBACK.
                 db.execute("BEGIN")
                 try:
                     yield db

@@ -38,6 +38,8 @@ from .target import OutgoingRequest, Target, prepare
 ErrorReader: TypeAlias = Callable[[int, Mapping[str, str], bytes], ProviderError]
 """(status, headers, body) -> the typed error they tell of."""
 
+# Only 307 and 308 promise that the method and the body stay (RFC 9110 §15.4). The others turn a POST into a
+# GET in most clients, which no model host means; they are reported, never followed.
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _KEEPING_METHOD = frozenset((307, 308))
 
@@ -94,12 +96,16 @@ class Transport:
         auth_headers = hidden = SecretHeaders(auth_headers)  # rebound too: the locals of a frame may be shown
         target = prepare(request, base_url, hidden, accept_encoding(request.stream))
         pool = self._ready()
+        # Two clocks. Budgets of waits are counted by the clock that was handed in, so that tests need not
+        # wait; timeouts of asyncio know only the loop's time.
         moments = _Moments(self._clock(), pool.loop.time() + self.options.total)
         attempts: list[MidstreamError] = []
         while True:
             start = pool.loop.time()
             limit = min(self.options.first_byte, moments.ends - start)
             try:
+                # One timer over sending, headers and first byte: a host that thinks for minutes sends its
+                # headers late or its first byte late, and the user set one limit for both.
                 async with asyncio.timeout_at(start + limit):
                     outcome = await self._ask(pool, target, moments, tuple(attempts))
                     if isinstance(outcome, HTTPResponse):
@@ -132,12 +138,17 @@ class Transport:
             limit = min(self.options.first_byte, moments.ends - start)
             outcome = await self._attempt(pool, target, moments, start + limit, limit, tuple(attempts))
             if isinstance(outcome, HTTPResponse):
+                # The caller may look at the answer for as long as it likes; that time is not the host's,
+                # and the limit moves by it.
                 told = pool.loop.time()
                 try:
                     yield outcome
+                # The caller left without reading: nobody else has this answer, and its connection would
+                # stay open.
                 except GeneratorExit:
                     outcome.close()
                     raise
+                # What the caller took is given back to the host.
                 ends = start + limit + pool.loop.time() - told
                 failure = await self._first_byte(outcome, target, ends, limit)
                 if failure is None:
@@ -150,6 +161,8 @@ class Transport:
 
         `attempt` counts from 0, `spent` is how long ago the first one began, `asked` the wait that the peer asks for.
         """
+        # The wait was told inside the stream (an error event), not in a header; put where `retry_delay`
+        # looks, so one rule judges both.
         headers = {} if asked is None else {"retry-after": str(asked)}
         delay = retry_delay(attempt, headers, self._now(), self._rng, self.options.retry)
         if delay is None or spent + delay > min(self.options.retry.budget, self.options.total):
@@ -176,6 +189,8 @@ class Transport:
             raise LocalError("the transport is closed; create a new one")
         if self._pool is None:
             self._pool = ConnectionPool(self.options, self._environ)
+        # A socket belongs to the loop that opened it. Used from another it hangs without an error, so this
+        # is refused by name.
         elif self._pool.loop is not asyncio.get_running_loop():
             raise LocalError("the transport belongs to another event loop; create one Transport per loop")
         return self._pool
@@ -184,6 +199,7 @@ class Transport:
         """The wait before the next attempt; None when the retries, the budget or the time are used up."""
         policy = self.options.retry
         delay = retry_delay(attempt, headers, self._now(), self._rng, policy)
+        # Better to raise now than to sleep first and then find that the time is up.
         if delay is None or self._clock() + delay > moments.began + min(policy.budget, self.options.total):
             return None
         return delay
@@ -217,6 +233,8 @@ class Transport:
     ) -> HTTPResponse | _Failure:
         """Send, follow what may be followed, and wait for a status and headers."""
         try:
+            # The target may have moved by a redirect within its origin; messages name where the answer
+            # truly came from.
             response, target = await self._send(pool, target)
         except MidstreamError as error:
             return _Failure(error, {})
@@ -237,6 +255,8 @@ class Transport:
         """Wait for the first byte."""
         try:
             await answer.begin()
+        # Nothing of the body was seen, so this is a connection that failed and is worth another attempt; a
+        # cut later is not, because text may already have been shown and would be paid for twice.
         except TruncatedStream:
             return _Failure(
                 ConnectFailed(f"{target.where} closed the connection before the first byte of its answer"), {}
@@ -249,6 +269,7 @@ class Transport:
         """Send it, and again where a redirect within the origin leads, as often as the options allow."""
         response = await pool.send(target)
         for _ in range(self.options.max_redirects):
+            # `moved` refuses another origin: the key is in the headers, and it would go along.
             place = target.moved(response.headers.get("location", "")) if response.status in _KEEPING_METHOD else None
             if place is None:
                 break
@@ -262,6 +283,8 @@ class Transport:
         parts: list[bytes] = []
         room = self.options.max_error_body
         try:
+            # A peer that refuses and then dawdles must not hold up the error: its status already says
+            # enough.
             async with asyncio.timeout(self.options.error_body), answer:
                 while room > 0 and (data := await answer.chunk()):
                     parts.append(data[:room])
@@ -272,6 +295,7 @@ class Transport:
 
     def _refusal(self, answer: HTTPResponse, target: Target, body: bytes) -> ProviderError:
         """The typed error of a response that is not a success."""
+        # The Location is not quoted: it may repeat a key from the query.
         if answer.status in _REDIRECTS:
             return ProviderError(
                 f"{target.where} redirects to another place, and redirects are not followed with a key; "
@@ -282,6 +306,8 @@ class Transport:
         # Before it is read, for the reader may cut it; and after, for it may put together what was apart.
         error = self._error_from_response(answer.status, headers, target.secrets.scrub(body))
         error = target.secrets.scrub_error(error)
+        # The reader of the body knows the waits that some wires write into it; the header fills in only
+        # where it found none.
         asked = retry_after(headers, self._now())
         if error.retry_after is None and asked is not None and asked >= 0:
             error.retry_after = asked
@@ -297,6 +323,9 @@ def _verdict(attempts: list[MidstreamError], hopeful: bool) -> MidstreamError:
     last = attempts[-1]
     if len(attempts) == 1:
         return last
+    # The retries ran out although another might have helped: the caller needs all errors to judge.
+    # Otherwise the last one is final by itself (a wrong key, say), and hiding it in RetriesExhausted would
+    # hide what to do.
     if hopeful:
         verdict = RetriesExhausted(f"{len(attempts)} attempts failed; the last: {last}", attempts)
         verdict.__cause__ = last

@@ -38,6 +38,7 @@ class ConnectionPool:
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
         self._closed = False
+        # An async generator held open only for its `finally`; see `_with_the_loop`.
         self._end: AsyncGenerator[None, None] | None = None
 
     async def send(self, target: Target) -> Exchange:
@@ -48,6 +49,8 @@ class ConnectionPool:
         if connection is None:
             connection = await self._connect(route)
         exchange = await self._exchange(connection, route, target)
+        # A POST is not repeated here: the peer may have read it, and an answer of a model is paid for. It
+        # fails as ConnectFailed, and the retry policy decides.
         if exchange is None and reused and target.method in _IDEMPOTENT:
             # The peer may have closed it as unused just when it was used: once more, on a new one.
             exchange = await self._exchange(await self._connect(route), route, target)
@@ -57,6 +60,8 @@ class ConnectionPool:
 
     async def aclose(self) -> None:
         """Close every connection and wait until the loop has done so."""
+        # Through the generator where there is one: closed directly, it would run `_close` again when the
+        # loop ends.
         end, self._end = self._end, None
         await (self._close() if end is None else end.aclose())
 
@@ -70,6 +75,8 @@ class ConnectionPool:
             connection.abort()
         if self._routes:
             self._emptied = self.loop.create_future()
+            # `abort` only schedules the close. Waiting for `forget` of the last one keeps "unclosed
+            # transport" warnings away.
             await asyncio.wait([self._emptied], timeout=_CLOSING)
 
     def give_back(self, connection: Connection) -> None:
@@ -80,6 +87,8 @@ class ConnectionPool:
         self._free.setdefault(self._routes[connection], []).append(connection)
         if sum(map(len, self._free.values())) > self._options.max_unused:
             self._drop_oldest()
+        # One timer for all connections, set for the first that expires; `keep_alive` is the same for each,
+        # so later ones end later.
         if self._sweeper is None:
             self._sweeper = self.loop.call_at(connection.expires, self._sweep)
 
@@ -92,6 +101,7 @@ class ConnectionPool:
 
     async def _connect(self, route: Route) -> Connection:
         connection = await connect(route, self._trust, self._options.connect, self._resolve)
+        # The pool was closed while this connection was being made; nobody would ever close it.
         if self._closed:
             connection.abort()
             raise LocalError("the transport is closed; create a new one")
@@ -126,6 +136,8 @@ class ConnectionPool:
         """The one used last that is still good: the others may grow old."""
         now = self.loop.time()
         while free := self._free.get(route):
+            # From the end, so that a few connections stay warm and the rest expire, instead of all being
+            # kept alive by turns.
             connection = free.pop()
             if not free:
                 del self._free[route]
@@ -142,6 +154,8 @@ class ConnectionPool:
                 del self._free[route]
 
     def _drop_oldest(self) -> None:
+        # Each list is in the order of giving back, so its first is its oldest, and the oldest of all is the
+        # first of some list.
         route, free = min(self._free.items(), key=lambda item: item[1][0].expires)
         oldest = free[0]
         self._withdraw(oldest, route)
@@ -169,6 +183,8 @@ class ConnectionPool:
 def ssl_context(environ: Mapping[str, str]) -> ssl.SSLContext:
     """A verifying context. A file that cannot be used is an error, never a silent fall back to another trust."""
     file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
+    # The two variables are those OpenSSL and other clients use; reading them here means that an error can
+    # name the variable.
     if not file and not folder:
         return ssl.create_default_context()
     try:

@@ -15,6 +15,9 @@ from typing import Any, Protocol
 
 from ..core.errors import LimitExceeded, MalformedStream, TruncatedStream
 
+# Bounds against decompression bombs. A limit on the output alone would refuse a long honest answer; a limit
+# on the ratio alone would refuse a short one that is all blanks. Only both together mark a bomb: much
+# output, out of almost nothing.
 PIECE = 64 * 1024
 BOMB_FLOOR = 8 * 1024 * 1024
 BOMB_RATIO = 256
@@ -58,6 +61,7 @@ class Inflater:
                 self._taken += len(sip)
                 self._codec.feed(sip)
         except self._codec.errors as error:
+            # `from None`: the message has the library's words, and its own traceback tells a reader nothing more.
             raise MalformedStream(f"the body is not valid {self._name}: {error}") from None
         self._given += len(out)
         if self._given > BOMB_FLOOR and self._given > self._taken * BOMB_RATIO:
@@ -68,6 +72,8 @@ class Inflater:
 
     def close(self) -> None:
         """The input is over."""
+        # An empty body with a Content-Encoding happens (204-like answers) and is not cut: nothing was
+        # begun.
         if self._taken and not self._codec.done:
             raise TruncatedStream(f"the {self._name} body is incomplete")
 
@@ -87,6 +93,8 @@ def accept_encoding(stream: bool) -> str:
     """What to ask for. A compressor between a model and its reader holds tokens back, so streams ask for none."""
     if stream:
         return "identity"
+    # Read if a server sends them, but not asked for: `x-gzip` is an old name, and servers disagree on what
+    # `deflate` is.
     return ", ".join(name for name in _codecs() if name not in ("x-gzip", "deflate"))
 
 
@@ -99,6 +107,8 @@ class _Zlib:
         self._wbits = wbits
         self._inner: Any = None
         self._input = b""
+        # zlib's convention: 16 added to the window bits means a gzip wrapper. Only gzip may have several
+        # members (RFC 1952 §2.2).
         self._many = wbits > zlib.MAX_WBITS
 
     def feed(self, data: bytes) -> None:
@@ -107,6 +117,8 @@ class _Zlib:
     def piece(self) -> bytes:
         while self._input:
             if self._inner is None or self._inner.eof:
+                # After a member there may be another, which begins with 0x1f, or padding, which is thrown
+                # away as gzip tools do.
                 if self._inner is not None and not (self._many and self._input[:1] == b"\x1f"):
                     self._input = b""  # padding behind the end
                     break
@@ -118,6 +130,8 @@ class _Zlib:
         return b""
 
     def _wbits_for(self, first: int) -> int:
+        # The low half of a zlib header's first byte is the method, always 8. Anything else is raw deflate,
+        # which some servers send under the same name; negative window bits tell zlib so.
         if not self._many and first & 0x0F != 8:
             return -zlib.MAX_WBITS
         return self._wbits
@@ -138,6 +152,8 @@ class _Brotli:
 
     def piece(self) -> bytes:
         while True:
+            # It still holds output from before, and takes input only after that was fetched; b"" asks for
+            # the next piece.
             if not self._inner.can_accept_more_data():
                 out: bytes = self._inner.process(b"", output_buffer_limit=PIECE)
             elif self._input and not self.done:
@@ -195,6 +211,8 @@ def _codecs() -> dict[str, Callable[[], Codec]]:
     if not _found:
         _found.update({"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate})
         brotli = _module("brotli", "brotlicffi")
+        # Older releases cannot bound their output: one call could expand a bomb in full, so they count as
+        # not installed.
         if brotli is not None and hasattr(brotli.Decompressor, "can_accept_more_data"):
             _found["br"] = lambda: _Brotli(brotli)
         zstd = _module("compression.zstd", "backports.zstd")

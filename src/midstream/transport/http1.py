@@ -21,6 +21,9 @@ from ..core.secret import Secret
 from .arrival import Arrival
 from .target import Target
 
+# Bounds on what a peer can make us hold. A head that is larger is refused; a body that is not read stops
+# being received, so that TCP slows the peer down; `_WHOLE` saves a packet for the common request, while a
+# conversation with images goes out in pieces that an early refusal can stop.
 _HIGH = 128 * 1024  # past this the socket is not read until the reader has taken what is there
 _MAX_FIELD = 16 * 1024
 _MAX_HEAD = 64 * 1024
@@ -28,6 +31,8 @@ _MAX_FIELDS = 128
 _WHOLE = 64 * 1024  # a body up to this goes out in one write with its head
 _PIECE = 256 * 1024
 _READ = 256 * 1024
+# Where no body follows whatever the headers say (RFC 9112 §6.3), and methods that send none unless they
+# have one.
 _BODILESS = frozenset((204, 304))
 _HEAD_ONLY = frozenset(("CONNECT", "HEAD"))
 _NO_BODY_MEANT = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
@@ -87,6 +92,10 @@ class Exchange:
         self._error: MidstreamError | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._fields: list[tuple[bytes, bytes]] = []
+        # The life of an exchange: `began` at the headers of a final status, `done` at the end of the body
+        # or at an error, then released when the reader took the last part. `_framed`: the body says where
+        # it ends; `_given`: the reader has seen some of it. `_end` is how many parts belong to this answer;
+        # `_messages` counts what the peer sent, and more than one forbids reuse.
         self.began = self.done = self._keep = self._framed = self._paused = self._given = False
         self._size = self._quiet = self._messages = self._end = self.status = 0
         self.headers: Mapping[str, str] = {}
@@ -102,11 +111,14 @@ class Exchange:
             parts.clear()
             self._size = 0
             self._given = True
+            # The last part was taken, so the connection is free now, not when the reader asks once more and
+            # gets b"".
             if self.done:
                 self._release()
             elif self._paused:
                 self._resume()
             return data
+        # After the parts: what came before a cut is still read, and a decoder makes the most of it.
         if self._error is not None:
             raise self._error
         return b"" if self.done else None
@@ -115,6 +127,7 @@ class Exchange:
         """To be awaited when `take` gave None."""
         arrival = self._arrival
         if arrival.waiting:
+            # An Arrival wakes one task. Two readers would each get a random half of the stream.
             raise LocalError("the response is already being read by another task")
         arrival.waiting = True
         return arrival
@@ -132,6 +145,7 @@ class Exchange:
         if not self.done:
             self.fail(_lost())
         elif self._connection is not None:
+            # Complete but unread: closed by a caller who may not know that, so no reuse is assumed.
             self._keep = False
             self._release()
 
@@ -141,6 +155,8 @@ class Exchange:
         if self.done:
             self._release()
         else:
+            # The terminal event came, the end of the body (often only a last chunk of zero bytes) has not.
+            # It is nearly always on its way, and waiting for it saves a TLS handshake on the next turn.
             self._linger = self._loop.call_later(grace, self.close)
             if self._paused:
                 self._resume()
@@ -157,17 +173,23 @@ class Exchange:
             self._broken()
         if self.done:
             self._ended()
+        # Body bytes without final headers: a 1xx with content. Taking them as the answer would be a
+        # smuggled response.
         elif parts and not self.began:
             parts.clear()
             self.fail(self._malformed())
         elif len(parts) > held:
             self._quiet = 0
+            # Counted by what was read, framing included: near enough for a high-water mark, and no need to
+            # sum the parts.
             self._size += len(data)
             if self._linger is not None:
                 parts.clear()
             elif self._size > _HIGH and not self._paused and self._connection is not None:
                 self._paused = True
                 self._connection.pause()
+            # Data for a waiting reader: resume it here, in this callback. `now` must be the last thing
+            # done, hence the return.
             if self._arrival.waiting and parts:
                 self._arrival.now()
                 return
@@ -181,6 +203,8 @@ class Exchange:
         """The connection ended."""
         if self.done:
             return
+        # Neither Content-Length nor chunks: the close is the end of the body (RFC 9112 §6.3). A reset is
+        # not; the body was cut.
         if self.began and not self._framed and error is None:
             self.done = True  # a body that ends with its connection
             self._end = len(self._parts)
@@ -219,21 +243,30 @@ class Exchange:
             return
         assert self._parser is not None
         status = self._parser.get_status_code()
+        # We never ask to upgrade, so 101 would hand the connection to a protocol nobody speaks.
         if status == 101 or status < 100:
             self._refuse(self._malformed())
         fields, self._fields, self._size = self._fields, [], 0
+        # Interim answers (100, 103) are skipped; their fields must not mix with those of the real head.
         if status < 200:
             return
         headers: dict[str, str] = {}
         for raw_name, raw_value in fields:
+            # No byte is refused here: a header in some old encoding must not cost an answer. Surrogates
+            # keep it reversible.
             name = raw_name.decode("utf-8", "surrogateescape").lower()
             value = raw_value.strip(b" \t").decode("utf-8", "surrogateescape")
+            # Repeated fields are one list (RFC 9110 §5.3). Set-Cookie is the exception, and cookies are not
+            # used.
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         self.status, self.headers, self.began, self._quiet = status, headers, True, 0
+        # Transfer-Encoding wins over Content-Length, and only `chunked` as the last coding frames the body
+        # (RFC 9112 §6.3).
         coding = headers.get("transfer-encoding", "").rpartition(",")[2].strip().lower()
         self._framed = status in _BODILESS or (
             coding == "chunked" if "transfer-encoding" in headers else "content-length" in headers
         )
+        # llhttp does not know the request's method and would wait for the body that the headers announce.
         if self._method in _HEAD_ONLY:
             self.done = True
             self._keep = self._method == "CONNECT" or self._parser.should_keep_alive()
@@ -259,12 +292,15 @@ class Exchange:
 
     def _broken(self) -> None:
         """What came is not HTTP, or more than we take."""
+        # The answer was whole and something invalid followed: the answer stands, the connection does not.
         if self.done:
             self._keep = False
             self._messages = 0
             return
         error, self._error = self._error, None
         if error is None:
+            # Once text was given, broken framing is a cut in the middle of an answer; before that, it is a
+            # peer that is not HTTP.
             error = _lost() if self._given or self._parts else self._malformed()
         self.fail(error)
 
@@ -273,6 +309,7 @@ class Exchange:
         if len(self._parts) > self._end:  # the body of a message nobody asked for
             del self._parts[self._end :]
             self._keep = False
+        # Nobody reads any more; what comes only has to end.
         if self._linger is not None:
             self._parts.clear()
         if not self._parts:
@@ -285,6 +322,8 @@ class Exchange:
             self._linger.cancel()
             self._linger = None
         if connection is not None:
+            # A paused socket may hold bytes that were not looked at; they could be anything, so it is not
+            # reused either.
             connection.end(self._keep and self._messages == 1 and not self._paused)
 
     def _resume(self) -> None:
@@ -293,6 +332,7 @@ class Exchange:
             self._connection.resume()
 
     def _wake(self) -> None:
+        # Nothing to take and no headers yet: the reader would only go back to waiting.
         if self._arrival.waiting and (self._parts or self.done or self.began):
             self._arrival.soon()
 
@@ -355,6 +395,7 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
             if len(target.body) > _WHOLE:
                 await self._send_body(exchange, target.body)
             await exchange.begun()
+        # Cancellation too: a request that nobody waits for must stop costing money at the host.
         except BaseException:
             exchange.close()
             raise
@@ -383,12 +424,14 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
             return False
         if self._readable is None:
             sock = self.transport.get_extra_info("socket")
+            # Made at the first question: a connection that serves one request is never asked.
             self._readable = _never if sock is None else _reader_of(sock.fileno())
         return not self._readable()
 
     def end(self, reusable: bool) -> None:
         """The exchange is over."""
         self._exchange = None
+        # With a request half written the peer would read the next one as the rest of its body.
         if not reusable or not self.alive or self._unsent():
             self.abort()
         elif self.keeper is not None:
@@ -462,6 +505,9 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
         view = memoryview(body)
         self._partial = True
         for start in range(0, len(body), _PIECE):
+            # A host refuses a request that is too large while it is still being sent, and may then stop
+            # reading. Waiting for room would wait for ever, so `data_received` wakes the writer, and an
+            # error status ends the sending.
             while self._full and self.alive and exchange.status < 300:
                 self._drained = self.loop.create_future()
                 await self._drained
@@ -490,6 +536,7 @@ def request_head(target: Target, absolute: bool, authorization: Secret | None) -
     lines += [f"{name}: {value.reveal()}" for name, value in target.headers.items()]
     if authorization:
         lines.append(f"proxy-authorization: {authorization.reveal()}")
+    # A POST without a body says so: some servers answer 411 to one without a length (RFC 9110 §8.6).
     if target.body or target.method not in _NO_BODY_MEANT:
         lines.append(f"content-length: {len(target.body)}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")

@@ -34,6 +34,7 @@ def proxy_for(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> 
     if is_loopback(host):
         return None
     name, value = _setting(f"{scheme}_proxy", environ)
+    # The scheme's own variable wins over `all_proxy`, as in curl.
     if not value:
         name, value = _setting("all_proxy", environ)
     if not value or _excluded(host, port, _setting("no_proxy", environ)[1].reveal()):
@@ -46,6 +47,7 @@ def proxy_for(scheme: str, host: str, port: int, environ: Mapping[str, str]) -> 
 
 def _setting(name: str, environ: Mapping[str, str]) -> tuple[str, Secret]:
     upper = name.upper()
+    # Present but empty hides the upper-case name, so that one command can be run without it.
     if name in environ:
         return name, Secret(environ[name].strip())
     if name == "http_proxy" and "REQUEST_METHOD" in environ:
@@ -69,10 +71,13 @@ def _matches(entry: str, host: str, port: int, address: ipaddress.IPv4Address | 
             return address in ipaddress.ip_network(entry.strip("[]"), strict=False)
         except ValueError:
             pass  # not a bare address or network; perhaps one with a port
+    # A colon is also part of an IPv6 address; bare addresses were settled above, so here the last one is a
+    # port.
     name, _, wanted = entry.rpartition(":") if entry.rsplit(":", 1)[-1].isdigit() else (entry, "", "")
     if wanted and wanted != str(port):
         return False
     name = name.strip("[]").removeprefix("*").strip(".")
+    # Suffixes are for names only: 10.1.2.3 is not "below" 2.3.
     return bool(name) and (host == name or (address is None and host.endswith("." + name)))
 
 
@@ -86,6 +91,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def _parse(setting: Secret) -> Proxy | str:
     """The proxy, or what is wrong with the setting: returned, not raised, since a password may be among the locals here."""
     value = setting.reveal()
+    # People set `proxy:3128`, and other clients take it.
     if "://" not in value:
         value = "http://" + value
     try:

@@ -60,6 +60,9 @@ class HTTPResponse:
         """What no error read out of this response may quote."""
         self._ended: MidstreamError | None = None
         self._eof = False
+        # `_head` has three states: None before the first byte was asked for, bytes that wait for the
+        # reader, b"" once they were given. `_over` means that the connection was let go; `_eof`, that this
+        # was because the body ended.
         self._inflater: Inflater | None = None
         self._total = 0
         self._head: bytes | None = None
@@ -83,6 +86,7 @@ class HTTPResponse:
             except MidstreamError:
                 self.close()
                 raise
+            # Set before `chunk`, which would otherwise call `begin` again.
             self._head = b""
             self._head = await self.chunk()
             if not self._over and not getattr(self._inner, "done", False):
@@ -91,6 +95,8 @@ class HTTPResponse:
 
     def chunk(self) -> Coroutine[Any, Any, bytes]:
         """The next bytes, empty at the end. Does not restart the idle timer: only the caller knows what counts as data."""
+        # Not an async function: the usual case (begun, not compressed) goes straight to `_raw`, one
+        # coroutine fewer per chunk.
         return self._raw() if self._head == b"" and self._inflater is None else self._chunk()
 
     async def _chunk(self) -> bytes:
@@ -185,12 +191,15 @@ class HTTPResponse:
                     watch.rest()
         except BaseException as error:  # a cancelled caller's connection is closed before anything else happens
             self.close()
+            # A timer closed the connection, and the reader woke to "connection lost". The timer's reason is
+            # the true one.
             if self._ended is not None and isinstance(error, MidstreamError):
                 raise self._ended from None
             raise
         if not data:
             self._over = self._eof = True
             self._watch.stop()
+        # Compressed bodies are counted after they were expanded, in `_inflated`: that is what is held.
         elif self._inflater is None:
             self._count(data)
         return data
@@ -274,6 +283,8 @@ class Watch:
             self._handle = None
 
     def _arm(self) -> None:
+        # The timer is not moved at every chunk, which would cost more than the chunk. It fires at the
+        # earliest possible moment, and `_check` sets it again if data came meanwhile.
         since = self._last if self._waiting else self._loop.time()
         self._handle = self._loop.call_at(min(self._deadline, since + self._idle), self._check)
 

@@ -25,6 +25,9 @@ from ..core.errors import (
 )
 from .options import RetryPolicy
 
+# The vendors' own clients retry these (field-guide/names.md#timeouts-and-retries). `_HOPELESS` goes by the
+# class of the error, because the status does not tell: Moonshot's 429 may be a rate limit, worth a wait, or
+# an empty account, which is final (field-guide/kimi.md#errors).
 _RETRIED_STATUSES = frozenset((408, 409, 429))
 _HOPELESS = (QuotaExceeded, Unauthorized, NotFound, ContentFiltered, ContextTooLong, MediaRefused)
 
@@ -41,6 +44,8 @@ def worth_retrying(error: MidstreamError, headers: Mapping[str, str]) -> bool:
         return isinstance(error, ConnectFailed)
     if isinstance(error, _HOPELESS):
         return False
+    # Below the hopeless ones on purpose: a proxy that sets it on every answer must not make us retry a
+    # wrong key.
     told = headers.get("x-should-retry", "").strip().lower()
     if told in ("true", "false"):
         return told == "true"
@@ -51,6 +56,7 @@ def worth_retrying(error: MidstreamError, headers: Mapping[str, str]) -> bool:
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """The seconds the peer asks to wait, negative for the past; None if it does not say, or says nonsense."""
+    # The finer value first, as the vendors' own clients read the two.
     seconds = _number(headers.get("retry-after-ms"))
     if seconds is not None:
         return seconds / 1000
@@ -70,6 +76,7 @@ def wait_for(
 ) -> float:
     """How long to wait: what the peer asks if it is sensible, else the backoff."""
     asked = retry_after(headers, now)
+    # Zero and the past mean "soon", which is what the backoff says too, only with jitter.
     if asked is not None and 0 < asked <= policy.max_retry_after:
         return asked
     return backoff(attempt, rng, policy)
@@ -82,6 +89,7 @@ def retry_delay(
     if attempt >= policy.max_retries:
         return None
     asked = retry_after(headers, now)
+    # A host that names a long wait means it. Trying sooner would fail, and waiting would look like a hang.
     if asked is not None and asked > policy.max_retry_after:
         return None
     return wait_for(attempt, headers, now, rng, policy)

@@ -58,6 +58,9 @@ async def connect(route: Route, trust: Callable[[], ssl.SSLContext], limit: floa
         async with asyncio.timeout(limit):
             return await _connect(route, trust, resolve)
     except TimeoutError:
+        # Errors are made here and raised after the `try`: raised inside, they would carry the library's
+        # error, and its frames, as context. A certificate that is not trusted is no ConnectFailed, because
+        # trying again cannot help.
         failure: MidstreamError = ConnectFailed(f"connecting to {route.shown} took too long")
     except ssl.SSLCertVerificationError:
         failure = TransportError(
@@ -76,6 +79,7 @@ async def _connect(route: Route, trust: Callable[[], ssl.SSLContext], resolve: R
     if route.proxy is None:
         return await _open(route.host, route.port, trust() if route.scheme == "https" else None, resolve)
     scheme, host, port = origin_of(route.proxy.url)
+    # Before connecting: a broken SSL_CERT_FILE should be reported without a proxy having been bothered.
     context = trust() if "https" in (scheme, route.scheme) else None
     connection = await _open(host, port, context if scheme == "https" else None, resolve)
     if route.scheme == "https":
@@ -131,6 +135,8 @@ async def addresses(host: str, port: int) -> list[Address]:
         except OSError:
             continue
         return [(family, (host, port) if family == socket.AF_INET else (host, port, 0, 0))]
+    # The loop asks in a thread. `dict.fromkeys` drops duplicates and keeps the order, which is the system's
+    # preference.
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys((family, place) for family, _, _, _, place in found))
 
@@ -138,6 +144,7 @@ async def addresses(host: str, port: int) -> list[Address]:
 async def race(found: Iterable[Address], delay: float = ATTEMPT_DELAY) -> Connection:
     """A connection to the first of the addresses that answers."""
     waiting = interleaved(found)
+    # The usual case needs no task.
     if len(waiting) == 1:
         return await _attempt(waiting[0])
     running: set[asyncio.Task[Connection]] = set()
@@ -156,11 +163,14 @@ async def race(found: Iterable[Address], delay: float = ATTEMPT_DELAY) -> Connec
                     running.update(done)  # others may have come in at the same time
                     running.discard(task)
                     return task.result()
+                # Not a refusal of this address but a fault: the others would fail in the same way.
                 if not isinstance(error, OSError):
                     raise error
                 failure = error
     finally:
         for task in running:
+            # A connection may be made in the very turn in which its task is cancelled; `_discard` closes
+            # that one.
             task.cancel()
             task.add_done_callback(_discard)
     raise failure

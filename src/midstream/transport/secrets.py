@@ -21,6 +21,8 @@ from ..core.errors import MidstreamError, ProviderError
 from ..core.events import ErrorEvent, ErrorInfo
 from ..core.secret import VEIL, Secret, SecretHeaders
 
+# A shorter secret cannot be taken out: its letters are part of ordinary words, and the message would be
+# unreadable.
 _SHORTEST = 6
 _TELLING = 12  # this many characters of a key in a row give too much away
 _SCHEMES = ("bearer", "digest", "basic")
@@ -44,6 +46,7 @@ class Secrets:
     __slots__ = ("_forms", "_headers")
 
     def __init__(self, auth_headers: Mapping[str, str | Secret] | None = None) -> None:
+        # Names stay readable, values do not: only the headers that authenticate are handed in here.
         self._headers = SecretHeaders(auth_headers)
         self._forms: _Forms | None = None  # made for the first error: most requests have none
 
@@ -56,6 +59,8 @@ class Secrets:
     def scrub_text(self, text: str) -> str:
         if self._forms is None:
             self._forms = _Forms(self._headers)
+        # Two passes. The first reads the text as a decoder would and finds keys in their writing; the
+        # second looks at letters and digits alone, for keys that were spelt out or put into a list.
         text = _veiled(text, _read(text), self._forms.found)
         return _veiled(text, _letters(text), self._forms.found_letters)
 
@@ -67,6 +72,8 @@ class Secrets:
 
     def scrub_error(self, error: E) -> E:
         """The same error without secrets, and without the frames and causes that may hold one."""
+        # `args` is what str() and pickle show; the attributes are what callers print. Both were made from
+        # the peer's body.
         error.args = tuple([self.scrub_text(part) if isinstance(part, str) else part for part in error.args])
         if isinstance(error, ProviderError):
             error.message = self.scrub_text(error.message)
@@ -99,8 +106,11 @@ class _Forms:
 
     def __init__(self, headers: SecretHeaders) -> None:
         values = [value.reveal() for value in headers.values()]
+        # The scheme's name alone is no secret, and "bearer" stands in many honest error messages.
         words = {part for value in values for part in (value, *value.split()) if part.lower() not in _SCHEMES}
         words = {word for word in words if len(_bare(word)) >= _SHORTEST}
+        # `Bearer sk-…` as a whole counts only whole: parts of it would match "bearer" and the start of any
+        # key.
         single = {word for word in words if not any(character.isspace() for character in word)}
         forms = {form for word in single for form in (_bare(word), *_codes(word))}
         self._whole = [_bare(word) for word in words if word not in single or len(word) < _TELLING]
@@ -184,6 +194,8 @@ def _meant(match: re.Match[str]) -> str:
     import html  # its table of names is large, and most errors hold none of them
 
     meant = html.unescape(f"&{match['h']}")
+    # An unknown name, or one that means two characters, cannot be part of a key; NUL matches nothing and
+    # keeps the place.
     return meant if len(meant) == 1 else "\0"
 
 
@@ -203,6 +215,7 @@ def _codes(word: str) -> Iterator[str]:
     yield data.hex()
     yield "".join([f"0x{byte:02x}" for byte in data])
     yield "".join([str(byte) for byte in data])
+    # Twice: a peer may encode a text in which the key already stands in base64, as in a Basic header.
     for coded in (data, base64.b64encode(data)):
         for sure in _within(coded, base64.b64encode, 6):
             yield sure
@@ -211,6 +224,9 @@ def _codes(word: str) -> Iterator[str]:
 
 
 def _within(data: bytes, encode: Callable[[bytes], bytes], bits: int) -> Iterator[str]:
+    # Where a key begins within a coded text decides which characters it becomes. There are as many ways as
+    # bytes until the groups of bits line up again; characters at either end that share bits with a
+    # neighbour are left out.
     for before in range(8 * bits // math.gcd(8, bits) // 8):
         coded = encode(b"\0" * before + data).decode().rstrip("=").lower()
         yield coded[(before * 8 + bits - 1) // bits : (before + len(data)) * 8 // bits]

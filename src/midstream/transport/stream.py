@@ -23,6 +23,8 @@ class EventReader:
     def __init__(self, answer: HTTPResponse, decoder: StreamDecoder) -> None:
         self._answer = answer
         self._decoder = decoder
+        # The decoder's count of data events. Bytes would not do: hosts send keep-alive comments while
+        # nothing happens, and a timer that counts them never fires (field-guide/streams.md#silence).
         self._progress = decoder.progress
         self.ended = False
 
@@ -34,10 +36,13 @@ class EventReader:
                 data = await answer.chunk()
                 events = decoder.feed(data) if data else _end(decoder)
             except MidstreamError as error:
+                # Not raised: what was said so far is in the decoder, and its error event carries the turn.
                 events = decoder.fail(ErrorInfo.of(error))
             if events or decoder.progress != self._progress:
                 self._progress = decoder.progress
                 answer.progress()
+            # The terminal event ends it, not the close of the connection, which may come much later
+            # (field-guide/streams.md#endings).
             if decoder.ended:
                 self.ended = True
                 _leave(answer, events)
@@ -66,6 +71,7 @@ def _end(decoder: StreamDecoder) -> list[Event]:
     events = decoder.close()
     if decoder.ended:
         return events
+    # A body that ends in good order without a terminal event was cut all the same.
     return events + decoder.fail(ErrorInfo.of(TruncatedStream("the body ended before the answer did")))
 
 

@@ -20,6 +20,10 @@ from ..core.patterns import late_pattern
 from ..core.secret import Secret, SecretHeaders
 from .secrets import Secrets
 
+# What may be sent. A line break in a header's value would begin a header of its own, a space in a path
+# another request line; the transport sets the headers that frame a message, because a second Content-Length
+# lets two readers disagree on where it ends. A tab is allowed in values, as in RFC 9110 §5.5; lone
+# surrogates have no UTF-8.
 _TOKEN = late_pattern(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNPRINTABLE = late_pattern(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _URL_TEXT = late_pattern(r"[!-~]+")
@@ -66,6 +70,8 @@ class Target:
         self.body = body
         self.stream = stream
         self.secrets = secrets
+        # `origin` is handed in where it was already worked out and remembered; a redirect works it out
+        # anew.
         self.scheme, self.host, self.port = origin or origin_of(url)
 
     def __repr__(self) -> str:
@@ -87,6 +93,8 @@ class Target:
             return None
         try:
             url = urljoin(self.url, location).partition("#")[0]
+            # A user before the host is refused even at the same host: it would be credentials that the peer
+            # chose.
             if "@" in urlsplit(url).netloc or origin_of(url) != origin_of(self.url):
                 return None
         except (LocalError, ValueError):
@@ -100,6 +108,7 @@ def prepare(request: OutgoingRequest, base_url: str, auth_headers: SecretHeaders
         raise LocalError(f"invalid HTTP method {request.method[:40]!r}")
     merged = SecretHeaders(_public_headers(tuple(request.headers.items())))
     _add_headers(merged, auth_headers)
+    # Last, so that no header of the request asks for a compression that cannot be undone within bounds.
     merged["accept-encoding"] = _accepted(accept_encoding)
     base, origin = _base(base_url)
     url = base + _path(request.path)
@@ -176,6 +185,7 @@ def _path(path: str) -> str:
 
 @_remembered
 def _check_segments(path: str) -> None:
+    # Decoded first: `%2e%2e` is the same segment to a server, and a model's name may come into the path.
     if any(unquote(segment) in (".", "..") for segment in path.split("/")):
         raise LocalError("the path contains a '.' or '..' segment, which would lead out of the base URL")
 
@@ -203,6 +213,8 @@ def is_loopback(host: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    # ::ffff:127.0.0.1 is the same place, but `is_loopback` of Python's IPv6 addresses does not say so in
+    # every version.
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return address.is_loopback or address.is_unspecified

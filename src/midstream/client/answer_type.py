@@ -25,10 +25,13 @@ from ..wires.lenient_json import decode_leniently
 T = TypeVar("T")
 
 _FENCE = "```"
+# Bounds on the search for JSON in a text: an answer full of brackets (code, say) must not be tried at each
+# of them.
 _OPENING = re.compile(r"[{\[]")
 _TRIES = 64
 """So many brackets in an answer are tried as the beginning of its JSON, and so many fenced blocks."""
 _REF = "#/$defs/{name}"
+# How an answer may end without being whole. Asking again would end in the same way, so it is not done.
 CUT = {
     "max_tokens": "the answer reached its token limit, so it is not whole; allow more with max_tokens",
     "refusal": "the model declined to answer",
@@ -51,6 +54,8 @@ class AnswerType(Generic[T]):
         self.given = given
         schema, self._convert = _understood(given)
         self.schema: dict[str, Any] = admit(schema)
+        # Many hosts want an object at the root of a schema, so a list or a number is put inside one for the
+        # request and taken out here.
         self._wrappable = not is_object(self.schema)
 
     @classmethod
@@ -65,6 +70,8 @@ class AnswerType(Generic[T]):
             try:
                 return self._value(value)
             except _NotIt as error:
+                # Of several candidates the first is the likeliest to be what the model meant, so its faults
+                # are the ones worth telling.
                 first = first or error.places
         places = first or ("$: expected JSON, got " + (repr(turn.text[:60]) if turn.text else "nothing"),)
         if turn.stop_reason in CUT:
@@ -101,11 +108,15 @@ class AnswerType(Generic[T]):
         """What is put behind the conversation to ask again: the answer, and what is wrong with it. Neither is kept."""
         wrong = "\n".join([f"- {place}" for place in getattr(error, "places", ())])
         words = f"This answer does not follow the JSON schema:\n{wrong}\nAnswer again, whole, with nothing but the corrected JSON."
+        # A failed turn is never sent; for this one request the model has to see what it wrote.
         return replace(turn, failure=""), human(words)
 
     def _candidates(self, turn: Turn) -> Iterator[Any]:
         """The JSON values that the answer may mean: all of it, a part of it, a fenced block, what stands between words."""
         texts = [block.text for block in turn.blocks if type(block) is Text]
+        # From the likeliest to the least: the whole text, then its last block (a model that explains itself
+        # first puts the answer at the end), then fenced blocks and bare brackets, the last ones first for
+        # the same reason.
         for text in dict.fromkeys([turn.text, *reversed(texts)]):
             try:
                 yield decode_leniently(text.strip())
@@ -127,6 +138,8 @@ class AnswerType(Generic[T]):
             tries.insert(0, value[WRAPPED])
         wrong: tuple[str, ...] = ()
         for each in tries:
+            # Strict schemas have no optional fields: what a type leaves out comes as null, and is tried
+            # without those too.
             for shape in (each, without_nulls(each, self.schema)):
                 try:
                     return self._convert(shape)  # type: ignore[no-any-return]
@@ -147,6 +160,8 @@ def _understood(given: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     """The JSON schema of what a caller gave, and what makes a value of it."""
     if isinstance(given, dict):
         return given, _as_it_is(given)
+    # By its methods: importing pydantic to ask for its types would cost more than most programs' whole
+    # start.
     schema_of, validate = getattr(given, "model_json_schema", None), getattr(given, "model_validate", None)
     if callable(schema_of) and callable(validate):
         return _by_pydantic(schema_of(), validate)
@@ -163,6 +178,7 @@ def _understood(given: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
         ) from None
     schema = {**root, "$defs": components} if components else dict(root)
     try:
+        # Without references where possible: some hosts do not follow them, and models read them badly.
         schema = inline_refs(schema, "keep")
     except InvalidSchema:
         pass  # with its references it is short enough
@@ -171,6 +187,8 @@ def _understood(given: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
         try:
             return msgspec.convert(value, given, strict=True)
         except (msgspec.ValidationError, RecursionError) as error:
+            # `faults` lists every fault with its place; the library stops at the first, so its words are
+            # only the fallback.
             raise _NotIt(faults(value, schema) or (_placed(error),)) from None
 
     return schema, convert

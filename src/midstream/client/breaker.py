@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from ..core.errors import MidstreamError, Overloaded, ProviderError, RateLimited, RetriesExhausted, TransportError
 
+# Enough that a few unlucky requests do not shut a host out, few enough that a host that is down does not
+# keep everybody waiting.
 FAILURES = 5
 REST = 30.0
 
@@ -46,6 +48,7 @@ class Breaker:
         """
         if isinstance(error, RetriesExhausted) and error.attempts:
             error = error.attempts[-1]
+        # A refusal (a bad request, a wrong key) was answered by a working host: it clears the count.
         if isinstance(error, (Overloaded, TransportError)):
             self.failed(host)
         elif isinstance(error, ProviderError) and not isinstance(error, RateLimited):

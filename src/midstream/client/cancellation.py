@@ -16,8 +16,11 @@ async def shield(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to completion even if the caller is cancelled. Then the result, or CancelledError if the caller was."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
+    # A second Ctrl-C cancels again; the loop goes on waiting, since half a write to a store is worse than a
+    # late exit.
     while not task.done():
         try:
+            # `wait`, unlike awaiting the task, does not pass the cancellation on to it.
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
             cancelled = error
@@ -36,6 +39,7 @@ def in_daemon_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
     outcome: asyncio.Future[T] = loop.create_future()
 
     def deliver(settle: Callable[[Any], None], value: Any) -> None:
+        # The caller may have been cancelled while the thread was at work.
         if not outcome.done():
             settle(value)
 
@@ -81,6 +85,7 @@ class Turnstile:
                 yield item
         finally:
             left = asyncio.Event()
+            # A newer generator may already be inside by the time an old one is closed by the collector.
             if self._inside is inner:
                 self._left = left
             try:
@@ -98,6 +103,7 @@ class Turnstile:
                 continue
             try:
                 await inner.aclose()
+            # Python's own check: `aclose` of an async generator that is being awaited elsewhere raises.
             except RuntimeError:  # it is running: somebody reads it
                 raise LocalError(self._busy) from None
             except BaseException:

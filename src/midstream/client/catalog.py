@@ -49,6 +49,8 @@ class Catalog:
         loaded = config if config is not None else load_config(environ=environ)
         self.config = loaded.config if isinstance(loaded, LoadedConfig) else loaded
         self._environ = os.environ if environ is None else environ
+        # A Config of the caller's own is a closed world (a test, a server): the keys of whoever runs it do
+        # not belong there.
         self._keys = KeyStore(environ) if isinstance(loaded, LoadedConfig) else None
         self._commands = {
             name: KeyCommand(
@@ -62,6 +64,8 @@ class Catalog:
             if settings.api_key_command
         }
         self._read: dict[str, tuple[Dialect, Dialect]] = {}
+        # Later rows replace earlier ones of the same name: the user's over ours, the program's over the
+        # user's.
         rows = [*REGISTRY.providers.values(), *[self._configured(name) for name in self.config.providers], *providers]
         self.registry = Registry([_with_both_spellings(row) for row in rows])
         self._settles_tools = any(model.tools is not None for model in self.config.models.values())
@@ -74,6 +78,8 @@ class Catalog:
         endpoint = target.endpoint
         if variable is not None:
             endpoint = _at(self._environ[variable], endpoint)
+        # A host that takes a token at another address than a key (Vertex); an address that the user set
+        # counts for both.
         elif endpoint.bearer_base and self._sends_token(target):
             endpoint = replace(endpoint, base_url=endpoint.bearer_base)
         if endpoint.places and "{" in endpoint.base_url:
@@ -94,6 +100,8 @@ class Catalog:
             return target
         # The same value for the same dialect each time: encoded histories are kept by dialect.
         found = self._other_dialects.get(id(dialect))
+        # One alternative per dialect is enough: `tools` is a bool, and here it differs from what the
+        # dialect says.
         if found is None:
             found = self._other_dialects[id(dialect)] = (dialect, replace(dialect, native_tools=own.tools))
         return replace(target, dialect=found[1])
@@ -157,6 +165,7 @@ class Catalog:
         if self._keys is None:
             return None
         names = self._keys.providers()
+        # Its own name wins over a sister's: a user may have stored two keys for two APIs of one host.
         if not names or provider in names:
             return provider if names else None
         rows = self.registry.providers
@@ -172,9 +181,12 @@ class Catalog:
         if endpoint.auth == "none":
             return
         if not api_key and (api_key is not None or self.key_source(target) is None):
+            # Servers on this machine mostly want no key. Elsewhere a request without one would only be
+            # refused later, with less help.
             if leads_to_loopback(endpoint.base_url):
                 return
             raise MissingKey(_no_key(target, otherwise))
+        # A place of the address that nobody filled in (a region, a resource).
         if "{" in endpoint.base_url:
             raise ConfigError(_no_address(target))
 
@@ -205,9 +217,11 @@ class Catalog:
             if stored is None:
                 return self._headers(target, api_key)
             store, name = stored
+            # A keyring may show a dialog and wait for the user: in a thread, so that other requests go on.
             at_hand = store.is_at_hand(name)
             return self._headers(target, None, store.get(name) if at_hand else await asyncio.to_thread(store.get, name))
         key = await command.fetch()
+        # Only if it is still the refused one: another request may have renewed it already.
         if refused is not None and self._headers(target, None, key) == refused:
             key = await command.fetch(refused=key)
         return self._headers(target, None, key)
@@ -250,6 +264,8 @@ class Catalog:
         )
         if endpoint.auth == "none" or not key:
             return SecretHeaders()
+        # A key that the caller passed goes where the provider takes keys; only what the environment calls a
+        # token goes as one.
         if endpoint.auth == "bearer" or (api_key is None and self._sends_token(target)):
             return SecretHeaders({"authorization": key.behind("Bearer ")})
         return SecretHeaders({endpoint.auth: key})
@@ -277,6 +293,8 @@ class Catalog:
             return exact
         for name, settled in self.config.models.items():
             try:
+                # `kimi/kimi-k2.5` and `moonshot:kimi-k2.5` are one model; compared as text they would not
+                # be.
                 same = self.registry.resolve(self.config.aliases.get(name, name)).name == target.name
             except UnknownModel:
                 continue  # it may belong to a provider of another program
@@ -294,6 +312,8 @@ class Catalog:
             raise ConfigError(f"providers.{name}.like: unknown provider {settings.like!r}")
         endpoint = model.endpoint
         if known is None:
+            # Its own variables, not those of the host it is like: else `like = "openai"` would send
+            # OPENAI_API_KEY to another address.
             stem = name.upper().replace("-", "_")
             endpoint = replace(endpoint, key_env=(f"{stem}_API_KEY",), bearer_env=(), base_env=(f"{stem}_BASE_URL",))
         try:
@@ -327,8 +347,11 @@ def _settled_endpoint(endpoint: Endpoint, settings: ProviderConfig) -> Endpoint:
     if settings.base_url:
         endpoint = _at(settings.base_url, endpoint)
     if settings.api_key_env is not None:
+        # Exactly this variable: falling back on the usual ones would send a key that the user did not
+        # choose.
         endpoint = replace(endpoint, key_env=(settings.api_key_env,), bearer_env=())
     if settings.auth is not None:
+        # Whoever says how to authenticate means it for keys that commands print, too.
         endpoint = replace(endpoint, auth=settings.auth, command_bearer=False)
     if settings.query:
         endpoint = replace(endpoint, query={**(endpoint.query or {}), **settings.query})
@@ -338,6 +361,7 @@ def _settled_endpoint(endpoint: Endpoint, settings: ProviderConfig) -> Endpoint:
 
 
 _FIELD_TYPES = {field.name: field.type for field in msgspec.structs.fields(Dialect)}
+# Who a dialect is, as against how it speaks: another wire is another provider to be `like`.
 _FIXED = ("name", "wire", "provider", "native")
 
 
@@ -375,10 +399,14 @@ def _with_both_spellings(provider: Provider) -> Provider:
 def _at(address: str, endpoint: Endpoint) -> Endpoint:
     """The endpoint at another address, which may be written out further than our base is."""
     base = address.rstrip("/")
+    # Users copy addresses from documentation, with or without `/v1`; our paths bring it along.
     tail = next((tail for tail in endpoint.base_tails if base.endswith(tail)), "")
     return replace(endpoint, base_url=base.removesuffix(tail), bearer_base="")
 
 
+# `{location-}` is the location and a hyphen, or nothing at all for the default: Vertex has
+# `europe-west4-aiplatform…` and, for `global`, just `aiplatform…`. The value becomes part of a host name,
+# so it may hold nothing that could end one.
 _PLACE = late_pattern(r"\{(\w+)(-?)\}")
 _PLACE_VALUE = late_pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 

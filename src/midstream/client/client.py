@@ -66,6 +66,7 @@ class Client:
         remember: bool = True,
     ) -> None:
         self.catalog = catalog or Catalog()
+        # A Transport may be shared by several clients; it is closed with this one all the same.
         self._transport = transport if isinstance(transport, Transport) else Transport(transport)
         self._api_key = None if api_key is None else Secret(api_key)
         self._breaker = breaker or Breaker()
@@ -125,6 +126,9 @@ class Client:
         turn_key = turn_key or mint_turn_key()
         names = model_names(model)
         failures: list[MidstreamError] = []
+        # Three nested tries, from the outside in: the models of the chain, the attempts with one model, and
+        # (in the transport) the attempts until a first byte. Everything ends at the first block of an
+        # answer: what was shown cannot be taken back, and another model cannot go on from it.
         started = False
         for name in names:
             target = self._target(name)
@@ -141,6 +145,7 @@ class Client:
                     async with aclosing(self._answers(sent)) as answers:
                         async for accepted in answers:
                             answer = accepted
+                            # One `start` for the reader, however many hosts accept and then fail.
                             if not started:
                                 started = True
                                 yield [Start(turn_key, target.model)]
@@ -154,6 +159,8 @@ class Client:
                             if type(batch[0]) is Start:
                                 del batch[0]  # told when the host accepted the request
                             if ended:
+                                # Only a failure without any block comes back here; every other end is
+                                # already in the batch.
                                 failed = _settle(batch, began)
                             if batch:
                                 yield batch
@@ -170,11 +177,16 @@ class Client:
                     break
                 attempt += 1
             failures.append(failure)
+            # Another model would be refused for the same reason (a malformed history, say), so the chain
+            # ends.
             if not failure.retryable:
                 break
         verdict = _verdict(names, failures)
+        # Before `start` errors are raised, after it they are events: a reader who has begun needs no `try`.
         if not started:
             raise verdict
+        # The error is of the whole chain, or of the transport, and no decoder has told it; one is made only
+        # to give it the right form.
         if failed is None or len(failures) > 1:
             yield sent.request.decoder(turn_key).fail(ErrorInfo.of(verdict))[-1:]
         else:
@@ -249,6 +261,7 @@ class Client:
                 raise
             rejected = replace(turn, failure=error.kind)
             conversation = conversation.add(*answer.reproach(turn, error))
+        # A new key for the turn: the rejected one keeps the first.
         turn = await self._complete(model, conversation, tools, options, None, api_key, sending)
         return Parsed(answer.last_word(turn), turn, rejected)
 
@@ -316,6 +329,8 @@ class Client:
     async def _open(self, sent: _Sent) -> HTTPResponse:
         """Send the request as `_answers` does, and wait for the first byte of the answer that is to be read."""
         target = sent.target
+        # Before the breaker is asked: a missing key is the caller's to fix, and says nothing about the
+        # host.
         secret = await self.catalog.authorize(target, sent.api_key)
         host = host_of(target.endpoint.base_url)
         self._breaker.check(host)
@@ -374,6 +389,7 @@ class Client:
 
     async def _renewed(self, sent: _Sent, refused: SecretHeaders, error: Unauthorized, renewals: int) -> SecretHeaders:
         """Headers with a new key, once, where a command prints them and has another; else the refusal stands."""
+        # 403 is about what a key may do, and a key from a variable is the same at every look.
         if renewals > 1 or error.status != 401 or self.catalog.key_command(sent.target, sent.api_key) is None:
             raise error
         secret = await self.catalog.authorize(sent.target, sent.api_key, refused=refused)
@@ -417,6 +433,7 @@ def _verdict(names: Sequence[str], failures: Sequence[MidstreamError]) -> Midstr
     last = failures[-1]
     if len(failures) == 1 or not last.retryable:
         return last
+    # Not strict: the chain may have ended before its last name.
     told = "; ".join(f"{name}: {error}" for name, error in zip(names, failures, strict=False))
     return RetriesExhausted(f"none of the models could answer: {told}", failures)
 
@@ -539,6 +556,8 @@ def explain(error: MidstreamError, target: Resolved) -> None:
     """Add the provider's name to an error and, where one is known, what to try."""
     if isinstance(error, ProviderError):
         error.provider = error.provider or target.provider
+        # A good key at the wrong one of Moonshot's addresses looks exactly like a bad key
+        # (field-guide/kimi.md#errors).
         if isinstance(error, Unauthorized) and error.status == 401:
             error.message += _other_hosts(target.endpoint.base_url)
         elif isinstance(error, MediaRefused):

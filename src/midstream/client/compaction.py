@@ -106,14 +106,19 @@ def make_plan(
     """
     turns = conversation.turns
     start = sent.until
+    # A conversation may be larger than the window of the model it moves to; what fits is what counts there.
     size = min(use.window or use.tokens, use.tokens)
     weights = [0 if turn.compacted is not None else estimate_turn(turn, reader) for turn in turns]
     last = said_last(turns)
     unanswered = last is not None and not any(turn.speaker == "ai" and not turn.failure for turn in turns[last:])
+    # An unanswered question is about to be answered: as part of a summary it would be history.
     end = last if unanswered and last is not None else len(turns)
+    # Only where `cuts` allows it: between a call and its result no host accepts a break.
     places = [start + place for place in cuts(turns[start:]) if start < start + place <= end]
     until = _choose(places, weights, recent * size, len(turns))
     fresh = tuple(
+        # Failed turns are never sent, and instructions go on being sent by themselves, so neither belongs
+        # into a summary.
         [turn for turn in turns[start:until] if turn.compacted is None and not turn.failure and not turn.is_instruction]
     )
     if not fresh:
@@ -121,9 +126,12 @@ def make_plan(
     previous = turns[sent.summary] if sent.summary >= 0 else None
     before = previous.compacted.request if previous is not None and previous.compacted is not None else ""
     request = ""
+    # The last request would vanish into the summary, and a model without it easily goes off on its own: it
+    # is kept word for word.
     if last is None or last < until:
         request = before if last is None or last < start else _shortened(turns[last].text, _REQUEST, 0)
     tokens = sum(weights[start:until]) + (estimate_turn(previous) if previous is not None else 0)
+    # Models count words better than tokens; three quarters of a word is the usual measure of one.
     words = round(min(_LONGEST, max(_SHORTEST, _SUMMARY * size)) * 0.75)
     return Plan(until, fresh, previous, request, tokens, words)
 
@@ -149,6 +157,7 @@ class Summary:
         self.model = model
         self._plan = plan
         mark = plan.previous.compacted if plan.previous is not None else None
+        # What was to be kept once stays kept: the earlier summary goes, its promises do not.
         self._keep = tuple(dict.fromkeys([*(mark.keep if mark is not None else ()), *[each for each in keep if each]]))
         self.usage: Usage | None = None
         self.origin: Origin | None = None
@@ -165,6 +174,8 @@ class Summary:
                 "the conversation is as it was",
                 "longer",
             )
+        # The host's count scaled by our estimates before and after: they err, but alike, so their ratio is
+        # better than either.
         left = round(use.tokens * max(0, estimate - plan.tokens + after) / max(1, estimate))
         mark = Compacted("summary", plan.until, self._keep, plan.request, reason, use.tokens, left)
         return Turn("human", turn.blocks, origin=self.origin, usage=self.usage, compacted=mark)
@@ -174,10 +185,14 @@ class Summary:
         window = catalog.context_window(catalog.resolve(self.model)) or _ASSUMED_WINDOW
         summary = _summary_of(self._plan.previous)
         texts = list(_transcript(self._plan.turns))
+        # Our estimate may be far off for a language or a tokenizer; a host that refuses the portion gets
+        # half as much, a few times.
         room, halvings = _FILLED * window, 0
         asked = 0
         while texts:
             fixed = estimate_text(_INSTRUCTIONS) + estimate_text(summary) + sum(map(estimate_text, self._keep))
+            # At least a little each time, or a long `keep` would leave no room and the loop would never
+            # end.
             portion, rest = _portion(texts, max(200, int(room - fixed)))
             asked += 1
             if asked > MOST_PORTIONS:
@@ -201,6 +216,8 @@ class Summary:
         question = Conversation(
             (human(_question(summary, portion, self._keep, self._plan.words)),), system=_INSTRUCTIONS
         )
+        # Streamed although nobody watches: an answer that breaks off still gives its turn, with the usage that has to
+        # be paid.
         turn = await self._client.stream(self.model, question, options=Options(thinking="off"))
         self.origin = turn.origin or self.origin
         if turn.usage is not None:
@@ -215,6 +232,7 @@ class Summary:
 
 
 def _problem(turn: Turn, text: str) -> tuple[str, str] | None:
+    # An empty answer has a reason of its own below; everything else is told by its name.
     if turn.failure and turn.failure != "empty":
         return "failed", f"broke off ({turn.failure})"
     if turn.stop_reason == "max_tokens":
@@ -224,6 +242,8 @@ def _problem(turn: Turn, text: str) -> tuple[str, str] | None:
     return None if text else ("empty", "is empty")
 
 
+# The transcript holds words of tools and of web pages. It is fenced, called material, and the model has no
+# tools here: an instruction hidden in it can at most spoil the summary.
 _INSTRUCTIONS = """\
 You write the working memory of a conversation between a user and an AI model that uses tools. You are given a part of its \
 transcript, and the summary of what came before, if there is one. Both will be removed from the conversation, and the model \
@@ -279,6 +299,7 @@ def _summary_of(turn: Turn | None) -> str:
 def _fenced(text: str) -> str:
     """Without the tags that enclose it: what a tool wrote must not end the transcript."""
     for tag in ("summary-so-far", "transcript", "summary"):
+        # Only closing tags can end the fence; a model reads the escaped form as well.
         text = text.replace(f"</{tag}", f"<\\/{tag}")
     return text
 

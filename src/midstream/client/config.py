@@ -57,6 +57,8 @@ PROJECT_FILE = ".midstream.toml"
 _ONLY_OFF = ("instructions", "memory", "skills")  # what you turned off, a project does not turn on again
 
 
+# Unknown names are errors in every one of these: a misspelt setting that is silently ignored is the hardest
+# to find.
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     like: str = "openai-compatible"
     base_url: str = ""
@@ -168,6 +170,7 @@ def load_config(directory: Path | None = None, environ: Mapping[str, str] | None
     ignored: list[str] = []
     own = config_home(environ) / "config.toml"
     if own.is_file():
+        # Checked one file at a time, before they are merged: a message must name the file that is wrong.
         values = _parse(_read(own), own)
         _check(values, own)
         _merge(merged, values, str(own), origins, "")
@@ -187,6 +190,8 @@ def load_config(directory: Path | None = None, environ: Mapping[str, str] | None
 
 def _project_file(start: Path, ignored: list[str]) -> tuple[Path, bytes] | None:
     """The nearest file upwards that counts, with its content; those that do not are told."""
+    # Upwards to the root, as git does. A file that somebody else put into /tmp or a shared folder does not
+    # count, but it is told.
     for folder in (start, *start.parents):
         path = folder / PROJECT_FILE
         if not path.is_file():
@@ -194,6 +199,7 @@ def _project_file(start: Path, ignored: list[str]) -> tuple[Path, bytes] | None:
         try:
             # One descriptor is judged and read, so that nobody can exchange the file in between.
             with path.open("rb") as file:
+                # The link and what it leads to: either, if another user's, lets them choose what is read.
                 fault = foreign(path.lstat()) or foreign(os.fstat(file.fileno()))
                 if fault is None:
                     return path, file.read()
@@ -265,11 +271,15 @@ def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted:
         raise ConfigError(f"{path}: trusted_projects belongs into your own file, not into a project's")
     if any(Path(each).expanduser().resolve() == folder for each in trusted):
         return
+    # A cloned repository could otherwise name its own host for a known provider and be sent the key with
+    # the first request.
     for name in config.providers:
         raise ConfigError(
             f"{path}: providers.{name} decides where a key is sent, and this project is not trusted: "
             f'move it to your own config.toml, or put trusted_projects = ["{folder}"] there'
         )
+    # `values`, not `config`: after conversion a default and a setting that says the same cannot be told
+    # apart.
     if values.get("sandbox", {}) not in ({}, {"use": "on"}):
         raise ConfigError(
             f"{path}: sandbox decides what commands may reach, and this project is not trusted: it may only say "
@@ -281,6 +291,7 @@ def _merge(into: dict[str, Any], values: Mapping[str, Any], origin: str, origins
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):
+            # Tables merge key by key, so a project can set one price without repeating the rest.
             _merge(into.setdefault(key, {}), value, origin, origins, f"{name}.")
         else:
             into[key] = value

@@ -32,6 +32,7 @@ _MAX_COMPLAINT = 200
 _MARGIN = 60.0
 """A key is renewed this long before it expires, or a tenth of its life, whichever is less: a request takes time."""
 
+# The names that the tools of the clouds and of common vaults use; the first that is there counts.
 _KEYS = ("token", "access_token", "accessToken", "id_token", "api_key", "key")
 _MOMENTS = ("expires_on", "expiresOn", "expires_at", "expiresAt", "expiry", "expiration", "expirationTimestamp")
 
@@ -55,6 +56,8 @@ class KeyCommand:
         self._clock = clock
         self._timeout = timeout
         self._environ = environ
+        # A lock of threads, not of asyncio: `get` is also called without a loop, and `fetch` runs it in a
+        # thread.
         self._lock = threading.Lock()
         self._key = Secret("")
         self._until = 0.0
@@ -78,8 +81,12 @@ class KeyCommand:
         share a run; the process of a run of this caller's own is added to `started`."""
         with self._lock:
             if not self._key or self._key == refused or self._clock() >= self._until:
+                # Forgotten before the run: if the command fails, an old key must not be taken for a new
+                # one.
                 self._key = Secret("")
                 printed = self._run([] if started is None else started)
+                # After the command, which may have waited for a login: `expires_in` counts from when it was
+                # printed.
                 began = self._clock()
                 self._key, expires = self._read(printed, began)
                 self._until = expires - min(_MARGIN, (expires - began) / 10)
@@ -98,6 +105,7 @@ class KeyCommand:
             if not key:
                 raise self._failure(f"printed a JSON object without a key; expected one of {', '.join(_KEYS)}")
             expires = _expiry(fields, now) or now + self._ttl
+        # A tool that prints a greeting or a warning first. Sent as a key it would be a confusing 401.
         if not key.isascii() or not key.isprintable() or " " in key:
             raise self._failure("printed more than a key; expected one line without spaces, or a JSON object")
         return Secret(key), expires
@@ -111,6 +119,8 @@ class KeyCommand:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environ,
+                # A session of its own, so that `_kill` reaches what the command started, and Ctrl-C in a
+                # terminal does not reach it.
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -118,6 +128,7 @@ class KeyCommand:
             raise self._failure(f"could not be started: {reason or 'not a command'}") from None
         started.append(process)
         assert process.stdout is not None and process.stderr is not None
+        # Both pipes are read at once: a command that fills the one nobody reads would block.
         printed, complaint = _Pipe(process.stdout, MAX_OUTPUT, process), _Pipe(process.stderr, MAX_OUTPUT)
         try:
             code = process.wait(self._timeout)
@@ -207,6 +218,7 @@ def _number(said: object) -> float | None:
         value = float(said)
     except (ValueError, OverflowError):
         return None
+    # Milliseconds and garbage are out: 1e11 seconds are some three thousand years.
     return value if 0 <= value < 1e11 else None
 
 

@@ -54,6 +54,8 @@ class KeyStore:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self.path = config_home(environ) / FILE
         self._lock = threading.Lock()
+        # What the file looked like when it was read; `keys set` in another terminal is seen by a running
+        # program.
         self._version: tuple[int, ...] = ()
         self._entries: dict[str, _Entry] = {}
         self._fetched: dict[str, Secret] = {}
@@ -91,6 +93,8 @@ class KeyStore:
         if fault:
             raise ConfigError(f"this is not a key: {fault}")
         backend = None if in_file else usable_keyring()
+        # The key first, then the note that it is there: in the other order a crash would leave a note of a
+        # key that does not exist.
         if backend is not None:
             _into_keyring(backend, provider, key)
         with self._changing() as entries:
@@ -123,11 +127,13 @@ class KeyStore:
         with self._lock:
             if _version(status) != self._version:
                 self._entries, self._version = self._read()
+                # A changed file may mean a changed key in the keyring.
                 self._fetched = {}
             return self._entries
 
     def _read(self) -> tuple[dict[str, _Entry], tuple[int, ...]]:
         try:
+            # One descriptor is checked and then read, so that the file cannot be exchanged in between.
             fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except FileNotFoundError:
             return {}, ()
@@ -157,6 +163,8 @@ class KeyStore:
         if not status.st_mode & 0o077:
             return
         try:
+            # Closed rather than refused: the harm, if any, is done, and refusing would only stop the user
+            # from working.
             os.fchmod(fd, 0o600)
         except OSError as error:
             raise ConfigError(
@@ -180,6 +188,8 @@ class KeyStore:
                 entries = dict(self._read()[0])
                 yield entries
                 # Written even if it says the same: a new file tells running programs to ask the keyring again.
+                # The file behind a link is replaced, not the link: people keep their settings in a
+                # repository of dotfiles.
                 _replace(Path(os.path.realpath(self.path)), entries)
         except OSError as error:
             raise ConfigError(
@@ -203,6 +213,7 @@ def key_fault(key: Secret) -> str:
         return "it is empty"
     if len(text) > MAX_KEY:
         return f"it is longer than {MAX_KEY:,} characters"
+    # A line break in a key would break the header; most often it is a paste that took too much.
     if not text.isascii() or not text.isprintable() or " " in text:
         return "expected one line of ASCII characters without blanks"
     return ""
@@ -295,6 +306,7 @@ def _replace(path: Path, entries: dict[str, _Entry]) -> None:
         with os.fdopen(fd, "wb") as file:
             file.write(_encode(dict(sorted(entries.items()))))
             file.flush()
+            # Before the rename: a crash must leave the old file or the new one, never an empty one.
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:

@@ -26,6 +26,7 @@ class Stream(Generic[E, R]):
     """What a Reply and an agent's Run have in common: one pass of events, and a result at the end. Leave early with `aclose`,
     or use it as an async context manager."""
 
+    # On the class, so that `__del__` works for an object whose `__init__` never finished.
     _used = False
 
     def __init__(self, events: AsyncGenerator[E, None], outcome: Callable[[], R]) -> None:
@@ -123,6 +124,8 @@ class ReplyState:
     """What has come of an answer: nothing, a part that its caller may leave, or all of it."""
 
     def __init__(self) -> None:
+        # Kept only until the end, for a caller who leaves in the middle; then the decoder's own turn takes
+        # its place.
         self._seen: list[list[Event]] = []
         self._turn: Turn | None = None
         self.error: ErrorInfo | None = None
@@ -167,6 +170,8 @@ async def _followed(batches: AsyncGenerator[list[Event], None], state: ReplyStat
             for event in batch:
                 yield event
     finally:
+        # Before closing: whoever looks at the reply while its connection is being closed already sees how
+        # it ended.
         state.left()
         await batches.aclose()
 

@@ -67,6 +67,7 @@ def _shown(value: Any) -> Any:
 def _value(node: Any, dotted: str) -> Any:
     """The value a dotted name leads to; names may hold dots themselves (`models.work/kimi-k2.5.context`)."""
     while dotted:
+        # The longest key that fits: `a.b` may be one key or two, and the longer one is the more specific.
         key = max((key for key in node if f"{dotted}.".startswith(f"{key}.")), key=len)
         node, dotted = node[key], dotted[len(key) + 1 :]
     return node

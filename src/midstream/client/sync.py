@@ -342,6 +342,8 @@ class Background:
 
         if self._inside:
             work.close()
+            # A tool or a callback that calls the synchronous API from within the loop would wait for
+            # itself.
             raise LocalError(
                 "called from the event loop's own thread, where waiting would block for ever: use the async API"
             )
@@ -353,6 +355,7 @@ class Background:
         try:
             return outcome.result()
         except BaseException:
+            # Ctrl-C while waiting: cancel the work and wait until it has cleaned up, then raise.
             if not outcome.done():
                 self._loop.call_soon_threadsafe(cancel)
                 wait((outcome,))
@@ -361,6 +364,8 @@ class Background:
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         """The same items in a plain `for`."""
         try:
+            # A tuple of one, since an item may itself be None, and StopIteration cannot pass through a
+            # future.
             while (found := self.run(_next(items))) is not None:
                 yield found[0]
         finally:
@@ -383,6 +388,7 @@ class Background:
         with asyncio.Runner() as runner:
             self._loop = runner.get_loop()
             self._stop = asyncio.Event()
+            # Only now may another thread use `_loop` and `_stop`; `__init__` waits for this.
             self._ready.set()
             runner.run(self._stop.wait())
 

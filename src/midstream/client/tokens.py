@@ -19,6 +19,9 @@ from ..core.blocks import (
 )
 from ..core.compaction import sent_turns
 
+# Hosts count images by their size, each in its own way; this is the order of magnitude, and estimates are
+# only for warnings and for compaction. The overhead is that of the tokens with which templates separate
+# turns.
 _MEDIA_TOKENS = 800
 _TURN_OVERHEAD = 4
 
@@ -68,6 +71,8 @@ def estimate_turn(turn: Turn, reader: Origin | None = None) -> int:
     return total
 
 
+# By the model's name alone: the window belongs to the weights, and a host that offers less says so in its
+# dialect or in the user's configuration. Narrow patterns stand before wide ones.
 WINDOWS_AS_OF = "2026-11"
 
 # the model's own name in lower case, whoever serves it; the first match wins
@@ -102,6 +107,8 @@ def window_of(model: str) -> int | None:
     return next((tokens for pattern, tokens in _WINDOWS if re.search(pattern, lowered)), None)
 
 
+# Prices go by provider and model, because the same weights cost differently everywhere. A missing row means
+# "unknown", which is shown as such; a guess would be taken for a bill.
 AS_OF = "2026-11"
 
 

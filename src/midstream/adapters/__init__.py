@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+# A name and its home are said twice: here for editors and type checkers, below for the import at first use.
 if TYPE_CHECKING:
     from .ai_sdk import from_model_messages as from_model_messages
     from .ai_sdk import to_model_messages as to_model_messages

@@ -35,6 +35,7 @@ from ..wires.lenient_json import encode_json
 Json: TypeAlias = dict[str, Any]
 
 NAMESPACE = "midstream"
+# Marks parts of this format that the core cannot say; they go back here as they came, and to no host.
 _ORIGIN = Origin(wire="ai-sdk")
 _SPEAKERS: dict[str, Speaker] = {"user": "human", "system": "system", "assistant": "ai", "tool": "tool"}
 _FILE = "application/octet-stream"
@@ -48,6 +49,7 @@ def to_model_messages(
 ) -> list[Json]:
     """The conversation as model messages. Without `private`, only what the format itself can express, and a summary in place of
     the turns it stands for."""
+    # With `private` the messages can be read back into the same conversation, so nothing may be summarised away.
     turns = conversation.turns if private else sent_turns(conversation.turns).turns
     mapper = ids.create_mapper(turns) if isinstance(ids, ToolIdStrategy) else ids
     system = conversation.system
@@ -55,6 +57,7 @@ def to_model_messages(
     for text in system if isinstance(system, tuple) else [Text(system)] if system else ():
         message = {"role": "system", "content": text.text}
         messages.append(_with_options(message, _rest(text, "type", "text"), text.extra, private))
+    # The format wants a tool's name on every result, and not every host gives one.
     names = {call.id: call.name for turn in turns for call in turn.tool_calls}
     writer = _Writer(mapper, names, private)
     messages += [writer.message(turn) for turn in turns]
@@ -70,6 +73,7 @@ def from_model_messages(messages: Iterable[Json], provider: str = "") -> Convers
         if not isinstance(message, dict) or message.get("role") not in _SPEAKERS:
             raise InvalidHistory(f"message {number} has no known role: expected one of {', '.join(_SPEAKERS)}")
         mine, others = _options(message)
+        # A system turn of ours says so in its options; any other system message at the beginning is the prompt.
         if message["role"] == "system" and not turns and "turn" not in mine:
             system.append(Text(str(message.get("content") or ""), _extra(mine, others)))
         else:
@@ -92,10 +96,13 @@ class _Writer:
         for place, block in enumerate(turn.blocks):
             part = self._part(block)
             if part is None or not _may_stand(part["type"], role):
+                # What the format has no part for, or not under this role, travels in our options with its place, and
+                # is put back on reading.
                 held.append([place, msgspec.to_builtins(block)])
             else:
                 parts.append(part)
         message: Json = {"role": role, "content": parts}
+        # A message of one plain text is a string, as front ends write it themselves.
         only = turn.blocks[0] if len(turn.blocks) == 1 else None
         mine: Json = {"turn": _rest(turn, "speaker", "blocks")}
         if isinstance(only, Text) and (turn.role or turn.is_instruction):
@@ -107,6 +114,8 @@ class _Writer:
             mine["texts"] = list(msgspec.to_builtins(turn.blocks))
         elif isinstance(only, Text) and only.extra is None and parts:
             message["content"] = only.text
+        # Only where the role does not tell it: the fewer fields of ours there are, the fewer can contradict a front
+        # end's changes.
         if _SPEAKERS[message["role"]] != turn.speaker:
             mine["turn"]["speaker"] = turn.speaker
         if held:
@@ -136,6 +145,8 @@ class _Writer:
                     "toolName": block.name,
                     "input": _input(block.arguments),
                 }
+                # Arguments are kept as text only where parsing loses something (spaces, the order of keys, invalid
+                # JSON).
                 said = ["arguments"] if _arguments(part["input"]) == block.arguments else []
                 return self._finished(part, block, "name", *said)
             case ToolResponse():
@@ -157,6 +168,8 @@ class _Writer:
         return _with_options(part, _rest(block, "type", *told), block.extra, self._private)
 
 
+# Everything comes from a front end, which may have changed or dropped any of it: what cannot be converted is read
+# from the plain fields, and nothing raises but a message without a role.
 class _Reader:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}  # tool ids of the messages -> canonical ids they stand for
@@ -171,15 +184,19 @@ class _Reader:
             texts = mine.get("texts")
             kept: list[Text | None] = [_converted(each, Text) for each in texts] if isinstance(texts, list) else []
             whole = [text for text in kept if text is not None]
+            # Unchanged: the blocks as they were. Changed by the front end: its text counts.
             if whole and "\n\n".join([text.text for text in whole]) == content:
                 blocks = list(whole)
         for place, value in _held(mine):
             block: Block | None = _converted(value, Block)
             if block is not None:
+                # In ascending order, so each place is right when its turn comes.
                 blocks.insert(place, block)
         fields = mine.get("turn") if isinstance(mine.get("turn"), dict) else {}
         assert isinstance(fields, dict)
         speaker = _SPEAKERS[message["role"]]
+        # Messages that we did not write get a key by their place: ids are made from it, and reading twice must give
+        # the same ones.
         given = {"key": f"m{number}", "speaker": speaker, **fields, "extra": _extra(fields, others)}
         turn = _converted(given, Turn) or Turn(speaker, key=f"m{number}")
         return msgspec.structs.replace(turn, blocks=tuple(blocks))
@@ -208,6 +225,7 @@ class _Reader:
         if isinstance(kept, str) and _input(kept) == part.get("input"):
             arguments = kept  # the same value, in the words it came in
         if isinstance(mine.get("id"), str):
+            # Results come without our options more often than calls; they follow their call's id.
             self._known[wire_id] = mine["id"]
         fields = {"id": wire_id, **mine, "name": str(part.get("toolName") or ""), "arguments": arguments}
         made = _converted({**fields, "type": "tool_call", "extra": extra}, ToolCall)
@@ -264,6 +282,7 @@ def _unsaid(media: Media, part: Json) -> Json:
 def _read_media(part: Json, mine: Json, extra: Json | None) -> Media:
     where = part.get("image", part.get("data"))
     assert isinstance(where, str)
+    # The format has one field for both. Base64 has no colon, so this is never wrong about data.
     by_url = "://" in where[:32] or where.startswith("data:")
     fields = {
         "mime": part.get("mediaType") or ("image/*" if part.get("type") == "image" else ""),
@@ -314,6 +333,7 @@ def _output_part(part: Text | Media | Opaque) -> Json:
     elif isinstance(part, Opaque):
         plain = _own_part(part)
     plain = plain or {"type": "text", "text": f"[{part.kind if isinstance(part, Opaque) else 'media'}]"}
+    # Our options only where the plain form would not be read back as the same value.
     if _read_output_part(plain) == part:
         return plain
     return _with_options(plain, {"block": msgspec.to_builtins(part)}, None, True)
@@ -349,6 +369,8 @@ def _read_output_part(part: Json) -> Text | Media | Opaque:
     return Opaque("part", part, _ORIGIN)
 
 
+# What would be lost in the plain form. Computed by leaving out what was told, so that a new field of a block is
+# carried along without a change here.
 def _rest(value: msgspec.Struct, *told: str) -> Json:
     """The fields of a value that its message or part does not say."""
     fields = msgspec.to_builtins(value)

@@ -53,6 +53,7 @@ KIMI_RETRIES_EXHAUSTED = "KIMI_RETRIES_EXHAUSTED"
 KEY_VARIABLE = "COLIBRI_KIMI_API_KEY"
 """Read before the usual names (MOONSHOT_API_KEY …)."""
 
+# Anthropic's words for the same ends, since callers of such adapters were written against its answers.
 _STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 _log = logging.getLogger("midstream.kimi")
 
@@ -140,7 +141,9 @@ async def create_kimi_completion_with_tools(
     environ: Mapping[str, str] | None = None,
 ) -> CompletionResult:
     """Kimi's answer to a prompt; if it calls tools, `content` is the JSON of its `tool_use` blocks."""
+    # Wrapped, because the locals of a frame may be shown, and the environment holds keys.
     environ = SecretEnvironment(os.environ if environ is None else environ)
+    # No configuration file: callers of such a function expect the environment and their arguments to decide.
     catalog = Catalog(Config(), environ=environ)
     target = catalog.resolve(f"moonshot/{model}")
     if base_url:
@@ -155,6 +158,7 @@ async def create_kimi_completion_with_tools(
         cache=None,
     )
     for note in request.notes:
+        # Adaptations are silent here; what was left out altogether is worth a line in the log.
         if note.action == "dropped":
             logger(f"kimi: not sent: {note.why}")
     warn_of_clear_text(target.endpoint.base_url, headers)
@@ -177,6 +181,7 @@ class _Call:
         secret = SecretHeaders({**(target.endpoint.headers or {}), **auth})
         self.headers = SecretHeaders({**request.headers, **secret})
         self.body = request.body
+        # Of the endpoint's and the key's headers only: scrubbing "application/json" out of errors would help nobody.
         self.secrets = Secrets(secret)
 
 
@@ -223,6 +228,7 @@ async def _attempt(call: _Call, send: Send, delay: Delay, logger: Log) -> bytes:
             failure = provider_error(response.status, call.secrets.scrub(response.body), provider="moonshot")
             failure = call.secrets.scrub_error(failure)
             response = None  # its body may echo the key, and the locals of a frame may be shown
+            # A fixed rule, simpler than the library's own: programs were written against exactly these retries.
             if failure.status != 429 and (failure.status or 0) < 500:
                 raise _api_error(failure, failure.code)
         if attempt < MAX_RETRIES:
@@ -275,6 +281,7 @@ def _result(turn: Turn, model: str, latency_ms: float) -> CompletionResult:
         model=turn.origin.model if turn.origin is not None else model,
         prompt_tokens=usage.read if usage is not None else 0,
         completion_tokens=usage.output if usage is not None else 0,
+        # A host may say `tool_calls` without any; a caller that then looks for blocks in `content` would find text.
         stop_reason="end_turn" if reason == "tool_use" and not blocks else reason,
         latency_ms=latency_ms,
     )
@@ -287,6 +294,7 @@ def _tool_use(call: ToolCall) -> dict[str, Any]:
 async def _send(method: str, url: str, headers: Mapping[str, str], body: bytes) -> KimiResponse:
     """Over the library's own transport, once: the retries are counted here."""
     request = _Outgoing(method, headers, body)
+    # Everything but the content type is treated as secret, so no error of the transport can quote it.
     secret = {name: value for name, value in headers.items() if name not in request.headers}
     async with Transport(TransportOptions(retry=RetryPolicy(max_retries=0))) as transport:
         try:

@@ -29,6 +29,8 @@ from ..wires.encode_context import ToolNames
 from .naive import naive_body, with_raw_ids
 from .outline import outline
 
+# The pattern that most hosts share, not the strictest: a name that only one host refuses is told by that host's
+# verdict.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # The hosts that judge the history, each with its provider: those whose messages carry call ids.
 _JUDGES = (
@@ -40,6 +42,8 @@ _JUDGES = (
     ("mistral", "mistral"),
     ("deepseek-reasoner", "deepseek"),
 )
+# Formats of imported files that are a host's own request; they are judged as they stand, without our reading in
+# between.
 _OWN_WIRE = {"openai": "openai-chat", "anthropic": "anthropic", "responses": "openai-responses"}
 
 # what repair had to do, as a kind of finding
@@ -89,11 +93,15 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 def examine(conversation: Conversation, original: Original | None = None) -> Diagnosis:
     """Examine a history. Given the `original` it was imported from, its own messages are judged, not our reading of them."""
+    # A summary stands for turns that are still there; the history is judged without it, as another program would get
+    # it.
     conversation = without_summaries(conversation)
+    # Importing made the ids canonical and so healed them; the file itself still has those that were broken.
     history = with_raw_ids(conversation) if original is not None else conversation
     document = _document(original)
     findings = sorted([*_blank_messages(document), *_repairs(history), *_invalid_blocks(history)], key=_place)
     verdicts = [
+        # Paranoid, since a diagnosis should rather warn once too often; what is only assumed is told last.
         Verdict(name, tuple(sorted(judge(body, HOSTS[name], "paranoid"), key=_is_assumed)))
         for name, provider in _JUDGES
         if (body := _body(history, original, document, HOSTS[name], provider)) is not None
@@ -103,14 +111,17 @@ def examine(conversation: Conversation, original: Original | None = None) -> Dia
 
 def heal(conversation: Conversation) -> Conversation:
     """A valid copy with canonical ids: no blank text, no orphans, every call complete and followed by its one result."""
+    # In the order of the conversation: a result without an id is given to the call of its name that is still open.
     matcher = CallMatcher()
     names = ToolNames(Limits())
     turns: list[Turn] = []
     for number, turn in enumerate(conversation.turns):
+        # Blank text goes first: `repair` would keep a turn for it, and hosts would refuse that turn.
         kept = [block for block in turn.blocks if not _is_blank(block) and not _is_misplaced(block, turn)]
         blocks = tuple([_mended(block, f"unnamed-{number}-{at}", matcher, names) for at, block in enumerate(kept)])
         turns.append(replace(turn, blocks=blocks))
         matcher.opened([block for block in blocks if isinstance(block, ToolCall)])
+    # Ids last: they are made from the place of a call, which repairing may change.
     healed = canonicalize(replace(conversation, turns=tuple(repair(turns).turns)))
     called = {call.id: call.name for turn in healed.turns for call in turn.tool_calls}
     return replace(healed, turns=tuple([_named(turn, called) for turn in healed.turns]))
@@ -125,12 +136,16 @@ def refusals(conversation: Conversation) -> dict[str, tuple[Problem, ...]]:
     """
     if not conversation.turns or conversation.turns[-1].speaker == "ai":
         conversation = conversation.add(human("Go on.", key="doctor"))
+    # Over two hundred dialects times a long history would take minutes; see doctor/outline.py for why a part of it tells
+    # the same.
     short = outline(conversation)
     found: dict[str, tuple[Problem, ...]] = {}
     told: set[str] = set()
     for player in make_players().values():
         ids = player.target.dialect.ids
         problems = _refused(short, player)
+        # The outline leaves out turns, so its ids are other numbers: once per scheme the whole is tried, and a
+        # refusal of the outline is checked against the whole before it is told.
         if short is not conversation and (problems or ids not in told):
             problems = _refused(conversation, player)
         told.add(ids)
@@ -178,6 +193,7 @@ def _mended(block: Block, spare_id: str, matcher: CallMatcher, names: ToolNames)
         block = modern_call(block)
         arguments = block.arguments
         if _unparsed(block):
+            # What was broken is kept inside a valid object: the next model can still see what had been meant.
             arguments = msgspec.json.encode({"_raw": arguments} if arguments.strip() else {}).decode()
         return replace(block, id=block.id or spare_id, name=names.wire(block.name.strip()), arguments=arguments)
     if isinstance(block, ToolResponse):
@@ -223,6 +239,8 @@ def _invalid(block: Block) -> Iterator[tuple[str, str]]:
 
 def _cautions(conversation: Conversation) -> Iterator[Finding]:
     answers = [turn for turn in conversation.turns if turn.speaker == "ai"]
+    # A history without any reasoning is an ordinary one; only a mixed one will be refused where reasoning is
+    # required.
     thinkers = {_maker(turn) for turn in answers if _thought(turn)}
     several = len({_maker(turn) for turn in answers}) > 1
     for index, turn in enumerate(conversation.turns):
@@ -254,6 +272,7 @@ def _document(original: Original | None) -> Any:
     try:
         return msgspec.json.decode(original.data)
     except msgspec.DecodeError:
+        # One message per line; importing has read it once, so every line is JSON.
         return [msgspec.json.decode(line) for line in original.data.split(b"\n") if line.strip()]
 
 
@@ -292,6 +311,8 @@ def _own_body(document: Any, wire: str, host: Host) -> dict[str, Any]:
 
 def _resigned(message: dict[str, Any], host: Host) -> dict[str, Any]:
     """A message in the host's format with signatures its double accepts: it cannot verify real ones."""
+    # Real signatures cannot be verified here. On its own reasoning the host would accept them, so the double is given
+    # ones that it accepts; foreign ones stay, and are refused as the host would refuse them.
     prefix = host.traits.signature_prefix
     if not prefix:
         return message

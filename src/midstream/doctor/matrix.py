@@ -19,8 +19,11 @@ from ..sim.players import Player
 from ..sim.rules.hosts import judge
 from ..sim.rules.rule import Problem
 
+# The smallest PNG there is, one pixel.
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
+# Chosen to be difficult: a schema without `required`, an enum without a type (which Moonshot refuses), a union with
+# null, and a name with a dot.
 TOOLS = (
     ToolSpec(
         "list_files", "List the files of a folder", {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -41,6 +44,7 @@ TOOLS = (
     ),
     ToolSpec("take.screenshot", "A name some hosts refuse"),
 )
+# What few hosts have: freeform tools, namespaces, and two tools of one name that only the namespace tells apart.
 MORE_TOOLS = (
     ToolSpec(
         "apply_patch",
@@ -71,11 +75,13 @@ class Scene:
 
     def __init__(self) -> None:
         self.turns: list[Turn] = [human("What is in this folder?", key="q0")]
+        # Hosts that number calls through the whole conversation need to know how many there were.
         self._calls = 0
         self._open: tuple[ToolCall, ...] = ()
 
     def answer(self, player: Player, answer: Answer, ids: str | None = None) -> Scene:
         number = len(self.turns)
+        # Keys by position, no randomness: the same scene has the same ids in every run.
         turn = player.answer(answer, key=f"a{number}", number=number, first_call=self._calls, ids=ids, tools=MORE_TOOLS)
         self._calls += len(turn.tool_calls)
         self._open = turn.tool_calls
@@ -195,6 +201,8 @@ def _namespaces(a: Player, b: Player) -> Scene:
     return scene.answer(b, Answer("", "Note it.", (_NOTE, _CLOSE))).results("noted", "closed")
 
 
+# Each scene is a way in which hand-offs have failed in other programs: parallel calls, repeated ids, an answer that
+# the user interrupted, images in results, a model that comes back to what another has continued.
 SCENES: Mapping[str, Callable[[Player, Player], Scene]] = {
     "plain": _plain,
     "thinking + text": _thinking,
@@ -234,6 +242,7 @@ def hand_offs(
 ) -> Iterator[HandOff]:
     """Every scene for every ordered pair of players, or of players and readers."""
     for maker in players.values():
+        # Made once per maker: with over two hundred dialects, making them for each pair would be most of the work.
         alone = {name: scene(maker, maker).done() for name, scene in SCENES.items() if scene not in _OF_TWO}
         for reader in (players if readers is None else readers).values():
             for name, scene in SCENES.items():

@@ -16,6 +16,7 @@ from ..core.blocks import Block, Conversation, Media, Text, Thinking, ToolCall, 
 Json: TypeAlias = dict[str, Any]
 
 
+# Deliberately without the encoders of `wires/`: they repair, and here it must be seen what happens without that.
 def naive_body(conversation: Conversation, wire: str, model: str = "model") -> Json | None:
     """The body of a request on a wire whose messages carry call ids; None for any other wire."""
     match wire:
@@ -37,6 +38,7 @@ def with_raw_ids(conversation: Conversation) -> Conversation:
         blocks: list[Block] = []
         for block in turn.blocks:
             if isinstance(block, ToolCall):
+                # Results of files often have no id of their own; they take the raw one of their call.
                 given[block.id] = block.raw_id or block.id
                 block = replace(block, id=given[block.id])
             elif isinstance(block, ToolResponse):
@@ -69,6 +71,8 @@ def _chat(turn: Turn) -> list[Json]:
             message[block.field] = message.get(block.field, "") + block.text
     if calls:
         message["tool_calls"] = calls
+        # `null` beside calls, as most clients write it; an empty text would be a finding that is not the history's
+        # fault.
         message["content"] = message["content"] or None
     speaks = said or calls or (turn.speaker != "tool" and not results)
     return [*results, message] if speaks else results
@@ -95,6 +99,7 @@ def _anthropic_block(block: Block) -> Json | None:
         case Text():
             return {"type": "text", "text": block.text}
         case Thinking():
+            # Whatever signature there is: a program that does not translate passes on what it has.
             return {"type": "thinking", "thinking": block.text, "signature": block.signature or block.encrypted or ""}
         case ToolCall():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": _arguments(block)}

@@ -28,6 +28,8 @@ def outline(conversation: Conversation) -> Conversation:
     steps = list(_steps(turns))
     shapes = [_step_shape(turns[begin:end]) for begin, end in steps]
     seen: set[Hashable] = set()
+    # Pairs, not single steps: what a host refuses often lies between two neighbours (a call and what follows it). The
+    # first and the last step are special at many hosts, so both always stay.
     kept: set[int] = {0, len(steps) - 1}
     for number in range(1, len(steps)):
         pair = (shapes[number - 1], shapes[number])
@@ -52,6 +54,7 @@ def _step_shape(turns: Sequence[Turn]) -> Hashable:
     return tuple([_turn_shape(turn, calls) for turn in turns])
 
 
+# Everything that an encoder looks at and a rule may refuse; of texts only whether and how they are blank.
 def _turn_shape(turn: Turn, calls: dict[str, int]) -> Hashable:
     return (
         turn.speaker,
@@ -75,6 +78,7 @@ def _block_shape(block: Block, calls: dict[str, int]) -> Hashable:
             return ("thinking", _said(block.text), block.field, data, block.origin, _keys(block.extra))
         case ToolCall():
             readable = "_parse_error" not in parse_arguments(block)
+            # The length too: some hosts refuse ids by it.
             known = (block.id[: len(_OWN_ID)] == _OWN_ID, len(block.id), block.raw_id is None)
             name = (block.name, block.namespace, block.kind, block.provider)
             return ("call", name, known, readable, _said(block.arguments), _keys(block.extra))
@@ -82,6 +86,7 @@ def _block_shape(block: Block, calls: dict[str, int]) -> Hashable:
             content = tuple([_block_shape(part, calls) for part in block.content])
             return ("result", calls.get(block.call_id, -1), block.name, block.is_error, content, _keys(block.extra))
         case Media():
+            # The beginning of the address tells `https://` from `data:` and from a path.
             where = (block.data is None, _said(block.url), (block.url or "")[:8])
             return ("media", block.mime, where, block.name is None, _keys(block.extra))
         case Opaque():

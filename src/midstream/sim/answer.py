@@ -10,6 +10,8 @@ import msgspec
 from ..core.tools import ToolKind
 from ..wires.answer import Habits, UsagePlace
 
+# A small number that matches no token: cuts fall in the middle of names and escapes, and a decoder that only works on
+# whole tokens fails here first.
 _PIECE = 7
 _TOKENS = re.compile(r"\s*\S+\s*?(?=\s|\Z)|\s+")
 
@@ -103,6 +105,7 @@ class Style(msgspec.Struct, frozen=True):
         if not self.signature:
             return ""
         signed = f"{self.signature}{len(text)}"
+        # Base64 has a length that is divisible by four; some clients check this before they send a signature back.
         return signed + "A" * (-len(signed) % 4)
 
     def call_id(self, name: str, number: int) -> str:
@@ -114,8 +117,11 @@ class Style(msgspec.Struct, frozen=True):
                 return f"{name}:{count}"
             case "name_n":
                 return f"{name}_{count}"
+            # DeepInfra's: they begin again with each answer, so they repeat within a conversation
+            # (field-guide/hosts.md#kimi-host-by-host).
             case "bare":
                 return str(number)
+            # Exactly nine letters or digits, as Mistral's are (field-guide/tool-ids.md#who-demands-what).
             case "nine":
                 return f"c{count:08d}"
             case "toolu":

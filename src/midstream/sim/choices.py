@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+# A bound: a test must not be able to ask for a million copies of an answer.
 _MOST = 16
 _DATA = b"data: "
 
@@ -37,6 +38,7 @@ def streamed_choices(pieces: Iterable[bytes], count: int) -> Iterator[bytes]:
             continue
         chunk = msgspec.json.decode(piece[len(_DATA) :])
         _count(chunk, count)
+        # The last chunk, with the usage alone; it belongs to no choice and is sent once.
         if not chunk["choices"]:
             yield _DATA + msgspec.json.encode(chunk) + b"\n\n"
         for index in range(count):

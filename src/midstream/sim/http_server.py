@@ -23,6 +23,7 @@ from ..core.errors import LimitExceeded, MidstreamError
 from ..transport.encoding import inflater
 
 
+# A double serves tests, but it is also run for hours in front of agents: every wait and every buffer ends somewhere.
 class ServerLimits(msgspec.Struct, frozen=True):
     """What one client may cost. Times are in seconds."""
 
@@ -58,6 +59,8 @@ Handler: TypeAlias = Callable[[HTTPRequest, "Responder"], Awaitable[None]]
 Headers: TypeAlias = Mapping[str, str]
 
 
+# The order is the handler's to keep: `send` alone, or `start`, any number of `write`, and `finish`. What is left
+# unfinished is aborted, so that a client can tell a broken answer from a whole one.
 class Responder:
     """The way back for one request."""
 
@@ -83,6 +86,7 @@ class Responder:
         self._chunked = not self._old and not self._head_only
         framing = {"transfer-encoding": "chunked"} if self._chunked else {}
         if not self._chunked:
+            # Without chunks only the end of the connection can end the body.
             self.keep_alive = self.keep_alive and self._head_only
         self._head(status, {**(headers or {}), **framing})
 
@@ -135,6 +139,8 @@ class HTTPServer:
         """Take no more connections, let running answers end for `grace` seconds, then drop them."""
         if self._server is None:
             return
+        # In this order: no new connections, then no new requests on the old ones, then time for what runs, then
+        # force.
         self._server.close()
         for connection in list(self.connections):
             connection.retire()
@@ -143,6 +149,7 @@ class HTTPServer:
             await asyncio.wait(tasks, timeout=grace)
         for connection in list(self.connections):
             connection.abort()
+        # Aborting cancels their handlers; waiting for them keeps "task was destroyed" warnings out of tests.
         left = [task for task in tasks if not task.done()]
         if left:
             await asyncio.wait(left)
@@ -186,6 +193,7 @@ class _Connection(asyncio.Protocol):
         self._limits = server.limits
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
+        # Requests that came while one is being answered (pipelining); answers must go out in the order of requests.
         self._waiting: deque[HTTPRequest] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
@@ -206,6 +214,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        # Told, not dropped: a client that only sees a closed connection would try again at once.
         if len(self._server.connections) >= self._limits.connections:
             self._refuse(_Refused(503, "too many connections; try again later"))
             return
@@ -218,6 +227,7 @@ class _Connection(asyncio.Protocol):
         self._transport = None
         self._broken = True
         self._writable.set()
+        # The client has gone, so nobody wants the rest of the answer.
         if self.task is not None:
             self.task.cancel()
 
@@ -235,6 +245,7 @@ class _Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             pass  # the request is whole and is answered; what another protocol would say after it is not read
         except httptools.HttpParserError as error:
+            # httptools wraps what its callbacks raise; ours is inside and knows the status to answer with.
             cause = error.__context__
             refused = cause if isinstance(cause, _Refused) else _Refused(400, f"not a valid HTTP request: {error}")
             self._refuse(refused)
@@ -264,6 +275,7 @@ class _Connection(asyncio.Protocol):
             raise _Refused(431, f"the header is over {self._limits.header_bytes} bytes")
 
     def on_headers_complete(self) -> None:
+        # Refused by what is announced, before the body is received.
         lengths = [value for name, value in self._headers if name == "content-length"]
         if lengths and int(lengths[0]) > self._limits.body_bytes:
             raise self._too_large()
@@ -272,6 +284,7 @@ class _Connection(asyncio.Protocol):
             raise _Refused(417, f"cannot do what Expect asks for: {expected[0]}")
         if expected and self.task is None:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # While an answer is being given the client owes nothing; a pipelined request may take its time.
         if self.task is None:
             self._wait(self._limits.body_timeout)
 
@@ -316,6 +329,7 @@ class _Connection(asyncio.Protocol):
         except ConnectionError:
             self.abort()
         except Exception:
+            # Half an answer is out; the only honest thing left is to break the connection.
             if responder.started:
                 self.abort()
             else:
@@ -325,6 +339,7 @@ class _Connection(asyncio.Protocol):
             self.task = None
             if not responder.finished:  # the handler gave up in the middle: the client must see that this is no end
                 self.abort()
+            # Also after an error: pipelined requests behind this one still wait for their answers.
             self._next(responder.keep_alive)
 
     def _next(self, keep_alive: bool) -> None:
@@ -334,6 +349,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
         elif self._waiting:
             self._run(self._waiting.popleft())
+            # Reading was stopped when the queue was full; without this it would never go on.
             if len(self._waiting) < _READ_AHEAD:
                 self._transport.resume_reading()
         else:
@@ -377,6 +393,7 @@ class _Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         if self._transport is None or self._transport.is_closing():
+            # An exception, so that a handler in the middle of a long stream ends instead of producing for nobody.
             raise ConnectionResetError("the client has gone")
         self._transport.write(data)
 

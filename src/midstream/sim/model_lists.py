@@ -10,6 +10,7 @@ from .providers import MODELS, PLAYED
 
 Shape: TypeAlias = dict[str, Any]
 
+# Fixed values: what a double says must not depend on when a test runs. 2025-01-01, the same moment in both forms.
 _CREATED = 1_735_689_600
 _DATE = "2025-01-01T00:00:00Z"
 _CONTEXT = 131_072
@@ -18,6 +19,7 @@ _OUTPUT = 65_536
 
 def models_of(provider: str) -> tuple[str, ...]:
     """The models that a double lists; any other name is answered for too."""
+    # `sim` itself, which stands for all and lists what it plays.
     if provider not in REGISTRY.providers:
         return MODELS
     played = [model for row in PLAYED if row.provider == provider for model in row.models.split()]
@@ -34,6 +36,7 @@ def one_model(wire: str, provider: str, name: str) -> Shape | None:
     """What the host says of one model; None if it does not have it."""
     plain = name.removeprefix("models/")
     known = models_of(provider)
+    # A host without a list of its own (one of other people's models) may serve any name.
     return _one(wire, provider)(plain, provider) if plain in known or not known else None
 
 
@@ -161,6 +164,7 @@ _LISTS = {
 
 def _page(names: Sequence[str], size: str | None, token: str | None, usual: int) -> tuple[Sequence[str], str | None]:
     """A page by a token that says where it begins, and the token of the next."""
+    # Other digits of Unicode pass `isdigit` and fail `int`; a token of a thousand digits would be slow to read.
     start = int(token) if token and token.isascii() and token.isdigit() and len(token) < 7 else 0
     end = start + _size(size, usual)
     return names[start:end], str(end) if end < len(names) else None

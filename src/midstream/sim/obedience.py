@@ -31,17 +31,21 @@ def obedient_answer(request: ParsedRequest, *, model: str, thinks: bool) -> Answ
     """The scripted model's next answer, as this request demands it."""
     options = request.options
     demand = demand_of(request)
+    # Absent means allowed, on every wire that has the field.
     parallel = options.parallel_tool_calls is not False
     asked = _without_words(request.conversation)
     said = next_answer(asked, demand.tools, model=model, thinks=thinks, parallel=parallel)
+    # The scripted model decides by words; a client that forces a tool gets a call of it whatever the words were.
     if demand.forced and not said.calls and demand.tools:
         tool = demand.tools[0]
+        # The tool by which a schema is asked for where a host has no other way: its arguments are the answer.
         told = instance(tool.parameters, said.text) if tool.name == ANSWER else arguments_for(tool, said.text)
         call = Call(tool.name, told, tool.kind, tool.namespace)
         said = replace(said, text="", calls=(call,))
     elif not said.calls and (shape := _format(request)) is not None:
         made = {"answer": said.text} if shape is True else instance(shape, said.text)
         said = replace(said, text=msgspec.json.encode(made).decode())
+    # Stops before the limit: a text that ends at a stop word may then be short enough.
     return _cut(_stopped(said, options.stop), options.max_tokens)
 
 
@@ -49,6 +53,7 @@ def demand_of(request: ParsedRequest) -> Demand:
     """What `tool_choice` says, in the words of any wire."""
     choice = request.options.tool_choice
     extra = request.options.extra_body or {}
+    # Read first: a list of allowed tools comes as `tool_choice` too, and says more.
     allowed, mode = _allowed(extra)
     if allowed is not None:
         return Demand(tuple([tool for tool in request.tools if tool.name in allowed]), mode in ("required", "ANY"))
@@ -61,6 +66,8 @@ def demand_of(request: ParsedRequest) -> Demand:
             return Demand(request.tools)
         case _:
             named = tuple([tool for tool in request.tools if choice in (tool.name, tool.qualified_name)])
+            # A choice that names no declared tool is for the rules to refuse; under strict=False it is read as
+            # "auto".
             return Demand(named, True) if named else Demand(request.tools)
 
 
@@ -92,6 +99,7 @@ def _format(request: ParsedRequest) -> dict[str, Any] | bool | None:
     shape = request.options.response_format or {}
     turns = request.conversation.turns
     told = schema_in_words(turns[-1].text) if turns and turns[-1].speaker == "human" else None
+    # A schema in words beside a JSON mode without one: the mode says JSON, the words say which.
     if told is not None and shape.get("type") != "json_schema":
         return told
     if shape.get("type") == "json_schema":
@@ -129,6 +137,8 @@ def _cut(answer: Answer, most: int | None) -> Answer:
     """The answer within so many tokens: thinking, then text; a call that does not fit is not made."""
     if most is None or answer.output_tokens <= most:
         return answer
+    # Thinking comes first and shares the limit, as at the hosts: a small limit may leave no text at all
+    # (field-guide/kimi.md#sampling).
     thinking = tokens(answer.thinking)[:most]
     text = tokens(answer.text)[: most - len(thinking)]
     return replace(answer, thinking="".join(thinking), text="".join(text), calls=(), length_stop=True, stopped_by="")

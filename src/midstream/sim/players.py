@@ -22,6 +22,8 @@ from .answer import Answer, Call, Style
 from .rules.hosts import Host, host_for
 from .speech import speak
 
+# Names that lead to dialects which no name of a provider's own list leads to. A new dialect without one fails in
+# `make_players`, so that none is left out of the matrix unnoticed.
 _SAMPLE_NAMES = (
     "moonshotai/Kimi-K3", "moonshotai/Kimi-K2.7-Code", "moonshotai/Kimi-K2.6", "moonshotai/Kimi-K2.5",
     "moonshotai/Kimi-K2-Thinking", "moonshotai/Kimi-K2-Instruct", "mistralai/Mistral-Small", "meta-llama/Llama-4",
@@ -29,6 +31,7 @@ _SAMPLE_NAMES = (
     "qwen3-32b", "gemma-3-27b", "deepseek-v3.1", "hermes-4", "grok-3", "gpt-oss-120b", "gemini-3.1-pro-preview",
     "ft:acme",
 )  # fmt: skip
+# Habits of hosts, as the recordings show them (field-guide/hosts.md#kimi-host-by-host, field-guide/hosts.md#mistral).
 _HOST_IDS = {"moonshot": "name:n", "moonshot-cn": "name:n", "kimi-coding": "name:n", "deepinfra": "bare"}
 _WHOLE_CALLS = frozenset({"groq", "mistral"})  # hosts that send a call's arguments in one piece
 _CALLS_TOGETHER = frozenset({"mistral"})  # hosts that send all calls of an answer in its last chunk
@@ -60,6 +63,7 @@ class Player(msgspec.Struct, frozen=True):
     def style(self, *, number: int = 0, first_call: int = 0, ids: str | None = None) -> Style:
         dialect = self.target.dialect
         raw = dialect.wire == "completion"
+        # K3 writes its own scheme on every host, and over a raw path nobody but the model writes ids.
         chosen = _HOST_IDS.get(dialect.provider) if dialect.ids != "kimi-k3" and not raw else None
         style = Style(
             self.target.model,
@@ -120,6 +124,7 @@ def make_players(registry: Registry = REGISTRY) -> dict[str, Player]:
             model = _model_for(provider, dialect)
             if model is None:
                 raise LookupError(f"no model name leads to the dialect {dialect.name} of {provider.name}")
+            # The chat and the raw path of a model are two dialects with two doubles.
             for path in (dialect, dialect.native):
                 if path is not None:
                     target = Resolved(provider.name, model, path, provider.endpoint)

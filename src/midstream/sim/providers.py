@@ -25,6 +25,8 @@ class Played(NamedTuple):
 
 
 # The first pattern that finds something counts.
+# The order keeps apart what shares letters: `moonshotai/…` is DeepInfra's spelling and must not be Moonshot's, and
+# GPT from 5 on goes over Responses before a bare `gpt` is taken for chat.
 PLAYED = (
     Played(
         "moonshot",
@@ -71,6 +73,8 @@ def _hosts(url: str) -> list[Provider]:
 def _sim(url: str, own: Callable[[Played, Dialect], Dialect]) -> Provider:
     dialects = tuple(
         [
+            # Both patterns as lookaheads: the name must be one that `sim` plays as this provider, and one of this
+            # dialect there.
             (f"(?={_anywhere(row.pattern)})(?={_anywhere(inner)})", own(row, dialect))
             for row in PLAYED
             for inner, dialect in REGISTRY.providers[row.provider].dialects
@@ -80,6 +84,7 @@ def _sim(url: str, own: Callable[[Played, Dialect], Dialect]) -> Provider:
 
 
 def _endpoint(base_url: str, like: Endpoint) -> Endpoint:
+    # No key variables are taken over: a real key must never go to a double, however local it is.
     return Endpoint(base_url, auth="none", headers=like.headers)
 
 

@@ -34,6 +34,8 @@ class Route(msgspec.Struct, frozen=True):
 
 _MODELS = (Route("GET", "/models", "models"), Route("GET", f"/models/{_MODEL}", "model"))
 _GOOGLE = r"(?:/projects/[^/]+/locations/[^/]+)?(?:/publishers/google)?/models"
+# Within a wire the first route that fits counts, so fixed words stand before `{id}`. `.+` for models, since names
+# have slashes; Gemini's end at the colon of the method.
 ROUTES: dict[str, tuple[Route, ...]] = {
     "openai-chat": (
         Route("POST", r"(?:/deployments/(?P<model>.+))?/chat/completions", "answer"),
@@ -67,6 +69,8 @@ ROUTES: dict[str, tuple[Route, ...]] = {
     ),
     "completion": (Route("POST", f"/inference/{_MODEL}", "answer"),),
 }
+# Prefixes that clients put before the paths. Where a base URL ends differs between SDKs (with the version or before
+# it), and a double that insists on one of them would test the user's patience, not their program.
 _VERSIONS = {
     "gemini": "/v1beta1 /v1beta /v1alpha /v1", "cohere": "", "ollama": "",
     "openai-chat": "/v1 /openai/v1 /openai", "openai-responses": "/v1 /openai/v1 /openai",
@@ -93,6 +97,7 @@ def find_route(provider: str, method: str, path: str, wires: tuple[str, ...]) ->
             if match is None:
                 continue
             if not route.takes(method):
+                # A path that exists with another method is a 405, not a 404.
                 others.append(route.method)
                 continue
             named = match.groupdict()
@@ -119,6 +124,7 @@ def _neighbours(provider: str) -> tuple[tuple[str, str], ...]:
         return tuple([(wire, provider) for wire in ROUTES])  # one that stands for all of them
     host = urlsplit(REGISTRY.providers[provider].endpoint.base_url).netloc
     rows = [row for row in REGISTRY.providers.values() if urlsplit(row.endpoint.base_url).netloc == host]
+    # The provider that was named first; Python's sort keeps the rest in order.
     rows.sort(key=lambda row: row.name != provider)
     found: list[tuple[str, str]] = []
     for row in rows:
@@ -135,5 +141,6 @@ def _patterns(provider: str, wire: str) -> tuple[tuple[Route, re.Pattern[str]], 
         prefixes |= {"/" + "/".join(parts[at:]) for at in range(len(parts)) if parts[at]}
     if wire == "anthropic":  # its base paths end before the version
         prefixes |= {f"{prefix}/v1" for prefix in prefixes}
+    # The longest first, or "" would win and leave the version to be taken for a part of the path.
     before = "|".join([re.escape(prefix) for prefix in sorted(prefixes, key=len, reverse=True)])
     return tuple([(route, re.compile(f"(?:{before}){route.path}/?")) for route in ROUTES[wire]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
+# Bounds for schemas that refer to themselves, ask for huge arrays, or are attacks on whoever reads them.
 _DEPTH = 32
 _ITEMS = 16
 _PARTS = 10_000
@@ -33,6 +34,8 @@ class _Maker:
             return None
         if not isinstance(schema, dict):
             return self._words
+        # From the most definite to the least: a fixed value, a list of values, a reference, a choice, and only then
+        # the type.
         if "const" in schema:
             return schema["const"]
         if isinstance(schema.get("enum"), list) and schema["enum"]:
@@ -66,9 +69,11 @@ class _Maker:
                 properties = schema.get("properties")
                 wanted = properties if isinstance(properties, dict) else {}
                 required = schema.get("required")
+                # Without `required` everything is given: an empty object would show nothing to who looks at it.
                 names = [name for name in wanted if name in required] if isinstance(required, list) else list(wanted)
                 return {name: self.value(wanted[name], depth - 1) for name in names}
             case "array":
+                # One item by default, although none is allowed: tests want to see the shape of it.
                 count = min(_ITEMS, _number(schema.get("minItems"), 1))
                 return [self.value(schema.get("items", {}), depth - 1) for _ in range(count)]
             case "integer" | "number":

@@ -31,6 +31,8 @@ _TYPESCRIPT_TOOL = re.compile(r"^type (\S+) = \(_: \{(.*?)\}\) => any;", re.S | 
 _TYPESCRIPT_FIELD = re.compile(r"^\s*(\w+)(\?)?: ", re.M)
 _INSTRUCTION = re.compile(f"<({INSTRUCTION_TAG}|system-reminder)>.*?</\\1>", re.S)
 _SHOWN = 300
+# What people type in a demonstration, as the words in the names of common tools. No cleverness is meant: the same
+# prompt must always give the same calls.
 _SYNONYMS = {
     "ls": "list", "show": "list", "directory": "files", "folder": "files", "cat": "read", "open": "read", "contents": "read",
     "look": "list", "file": "files", "run": "bash", "execute": "bash", "command": "bash", "search": "grep", "find": "glob",
@@ -46,6 +48,8 @@ def next_answer(
     rounds = plan(asked, tools)
     if not parallel:
         rounds = [[call] for calls in rounds for call in calls]
+    # The model keeps no state: how far it has come is read from the conversation, so it survives restarts and model
+    # switches.
     done = sum(1 for turn in since if turn.speaker == "ai" and turn.tool_calls)
     results = [block for turn in since for block in turn.blocks if isinstance(block, ToolResponse)]
     read = count_tokens(conversation)
@@ -97,6 +101,7 @@ def _asked_for(part: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     for tool in tools:
         name = _meanings(tool.name.replace("_", " ").replace("-", " "))
         shared = len(said & name)
+        # At least half of the name's words: "read" alone must not call `read_mail_attachment`.
         if shared and shared * 2 >= len(name) and shared > most:
             best, most = tool, shared
     return best
@@ -116,6 +121,7 @@ def arguments_for(tool: ToolSpec, part: str, results: Sequence[ToolResponse] = (
     required = required if isinstance(required, list) else []
     properties = schema.get("properties")
     wanted: dict[str, Any] = properties if isinstance(properties, dict) else {}
+    # Required fields only, or else the first: a call with every optional field filled in looks like no model's.
     names = [name for name in wanted if name in required] or list(wanted)[:1]
     return {name: _value(name, wanted[name], part, results) for name in names}
 
@@ -136,11 +142,13 @@ def _value(name: str, schema: Any, part: str, results: Sequence[ToolResponse]) -
         named = _FILE.search(part)
         if named:
             return named[0]
+        # "List the files, then read one": the name comes from the results of the round before.
         found = next((hit[0] for response in reversed(results) if (hit := _FILE.search(response.text))), None)
         return found if found and "read" in part.lower() else "."
     quoted = re.search(r"[\"'`]([^\"'`]+)[\"'`]", part)
     if quoted:
         return quoted[1]
+    # A name such as "Paris"; not the first letter, since a sentence begins with a capital too.
     proper = re.findall(r"\b[A-Z][a-z]+\b", part.strip()[1:])
     return proper[-1] if proper else part.strip(" .")
 
@@ -164,6 +172,7 @@ def _words_of(turn: Turn) -> str:
     return " ".join(said)
 
 
+# Only K2's template is read. This is a double of one host's path, not a second reader of templates.
 def read_prompt(prompt: str) -> ParsedRequest:
     """A Kimi prompt read back into a conversation, as far as this model needs it."""
     turns: list[Turn] = []

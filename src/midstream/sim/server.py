@@ -51,6 +51,7 @@ from .window import count_request, too_long
 
 _STORED = 200
 """So many responses are kept for GET and DELETE by id."""
+# By size as well as by number: a thousand requests with images would be gigabytes.
 _SEEN_BYTES = 64 * 1024 * 1024
 FAULTS = ("429", "500", "cut", "stall", "leak", "repeat-ids", "restart-index")
 
@@ -142,6 +143,7 @@ class Sim:
         await self._server.close()
 
     async def _handle(self, request: HTTPRequest, responder: Responder) -> None:
+        # `/openai` without anything behind it still has a provider and an empty path.
         _, provider, path = (request.path if request.path.count("/") > 1 else request.path + "/").split("/", 2)
         host = HOSTS["openai"]
         if request.path == "/":
@@ -193,6 +195,7 @@ class Sim:
         """A request for an answer: let in, judged, answered."""
         self.requests += 1
         host = self._host(provider, found.wire)
+        # The key first, as at the hosts: who has none is not told what is wrong with the request.
         if not self._lets_in(request, host):
             body = _object(request.body, fails=False)
             problem = _bad_key(host)
@@ -200,17 +203,20 @@ class Sim:
             await _refuse(responder, problem, host)
             return
         exchange = self._exchange(provider, found, request)
+        # Taken before the request is judged: an injected failure is of the host, not of the request.
         fault = self._faults.popleft() if self._faults else None
         if fault in ("429", "500"):
             self._see(request, exchange.body, int(fault))
             await _fail(responder, fault, exchange.host)
             return
+        # A host that refuses the shape never counts the tokens.
         problems = _judged(exchange, self.strict) or self._oversized(exchange)
         self._see(request, exchange.body, problems[0].status if problems else 200)
         if problems:
             self.refusals += len(problems)
             self.refused += problems
             del self.refused[: -self._kept]
+            # Hosts tell the first problem only; `refused` has all of them for whoever debugs a test.
             await _refuse(responder, problems[0], exchange.host)
             return
         await self._answer(responder, exchange, fault)
@@ -310,10 +316,13 @@ class Sim:
         body = _object(raw)
         model = found.model or str(body.get("model") or "")
         stream = found.stream if wire == "gemini" else bool(body.get("stream", SPEAKERS[wire].streams))
+        # The same resolution as in a client, so a double can never serve a model under other rules than the client
+        # expects.
         target = self._registry.resolve(f"{owner_of(provider, wire)}/{model}")
         dialect = target.dialect
         if provider in self._toolless:
             dialect = msgspec.structs.replace(dialect, native_tools=False)
+        # A model may have one wire only at this host; its name at another path is a 404 there too.
         if wire not in ("completion", dialect.wire):
             raise UnknownModel(f"{model} is not served at {request.path}")
         host = HOSTS["deepinfra-native"] if wire == "completion" else host_for(dialect)
@@ -330,6 +339,8 @@ class Sim:
             answer = msgspec.structs.replace(answer, input_tokens=count_request(exchange.parsed()))
         if fault == "leak":
             answer = _leaked(answer, style.first_call)
+        # Stored unless told otherwise: `store: false` leaves the history to the caller
+        # (field-guide/openai-responses.md#shape).
         if exchange.wire == "openai-responses" and asked.requested.store is not False:
             self._keep(exchange, speak_whole(exchange.wire, answer, style, asked))
         count = choices_asked(exchange.wire, exchange.body)
@@ -344,6 +355,7 @@ class Sim:
     async def _stream(self, responder: Responder, pieces: Sequence[bytes], fault: str | None) -> None:
         for number, piece in enumerate(pieces):
             if fault in ("cut", "stall") and number == max(1, len(pieces) // 2):
+                # Longer than any limit of a client, and ended by the client's leaving.
                 if fault == "stall":
                     await asyncio.sleep(3600)
                 responder.abort()
@@ -366,6 +378,7 @@ async def _fail(responder: Responder, fault: str, host: Host) -> None:
     await _refuse(responder, too_many, host, {"retry-after": "0"})
 
 
+# Everything about a request that the steps after it need, so that none of them looks at the HTTP request again.
 class _Exchange(msgspec.Struct, frozen=True):
     """One request, and what is known about who must answer it."""
 
@@ -386,12 +399,15 @@ class _Exchange(msgspec.Struct, frozen=True):
         parsed = self.parsed()
         player = Player(self.target, self.host)
         opened = self._prompt.endswith("<think>")
+        # Over a raw path the prompt decides: a prompt that ends in an open tag has begun the thinking. Elsewhere the
+        # request's words count, then the model's default.
         thinks = opened
         if self.wire != "completion":
             options = parsed.options
             off = options.thinking == "off" or options.effort == "none" or _thinking_off(self.body)
             on = _thinking_on(self.body) or (player.style().thinking_parts and bool(options.effort))
             thinks = not off and (player.thinks or on)
+        # A client without native tools declares them in the system prompt, and gets its calls in the text.
         spoken = read_text_tools(parsed) if not parsed.tools else None
         read = parsed if spoken is None else spoken.parsed
         if script is next_answer:
@@ -450,6 +466,8 @@ def _judged(exchange: _Exchange, strict: Strict) -> list[Problem]:
     """What the host refuses about a request; one whose shape no rule could read is refused for that."""
     try:
         return judge(exchange.body, exchange.host, strict)
+    # Rules read bodies that may be anything. What they stumble over is a malformed request, not an error of the
+    # double.
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         return [Problem("shape", f"the request has a field of another type than it must have: {error}")]
 
@@ -490,6 +508,8 @@ def _leaked(answer: Answer, first_call: int) -> Answer:
     return Answer(text, answer.thinking, input_tokens=answer.input_tokens)
 
 
+# The two ways in which hosts garble calls that a reader can still tell apart
+# (field-guide/streams.md#deltas-of-calls).
 def _spoiled(piece: bytes, fault: str | None) -> bytes:
     """A piece of a chat stream with its call ids repeated or its indexes restarted."""
     if fault not in ("repeat-ids", "restart-index") or not piece.startswith(b"data: {"):

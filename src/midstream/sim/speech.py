@@ -51,6 +51,8 @@ class Speaker(msgspec.Struct, frozen=True):
     """Whether thinking is shown unless the client says otherwise."""
 
 
+# Defaults of the wires, where a request says nothing: Ollama streams (field-guide/ollama.md#stream), Gemini shows no
+# thoughts unless asked (field-guide/gemini.md#thinking) and gives no ids.
 SPEAKERS: dict[str, Speaker] = {
     "openai-chat": Speaker(),
     "anthropic": Speaker(),
@@ -92,6 +94,7 @@ def _writer(
     wire: str, answer: Answer, style: Style, asked: ParsedRequest | None, fields: Mapping[str, Any]
 ) -> AnswerWriter:
     speaker = SPEAKERS[wire]
+    # Without a request, everything that can be told is told: the matrix needs histories with all their parts.
     context = AnswerContext(style.model, include=("reasoning.encrypted_content",))
     if asked is not None:
         context = answer_to(asked, response_id="", created=0, model=style.model)
@@ -160,6 +163,7 @@ def _events(turn: Turn) -> Iterator[Event]:
                 yield TextEnd(index, block)
             case ToolCall():
                 yield ToolCallStart(index, block.id, block.name, block.kind, block.namespace)
+                # Cut anywhere, even inside an escape: hosts do.
                 for piece in pieces(block.arguments):
                     yield ToolCallDelta(index, piece)
                 yield ToolCallEnd(index, block)

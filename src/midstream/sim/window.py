@@ -13,11 +13,14 @@ from ..core.blocks import Block, Text, Thinking, ToolCall, ToolResponse
 from ..wires.request import ParsedRequest
 from .rules.rule import Problem
 
+# On purpose another rule than the client's estimate: code that only works if both agree would pass here and fail at a
+# host.
 _TOKEN = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\W\dA-Za-z]|[^\w\s]|_")
 _MESSAGE = 3
 _MEDIA = 800
 
 # by wire, as its hosts say it
+# Clients tell "too long" from other refusals by these words, so they are the hosts' own.
 _WORDS = {
     "openai-chat": "This model's maximum context length is {window} tokens. However, your messages resulted in {tokens} tokens.",
     "anthropic": "prompt is too long: {tokens} tokens > {window} maximum",

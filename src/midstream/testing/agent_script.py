@@ -25,6 +25,7 @@ from ..sim.answer import Answer, Call
 from ..sim.schema_instance import instance
 from ..sim.scripted_model import count_tokens
 
+# `run_shell_command`, `RunShellCommand` and `runShellCommand` all give the same words.
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _PATH = frozenset({"path", "filepath", "absolutepath", "filename", "file"})
 _CONTENT = frozenset({"content", "contents", "text", "filetext"})
@@ -79,7 +80,9 @@ class AgentScript:
 
     def __call__(self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
         read = count_tokens(conversation, tools)
+        # Tools may also be declared in a system turn, in the middle of the conversation.
         known = join_tools(tools, [tool for _, tool in declared_tools(conversation.turns)])
+        # The host's own tools (a web search) do nothing on the agent's machine.
         offered = [tool for tool in known if tool.builtin is None]
         number = self.rounds_done(conversation)
         if not offered or number == len(self.rounds):
@@ -91,6 +94,7 @@ class AgentScript:
 
     def rounds_done(self, conversation: Conversation) -> int:
         """How many rounds the conversation holds, by its calls: some agents divide the calls of a round into turns."""
+        # By calls, since agents regroup them into other turns than the model made.
         made = sum(len(turn.tool_calls) for turn in conversation.turns)
         done = 0
         while done < len(self.rounds) and made >= len(self.rounds[done]):
@@ -104,6 +108,8 @@ def call_for(step: Step, tools: Sequence[ToolSpec]) -> Call:
     match step:
         case WriteFile():
             found = _find(tools, _WRITERS, {_PATH: step.path, _CONTENT: step.content})
+            # `printf %s`, not `echo`: the content is written as it is, backslashes and the missing last newline
+            # included.
             other = f"printf %s {shlex.quote(step.content)} > {shlex.quote(step.path)}"
         case ReadFile():
             found = _find(tools, _READERS, {_PATH: step.path})
@@ -121,6 +127,7 @@ def call_for(step: Step, tools: Sequence[ToolSpec]) -> Call:
 
 
 def _named(step: CallTool, tools: Sequence[ToolSpec]) -> Call | None:
+    # A namespace may have become a prefix of the name, and a digest its end where the name was too long for the host.
     spelled = re.compile(rf"(?:\w+__)?{re.escape(step.name)}(?:_[0-9a-f]{{8}})?")
     found = next((tool for tool in tools if spelled.fullmatch(tool.name)), None)
     return None if found is None else Call(found.name, step.arguments, found.kind, found.namespace)
@@ -135,6 +142,7 @@ def _find(tools: Sequence[ToolSpec], words: frozenset[str], wanted: Mapping[froz
         if tool.kind != "function" or not isinstance(properties, dict) or not words.issuperset(_words(tool.name)):
             continue
         named = {_first(properties, names): value for names, value in wanted.items()}
+        # A value without a property, or two values that would go into one.
         if None in named or len(named) < len(wanted):
             continue
         given = {name: _shaped(properties[name], value) for name, value in named.items() if name is not None}
@@ -142,6 +150,7 @@ def _find(tools: Sequence[ToolSpec], words: frozenset[str], wanted: Mapping[froz
         others = [name for name in properties if isinstance(required, list) and name in required and name not in given]
         filled = {name: _filled(properties[name], next(iter(wanted.values()))) for name in others}
         calls.append((len(others), Call(tool.name, {**given, **filled}, namespace=tool.namespace)))
+    # The fewest further fields; `min` takes the first of equals, so the order of declaration decides.
     return min(calls, key=itemgetter(0))[1] if calls else None
 
 

@@ -28,6 +28,7 @@ from ..doctor.matrix import TOOLS, Scene
 from ..sim.answer import Answer, Call
 from ..sim.players import make_players
 
+# A word that no model would say by chance: if it is in the answer, the result was read.
 WORD = "marmalade"
 READ = ToolSpec(
     "read_note",
@@ -37,6 +38,7 @@ READ = ToolSpec(
 _ASKED = human("Read the note named 'breakfast' with the read_note tool and tell me what it says.", key="ask")
 
 
+# An AssertionError, so that pytest shows it as a failed check and not as a crash.
 class Broken(AssertionError):
     """The host did not do what the check expected."""
 
@@ -51,6 +53,7 @@ class Host(msgspec.Struct, frozen=True):
     async def turn(self, *turns: Turn, tools: tuple[ToolSpec, ...] = (), system: str = "") -> Turn:
         reply = self.client.stream(self.model, Conversation(turns, system), tools=tools, options=self.options)
         turn = await reply
+        # A reply that has started never raises; here an error inside it is the host's failure.
         if reply.error is not None:
             raise Broken(f"the stream ended with an error of kind {reply.error.kind}: {reply.error.message}")
         return turn
@@ -145,6 +148,7 @@ async def _takes_errors(host: Host) -> None:
     failed = Turn(
         "tool", tuple([tool_result(c, "no such note", is_error=True) for c in turn.tool_calls]), key="results"
     )
+    # What the model says to it is its own affair; the host must only accept it.
     await host.turn(_ASKED, turn, failed, tools=(READ,))
 
 
@@ -153,6 +157,7 @@ async def _reads_others(host: Host) -> None:
     players = make_players()
     calls = (Call("list_files", {"path": "."}), Call("read_file", {"path": "a.txt"}))
     scene = Scene()
+    # Three schemes of ids and three ways to carry reasoning, which is what hosts stumble over.
     for name in ("moonshot-k2.5", "claude", "openai-responses-5"):
         scene.answer(players[name], Answer("", "Both at once.", calls)).results("a.txt", "milk")
     scene.asks("Say hello.")
@@ -166,6 +171,7 @@ async def _reads_interrupted(host: Host) -> None:
 
 async def _refuses_properly(host: Host) -> None:
     """An invalid request must fail with an error in the wire's format."""
+    # Past the encoder, which would never send it.
     broken = Options(extra_body={"messages": []}, stream=False)
     try:
         await host.client.complete(host.model, Conversation((human("Say hello."),)), options=broken)
@@ -175,6 +181,7 @@ async def _refuses_properly(host: Host) -> None:
     raise Broken("a request without messages was answered instead of refused")
 
 
+# From the simplest to the hardest: the first that fails is most likely the cause of those behind it.
 CHECKS = (
     Check("streams", "text is streamed and the stream ends properly", _streams),
     Check("ends", "an answer has a finish reason", _ends),
@@ -208,6 +215,7 @@ async def conformance(
         problem = ""
         try:
             await check.probe(host)
+        # Everything else is an error of the check itself, and should be seen as one.
         except (MidstreamError, Broken) as error:
             problem = f"{type(error).__name__}: {error}"
         outcomes.append(Outcome(check.name, check.proves, problem))
@@ -227,6 +235,7 @@ def check_host(
     api_key = hide(api_key)
 
     async def run() -> Report:
+        # A Config of its own: the user's keys and aliases stay out of it.
         catalog = Catalog(Config(providers={"host": ProviderConfig(like=like, base_url=base_url)}))
         async with Client(catalog, api_key=api_key) as client:
             return await conformance(f"host/{model}", client, options=options)

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# Keywords outside the subset that OpenAI's strict mode takes, and those outside Anthropic's: the two lists overlap
+# but neither holds the other (field-guide/openai-chat.md#structured-output,
+# field-guide/anthropic-messages.md#structured-output).
 _NOT_STRICT = (
     "allOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "patternProperties", "default",
     "uniqueItems", "contains", "propertyNames", "unevaluatedProperties", "prefixItems", "minLength", "maxLength",
@@ -37,6 +40,7 @@ def openai_format(shape: Any, *, named: bool = True) -> Iterator[str]:
 
 
 def _strict(schema: Any, depth: int) -> Iterator[str]:
+    # A bound of ours, not of the host: a double must not be brought down by what it judges.
     if not isinstance(schema, dict) or depth > _DEEP:
         return
     properties = schema.get("properties")

@@ -11,6 +11,7 @@ from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, objects
 
 WIRE = "anthropic"
 _NO_THREAD = "thread_unsupported_request"
+# The error types go by the status, as documented (field-guide/anthropic-messages.md#errors).
 _TYPES = {
     401: "authentication_error",
     404: "not_found_error",
@@ -54,6 +55,7 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
         if not body.get(field) and body.get(field) != 0:  # max_tokens 0 fills the cache
             yield f"{field}: Field required"
     for index, message in enumerate(_messages(body)):
+        # From Opus 4.8 on, and never as the first message (field-guide/anthropic-messages.md#system-messages).
         if message.get("role") == "system" and traits.mid_system and index:
             continue
         if message.get("role") not in ("user", "assistant"):
@@ -77,6 +79,8 @@ def _system_stands_between(body: Body, traits: Traits) -> Iterator[str]:
             yield f"messages.{index}: role 'system' must precede an 'assistant' message or end the array"
 
 
+# Kimi's `functions.a:0` has a dot and a colon and fails here; this is how hand-offs from Kimi to Claude used to end
+# (field-guide/anthropic-messages.md#ids).
 def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
     seen: set[str] = set()
     for index, message in enumerate(_messages(body)):
@@ -91,6 +95,7 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
                 if not _ID.fullmatch(wire_id):
                     yield words
                 elif len(wire_id) > 64:
+                    # The 64 characters are documented for Bedrock only (field-guide/anthropic-messages.md#ids).
                     yield Assumed(words)
                 if kind == "tool_use":
                     if wire_id in seen:
@@ -99,6 +104,8 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
+    # By turns, not by messages: the host joins neighbours of one role, so a result may stand in the second of two
+    # user messages.
     messages = _turns(body)
     for index, message in enumerate(messages):
         calls = [str(block.get("id")) for block in _of(message, "tool_use")]
@@ -125,14 +132,17 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
 def _results_come_first(body: Body, traits: Traits) -> Iterator[str]:
     for index, message in enumerate(_turns(body)):
         kinds = [block.get("type") for block in _blocks(message)]
+        # With n results, the first n blocks must be results: one that comes later has something else before it.
         if "tool_result" in kinds and "tool_result" in kinds[len([k for k in kinds if k == "tool_result"]) :]:
             yield f"messages.{index}: `tool_result` blocks must come first in the content of a user message"
 
 
+# Four refusals of text that says nothing, each with its own words (field-guide/anthropic-messages.md#content).
 def _text_is_said(body: Body, traits: Traits) -> Iterator[str]:
     messages = _messages(body)
     for index, message in enumerate(messages):
         blocks = _blocks(message)
+        # An empty last assistant message is a prefill with nothing in it, which the error text itself allows.
         if not blocks and not (index == len(messages) - 1 and message.get("role") == "assistant"):
             yield f"messages.{index}: all messages must have non-empty content except for the optional final assistant message"
         for block in blocks:
@@ -156,6 +166,8 @@ def _thinking_is_own(body: Body, traits: Traits) -> Iterator[str]:
             if block.get("type") not in ("thinking", "redacted_thinking"):
                 continue
             signature = str(block.get("signature" if block["type"] == "thinking" else "data"))
+            # A double cannot check a real signature; it gives its own a beginning that it recognizes, and refuses all
+            # others as the host does.
             if not signature.startswith(traits.signature_prefix):
                 yield f"messages.{index}.content.{number}: Invalid `signature` in `thinking` block"
             if block.get("type") == "thinking" and not isinstance(block.get("thinking"), str):
@@ -179,6 +191,7 @@ def _thinking_leads(body: Body, traits: Traits) -> Iterator[str]:
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
         yield "Thinking may not be enabled when tool_choice forces tool use."
+    # Only the turn whose tools are being answered is checked; older thinking may be left out.
     if thinking.get("type") == "enabled" and len(messages) >= 2 and _of(messages[-1], "tool_result"):
         first = (_blocks(messages[-2]) or [{}])[0].get("type")
         if first not in ("thinking", "redacted_thinking"):
@@ -206,6 +219,7 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
         if name in names:
             yield Observed("tools: Tool names must be unique.")
         names.add(name)
+        # Server tools have no schema of the client's.
         if "type" in tool and tool["type"] != "custom":
             continue
         schema = tool.get("input_schema")
@@ -247,6 +261,8 @@ def _format_fits(body: Body, traits: Traits) -> Iterator[str]:
         yield from anthropic_format(asked.get("schema"))
 
 
+# Each rule says how it is known, at which hosts (`hosts`: at any other it is only assumed), and which of its messages
+# are known in another way (`apart`, which the Labelled messages above belong to). `guide` is opened by a test.
 RULES = (
     Rule("shape", "documented", "Anthropic API reference, messages.create: required fields and roles", _shape, guide="anthropic-messages.md#shape"),
     Rule(

@@ -11,6 +11,7 @@ from .answer_format import openai_format
 from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, is_object_text, objects
 
 WIRE = "openai-chat"
+# What an assistant message may have in place of words.
 _INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "audio", "refusal")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 # ChatCompletionRequest of the SDK mistralai 3
@@ -29,11 +30,13 @@ def messages_of(body: Body) -> list[dict[str, Any]]:
 def _calls(body: Body) -> Iterator[tuple[int, dict[str, Any]]]:
     """Every call, with the index of its message."""
     for index, message in enumerate(messages_of(body)):
+        # Asked before `objects`: most messages have no calls, and every rule walks over all of them.
         if "tool_calls" in message:
             for call in objects(message["tool_calls"]):
                 yield index, call
 
 
+# Whether the host would think: by what the request says in either of its words, else by the model's default.
 def thinking_is_on(body: Body, traits: Traits) -> bool:
     thinking = body.get("thinking")
     if isinstance(thinking, dict):
@@ -56,6 +59,7 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
             yield f"Invalid value: '{role}'. Supported values are: {', '.join(_ROLES)}. (messages[{index}].role)"
 
 
+# Only hosts whose list of fields is known can refuse others; for the rest `fields` is None.
 def _known_fields(body: Body, traits: Traits) -> Iterator[str]:
     for field in body:
         if traits.fields is not None and field not in traits.fields:
@@ -70,6 +74,7 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[Problem]:
         for wire_id in found:
             if not isinstance(wire_id, str) or not wire_id:
                 yield Problem("ids fit", f"tool_call_id  is not found (messages[{index}])", basis="observed")
+            # A host with a pattern checks that instead; its length is part of it.
             elif traits.id_max is not None and len(wire_id) > traits.id_max and not traits.id_pattern:
                 words = f"string too long. Expected a string with maximum length {traits.id_max}, but got a string with length {len(wire_id)}"
                 message_text = f"Invalid 'messages[{index}].tool_calls[0].id': {words} instead."
@@ -89,6 +94,8 @@ def _ids_unique(body: Body, traits: Traits) -> Iterator[str]:
         seen.add(wire_id)
 
 
+# No host refuses this. It is a rule all the same, because the harm comes later: the model imitates foreign ids, and
+# the host's parser then loses its calls (field-guide/kimi.md#ids).
 def _ids_count_up(body: Body, traits: Traits) -> Iterator[str]:
     """The template prints ids verbatim, so they must be the model's own, counted through the whole conversation."""
     for count, (_, call) in enumerate(_calls(body)):
@@ -99,6 +106,7 @@ def _ids_count_up(body: Body, traits: Traits) -> Iterator[str]:
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
     """Each call is answered once, by the tool messages directly after it; no tool message without a call."""
+    # Counted, not a set: two calls of one message may share an id, and then two answers are due.
     waiting: dict[str, int] = {}
     answered: set[str] = set()
     for index, message in enumerate(messages_of(body)):
@@ -146,6 +154,7 @@ def _lists_are_not_empty(body: Body, traits: Traits) -> Iterator[str]:
 def _calls_are_whole(body: Body, traits: Traits) -> Iterator[str]:
     for index, call in _calls(body):
         function = call.get("function")
+        # A freeform call has a text, not JSON arguments; hosts without them read it as a call without a function.
         if call.get("type") == "custom" and traits.freeform:
             custom = call.get("custom")
             if not isinstance(custom, dict) or not custom.get("name") or not isinstance(custom.get("input"), str):
@@ -197,6 +206,8 @@ def _content_is_said(body: Body, traits: Traits) -> Iterator[str]:
     for index, message in enumerate(messages_of(body)):
         content, role = message.get("content"), message.get("role")
         if message.get("tool_calls"):
+            # Left out is always right beside calls; empty is refused by some
+            # (field-guide/openai-chat.md#content-beside-calls).
             if not traits.blank_content and content is not None and _is_blank(content):
                 yield Assumed("Invalid request: text content is empty")  # reports say both: refused, and accepted
         elif role in ("user", "system", "developer", "assistant") and not traits.blank_text:
@@ -235,6 +246,8 @@ def _system_is_well_placed(body: Body, traits: Traits) -> Iterator[str]:
             yield Assumed(f"Unknown parameter: 'messages[{index}].tools'.")
 
 
+# `developer` is OpenAI's word; hosts that imitate the wire mostly stayed with `system`
+# (field-guide/openai-chat.md#roles).
 def _roles_are_known(body: Body, traits: Traits) -> Iterator[str]:
     for index, message in enumerate(() if traits.developer_role else messages_of(body)):
         if message.get("role") == "developer":
@@ -267,6 +280,7 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
             continue
         function = tool["function"] if isinstance(tool.get("function"), dict) else {}
         name = str(function.get("name"))
+        # Moonshot's own tools, which bring their parameters themselves (field-guide/kimi.md#tools).
         if tool.get("type") == "builtin_function":
             if "parameters" in function:
                 yield f"builtin_function {name} takes no parameters"
@@ -285,6 +299,8 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
                 yield Observed(f"Invalid request: {words}")
 
 
+# The flavour in four sentences: a `type` on every property, none beside `anyOf`, nothing beside `$ref`, `prefixItems`
+# for tuples (field-guide/kimi.md#tools).
 def _not_moonshots(schema: Any, where: str) -> Iterator[str]:
     if not isinstance(schema, dict):
         return
@@ -330,6 +346,7 @@ def _name_in(value: Any) -> Any:
 
 def _choice_and_thinking(body: Body, traits: Traits) -> Iterator[str]:
     choice = body.get("tool_choice")
+    # A list of allowed tools forces nothing by itself.
     if choice is None or (isinstance(choice, dict) and choice.get("type") == "allowed_tools"):
         return
     kind = {"required": "required", "any": "required"}.get(choice) if isinstance(choice, str) else "named"
@@ -344,6 +361,7 @@ def _thinking_is_well_said(body: Body, traits: Traits) -> Iterator[str]:
     if "thinking" in body and "reasoning_effort" in body and traits.fixed_sampling:
         yield "cannot specify both 'thinking' and 'reasoning_effort'"
     if traits.fixed_sampling and "temperature" in body:
+        # The one value that is accepted depends on the mode; the message names it (field-guide/kimi.md#sampling).
         allowed = 1.0 if thinking_is_on(body, traits) else 0.6
         if body["temperature"] != allowed:
             yield f"invalid temperature: only {allowed:g} is allowed for this model"
@@ -356,6 +374,8 @@ def _stream_options_belong_to_streams(body: Body, traits: Traits) -> Iterator[st
 
 def error(problem: Problem, traits: Traits) -> dict[str, Any]:
     brief = {"message": problem.message, "type": problem.type}
+    # Clients read the error's fields, so its form is as much a part of the double as its words
+    # (field-guide/names.md#errors-by-wire).
     match traits.error_shape:
         case "flat":
             flat = {**brief, "param": None, "code": problem.code or "3000"}
@@ -375,6 +395,9 @@ def _format_fits(body: Body, traits: Traits) -> Iterator[str]:
         yield from openai_format(asked.get("json_schema"))
 
 
+# How to read a row: its basis, the source in words, the check; `hosts` are those the source speaks of, and at any
+# other host of this wire the rule is only assumed. `apart` is what within a check is known in another way than the
+# rest.
 RULES = (
     Rule("shape", "documented", f"{_OPENAI}: model and messages are required, and every message has a role", _shape, guide="openai-chat.md#shape"),
     Rule(
@@ -463,6 +486,7 @@ RULES = (
         _format_fits, hosts=("openai",), guide="openai-chat.md#structured-output",
     ),
 )  # fmt: skip
+# Not in RULES: these hold at some hosts only, which name them in sim/rules/hosts.py.
 UNIQUE_IDS = Rule(
     "ids unique", "observed", "Moonshot `tool call id … is duplicated` (openclaw 51155); Mistral `Duplicate tool call id`",
     _ids_unique, hosts=("moonshot", "mistral"),

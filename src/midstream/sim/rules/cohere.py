@@ -16,12 +16,15 @@ _PARTS = {
     "assistant": ("text", "thinking"),
     "tool": ("text", "document"),
 }
+# A field outside this list is a 422, which is how a request made for another wire is found out
+# (field-guide/cohere.md#shape).
 _FIELDS = frozenset(
     "model messages stream tools strict_tools documents citation_options response_format safety_mode max_tokens"
     " stop_sequences temperature seed frequency_penalty presence_penalty k p logprobs tool_choice thinking priority"
     " raw_prompting".split()
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Narrower than on other wires: top_p 1 is in order everywhere else, and refused here.
 _RANGES = {"p": (0.01, 0.99), "frequency_penalty": (0, 1), "presence_penalty": (0, 1), "k": (0, 500)}
 
 
@@ -73,6 +76,8 @@ def _is_said(parts: list[dict[str, Any]]) -> bool:
     return any(part.get("type") != "text" or str(part.get("text") or "").strip() for part in parts)
 
 
+# What the model says before it calls has a field of its own, `tool_plan`, or is thinking
+# (field-guide/cohere.md#text-beside-calls).
 def _no_text_beside_calls(body: Body, traits: Traits) -> Iterator[str]:
     for index, message in enumerate(_messages(body)):
         content = message.get("content")
@@ -107,6 +112,7 @@ def _thinking_fits(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
+    # As on the chat wire: counted, since an id may stand twice.
     waiting: dict[str, int] = {}
     for index, message in enumerate(_messages(body)):
         if message.get("role") == "tool":
@@ -167,6 +173,7 @@ def _bad_name(name: str) -> str:
     )
 
 
+# Two words and no names: a single tool cannot be forced (field-guide/cohere.md#tools).
 def _choice_fits(body: Body, traits: Traits) -> Iterator[str]:
     choice = body.get("tool_choice")
     if choice is not None and choice not in ("REQUIRED", "NONE"):

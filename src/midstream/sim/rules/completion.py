@@ -8,6 +8,7 @@ from typing import Any
 from .rule import Apart, Assumed, Body, Problem, Rule, Traits
 
 WIRE = "completion"
+# The fields of DeepInfra's published schema; that any other is refused is assumed.
 _FIELDS = frozenset(
     "input max_new_tokens temperature top_p min_p top_k repetition_penalty stop num_responses response_format"
     " presence_penalty frequency_penalty user seed prompt_cache_key webhook stream".split()
@@ -49,6 +50,7 @@ def _prompt_is_the_models(body: Body, traits: Traits) -> Iterator[str]:
     prompt = str(body.get("input") or body.get("prompt"))
     if "ChatMessageRole." in prompt:
         yield "the prompt contains ChatMessageRole, which the model was not trained on"
+    # A prompt that ends with the user's turn makes the model go on speaking as the user.
     if "<|im_assistant|>assistant<|im_middle|>" not in prompt and "<|im_user|>" in prompt:
         yield "the prompt does not open the assistant's turn"
 

@@ -23,6 +23,8 @@ _SCHEMA_FIELDS = frozenset(
     " max_items min_items min_properties max_properties min_length max_length any_of property_ordering"
     " additional_properties".split()
 )
+# Values that stand in place of a signature, for calls that the model did not make; the guide on signatures names the
+# first (field-guide/gemini.md#thought-signatures).
 _BYPASS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 
 
@@ -48,12 +50,15 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
         if not content.get("parts"):
             yield f"* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty."
         for part in objects(content.get("parts")):
+            # Marks without data: a part needs one field that says something.
             if not set(part) - {"thought", "thoughtSignature"}:
                 yield f"* GenerateContentRequest.contents[{index}].parts: contents.parts[0].data: required oneof field 'data' must have one initialized field"
 
 
 def _model_turns_follow(body: Body, traits: Traits) -> Iterator[str]:
     """A call is the answer to a user or to results; any other answer of the model should be."""
+    # As if a model had spoken before the first turn, so that a history that begins with the model is found by the
+    # same comparison.
     before = "model"
     for content in _contents(body):
         role = content.get("role") or "user"
@@ -65,6 +70,8 @@ def _model_turns_follow(body: Body, traits: Traits) -> Iterator[str]:
         before = role
 
 
+# Ids are optional here, so the host counts: as many responses as calls, in the next turn
+# (field-guide/gemini.md#pairing).
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
     contents = _contents(body)
     for index, content in enumerate(contents):
@@ -76,6 +83,7 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
                 "Please ensure that the number of function response parts is equal to the number of function call parts of"
                 " the function call turn."
             )
+        # Sorted: parallel results may come in any order.
         elif calls and sorted(str(a.get("name")) for a in answers) != sorted(str(c.get("name")) for c in calls):
             yield Assumed("Please ensure that function response names match the function calls.")
         own = _values(content, "functionResponse")
@@ -111,6 +119,7 @@ def _signatures_are_own(body: Body, traits: Traits) -> Iterator[str]:
             if not str(signature).startswith(traits.signature_prefix):
                 yield Observed(f"Corrupted thought signature. (contents[{index}])")
         calls = _parts(content, "functionCall")
+        # Only the first call of a step carries one.
         if traits.needs_call_signature and calls and not calls[0].get("thoughtSignature"):
             name = _values(content, "functionCall")[0].get("name")
             words = (
@@ -132,6 +141,8 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
                 )
 
 
+# `parameters` takes a part of OpenAPI 3.0 and refuses any other keyword by name (field-guide/gemini.md#tools); the
+# newer `parametersJsonSchema` is not judged.
 def _outside_subset(schema: Any, where: str) -> Iterator[str]:
     if not isinstance(schema, dict):
         return

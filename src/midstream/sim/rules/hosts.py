@@ -38,6 +38,7 @@ class Host(msgspec.Struct, frozen=True):
 
 def signature_prefix(name: str) -> str:
     """How every signature of this host begins, so that its double knows its own."""
+    # "sim:" in base64 and the name. Valid base64, since other bytes are refused, and some clients drop them.
     return f"c2ltOg{name.replace('.', '').replace('-', '')}Z"
 
 
@@ -71,6 +72,8 @@ _GEMINI: dict[str, Any] = {
 }
 _COHERE: dict[str, Any] = {"bad_key_message": "invalid api token"}
 
+# One row per kind of service, with what sets it apart; a dialect finds its row by name below. `kimi-weights` stands
+# for every host that serves them: what they share comes from the template, not from the host.
 _ALL = (
     _chat(
         "openai", max_tools=128, mid_system=True, developer_role=True, freeform=True, blank_text=True, allowed_tools=True
@@ -128,6 +131,7 @@ _MOONSHOT_MODELS = (
     ("-k2-thinking", "moonshot-k2-thinking"), ("-k2.7-code", "moonshot-k2.7-code"), ("-k2.", "moonshot-k2.5"),
     ("-k3", "moonshot-k3"), ("-k2", "moonshot-k2"), ("", "moonshot-k2.5"),
 )  # fmt: skip
+# By the beginning of the name, so the longer one stands before the shorter: `deepseek-anthropic` before `deepseek`.
 _BY_DIALECT = (
     ("moonshot-anthropic", "moonshot-anthropic"),
     *[
@@ -168,11 +172,13 @@ def _double(dialect: Dialect) -> Host:
         if dialect.name.startswith(beginning):
             return HOSTS[name]
     wire = dialect.wire
+    # Told by the scheme of ids: whoever must send Kimi's own ids is talking to its weights.
     if wire == "openai-chat" and dialect.ids in _WEIGHTS:
         return HOSTS[_WEIGHTS[dialect.ids]]
     for name in (dialect.name, dialect.provider):
         if name in HOSTS and HOSTS[name].traits.wire == wire:
             return HOSTS[name]
+    # Nobody in particular: the wire's common rules, without a vendor's own.
     other = {
         "anthropic": "compatible-anthropic", "openai-chat": "compatible", "openai-responses": "compatible-responses",
         "completion": "deepinfra-native",
@@ -194,6 +200,7 @@ def judge(body: bytes | Body, host: Host | str, strict: Strict = "documented") -
     """
     strict = read_strict(strict)
     judging = HOSTS[host] if isinstance(host, str) else host
+    # Tests judge bodies that were decoded already.
     value = msgspec.json.decode(body) if isinstance(body, bytes) else body
     found = [problem for rule in judging.rules for problem in rule.problems(value, judging.traits)] if strict else []
     return [problem for problem in found if strict == "paranoid" or problem.basis != "assumed"]

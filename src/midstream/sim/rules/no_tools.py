@@ -13,6 +13,7 @@ def _declares_none(body: Body, traits: Traits) -> Iterator[str]:
     for field in _FIELDS:
         if field in body:
             yield f"{body.get('model') or traits.name} does not support tools"
+            # One refusal is enough, however many of the fields are there.
             return
 
 

@@ -19,6 +19,7 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
             yield Assumed(f"invalid role: {message.get('role')!r}, must be system, user, assistant, or tool")
         if not isinstance(message.get("content", ""), str):
             yield "json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string"
+        # Bare base64: the colon of a data URL, at byte 4, is what its decoder complains about.
         if not all(isinstance(image, str) and not image.startswith("data:") for image in message.get("images") or ()):
             yield "illegal base64 data at input byte 4"
         for call in objects(message.get("tool_calls")):
@@ -38,6 +39,7 @@ def _thinks(body: Body, traits: Traits) -> Iterator[str]:
 
 def _answered(body: Body, traits: Traits) -> Iterator[str]:
     """The template prints messages in order: every call should have a result after it."""
+    # Counted without ids: Ollama gives none, and results are matched by their order.
     waiting = 0
     for message in objects(body.get("messages")):
         if message.get("role") == "tool":

@@ -14,6 +14,7 @@ from .rule import Apart, Assumed, Body, Documented, Rule, Traits, is_object_text
 __all__ = ["RULES", "WIRE", "error"]
 
 WIRE = "openai-responses"
+# An item's `id` says its kind; leaving it out is always right (field-guide/tool-ids.md#item-ids-of-responses).
 _PREFIX = {"function_call": "fc", "message": "msg", "reasoning": "rs", "custom_tool_call": "ctc"}
 
 
@@ -30,6 +31,8 @@ def _continues(body: Body) -> bool:
     return bool(body.get("previous_response_id") or body.get("conversation"))
 
 
+# A client that was moved here from chat sends `messages`; the host answers with where they have gone
+# (field-guide/openai-responses.md#shape).
 def _shape(body: Body, traits: Traits) -> Iterator[str]:
     if not body.get("model") and not body.get("prompt"):  # a stored prompt may name the model, and be the input
         yield "Missing required parameter: 'model'."
@@ -60,6 +63,8 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
             yield f"Invalid 'input[{index}].id': '{wire_id}'. Expected an ID that begins with '{prefix}'."
 
 
+# Unlike chat, the order between them is free: an output need not follow directly
+# (field-guide/openai-responses.md#pairing).
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
     """Every call has an output somewhere after it, and every output a call before it."""
     calls: dict[str, int] = {}
@@ -70,6 +75,7 @@ def _paired(body: Body, traits: Traits) -> Iterator[str]:
         if kind in ("function_call", "custom_tool_call"):
             calls[call_id] = calls.get(call_id, 0) + 1
         elif kind in ("function_call_output", "custom_tool_call_output"):
+            # With `previous_response_id` the host has the call; it need not be in this request.
             if call_id not in calls and not _continues(body):
                 yield f"No tool call found for function call output with call_id {call_id}."
             if call_id in outputs:
@@ -106,9 +112,12 @@ def _reasoning_is_own_and_followed(body: Body, traits: Traits) -> Iterator[str]:
         encrypted = item.get("encrypted_content")
         if encrypted is not None and not str(encrypted).startswith(traits.signature_prefix):
             yield f"The encrypted content for item {item.get('id')} could not be verified."
+        # Without storage an item is only what the request holds of it; an id alone leads nowhere.
         if encrypted is None and body.get("store") is False:
             yield f"Item with id '{item.get('id')}' not found. Items are not persisted when `store` is set to false."
         after = items[index + 1] if index + 1 < len(items) else {}
+        # Reasoning belongs to what it led to. A user's message behind it means that the answer was lost
+        # (field-guide/openai-responses.md#reasoning).
         own = (
             _kind(after) in ("reasoning", "function_call", "custom_tool_call")
             or (_kind(after) == "message" and after.get("role") == "assistant")
@@ -118,6 +127,7 @@ def _reasoning_is_own_and_followed(body: Body, traits: Traits) -> Iterator[str]:
             yield f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
 
 
+# The kind of a text part depends on who speaks: what goes in is `input_text`, what came out `output_text`.
 def _content_fits(body: Body, traits: Traits) -> Iterator[str]:
     for index, item in enumerate(_items(body)):
         if _kind(item) != "message":

@@ -30,6 +30,7 @@ class Problem(msgspec.Struct, frozen=True):
     basis: Basis = "documented"
 
 
+# A str, so that a check can yield its words and nothing else in the common case.
 class Labelled(str):
     """The message of a problem that is known in another way than the rest of its rule."""
 
@@ -48,6 +49,7 @@ class Assumed(Labelled):
     basis = "assumed"
 
 
+# Rules read traits, never a host's name: the same check serves every host of a wire, and what differs is data.
 class Traits(msgspec.Struct, frozen=True):
     """What the rules need to know about a host. Each wire's rules read only the fields that concern them."""
 
@@ -128,6 +130,7 @@ class Rule(msgspec.Struct, frozen=True):
     def basis_at(self, host: str, basis: Basis | None = None) -> Basis:
         """How this rule, or what in it has another `basis`, is known of one host."""
         known = not self.hosts or host.startswith(self.hosts)
+        # A source about one host proves nothing about another of the same wire.
         return (basis or self.basis) if known else "assumed"
 
     def problems(self, body: Body, traits: Traits) -> Iterator[Problem]:

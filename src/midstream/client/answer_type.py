@@ -25,8 +25,7 @@ from ..wires.lenient_json import decode_leniently
 T = TypeVar("T")
 
 _FENCE = "```"
-# Bounds on the search for JSON in a text: an answer full of brackets (code, say) must not be tried at each
-# of them.
+# Bounds on the search for JSON in a text: an answer full of brackets (code, say) must not be tried at each of them.
 _OPENING = re.compile(r"[{\[]")
 _TRIES = 64
 """So many brackets in an answer are tried as the beginning of its JSON, and so many fenced blocks."""
@@ -114,9 +113,8 @@ class AnswerType(Generic[T]):
     def _candidates(self, turn: Turn) -> Iterator[Any]:
         """The JSON values that the answer may mean: all of it, a part of it, a fenced block, what stands between words."""
         texts = [block.text for block in turn.blocks if type(block) is Text]
-        # From the likeliest to the least: the whole text, then its last block (a model that explains itself
-        # first puts the answer at the end), then fenced blocks and bare brackets, the last ones first for
-        # the same reason.
+        # From the likeliest to the least: the whole text, then its last block (a model that explains itself first
+        # puts the answer at the end), then fenced blocks and bare brackets, the last ones first for the same reason.
         for text in dict.fromkeys([turn.text, *reversed(texts)]):
             try:
                 yield decode_leniently(text.strip())
@@ -160,8 +158,7 @@ def _understood(given: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     """The JSON schema of what a caller gave, and what makes a value of it."""
     if isinstance(given, dict):
         return given, _as_it_is(given)
-    # By its methods: importing pydantic to ask for its types would cost more than most programs' whole
-    # start.
+    # By its methods: importing pydantic to ask for its types would cost more than most programs' whole start.
     schema_of, validate = getattr(given, "model_json_schema", None), getattr(given, "model_validate", None)
     if callable(schema_of) and callable(validate):
         return _by_pydantic(schema_of(), validate)

@@ -64,8 +64,7 @@ class Catalog:
             if settings.api_key_command
         }
         self._read: dict[str, tuple[Dialect, Dialect]] = {}
-        # Later rows replace earlier ones of the same name: the user's over ours, the program's over the
-        # user's.
+        # Later rows replace earlier ones of the same name: the user's over ours, the program's over the user's.
         rows = [*REGISTRY.providers.values(), *[self._configured(name) for name in self.config.providers], *providers]
         self.registry = Registry([_with_both_spellings(row) for row in rows])
         self._settles_tools = any(model.tools is not None for model in self.config.models.values())
@@ -100,8 +99,7 @@ class Catalog:
             return target
         # The same value for the same dialect each time: encoded histories are kept by dialect.
         found = self._other_dialects.get(id(dialect))
-        # One alternative per dialect is enough: `tools` is a bool, and here it differs from what the
-        # dialect says.
+        # One alternative per dialect is enough: `tools` is a bool, and here it differs from what the dialect says.
         if found is None:
             found = self._other_dialects[id(dialect)] = (dialect, replace(dialect, native_tools=own.tools))
         return replace(target, dialect=found[1])
@@ -293,8 +291,7 @@ class Catalog:
             return exact
         for name, settled in self.config.models.items():
             try:
-                # `kimi/kimi-k2.5` and `moonshot:kimi-k2.5` are one model; compared as text they would not
-                # be.
+                # `kimi/kimi-k2.5` and `moonshot:kimi-k2.5` are one model; compared as text they would not be.
                 same = self.registry.resolve(self.config.aliases.get(name, name)).name == target.name
             except UnknownModel:
                 continue  # it may belong to a provider of another program
@@ -347,8 +344,7 @@ def _settled_endpoint(endpoint: Endpoint, settings: ProviderConfig) -> Endpoint:
     if settings.base_url:
         endpoint = _at(settings.base_url, endpoint)
     if settings.api_key_env is not None:
-        # Exactly this variable: falling back on the usual ones would send a key that the user did not
-        # choose.
+        # Exactly this variable: falling back on the usual ones would send a key that the user did not choose.
         endpoint = replace(endpoint, key_env=(settings.api_key_env,), bearer_env=())
     if settings.auth is not None:
         # Whoever says how to authenticate means it for keys that commands print, too.

@@ -177,8 +177,7 @@ class Client:
                     break
                 attempt += 1
             failures.append(failure)
-            # Another model would be refused for the same reason (a malformed history, say), so the chain
-            # ends.
+            # Another model would be refused for the same reason (a malformed history, say), so the chain ends.
             if not failure.retryable:
                 break
         verdict = _verdict(names, failures)
@@ -329,8 +328,7 @@ class Client:
     async def _open(self, sent: _Sent) -> HTTPResponse:
         """Send the request as `_answers` does, and wait for the first byte of the answer that is to be read."""
         target = sent.target
-        # Before the breaker is asked: a missing key is the caller's to fix, and says nothing about the
-        # host.
+        # Before the breaker is asked: a missing key is the caller's to fix, and says nothing about the host.
         secret = await self.catalog.authorize(target, sent.api_key)
         host = host_of(target.endpoint.base_url)
         self._breaker.check(host)

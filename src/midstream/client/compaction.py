@@ -191,8 +191,7 @@ class Summary:
         asked = 0
         while texts:
             fixed = estimate_text(_INSTRUCTIONS) + estimate_text(summary) + sum(map(estimate_text, self._keep))
-            # At least a little each time, or a long `keep` would leave no room and the loop would never
-            # end.
+            # At least a little each time, or a long `keep` would leave no room and the loop would never end.
             portion, rest = _portion(texts, max(200, int(room - fixed)))
             asked += 1
             if asked > MOST_PORTIONS:

@@ -57,8 +57,7 @@ PROJECT_FILE = ".midstream.toml"
 _ONLY_OFF = ("instructions", "memory", "skills")  # what you turned off, a project does not turn on again
 
 
-# Unknown names are errors in every one of these: a misspelt setting that is silently ignored is the hardest
-# to find.
+# Unknown names are errors in every one of these: a misspelt setting that is silently ignored is the hardest to find.
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     like: str = "openai-compatible"
     base_url: str = ""
@@ -278,8 +277,7 @@ def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted:
             f"{path}: providers.{name} decides where a key is sent, and this project is not trusted: "
             f'move it to your own config.toml, or put trusted_projects = ["{folder}"] there'
         )
-    # `values`, not `config`: after conversion a default and a setting that says the same cannot be told
-    # apart.
+    # `values`, not `config`: after conversion a default and a setting that says the same cannot be told apart.
     if values.get("sandbox", {}) not in ({}, {"use": "on"}):
         raise ConfigError(
             f"{path}: sandbox decides what commands may reach, and this project is not trusted: it may only say "

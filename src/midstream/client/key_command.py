@@ -56,8 +56,7 @@ class KeyCommand:
         self._clock = clock
         self._timeout = timeout
         self._environ = environ
-        # A lock of threads, not of asyncio: `get` is also called without a loop, and `fetch` runs it in a
-        # thread.
+        # A lock of threads, not of asyncio: `get` is also called without a loop, and `fetch` runs it in a thread.
         self._lock = threading.Lock()
         self._key = Secret("")
         self._until = 0.0
@@ -81,12 +80,10 @@ class KeyCommand:
         share a run; the process of a run of this caller's own is added to `started`."""
         with self._lock:
             if not self._key or self._key == refused or self._clock() >= self._until:
-                # Forgotten before the run: if the command fails, an old key must not be taken for a new
-                # one.
+                # Forgotten before the run: if the command fails, an old key must not be taken for a new one.
                 self._key = Secret("")
                 printed = self._run([] if started is None else started)
-                # After the command, which may have waited for a login: `expires_in` counts from when it was
-                # printed.
+                # After the command, which may have waited for a login: `expires_in` counts from when it was printed.
                 began = self._clock()
                 self._key, expires = self._read(printed, began)
                 self._until = expires - min(_MARGIN, (expires - began) / 10)

@@ -54,8 +54,7 @@ class KeyStore:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self.path = config_home(environ) / FILE
         self._lock = threading.Lock()
-        # What the file looked like when it was read; `keys set` in another terminal is seen by a running
-        # program.
+        # What the file looked like when it was read; `keys set` in another terminal is seen by a running program.
         self._version: tuple[int, ...] = ()
         self._entries: dict[str, _Entry] = {}
         self._fetched: dict[str, Secret] = {}

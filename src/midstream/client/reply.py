@@ -124,8 +124,7 @@ class ReplyState:
     """What has come of an answer: nothing, a part that its caller may leave, or all of it."""
 
     def __init__(self) -> None:
-        # Kept only until the end, for a caller who leaves in the middle; then the decoder's own turn takes
-        # its place.
+        # Kept only until the end, for a caller who leaves in the middle; then the decoder's own turn takes its place.
         self._seen: list[list[Event]] = []
         self._turn: Turn | None = None
         self.error: ErrorInfo | None = None
@@ -170,8 +169,7 @@ async def _followed(batches: AsyncGenerator[list[Event], None], state: ReplyStat
             for event in batch:
                 yield event
     finally:
-        # Before closing: whoever looks at the reply while its connection is being closed already sees how
-        # it ended.
+        # Before closing: whoever looks at the reply while its connection is being closed already sees how it ended.
         state.left()
         await batches.aclose()
 

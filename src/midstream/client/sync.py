@@ -342,8 +342,7 @@ class Background:
 
         if self._inside:
             work.close()
-            # A tool or a callback that calls the synchronous API from within the loop would wait for
-            # itself.
+            # A tool or a callback that calls the synchronous API from within the loop would wait for itself.
             raise LocalError(
                 "called from the event loop's own thread, where waiting would block for ever: use the async API"
             )
@@ -364,8 +363,7 @@ class Background:
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         """The same items in a plain `for`."""
         try:
-            # A tuple of one, since an item may itself be None, and StopIteration cannot pass through a
-            # future.
+            # A tuple of one, since an item may itself be None, and StopIteration cannot pass through a future.
             while (found := self.run(_next(items))) is not None:
                 yield found[0]
         finally:

@@ -19,9 +19,8 @@ from ..core.blocks import (
 )
 from ..core.compaction import sent_turns
 
-# Hosts count images by their size, each in its own way; this is the order of magnitude, and estimates are
-# only for warnings and for compaction. The overhead is that of the tokens with which templates separate
-# turns.
+# Hosts count images by their size, each in its own way; this is the order of magnitude, and estimates are only for
+# warnings and for compaction. The overhead is that of the tokens with which templates separate turns.
 _MEDIA_TOKENS = 800
 _TURN_OVERHEAD = 4
 

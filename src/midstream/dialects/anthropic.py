@@ -132,9 +132,8 @@ _MOONSHOT = "moonshot-anthropic"
 MOONSHOT_K25 = _look_alike(
     f"{_MOONSHOT}-k2.5", provider=_MOONSHOT, schema="moonshot", sampling=("stop",), media=("image",)
 )
-# Which of Kimi's models think, and which can be told not to: field-guide/kimi.md#switching-thinking. A
-# forced tool choice is refused while they think (field-guide/kimi.md#tool-choice), so where thinking is
-# always on there is none.
+# Which of Kimi's models think, and which can be told not to: field-guide/kimi.md#switching-thinking. A forced tool
+# choice is refused while they think (field-guide/kimi.md#tool-choice), so where thinking is always on there is none.
 MOONSHOT_K2_THINKING = _replace(
     MOONSHOT_K25,
     name=f"{_MOONSHOT}-k2-thinking",

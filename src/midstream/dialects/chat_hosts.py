@@ -29,9 +29,8 @@ def _keys(name: str, *more: str) -> dict[str, Any]:
     }
 
 
-# The measure for all others: what a row below does not say is what the defaults of `Dialect` say, and those
-# are the careful reading of this wire, without OpenAI's newer fields
-# (field-guide/hosts.md#small-switches-of-chat-hosts).
+# The measure for all others: what a row below does not say is what the defaults of `Dialect` say, and those are the
+# careful reading of this wire, without OpenAI's newer fields (field-guide/hosts.md#small-switches-of-chat-hosts).
 OPENAI = Dialect(
     "openai",
     _WIRE,
@@ -153,9 +152,8 @@ _ZAI_EFFORT = _replace(_ZAI_KEEPS, control="thinking.type+effort")
 ZAI_EFFORT = _replace(ZAI, name="zai-effort", reasoning=_ZAI_EFFORT)
 # From GLM-5.3 on `disabled` is refused or ignored (field-guide/hosts.md#zai).
 ZAI_ALWAYS = _replace(ZAI, name="zai-always", reasoning=_replace(_ZAI_EFFORT, can_disable=False))
-# `reasoning_split` asks for reasoning in a field of its own; the tags are for answers in which it stays in
-# the text all the same. All of the assistant's content goes back, thinking included
-# (field-guide/hosts.md#minimax).
+# `reasoning_split` asks for reasoning in a field of its own; the tags are for answers in which it stays in the text
+# all the same. All of the assistant's content goes back, thinking included (field-guide/hosts.md#minimax).
 MINIMAX = Dialect(
     "minimax",
     _WIRE,

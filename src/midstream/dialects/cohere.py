@@ -20,8 +20,7 @@ def _sized(dialect: Dialect, context: int | None, output: int | None) -> Dialect
     return _replace(dialect, limits=_replace(dialect.limits, context=context, max_output=output))
 
 
-# Windows and most output by generation; what is asked for beyond them is refused, so it is capped before it
-# is sent.
+# Windows and most output by generation; what is asked for beyond them is refused, so it is capped before it is sent.
 COMMAND_A = _sized(DEFAULT, 256_000, 8_000)
 COMMAND_R = _sized(_replace(DEFAULT, name="cohere-command-r"), 128_000, 4_000)
 COMMAND_VISION = _sized(_replace(DEFAULT, name="cohere-vision", media=("image",)), 128_000, 8_000)

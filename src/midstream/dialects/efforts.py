@@ -19,10 +19,9 @@ _replace = msgspec.structs.replace
 
 _THREE = ("low", "medium", "high")
 
-# First fit wins, so narrow names stand above wide ones: `gpt-5-pro` before `gpt-5`, `codex-max` before
-# `codex`. `(?!\d)` keeps gpt-5.1 from taking gpt-5.10. Which level is nearest to one that a model lacks is our choice; the third
-# column is for words that must go to another
-# (field-guide/reasoning.md#efforts).
+# First fit wins, so narrow names stand above wide ones: `gpt-5-pro` before `gpt-5`, `codex-max` before `codex`.
+# `(?!\d)` keeps gpt-5.1 from taking gpt-5.10. Which level is nearest to one that a model lacks is our choice; the
+# third column is for words that must go to another (field-guide/reasoning.md#efforts).
 EFFORTS: tuple[tuple[str, tuple[str, ...], dict[str, str] | None], ...] = (
     # OpenAI
     (r"gpt-oss", _THREE, None),

@@ -21,9 +21,8 @@ def _levels(name: str, model: str) -> Dialect:
     return _replace(DEFAULT, name=name, reasoning=_replace(DEFAULT.reasoning, **efforts_of(model)))
 
 
-# From 3 on a level, before that a budget (field-guide/gemini.md#thinking); and from 3 on the first call of
-# a step must be signed, which `required` in the wire's default says
-# (field-guide/gemini.md#thought-signatures).
+# From 3 on a level, before that a budget (field-guide/gemini.md#thinking); and from 3 on the first call of a step
+# must be signed, which `required` in the wire's default says (field-guide/gemini.md#thought-signatures).
 GEMINI_3 = _levels("gemini", "gemini-3-flash")
 GEMINI_3_PRO = _levels("gemini-3-pro", "gemini-3-pro")
 GEMINI_31_PRO = _levels("gemini-3.1-pro", "gemini-3.1-pro")

@@ -157,8 +157,7 @@ def kimi_on(provider: str, *, reasoning: dict[str, Any] | None = None, **host: A
     # `required` is not set here: a refusal of turns without reasoning is known of Moonshot's own API,
     # not of hosts that serve the weights.
     shape = {"echo": "always", "control": "chat_template_kwargs", **(reasoning or {})}
-    # A host that switches thinking by the template's arguments keeps it by them too; of any other nothing
-    # is assumed.
+    # A host that switches thinking by the template's arguments keeps it by them too; of any other nothing is assumed.
     keep = shape.pop("keep", "chat_template_kwargs" if shape["control"] == "chat_template_kwargs" else "")
     plain = Dialect(f"{provider}-kimi-k2", "openai-chat", provider, ids="kimi", media=(), **host)
     thinks = Reasoning(default_on=True, **shape)
@@ -182,8 +181,7 @@ def kimi_on(provider: str, *, reasoning: dict[str, Any] | None = None, **host: A
 
 def kimi_on_ollama(plain: Dialect) -> tuple[tuple[str, Dialect], ...]:
     """The dialects of Kimi's models on Ollama, made of the host's own."""
-    # No Kimi ids here: Ollama pairs results by name and gives no ids
-    # (field-guide/tool-ids.md#what-hosts-give).
+    # No Kimi ids here: Ollama pairs results by name and gives no ids (field-guide/tool-ids.md#what-hosts-give).
     named = _replace(plain, name=f"{plain.name}-kimi", tool_format="kimi", leaks="kimi", limits=_LIMITS, media=())
     thinks = _replace(plain.reasoning, default_on=True)
     always = _replace(thinks, can_disable=False)

@@ -75,8 +75,11 @@ class AccessLog:
         self._form = form
         self._records: list[RequestRecord] = []
         self._timer: asyncio.TimerHandle | None = None
+        # Bounded, and lines are dropped when it is full: a log must never be the reason why requests wait.
         self._batches: queue.Queue[bytes | None] = queue.Queue(_QUEUED)
         self._thread: threading.Thread | None = None
+        # Several workers may share one pipe; a longer write could be cut in two by another's. Files and terminals
+        # take it whole.
         self._pieces = _ATOMIC if form != "none" and stat.S_ISFIFO(os.fstat(fd).st_mode) else 1 << 20
         self.lost = 0
         """Lines that could not be written."""
@@ -99,6 +102,7 @@ class AccessLog:
         records, self._records = self._records, []
         if not records:
             return
+        # Started with the first record: a log without lines needs no thread.
         if self._thread is None:
             self._thread = threading.Thread(target=self._write, name="midstream-access-log", daemon=True)
             self._thread.start()
@@ -113,6 +117,7 @@ class AccessLog:
         thread, self._thread = self._thread, None
         if thread is not None:
             try:
+                # None ends the thread, behind everything that waits before it.
                 self._batches.put(None, timeout=wait)
             except queue.Full:
                 return
@@ -132,6 +137,7 @@ def whole_lines(batch: bytes, most: int) -> Iterator[bytes]:
     """Cut it behind line breaks, into pieces of at most `most` bytes; a longer line is a piece of its own."""
     start = 0
     while len(batch) - start > most:
+        # `rfind` gives -1 for "not found", which becomes 0, so that `or` looks for the end of the long line instead.
         end = batch.rfind(b"\n", start, start + most) + 1 or batch.index(b"\n", start) + 1
         yield batch[start:end]
         start = end
@@ -141,6 +147,7 @@ def whole_lines(batch: bytes, most: int) -> Iterator[bytes]:
 
 def encode_records(records: list[RequestRecord], form: LogFormat) -> bytes:
     """Their lines, each with its line break."""
+    # Here and not when the record is made: this runs once per batch, off the path of a request.
     for record in records:
         record.duration_ms = round(record.duration_ms, 1)
         if record.ttft_ms is not None:
@@ -152,6 +159,7 @@ def encode_records(records: list[RequestRecord], form: LogFormat) -> bytes:
     if form == "text":
         return b"".join([_text(record) for record in records])
     try:
+        # The quick way for nearly all batches; one record with other characters sends the whole batch the slow way.
         lines = _encoder.encode_lines(records)
         if lines.isascii():
             return lines

@@ -30,6 +30,7 @@ class NewKey(NamedTuple):
 
 
 def make_key() -> NewKey:
+    # Letters and digits only, so that a double click selects all of it and no shell or URL needs quotes.
     body = _base62(int.from_bytes(secrets.token_bytes(_RANDOM_BYTES), "big"), _BODY)
     key = f"{PREFIX}{body}{_checksum(body)}"
     tag = "".join([secrets.choice(_ALPHABET) for _ in range(8)])
@@ -37,6 +38,7 @@ def make_key() -> NewKey:
 
 
 def digest_of(key: str) -> bytes:
+    # `surrogatepass`, since what a client presents may be anything; the digest only has to exist.
     return sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -47,6 +49,7 @@ def last_four(id: str) -> str:
 
 def fault_of(key: str) -> str | None:
     """Why this cannot be one of our keys, or None if it can."""
+    # The likeliest mistake first: people put their provider's key here.
     if not key.startswith(PREFIX):
         return f"it is not a key of this gateway: they begin with {PREFIX}"
     body, checksum = key[len(PREFIX) : -_CHECKSUM], key[-_CHECKSUM:]

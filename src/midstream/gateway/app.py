@@ -48,6 +48,7 @@ HOT: dict[str, str] = {
     prefix + path: wire for prefix in ("/v1", "") for path, wire in zip(ANSWERING, _WIRES, strict=True)
 }
 """Paths that answer, and the wire that is spoken there."""
+# The model's name is in the path and may have slashes, so this one is a pattern where the others are a lookup.
 GEMINI = re.compile(r"(?:/v1(?:alpha|beta1?)?)?/models/(?P<model>.+):(?P<stream>streamG|g)enerateContent")
 _TICK = 1.0
 _PRICES = 4096
@@ -108,6 +109,8 @@ class Gateway:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # a WebSocket, which nothing here speaks
             return
+        # Plain dictionaries and no framework up to here: this is what a gateway does all day, and a router would be
+        # felt.
         if scope["method"] == "POST":
             path = scope["path"]
             wire = HOT.get(path)
@@ -117,6 +120,7 @@ class Gateway:
             match = GEMINI.fullmatch(path)
             if match is not None:
                 stream = match["stream"] == "streamG"
+                # Without `alt=sse` Gemini streams one JSON array (field-guide/streams.md#framing).
                 array = stream and b"alt=sse" not in scope["query_string"]
                 await self.answer("gemini", scope, receive, send, unquote(match["model"]), stream, array)
                 return
@@ -142,6 +146,8 @@ class Gateway:
             tenant = await self.authenticator.tenant(scope["headers"], scope["query_string"])
             own_key = provider_key(scope["headers"], self.settings.own_keys)
             limiter = self.limiter
+            # Mostly everything is known and no await is needed; the store is only asked for a key that was not seen
+            # for a while.
             admission = limiter.admit(tenant) if limiter.prepared(tenant) else await limiter.enter(tenant)
         except MidstreamError as error:
             await self.refuse(wire, scope, send, error, tenant)
@@ -154,9 +160,12 @@ class Gateway:
             log.exception("request %s failed", exchange.id)
             await exchange.fail(error)
         finally:
+            # In this order: what was kept for the request, then its slot, then its price. The slot must be free
+            # whatever fails behind it.
             self.responses.forget(exchange)
             admission.release()
             if exchange.cost:
+                # Micro-dollars are whole numbers: sums of many small floats would drift.
                 admission.charge(round(exchange.cost * 1_000_000))
             if self._finished is not None:
                 self._finished(exchange)
@@ -181,6 +190,7 @@ class Gateway:
 
     def cost(self, target: Resolved, usage: Usage) -> float | None:
         """What an answer cost in dollars; None if nobody knows."""
+        # The host's own figure beats any table.
         if usage.cost is not None:
             return usage.cost
         name = target.name
@@ -196,6 +206,8 @@ class Gateway:
 
         One of each header, and none that is too long for a key: looking for 60 KB in all its forms takes many seconds.
         """
+        # A client's key for this gateway should never reach an upstream, but a client may put it into a prompt or a
+        # URL, too.
         secrets = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in _KEY_HEADERS}
         for pair in scope["query_string"].split(b"&"):
             if pair.startswith(b"key="):
@@ -213,7 +225,9 @@ class Gateway:
             silence = self.settings.silence  # it may change while the gateway runs
             await asyncio.sleep(min(_TICK, silence / 4))
             now = time.monotonic()
+            # One task for all streams: a timer for each would be started and cancelled at every chunk.
             for exchange in [each for each in self.open_streams if each.is_silent(now, silence)]:
+                # In tasks of their own: a client that does not read must not keep the others from hearing something.
                 task = asyncio.create_task(exchange.keep_alive(now))
                 self._telling.add(task)
                 task.add_done_callback(self._telling.discard)

@@ -87,6 +87,7 @@ class GatewayApp:
         self._catalog = catalog
         self._transport = transport or TransportOptions(max_unused=_UNUSED)
         self._log: AccessLog | None = None
+        # Closed in the reverse order of opening, so that what writes at its end (usage, spend) still has a database.
         self._stack = AsyncExitStack()
         self._tracing = start_tracing()
         self._rows: list[UsageRow] = []
@@ -112,6 +113,7 @@ class GatewayApp:
         self.gateway.settings = settings_of(config)
         self.gateway.limiter.max_in_flight = config.server.max_in_flight
         self.metrics.know(self.gateway.router.targets())
+        # Sockets, files and keys of these sections are open already; telling is better than half applying.
         later = [
             f"[{name}]" for name in ("server", "state", "vault") if getattr(config, name) != getattr(self.config, name)
         ]
@@ -124,9 +126,12 @@ class GatewayApp:
         config, options, stack = self.config, self.options, self._stack
         try:
             state = self.state = open_state(options.state)
+            # First, since the sealer, the keys and the limits are read from it.
             await state.open()
             stack.push_async_callback(state.close)
             catalog = self._catalog or await self._make_catalog()
+            # Nothing is remembered: each request brings its whole history, and a cache of all clients' histories
+            # would only grow.
             client = Client(catalog, transport=Transport(self._transport), remember=False)
             stack.push_async_callback(client.aclose)
             sealer = Sealer() if config.vault.seal else None
@@ -152,6 +157,7 @@ class GatewayApp:
                 refused=self._noted,
                 keep_contents=self._tracing is not None and self._tracing.contents,
             )
+        # Half a gateway is closed again, or a failed start would leave connections and a file lock behind.
         except BaseException:
             await stack.aclose()
             raise
@@ -160,6 +166,7 @@ class GatewayApp:
         self.metrics.gauge("midstream_in_flight", "Requests in progress.", lambda: limiter.in_flight)
         tasks = [
             gateway.keep_company(),
+            # What need not be exact at every moment is done by the clock, off the path of requests.
             _every(SYNC_EVERY, limiter.sync),
             _every(SYNC_EVERY, authenticator.refresh),
             _every(_FLUSH_EVERY, self._write_usage),
@@ -186,6 +193,7 @@ class GatewayApp:
     async def _end(self, tasks: list[asyncio.Task[None]], limiter: Limiter) -> None:
         for task in tasks:
             task.cancel()
+        # The periodic tasks first: none may write after the last flush.
         await asyncio.gather(*tasks, return_exceptions=True)
         for last in (limiter.sync, self._write_usage):
             try:
@@ -223,6 +231,7 @@ class GatewayApp:
             self._tracing.add(exchange, record)
         if self._log is not None:
             self._log.add(record)
+        # A bound: a database that is away for hours must not fill the memory.
         if len(self._rows) < _UNWRITTEN:
             self._rows.append(_row(record, exchange))
         else:
@@ -250,6 +259,7 @@ class GatewayApp:
             try:
                 await self.state.log_usage(rows)
             except StoreError:
+                # Back to the front, so that the order of the log stays that of the requests.
                 self._rows = rows + self._rows
                 raise
 
@@ -282,6 +292,7 @@ def record_of(exchange: Exchange) -> RequestRecord:
         output=usage.output if usage is not None else 0,
         cache_read=usage.cache_read if usage is not None else 0,
         cache_write=usage.cache_write if usage is not None else 0,
+        # None is "unknown" and stays so; 0 would look like a free answer.
         cost=exchange.cost,
         ttft_ms=None if exchange.first is None else (exchange.first - exchange.began) * 1000,
         duration_ms=(now - exchange.began) * 1000,

@@ -17,14 +17,18 @@ Receive = Callable[[], Awaitable[Message]]
 
 async def read_body(receive: Receive, encoding: bytes, limit: int) -> bytes:
     """All of it; BadRequest with status 413 if it is longer than `limit`, Aborted if the client left before its end."""
+    # Nearly every body comes in one message, so this case has no loop and no list.
     message = await receive()
     body: bytes = message.get("body", b"")
+    # `http.disconnect` instead of a body: the client has gone.
     if message.get("more_body") or message["type"] != "http.request":
         parts, size = [body], len(body)
         while message["type"] == "http.request" and message.get("more_body"):
             message = await receive()
             parts.append(message.get("body", b""))
             size += len(parts[-1])
+            # Checked at every piece: the length that a client announced need not be true, and chunked bodies announce
+            # none.
             if size > limit:
                 raise too_large(limit)
         if message["type"] != "http.request":
@@ -55,6 +59,7 @@ def inflated(body: bytes, encoding: bytes, limit: int) -> bytes:
                 raise too_large(limit)
             parts.append(piece)
         decoder.close()
+    # Ours, with its own status; only what the decoder raised is translated below.
     except BadRequest:
         raise
     except MidstreamError as error:

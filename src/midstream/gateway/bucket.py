@@ -34,5 +34,6 @@ class Bucket:
     def _fill(self, now: float) -> None:
         if now > self._then:
             level = self._level + (now - self._then) * self._rate
+            # Never above the size: an idle hour must not become a burst of an hour's requests.
             self._level = level if level < self.size else float(self.size)
             self._then = now

@@ -46,6 +46,9 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
     changed: dict[str, Any] = {}
     kept: dict[str, Any] = {}
     notes: list[Note] = []
+    # The order is a policy: what would redirect a request is out before anything else is asked; then what the route
+    # has settled; then what the operator or the dialect lets through; then what changes the meaning and must be
+    # refused, not dropped.
     for name, value in extra.items():
         if name in FORBIDDEN:
             notes.append(_dropped(name, "where a request goes, and with which key, is the operator's to say"))
@@ -54,6 +57,8 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
             notes.append(_dropped(name, "which model answers, and how, is settled already"))
         elif name == "background":  # only a host that stores responses takes it, and we ask it not to
             notes.append(_dropped(name, "the answer is given at once"))
+        # The same name on another wire may mean another thing, so the dialect's list counts only for clients of its
+        # own wire.
         elif name in allowed or "*" in allowed or (wire == dialect.wire and name in dialect.extras):
             kept[name] = value
         elif value is not None and (code := HELD_ELSEWHERE.get((wire, name))) is not None:
@@ -63,6 +68,7 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
                 code=code or None,
             )
         elif understood := _understood(name, value):
+            # What the parser of the wire has read already is more exact than this reading of a foreign field.
             changed.update({key: each for key, each in understood.items() if getattr(options, key) is None})
         elif name not in SILENT and not _is_display(name, value):
             notes.append(_dropped(name, f"{dialect.name} is not known to take it"))
@@ -72,6 +78,7 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
 def without_marks(conversation: Conversation, dialect: Dialect) -> Conversation:
     """The conversation without a client's cache marks, unless the reader knows them: other hosts refuse such a field, and a mark
     that moves from message to message would change messages that were sent before."""
+    # Marks mean something only where a host caches by them.
     if dialect.wire == _MARKED_WIRE or _MARK in dialect.extras:
         return conversation
     turns = tuple(
@@ -118,6 +125,8 @@ def _dropped(name: str, why: str) -> Note:
 
 def _understood(name: str, value: Any) -> Mapping[str, Any]:
     """The ways in which hosts are asked for thinking, and Gemini for JSON by its own kind of schema, as our options."""
+    # Five names of one switch, and as many ways to turn thinking on (field-guide/reasoning.md#keeping-it-all,
+    # field-guide/hosts.md#how-thinking-is-switched). A client asks in the words of the host it believes to speak to.
     match name, value:
         case "thinking", {"type": "enabled" | "adaptive" | "disabled" as kind}:
             keep = {"keep_thinking": True} if value.get("keep") == "all" else {}

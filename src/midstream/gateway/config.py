@@ -21,6 +21,8 @@ from .spend import Budget, parse_budget
 DEFAULT_PORT = 4000
 LogFormat: TypeAlias = Literal["json", "text", "none"]
 
+# The description is what an error message says was expected (`_expected`), so each of these is worded for an
+# operator.
 Port: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65535, description="a port from 0 (any free one) to 65535")]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000, description="a whole number from 1")]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=86_400, description="seconds, more than 0")]
@@ -69,6 +71,8 @@ class ModelsConfig(msgspec.Struct, frozen=True):
 class KeysConfig(msgspec.Struct, frozen=True):
     """Who may use the gateway, and the limits of a key that has none of its own."""
 
+    # Three states: an operator who says nothing gets a gateway that is open on loopback until the first key is
+    # created, and closed everywhere else.
     required: bool | None = None
     """None: required unless the gateway listens on loopback only and no key was ever created."""
     rate: Count | None = None
@@ -116,6 +120,7 @@ class Alias(msgspec.Struct, frozen=True):
         return "*" in self.name
 
 
+# Two structs, because the name is the key of the table in the file and a field everywhere else.
 class _AliasTable(msgspec.Struct, frozen=True):
     """An alias as it is written, without its name."""
 
@@ -178,6 +183,7 @@ def parse_config(data: bytes, source: str) -> GatewayConfig:
         raise ConfigError(f"{source}: not valid TOML: {error}") from None
     file = _File(source, text)
     for name in values:
+        # By hand and not by msgspec's `forbid_unknown_fields`: its message has neither a line nor a suggestion.
         if name not in _NAMES:
             raise file.error((name,), f"unknown section{near(name, _NAMES) or '.'} Allowed: {', '.join(_NAMES)}")
     sections: dict[str, Any] = {
@@ -186,6 +192,7 @@ def parse_config(data: bytes, source: str) -> GatewayConfig:
     keys = sections["keys"]
     assert isinstance(keys, KeysConfig)
     try:
+        # Read once now, so that a wrong budget is an error at the start and not with the first request.
         _ = keys.budget
     except ConfigError as error:
         raise file.error(("keys", "spend"), str(error)) from None
@@ -202,6 +209,7 @@ def _alias(file: _File, name: str, value: Any) -> Alias:
     where = ("aliases", name)
     if not name.strip() or name != name.strip() or not name.isprintable():
         raise file.error(where, "expected a name, without blanks around it")
+    # Three ways to write an alias, for one, several, or several with settings; the last holds the others.
     if isinstance(value, str):
         value = {"models": [value]}
     elif isinstance(value, list):
@@ -242,6 +250,7 @@ class _File:
         checked: dict[str, Any] = {}
         for name, value in values.items():
             try:
+                # Field by field: converting the whole table would report only that something in it is wrong.
                 checked[name] = msgspec.convert(value, types[name])
             except msgspec.ValidationError:
                 told = f"expected {_expected(types[name])}, got {_shown(value)}"
@@ -301,6 +310,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+# Not a TOML parser. It only finds the line to name in a message; at worst the line is missing there.
 _HEADER = re.compile(r"\s*\[\[?\s*(.*?)\s*\]\]?\s*(?:#.*)?\Z")
 _SETTING = re.compile(
     r"\s*((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\w-]+))*)\s*="
@@ -319,6 +329,7 @@ def _line_of(text: str, where: tuple[str, ...]) -> int | None:
             name = (*section, *_parts(setting[1]))
         else:
             continue
+        # The deepest name that leads to the setting: its own line, else that of its table.
         if len(name) > depth and where[: len(name)] == name:
             best, depth = number, len(name)
     return best

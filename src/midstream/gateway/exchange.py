@@ -37,10 +37,12 @@ if TYPE_CHECKING:
     from .routing import Route
     from .tenants import Tenant
 
+# The second is for nginx, which otherwise holds a stream back until its buffer is full.
 _SSE: Headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 _DELTAS = (TextDelta, ThinkingDelta, ToolCallDelta)
 _CHARACTERS = 4
 """About how many make a token."""
+# The prefixes that clients of each wire know.
 _IDS = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic": "msg_", "gemini": ""}
 
 
@@ -64,6 +66,8 @@ class Exchange:
         self.scope = scope
         self.wire = wire
         self.tenant = tenant
+        # 24 hexadecimal characters: short enough for a log, and `gateway/responses.py` finds it again in the ids of
+        # items.
         self.id = mint_turn_key()[:24]
         self.key: Any = None
         self.asked = ""
@@ -86,6 +90,7 @@ class Exchange:
             headers = dict(self.scope["headers"])
             body = await read_body(receive, headers.get(b"content-encoding", b""), gateway.settings.max_body)
             parsed, route = await self._read(body, headers, model, stream)
+            # A body may be many megabytes, and the answer may take minutes.
             del body
             if parsed.options.stream:
                 await self._stream(parsed, route, receive, array)
@@ -94,6 +99,7 @@ class Exchange:
         except MidstreamError as error:
             await self._refuse(error)
         except asyncio.CancelledError:
+            # Cancelled by the server's end, not by the client: the task must end as cancelled.
             if not self._client_gone:
                 self.error = "cancelled"
                 raise
@@ -104,8 +110,10 @@ class Exchange:
     ) -> tuple[ParsedRequest, Route]:
         gateway, wire, tenant = self._gateway, self.wire, self.tenant
         stored = None
+        # A look at the bytes first: parsing every body twice would be felt, and nearly none has these.
         if wire == "openai-responses" and (b'"previous_response_id"' in body or b'"item_reference"' in body):
             body, stored = await gateway.responses.completed(tenant.id, body, gateway.settings.max_body)
+        # Only this header belongs to the request; the others are about the connection or are secrets.
         betas = {"anthropic-beta": value.decode("latin-1")} if (value := headers.get(b"anthropic-beta")) else None
         parsed = read_request(wire, body, headers=betas, model=model, stream=stream)
         if stored is not None:
@@ -116,6 +124,7 @@ class Exchange:
         self.asked, self.stream = parsed.model, parsed.options.stream
         if gateway.keep_contents:
             self.conversation = parsed.conversation
+        # Refused here, in the client's own wire: every host refuses it too, each in its own words.
         if not parsed.conversation.turns and not parsed.conversation.system:
             raise BadRequest("the request has no messages", status=400)
         route = gateway.router.route(
@@ -131,8 +140,10 @@ class Exchange:
             target=Origin(target.dialect.provider, target.dialect.wire, target.model),
         )
         self.notes += notes
+        # What is kept is the client's own input, before anything below changes it for the reader.
         if wire == "openai-responses" and parsed.requested.store is not False:
             gateway.responses.remember(self, body)
+        # Bytes again, for the same reason.
         if b'"cache_control"' in body:
             for name in route.models:
                 dialect = gateway.client.catalog.resolve(name).dialect
@@ -174,6 +185,8 @@ class Exchange:
 
     async def _stream(self, parsed: ParsedRequest, route: Route, receive: Receive, array: bool) -> None:
         gateway = self._gateway
+        # Anthropic's stream begins with the count of input tokens (field-guide/anthropic-messages.md#stream), which
+        # no other host has told by then; the right count follows at the end.
         estimate = gateway.estimate(parsed) if self.wire == "anthropic" else 0
         context = self._context(parsed, array=array, input_tokens=estimate)
         writer = self._writer = make_writer(self.wire, context)
@@ -195,10 +208,13 @@ class Exchange:
                 async for batch in batches:
                     last = batch[-1]
                     if type(last) is Done:
+                        # Before the last bytes: a client that sees the end may come back at once, and must find its
+                        # reasoning and its response.
                         await self._settle(outgoing, context, last.turn)
                     elif type(last) is ErrorEvent:
                         self._failed(last)
                     self._heard += sum([len(event.delta) for event in batch if isinstance(event, _DELTAS)])
+                    # Text is most of a stream, and never changes on the way.
                     batch = [event if type(event) is TextDelta else outgoing.event(event) for event in batch]
                     ended = type(last) is Done or type(last) is ErrorEvent
                     await self._write(write_events(writer, batch), more=not ended, with_next=type(last) is Start)
@@ -229,6 +245,7 @@ class Exchange:
 
     async def _begin(self) -> None:
         """The head of a stream: when the upstream has accepted, or when the client has waited long enough."""
+        # Set before sending: whatever fails from here on can no longer become a status.
         self._begun = True
         self.status = 200
         writer = self._writer
@@ -246,6 +263,7 @@ class Exchange:
 
     async def keep_alive(self, now: float) -> None:
         """Say something that means nothing. A stream that has not begun begins with it: what fails later fails inside."""
+        # Two writers at once would mix their bytes; whoever is writing has broken the silence anyway.
         if self._sending or self._writer is None:
             return
         self._last_sent = now
@@ -286,6 +304,7 @@ class Exchange:
                     api_key=self.key,
                     sending=self._sent,
                 )
+                # A turn that broke off is an error here, because the next model may still be asked.
                 return turn.raise_for_failure()
             except MidstreamError as error:
                 if not names or not error.retryable:
@@ -318,6 +337,7 @@ class Exchange:
         if notes:
             counts: dict[str, int] = {}
             for note in notes:
+                # The header tells what was changed or dropped; what was kept is no news.
                 if note.action != "kept":
                     counts[note.code] = counts.get(note.code, 0) + 1
             if counts:
@@ -340,6 +360,7 @@ class Exchange:
         self.error = error.kind
         told = as_told(error, own_key=self.key is not None)
         writer = self._writer or make_writer(self.wire, AnswerContext(self.asked, request_id=self.id))
+        # The status is out; the error becomes the stream's last event, in the wire's own form.
         if self._begun:
             _, data = writer.error(told, mid_stream=True)
             await self._send({"type": "http.response.body", "body": self._scrubbed(data, error)})
@@ -357,10 +378,13 @@ class Exchange:
 
     async def fail(self, error: Exception) -> None:
         """A defect of ours: the client gets an error of its wire, and nothing of the details."""
+        # The id is the bridge: the client reports it, the operator finds the traceback by it.
         await self._refuse(Overloaded(f"the gateway failed; its log names the request {self.id}", status=500))
         self.error = type(error).__name__
 
     def _left(self) -> None:
+        # nginx's number for a client that closed the request; it is only for the log, since nobody is there to read
+        # it.
         self.status = self.status or 499
         self.error = "client_gone"
 
@@ -374,6 +398,7 @@ class Exchange:
             task.cancel()
 
         extension = (self.scope.get("extensions") or {}).get("midstream")
+        # Our own server calls back without a task. Under another ASGI server a task waits for the disconnect.
         if extension is not None:
             extension["on_disconnect"](gone)
             return lambda: extension["on_disconnect"](None)
@@ -396,6 +421,8 @@ def header_value(text: str) -> bytes:
 _UNPRINTABLE = re.compile(rb"[^ -~]")
 
 
+# Headers by which clients name their session; the first that is there counts. Only for routing: anybody can send
+# anything.
 _HINTS = (
     b"x-claude-code-session-id",
     b"x-session-id",

@@ -54,22 +54,28 @@ async def take_in(
 
     `target` is the model that it goes to first. What a client sent by itself belongs to it if it speaks the client's wire.
     """
+    # A first question has no answers to restore. This is every short request, so it is settled before anything is
+    # built.
     if not (parsed.options.extra_body or parsed.tools) and all(map(_is_bare, parsed.conversation.turns)):
         return parsed, []
     reading = _Reading(wire, tenant, sealer, target)
     read = [_Answer(number, turn) for number, turn in enumerate(parsed.conversation.turns)]
     if sealer is not None and (sealed := _newest_seal(read)) is not None:
+        # A seal made by another process may name a key that this one has not read yet.
         await sealer.learn(sealed, time.time())
     for each in read:
         reading.open(each)
     if vault is not None:
+        # One question for the whole history, not one per answer.
         wanted = [call_id for each in read for call_id in each.call_ids]
         if wanted:
+            # Without duplicates, in order.
             kept = await vault.get(tenant, dict.fromkeys(wanted))
             if kept:
                 reading.restore(read, kept)
     try:
         return reading.request(parsed, [reading.settled(each) for each in read]), reading.notes
+    # A client's JSON decides how deep `_clean` goes.
     except RecursionError:
         raise InvalidHistory(f"not a valid {wire} request: it is nested too deeply") from None
 
@@ -117,6 +123,7 @@ def as_prefill(parsed: ParsedRequest, reader: Dialect) -> ParsedRequest:
     last = turns[-1] if turns else None
     if not reader.prefill_flag or last is None or last.speaker != "ai" or parsed.options.prefill is not None:
         return parsed
+    # Thinking or calls cannot be a prefill, and a request that is nothing but a prefill has no question.
     if not last.text or any(type(block) is not Text for block in last.blocks) or len(turns) == 1:
         return parsed
     conversation = replace(parsed.conversation, turns=turns[:-1])
@@ -156,7 +163,10 @@ class _Reading:
         if not read.is_plain and any(_seal_on(block) is not None for block in turn.blocks):
             self._unseal(read)
         calls = [block for block in turn.blocks if type(block) is ToolCall]
+        # Where seals gave everything, the vault is asked only if the target made the answer: it may hold proofs that
+        # no seal had.
         if calls and (not read.opened or self._is_targets(read.turn.origin)):
+            # Only ids that we gave out can be in the vault; others would be lookups that cannot succeed.
             read.call_ids = [call.id for call in calls if call.raw_id and from_issued(call.raw_id) == call.id]
 
     def _is_targets(self, origin: Origin | None) -> bool:
@@ -200,9 +210,12 @@ class _Reading:
             self._note(read, "the seal on this reasoning does not open; not sent")
             return None
         calls = [each.id for each in kept.blocks if type(each) is KeptCall]
+        # A seal names the call it was made for. Without this check a client could move reasoning from one answer to
+        # another.
         if calls != ([block.id] if type(block) is ToolCall else []) or not isinstance(block, (Thinking, ToolCall)):
             self._note(read, "the seal belongs to another block; not sent")
             return None
+        # Proofs of a host may stand in a history once; plain text may come as often as the client likes.
         if sealed in self._used:
             self._note(read, "the same seal came twice; sent once")
             return None
@@ -220,6 +233,7 @@ class _Reading:
             if kept is None or not (each.opened or self._prefers(kept, each.turn)):
                 continue
             if kept.is_opaque:
+                # By identity: the calls of one answer share an entry, and a client may send them as several messages.
                 if id(kept) in self._taken:
                     continue
                 self._taken.add(id(kept))
@@ -230,8 +244,10 @@ class _Reading:
         """Whether the vault's entry counts more than what the client sent, which is nobody's where the target speaks another
         wire than the client."""
         said = turn.thinking
+        # What the client shows of reasoning is text; where the entry has signatures, only it can satisfy the host.
         if not self._same_wire or kept.is_opaque or not said.strip():
             return True
+        # The client's own text, if it changed it: it may have edited its history on purpose.
         return said == "".join([each.text for each in kept.thinking])
 
     def settled(self, read: _Answer) -> Turn:
@@ -245,6 +261,7 @@ class _Reading:
             turn = replace(turn, blocks=tuple([_as_host_named(block) for block in turn.blocks]))
         elif any(map(_has_origin, turn.blocks)):
             turn = replace(turn, blocks=tuple([self._as_targets(block) for block in turn.blocks]))
+        # Last, over everything: a seal must not reach an upstream, whatever path it took through the code above.
         return turn if read.is_plain else self._scrubbed(read, turn)
 
     def _as_targets(self, block: Block) -> Block:

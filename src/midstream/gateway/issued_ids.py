@@ -20,6 +20,7 @@ from ..core.ids import PREFIX
 
 _ISSUED = re.compile(r"(?:call_|toolu_)([A-Za-z0-9_-]{24})([A-Za-z0-9_-]{8})\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{24}\Z")
+# A length is compared before anything is hashed: most ids of other makers are ruled out by it.
 _LENGTHS = (len("call_") + 32, len("toolu_") + 32)
 _PREFIXES = {"anthropic": "toolu_"}
 _REMEMBERED = 16384
@@ -38,6 +39,8 @@ def _from_issued(wire_id: str) -> str | None:
 
 
 def _checksum(core: str) -> str:
+    # 48 bits: enough that an id of OpenAI's, which may have the same form, is not taken for ours by chance. It is no
+    # protection: an id only finds entries of its own tenant.
     return urlsafe_b64encode(sha256(b"midstream issued id|" + core.encode()).digest()[:6]).decode()
 
 
@@ -88,9 +91,12 @@ class ClientCalls:
 
     def turn_key(self, turn: Turn, number: int) -> str:
         calls = [block for block in turn.blocks if type(block) is ToolCall]
+        # Issued ids lead to their canonical ids by themselves; only foreign ones need a key to make theirs from.
         if not calls or self._all_issued(calls):
             return turn.key or f"turn-{number}"
         digest = self._digest(calls)
+        # The n-th turn with the same calls. Counting equal turns, not positions, keeps ids when a client drops turns
+        # of other content.
         earlier = self._turns[digest]
         self._turns[digest] += 1
         return f"calls-{urlsafe_b64encode(digest[:15]).decode()}-{earlier}"

@@ -34,6 +34,8 @@ class KeptText(Value, frozen=True, tag="kept_text"):
     extra: dict[str, Any] | None = None
 
 
+# Places, not contents: the client sends texts and calls again, so storing them would double everything and gain
+# nothing.
 KeptBlock: TypeAlias = Thinking | KeptCall | KeptText
 
 
@@ -106,6 +108,7 @@ def kept_text(text: Text) -> KeptText:
 
 
 def _digest(text: str) -> bytes:
+    # Only to find a text again within one turn; 96 bits are plenty.
     return sha256(text.encode("utf-8", "surrogatepass")).digest()[:12]
 
 
@@ -114,6 +117,7 @@ def restored(turn: Turn, kept: KeptTurn, wire: str) -> Turn:
 
     Thinking goes where it stood: before the same call, or before the text that came between; else to the beginning.
     """
+    # What a client sends beside a call belongs to its own wire; a maker of another wire never put it there.
     same_wire = kept.origin is not None and kept.origin.wire == wire
     provider = kept.origin.provider if kept.origin is not None else ""
     calls = {block.id: block for block in kept.blocks if type(block) is KeptCall}
@@ -142,6 +146,8 @@ def placed(said: Sequence[Block], kept: Sequence[KeptBlock]) -> tuple[Block, ...
     places = {block.id: number for number, block in enumerate(said) if type(block) is ToolCall}
     before: dict[int, list[Thinking]] = {}
     waiting: list[Thinking] = []
+    # The walk keeps the order of the kept blocks, and only moves forward in the client's: thinking that belongs
+    # before a call goes right before it, unless a text stood between, in which case it goes before that text.
     at, behind_text = (
         0,
         0,

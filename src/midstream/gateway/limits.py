@@ -33,6 +33,7 @@ _USED_FOR = 5 * SYNC_EVERY
 """For how many seconds after a key's last request `sync` asks for what it has spent."""
 
 
+# Three methods of the whole state: what counts can be tried in tests without a database.
 class LimitStore(Protocol):
     """The part of the gateway's state that counts."""
 
@@ -43,6 +44,8 @@ class LimitStore(Protocol):
 
 def lease_of(rate: int) -> int:
     """How many requests a process takes out of a minute's total at a time."""
+    # A twentieth: small enough that a process hardly keeps others from their share, large enough that the store is
+    # asked only some twenty times a minute for a busy key.
     return max(1, rate // 20)
 
 
@@ -64,6 +67,7 @@ class Admission:
 
     def release(self) -> None:
         """Make room for another request. Calling it twice does nothing more."""
+        # An answer may end in several places (its end, a refusal, a cancelled task); the slot is given back once.
         if self._open:
             self._open = False
             if self._slot:
@@ -100,6 +104,8 @@ class _Account:
     def window(self, now: float) -> str:
         """The name of the current window."""
         kind = self.tenant.spend_window
+        # Names of windows are made from dates; remembered until the window ends, because they are asked for with
+        # every request.
         if now >= self._until or self._window[0] != kind:
             self._window = (kind, window_key(kind, now))
             self._until = window_end(kind, now) or math.inf
@@ -147,6 +153,7 @@ class Limiter:
         if tenant.spend is None or self._store is None:
             return True
         account = self._account(tenant)
+        # Alone, a process knows what it has spent itself; with others it has to look.
         if self._shared and self._clock() - account.learned > _KNOWN_FOR:
             return False
         return account.window(self._now()) in account.spent
@@ -166,6 +173,8 @@ class Limiter:
     def admit(self, tenant: Tenant, *, slot: bool = True) -> Admission:
         """Let a request in, or raise RateLimited, QuotaExceeded or Overloaded, each of which says when to come back. Without
         `slot` it does not count as in progress: for what is cheap, such as counting tokens."""
+        # The cheapest test first, and nothing is taken before all have passed: the rate comes last, since a request
+        # that is refused for another reason must not use it up.
         if slot and self.max_in_flight is not None and self.in_flight >= self.max_in_flight:
             raise Overloaded(
                 f"the gateway already has {self.in_flight} requests in progress, its limit; try again in 1s",
@@ -195,6 +204,8 @@ class Limiter:
     def charge(self, account: _Account, micros: int) -> None:
         tenant = account.tenant
         window = account.window(self._now())
+        # An amount of a window that is not known yet is only in `_unwritten`; the next look at the store adds the
+        # two.
         if window in account.spent:
             account.spent[window] += micros
         elif self._store is None:
@@ -209,6 +220,7 @@ class Limiter:
         if self._store is None:
             self._unwritten.clear()
             return
+        # Exchanged before the await: what is charged meanwhile goes into the new one.
         amounts, self._unwritten = self._unwritten, {}
         if amounts:
             try:
@@ -218,6 +230,7 @@ class Limiter:
                     self._unwritten[key] = self._unwritten.get(key, 0) + micros
                 raise
         if self._shared:
+            # Only keys in use: a gateway may know thousands.
             since = self._clock() - _USED_FOR
             for account in [each for each in self._accounts.values() if each.spent and each.used > since]:
                 await self._learn(account, account.window(self._now()))
@@ -265,9 +278,11 @@ class Limiter:
         if bucket is None or bucket.size != rate:
             bucket = account.bucket = Bucket(rate, clock, period=60.0)
         if not bucket.take(clock):
+            # Whichever ends later: coming back after the shorter of the two would only be refused again.
             raise _too_many(rate, max(bucket.wait(clock), self._minute_left(account.lease)))
         wait = self._lease(account, rate) if self._shared else 0.0
         if wait:
+            # This process had room, the shared minute had not; its own bucket must not pay for that.
             bucket.give_back()
             raise _too_many(rate, wait)
 
@@ -277,11 +292,14 @@ class Limiter:
         lease = account.lease
         if lease is None or lease.minute != minute:
             lease = account.lease = _Lease(minute)
+        # Lend before the store has answered: waiting for it would add its latency to requests at the start of every
+        # minute.
         if lease.left > 0 or (not lease.over and lease.left > -lease_of(rate)):
             lease.left -= 1
             wait = 0.0
         else:
             wait = self._minute_left(lease) or 1.0
+        # One question at a time for each key; the answer covers everything that was lent meanwhile.
         if lease.left <= 0 and not lease.asking and not lease.over:
             lease.asking = True
             task = asyncio.get_running_loop().create_task(self._ask(account.tenant.key_id, lease, rate))
@@ -302,6 +320,7 @@ class Limiter:
                 total = await self._store.take_rate(key_id, lease.minute, wanted)
                 beyond = min(wanted, max(0, total - rate))
                 lease.left += wanted - beyond
+                # The store counts on past the limit, so what is beyond tells how much of the wish was granted.
                 lease.over = total >= rate
         except MidstreamError:
             pass  # the state is away: what may be lent is the limit until it is back

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
 
+# From what a refusal takes to what a model that thinks for minutes takes.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _BOUNDS = tuple([str(bound) for bound in _SECONDS] + ["+Inf"])
 _WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini")
@@ -102,6 +103,7 @@ class Metrics:
     def add(self, record: RequestRecord) -> None:
         """Count one request."""
         totals = self._totals
+        # The labels as they are, which nearly always exist already; `_bounded` only sees what is new or made up.
         counts = totals.counts.get((record.wire, record.model, record.status)) or self._bounded(record)
         counts.requests += 1
         seconds = record.duration_ms / 1000
@@ -121,6 +123,7 @@ class Metrics:
             counts.cost += record.cost
         if record.error:
             errors = totals.errors
+            # Labels are forever in a time series, so even names of ours have an end.
             kind = record.error if record.error in errors or len(errors) < _KINDS else OTHER
             errors[kind] = errors.get(kind, 0) + 1
         totals.attempts += record.attempts
@@ -143,6 +146,7 @@ class Metrics:
         self._file = folder / f"{number}.metrics"
         before = _read(self._file)
         if before is not None:
+            # Counters go on, or Prometheus would see a reset; gauges are of a process that has gone.
             before.gauges = {}
             self._totals.add(before)
 
@@ -152,6 +156,7 @@ class Metrics:
             self._totals.gauges = self._read_gauges()
             fresh = self._file.with_suffix(".new")
             fresh.write_bytes(msgspec.msgpack.encode(self._totals))
+            # A rename is atomic: another worker reads the old numbers or the new ones, never half a file.
             fresh.replace(self._file)
 
     def exposition(self) -> bytes:
@@ -174,6 +179,7 @@ class Metrics:
         every.add(self._totals)
         every.gauges = self._read_gauges()
         if self._file is not None:
+            # A worker that has died counts on with its last numbers; its successor takes them over.
             for path in self._file.parent.glob("*.metrics"):
                 if path != self._file and (theirs := _read(path)) is not None:
                     every.add(theirs)

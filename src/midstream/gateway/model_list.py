@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .routing import ListedModel
 
+# Clients want a date and show it to nobody; a fixed one keeps the answers comparable.
 _CREATED = 1_790_000_000
 _DATE = "2026-09-21T00:00:00Z"
 
@@ -24,6 +25,7 @@ def model_list(wire: str, models: Sequence[ListedModel], query: Mapping[str, str
     names = [(each.claude_id, each.display_name) for each in models]
     ids = [name for name, _ in names]
     after = query.get("after_id")
+    # An id that is not listed any more begins from the start; an error would stop a client's listing for good.
     start = ids.index(after) + 1 if after in ids else 0
     size = int(query["limit"]) if query.get("limit", "").isdigit() and len(query["limit"]) < 6 else 1000
     page = [_anthropic(*name) for name in names[start : start + max(1, size)]]

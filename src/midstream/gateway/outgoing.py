@@ -37,12 +37,15 @@ class Outgoing:
         self._tenant = tenant
         self._sealer = sealer
         self._proof = _proof_field(wire, requested)
+        # Gemini's clients return signatures on calls, whether they show thoughts or not
+        # (field-guide/clients.md#what-they-give-back).
         self._on_calls = wire == "gemini"
         self._since_call: list[Thinking | KeptText] = []  # what was streamed since the last call
         self._seals: dict[int, tuple[KeptTurn, str | None]] = {}  # by the place of their block; None: it is too large
 
     def event(self, event: Event) -> Event:
         kind = type(event)
+        # Most of a stream; nothing can be sealed before a block has ended.
         if kind is TextDelta or kind is ToolCallDelta or kind is ThinkingDelta:
             return event
         if isinstance(event, ThinkingEnd):
@@ -53,6 +56,7 @@ class Outgoing:
             before, self._since_call = self._since_call, []
             call = self._call(event.index, event.block, before)
             return event if call is event.block else ToolCallEnd(event.index, call)
+        # Only text between thinking and a call matters: its place tells where the thinking stood.
         if isinstance(event, TextEnd) and self._since_call:
             self._since_call.append(kept_text(event.block))
         return event
@@ -80,6 +84,7 @@ class Outgoing:
 
         A native signature does come back, but not who made it: that is kept too, for the name may mean another model by then.
         """
+        # The vault finds an answer by its calls; one without calls has no id that a client would bring back.
         if turn.failure or not turn.tool_calls:
             return False
         if turn.extra and turn.extra.get(DETAILS):
@@ -98,6 +103,7 @@ class Outgoing:
         return loose and not self._on_calls
 
     def _thinking(self, place: int, block: Thinking) -> Thinking:
+        # A native proof must reach the client unchanged: its host will verify it.
         if block.origin is not None and block.origin.wire == self._wire and self._is_proven(block):
             return block
         sealed = self._sealed(place, KeptTurn(block.origin, (block,))) if self._proof else None
@@ -129,6 +135,8 @@ class Outgoing:
         if self._sealer is None:
             return None
         made = self._seals.get(place)
+        # A streamed answer is written twice (as events, and for a stored response), and a seal has a random nonce:
+        # made once, both are equal.
         if made is None or made[0] != kept:
             made = self._seals[place] = (kept, self._sealer.seal_kept(self._tenant, kept))
         return made[1]

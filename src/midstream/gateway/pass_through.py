@@ -21,6 +21,7 @@ from .tenants import Tenant
 if TYPE_CHECKING:
     from .app import Gateway
 
+# Listed, never "anything": an unknown path of a host with the operator's key could do anything that key may do.
 PASSED = ("embeddings", "moderations", "rerank", "completions", "images/generations", "audio/speech")
 _WIRES = ("openai-chat", "openai-responses")
 
@@ -43,6 +44,7 @@ async def pass_through(gateway: Gateway, request: Request, tenant: Tenant) -> Re
                 "name a model of a host that has it",
                 status=400,
             )
+        # The same fields as on the paths that answer: where a request goes is not the client's to say.
         kept = {name: each for name, each in value.items() if name not in FORBIDDEN}
         sent = Upstream(
             "POST",

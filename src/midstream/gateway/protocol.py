@@ -37,12 +37,16 @@ _HIGH_WATER = 64 * 1024  # of a body that the application has not taken yet
 _CHUNK_OVERHEAD = 16 * 1024  # bytes of chunk extensions and trailers beyond what one-byte chunks need
 _ONE_BYTE_CHUNK = 8  # bytes on the wire for one of body, at most
 _HOST_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]%~!$&'()*+;="
+# Twice, these are how one message is read as two by two servers (request smuggling).
 _SINGLE = (b"host", b"transfer-encoding", b"content-length", b"expect")
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection"})
 _NO_BODY, _UNTIL_CLOSE = -1, -2  # lengths of answers that have none to announce
 _BETWEEN, _HEAD, _BODY, _DEAF = range(4)  # what of a request is expected next; the deaf throw away what they hear
 
 
+# Each limit answers one attack: long heads, many headers, endless bodies, slow heads and bodies, readers that stop
+# reading. The figures are generous for clients: a coding agent's request has some kilobytes of headers and megabytes
+# of body.
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one client may take. Times are in seconds and are kept to within about half a second."""
 
@@ -94,6 +98,8 @@ class GatewayProtocol(HttpToolsProtocol):
         self.state = cast(EngineState, server_state)
         self.limits = self.state.limits
         self.clock = self.state.clock
+        # The moment at which the client is late with what it owes next; inf while it owes nothing. `write_expires` is
+        # the same for reading our answer. The server looks at both at least twice a second.
         self.expires = inf
         self.write_expires = inf
         self._phase = _BETWEEN
@@ -116,6 +122,7 @@ class GatewayProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         state = self.state
         if state.admitted >= self.limits.connections:
+            # Being refused takes a moment too; a flood is not even told.
             if len(state.connections) > 2 * self.limits.connections:  # no time for courtesy
                 self.transport.abort()
                 return
@@ -163,6 +170,8 @@ class GatewayProtocol(HttpToolsProtocol):
         phase = self._phase
         if phase == _DEAF:
             return
+        # The first byte of a head starts its time; later ones do not extend it, or one byte a second would hold a
+        # connection for ever.
         if phase == _BETWEEN:
             self.expires = self.clock() + self.limits.head_time
         self._begun_in_feed = False
@@ -190,6 +199,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if served is None:
             return
         self._body_wire += size
+        # One-byte chunks are legal and cost eight bytes each; more than that is extensions, which nobody needs.
         if self._body_wire > _CHUNK_OVERHEAD + _ONE_BYTE_CHUNK * served.received:
             self._refuse(400, "the request's chunks are mostly overhead")
         elif self.flow.read_paused:
@@ -200,6 +210,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def _expect_body(self, served: ServedRequest) -> None:
         limits = self.limits
         paused = self.clock() + limits.body_time
+        # Two limits in one: no pause longer than `body_time`, and no average slower than `rate`.
         slow = self._body_began + limits.body_time + served.received / limits.rate
         self.expires = paused if paused < slow else slow
 
@@ -223,13 +234,16 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         parser = self.parser
         headers = self.headers
+        # A cheap test that may be too strict; `_check_size` counts exactly.
         if len(headers) > self.limits.headers or self._head_wire + self._feed > self.limits.head:
             self._check_size(headers)
         fields = dict(headers)
         version = parser.get_http_version()
+        # Fewer names than headers: one came twice. Only then are they looked at one by one.
         if version != "1.1" or len(fields) != len(headers):
             self._check_odd_head(version, [name for name, _ in headers])
         host = fields.get(b"host")
+        # `translate` deletes what is allowed, so anything that is left is not. HTTP/1.0 may leave Host out.
         if (not host or host.translate(None, _HOST_CHARACTERS)) and (version == "1.1" or host is not None):
             self._stop(400, "a request has one Host header, with the name of a host")
         coding = fields.get(b"transfer-encoding")
@@ -248,6 +262,7 @@ class GatewayProtocol(HttpToolsProtocol):
                 self._stop(405, "this is not a proxy")
             if self._get_upgrade() == b"websocket":
                 self._stop(426, "WebSocket is not spoken here: use plain HTTP")
+        # Pipelined requests cost memory before anybody answers them.
         if len(self._waiting) >= self.limits.pipelined:
             self._stop(429, "too many pipelined requests")
         url = httptools.parse_url(self.url)
@@ -281,6 +296,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._start(served)
         else:
             self._waiting.append(served)
+            # Behind a request that is being answered: nothing more is read until its turn comes.
             self._pause_reading()
 
     def _check_size(self, headers: list[tuple[bytes, bytes]]) -> None:
@@ -331,6 +347,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def _stop(self, status: int, reason: str) -> NoReturn:
         """Refuse what llhttp is reading. It stops at an exception, and `data_received` goes on from there."""
         self._refusal = (status, reason)
+        # Any exception will do; httptools turns it into its own, and `_refusal` holds the reason.
         raise ValueError(reason)
 
     # Refusals
@@ -341,6 +358,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.expires = inf
         self._refusal = (status, reason)
         receiving, self._receiving = self._receiving, None
+        # The application may already be at work on a request whose body turns out to be bad.
         if receiving is not None and receiving is self._answering:
             self._answering = None
             begun = receiving.begun
@@ -358,6 +376,7 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         if self.state.refused is not None:
             self.state.refused(status)
+        # Written by hand, past the application: what is refused here never became a request.
         body = refusal_body(status, reason)
         more = b"retry-after: 1\r\n" if status in (429, 503) else b""
         more += b"upgrade: HTTP/1.1\r\n" if status == 426 else b""
@@ -374,6 +393,7 @@ class GatewayProtocol(HttpToolsProtocol):
         """
         self._last_words(self.limits.linger_time)
         self._resume_reading()
+        # TLS cannot close one direction; there the whole connection is closed.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:
@@ -615,6 +635,7 @@ class ServedRequest:
             waiter = self._waiter
             if waiter is None:
                 waiter = self._waiter = connection.loop.create_future()
+            # Shielded: `wake` sets this future for everybody who waits on it.
             await asyncio.shield(waiter)
         return {"type": "http.disconnect"}
 
@@ -645,6 +666,7 @@ class ServedRequest:
         connection = self._connection
         self.begun = True
         self.chunked = self.expects_100 = False
+        # The body is not read to its end, so what follows on this connection cannot be told from it.
         if self.more or connection.state.draining:
             self.keep_alive = False
         lines: list[bytes] = []
@@ -662,6 +684,8 @@ class ServedRequest:
             lines += (name, b": ", value, b"\r\n")
         told = b"".join(lines)
         breaks = len(lines) // 4
+        # One count over all headers instead of a look at each: a line break inside a value would begin a header of
+        # its own.
         if told.count(b"\n") != breaks or told.count(b"\r") != breaks or b"\0" in told:
             self.begun = False
             raise RuntimeError("a header of the answer has a line break or NUL in it")
@@ -705,6 +729,7 @@ class ServedRequest:
         elif self._left != _UNTIL_CLOSE:
             left = self._left - len(body)
             if left < 0 or (left and not more):
+                # A client would wait for bytes that never come, or take the surplus for the next answer.
                 raise RuntimeError("the answer's body is not as long as its Content-Length says")
             self._left = left
         if self._head or body:

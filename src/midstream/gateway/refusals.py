@@ -48,9 +48,12 @@ class Refusal(msgspec.Struct, frozen=True):
 
 def as_told(error: MidstreamError, *, own_key: bool = False) -> MidstreamError:
     """The error as the client may know it; with `own_key` the upstream's key is the client's own."""
+    # The last attempt is what a client can act on; the list of all belongs to the log.
     if isinstance(error, RetriesExhausted) and error.attempts:
         return as_told(error.attempts[-1], own_key=own_key)
     if isinstance(error, Unauthorized) and error.provider is not None and not own_key:
+        # 502, not 401: a client takes 401 for its own key, and Claude Code retries it for minutes
+        # (field-guide/clients.md#claude-code).
         return ProviderError(f"{error.provider} refused the gateway's key: its operator must look at it", status=502)
     if isinstance(error, MissingKey):
         return ProviderError(f"the gateway has no key for this model: {error}", status=503)
@@ -68,6 +71,7 @@ def refusal_headers(error: MidstreamError) -> Headers:
     if wait is None and isinstance(error, (Overloaded, RateLimited)):
         wait = 1.0
     if wait is not None:
+        # Whole seconds, rounded up: coming back too early is refused again, and some clients cannot read fractions.
         headers.append((b"retry-after", b"%d" % max(1, int(wait + 0.999))))
     if isinstance(error, _FINAL):
         headers.append((b"x-should-retry", b"false"))

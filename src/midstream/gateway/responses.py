@@ -41,6 +41,7 @@ class KeptResponses:
     def __init__(self, state: GatewayState, keep: float) -> None:
         self._state = state
         self._keep = keep
+        # By exchange, between the request and its answer; `forget` clears what no answer came for.
         self._inputs: dict[str, list[Any]] = {}
 
     async def completed(self, tenant: str, body: bytes, limit: int) -> tuple[bytes, str | None]:
@@ -50,6 +51,8 @@ class KeptResponses:
         value = sent_json(body)
         if not isinstance(value, dict):
             return body, None
+        # Kept in full with each response: a chain of references to earlier ones would break at the first that
+        # expires.
         items = _items(value.get("input"))
         referring = any(map(_is_reference, items))
         if referring:
@@ -59,6 +62,7 @@ class KeptResponses:
             return _within(json_value({**value, "input": items}), limit) if referring else body, None
         record = await self._record(tenant, former)
         if record is None:
+            # The code is OpenAI's own, so that clients that know it send their whole input instead.
             raise BadRequest(
                 f"Previous response with id {former[:80]!r} not found: it was never stored here, was deleted or has expired; "
                 "send the whole input",
@@ -79,6 +83,7 @@ class KeptResponses:
             id = str(item.get("id"))
             match = _ITEM_OF.fullmatch(id)
             if match is not None and match[1] not in read:
+                # A request of some megabytes could otherwise name a million items.
                 if len(read) == MOST_READ:
                     raise BadRequest(f"the input refers to items of more than {MOST_READ} responses", status=400)
                 read.add(match[1])
@@ -101,6 +106,7 @@ class KeptResponses:
     async def keep(self, exchange: Exchange, context: AnswerContext, turn: Turn) -> None:
         """Store a whole answer, if its client did not say otherwise."""
         items = self._inputs.pop(exchange.id, None)
+        # `store: false`, or an answer that was already kept.
         if items is None:
             return
         response = msgspec.json.decode(make_writer(_WIRE, context).body(turn))

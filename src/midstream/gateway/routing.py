@@ -31,6 +31,7 @@ from .tenants import Tenant
 LONGEST_NAME = 256
 _REMEMBERED = 4096
 """How many names are remembered; clients choose them, so there must be an end."""
+# Claude Code appends `[1m]` to a model's name to ask for the long window.
 _BRACKETS = re.compile(r"\[[^\[\]]*\]\Z")
 
 
@@ -80,6 +81,7 @@ class Router:
         same one go to the same model, in every process. UnknownModel or BadRequest if there is none for this tenant. A client
         that brings its `own_key` gets models of one provider: nobody else may see the key."""
         table = self._table
+        # Everything that a route depends on, so that tenants with the same rights share an entry.
         key = (asked, tenant.models, tenant.text_calls)
         route = table.routes.get(key)
         if route is None:
@@ -87,10 +89,12 @@ class Router:
             _remember(table.routes, key, route)
         alias = table.weighted.get(route.name)
         if alias is not None:
+            # A counter instead of a random number, so that tests can repeat it.
             if not alias.sticky or not conversation:
                 self._requests += 1
                 conversation = f"{self._requests}"
             first = _pick(alias.models, alias.weights, conversation)
+            # The others stay in the chain, in their order, as fallbacks.
             rest = [model for model in alias.models if model != first]
             route = replace(route, models=(first, *rest))
         if own_key and len(route.models) > 1:
@@ -132,6 +136,7 @@ class _Table:
         self.weighted: dict[str, Alias] = {}
         for alias in config.aliases:
             self._add(alias)
+        # The longest pattern is the most specific; `sort` keeps the file's order among equals.
         self._patterns.sort(key=lambda pair: -len(pair[1].name))
         allow = config.models.allow
         self._allow = None if allow is None else [pattern_of(each) for each in allow]
@@ -143,6 +148,8 @@ class _Table:
         models: list[str] = []
         for model in alias.models:
             try:
+                # Resolved at the start: a misspelt model in an alias is an error of the configuration, not of the
+                # first client.
                 models.append(self.catalog.resolve(model).name)
             except LocalError as error:
                 hint = "; an alias leads to models, not to another alias" if self._is_alias(model) else ""
@@ -168,6 +175,7 @@ class _Table:
         if place is None:
             raise UnknownModel(self._unknown(asked, tenant))
         if not _permitted(place, tenant):
+            # 400: the key is valid and the model exists. 401 or 404 would send people looking for another mistake.
             raise BadRequest(_denied(asked, tenant), status=400, code="model_not_allowed")
         defaults, alias = self.config.defaults, place.alias
         return Route(
@@ -182,6 +190,7 @@ class _Table:
         )
 
     def _find(self, asked: str) -> _Place | None:
+        # Names go into messages, logs and a cache.
         if len(asked) > LONGEST_NAME:
             return None
         name = _BRACKETS.sub("", asked.strip()).strip().removeprefix("models/")
@@ -215,6 +224,7 @@ class _Table:
             target = self.catalog.resolve(name)
             if self._allow is not None:
                 return _Place(target.name, (target.name,)) if _fits(target.name, self._allow) else None
+            # A model without a key would fail at every request; it is better not to know it.
             self.catalog.check_key(target)
         except (UnknownModel, MissingKey, ConfigError):
             return None
@@ -262,6 +272,7 @@ class _Table:
 
     def _unknown(self, asked: str, tenant: Tenant) -> str:
         shown = asked if len(asked) <= LONGEST_NAME else f"{asked[:LONGEST_NAME]}..."
+        # Suggestions name only what this key may use: error messages must not list what others have.
         known = [each.id for place, each in self.listed if _permitted(place, tenant)]
         hint = near(shown, known) or near(shown, {each.rpartition("/")[2]: None for each in known})
         if not tenant.models and (missing := self._missing_key(asked)):

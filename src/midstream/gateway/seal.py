@@ -25,6 +25,7 @@ from .state.protocol import SealKey
 if TYPE_CHECKING:
     from .state.protocol import GatewayState
 
+# Part of the base64 text itself, so that a seal is recognized before it is decoded, and by anybody who reads a log.
 PREFIX = "midseal"
 """How every seal begins, in every version."""
 ROTATED_AFTER = 30 * 86_400.0
@@ -34,6 +35,7 @@ OPENS_FOR = 90 * 86_400.0
 LONGEST = 48 * 1024
 """Characters. Some clients read a stream by lines, and 64 KiB is a common limit of one."""
 _VERSION = b"midseal1"
+# The version is part of the bytes: eight characters of base64 are exactly six bytes.
 _MAGIC = b64decode(_VERSION)
 _LABEL, _NONCE, _TAG = 6, 12, 16
 _HEAD = len(_MAGIC) + _LABEL + _NONCE
@@ -58,8 +60,11 @@ class Sealer:
         self._state = state
         keys = await state.seal_keys()
         current = [key for key in keys if key.retired is None]
+        # `all` of none is true: the first start makes the first key.
         if all(now - key.created >= ROTATED_AFTER for key in current):
             await state.add_seal_key(SealKey(os.urandom(8).hex(), os.urandom(32), now))
+            # Read again: another process may have made one at the same time, and the newest of all is used by
+            # everybody.
             keys = await state.seal_keys()
         if any(key.retired is not None and now - key.retired >= OPENS_FOR for key in keys):
             await state.delete_seal_keys(now - OPENS_FOR)
@@ -109,7 +114,10 @@ class Sealer:
         if (_HEAD + 1 + len(data) + _TAG + padding) // 3 * 4 > self._longest:
             return None
         label, cipher = self._current
+        # Random: processes share a key and could not share a counter. 96 bits and rotation after a month keep
+        # repetitions out of reach.
         nonce = os.urandom(_NONCE)
+        # One byte says how to read the rest: compressed or not, and how many bytes at the end to drop.
         plain = bytes((form | padding << 4,)) + data + bytes(padding)
         raw = _MAGIC + label + nonce + cipher.encrypt(nonce, plain, _bound(tenant))
         return urlsafe_b64encode(raw).decode()
@@ -124,6 +132,7 @@ class Sealer:
             return None
         try:
             plain = cipher.decrypt(raw[_HEAD - _NONCE : _HEAD], raw[_HEAD:], _bound(tenant))
+        # Forged, of another tenant, or changed on the way: which of them is nobody's business.
         except InvalidTag:
             return None
         data = plain[1 : len(plain) - (plain[0] >> 4)]
@@ -153,6 +162,7 @@ def _bound(tenant: str) -> bytes:
 
 def _raw(sealed: str) -> bytes | None:
     try:
+        # Both alphabets: clients decode signatures and write them again in the one they prefer.
         return b64decode(sealed.replace("-", "+").replace("_", "/"), validate=True)
     except ValueError:  # binascii.Error is one; so is a text with other characters
         return None

@@ -79,6 +79,7 @@ class Server(uvicorn.Server):
             interface="asgi3",
             log_config=None,
             access_log=False,
+            # Whoever is not behind a proxy could otherwise be told any client address by its clients.
             proxy_headers=False,
             server_header=False,
             backlog=options.backlog,
@@ -110,6 +111,7 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % self._sweep_every == 0:
             self.sweep()
+        # A killed parent cannot tell its workers; orphans would hold the port.
         if self._parent is not None and os.getppid() != self._parent:
             log.error("the process that watches over this worker is gone: draining")
             self.should_exit = True
@@ -129,6 +131,8 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         state = self.state
+        # The order of an end: accept nothing, close what is idle, wait, cancel, flush, abort. Each step is bounded,
+        # and a second signal skips the waiting (`force_exit`).
         state.draining = True
         for server in self.servers:
             server.close()
@@ -149,6 +153,7 @@ class Server(uvicorn.Server):
             self.stuck = bool(left)
         for connection in list(state.connections):
             connection.shutdown()
+        # It has done its work; the last bytes may still leave.
         self.force_exit = False
         await self._wait(lambda: not state.connections, loop.time() + _FLUSH)
         for connection in list(state.connections):
@@ -240,6 +245,8 @@ def bind(options: ServerOptions) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         try:
             if os.name == "posix":
+                # A restart must not wait for old connections to time out. Not on Windows, where it lets another
+                # program take the port.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if hasattr(socket, "TCP_NOTSENT_LOWAT"):
                 # Otherwise the kernel hoards megabytes for a client that does not read, and it takes minutes to notice.
@@ -325,12 +332,14 @@ class Supervisor:
         self._options = options
         self._listener = listener
         self._ready = ready
+        # Not fork: threads and event loops do not survive it.
         self._context = multiprocessing.get_context("spawn")
         self._workers: dict[int, _Worker] = {}
         self._signals = 0
         self._failed = False
 
     def run(self) -> int:
+        # A signal handler may do little; a byte here wakes the loop below at once.
         wake, waker = socket.socketpair()
         with ExitStack() as stack:
             for each in (wake, waker, self._handlers(waker)):
@@ -350,6 +359,7 @@ class Supervisor:
                                 self._start(number, worker, folder)
                     elif asked < self._signals:
                         asked = self._signals
+                        # What a worker may take at most by its own rules; after that it hangs.
                         give_up = now + (self._options.drain if asked == 1 else 0) + 2 * _GRACE + _FLUSH
                         self._tell(signal.SIGTERM)
                     if now > give_up:
@@ -396,10 +406,12 @@ class Supervisor:
             if self._signals:
                 continue
             lived = time.monotonic() - worker.started
+            # Only deaths right after the start count together: they mean that the next will die as well.
             worker.quick_deaths = worker.quick_deaths + 1 if lived < _QUICK else 1
             delay = min(_LONGEST_WAIT, 0.25 * 2 ** (worker.quick_deaths - 1))
             worker.start_at = time.monotonic() + delay
             log.error("worker %d ended with code %s after %.1f s; the next starts in %g s", number, code, lived, delay)
+            # All of them: one that works is worth keeping.
             if all(each.quick_deaths >= _QUICK_DEATHS for each in self._workers.values()):
                 log.error("no worker stays alive: giving up")
                 self._failed = True

@@ -32,6 +32,7 @@ def server_tool(tool: ToolSpec) -> tuple[str, str] | None:
     name = tool.builtin or (str(inner.get("type") or next(iter(inner), "")) if isinstance(inner, dict) else "")
     if not name:
         return None
+    # `googleSearch`, `web_search_20250305` and `$web_search` are one kind under three spellings.
     lowered = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     for pattern, kind in _KINDS:
         if pattern.match(lowered):
@@ -46,6 +47,7 @@ def without_server_tools(parsed: ParsedRequest, wire: str, reader: Dialect) -> t
     if reader.wire == wire and (reader.server_tools or reader.builtin_prefix):
         return parsed, []  # they are its own
     own_tools = reader.server_tools or {}
+    # Some hosts take their own tools only if there are no others; the client's own count more.
     if reader.server_tools_alone and any(server_tool(tool) is None for tool in parsed.tools):
         own_tools = {}
     kept: list[ToolSpec] = []
@@ -73,6 +75,7 @@ def without_server_tools(parsed: ParsedRequest, wire: str, reader: Dialect) -> t
             status=400,
         )
     choice = parsed.options.tool_choice
+    # A choice of a tool that is not sent would be refused.
     options = replace(parsed.options, tool_choice=None) if choice in gone else parsed.options
     return replace(parsed, tools=tuple(kept), options=options), notes
 

@@ -37,6 +37,7 @@ def small_routes(gateway: Gateway) -> Starlette:
     routes = _Routes(gateway)
     found = [
         Route("/health", routes.health),
+        # Names that other gateways use, so that the settings of a balancer need not change.
         Route("/health/liveliness", routes.health),
         Route("/health/liveness", routes.health),
         Route("/health/readiness", routes.readiness),
@@ -137,6 +138,8 @@ class _Routes:
     async def _count(self, request: Request, tenant: Tenant, wire: str) -> int:
         """About how many tokens a request has. It takes no slot, but counts for the key's rate: reading a large body is work."""
         gateway = self.gateway
+        # Claude Code counts 25 requests at once (field-guide/clients.md#claude-code); with slots they would push out
+        # answers.
         await gateway.limiter.enter(tenant, slot=False)
         encoding = request.headers.get("content-encoding", "").encode("latin-1")
         body = await read_body(request.receive, encoding, gateway.settings.max_body)
@@ -154,6 +157,7 @@ class _Routes:
 
     async def unknown(self, request: Request, error: Exception) -> Response:
         path = request.url.path
+        # The commonest mistake with a base URL: some clients add the version, others want it given.
         if path.startswith(("/v1/v1/", "/v1/v1beta/")):
             advice = "this client adds the /v1 itself, so leave it out of the base URL"
         else:

@@ -44,6 +44,7 @@ def parse_budget(text: str) -> Budget:
 
 def micro_dollars(dollars: float) -> int:
     """Whole micro-dollars, rounded up: what was spent is never counted as nothing."""
+    # Rounded first: 0.1 * 1_000_000 may be a hair above a whole number, and `ceil` would add one.
     return math.ceil(round(dollars * MICRO, 3))
 
 
@@ -66,4 +67,5 @@ def window_end(window: str, now: float) -> float | None:
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     if window == "day":
         return (today + timedelta(days=1)).timestamp()
+    # The first of the month plus 32 days is always in the next month.
     return (today.replace(day=1) + timedelta(days=32)).replace(day=1).timestamp()

@@ -88,6 +88,7 @@ class Authenticator:
         self._now = now
         self._open = False
         self._has_keys = False
+        # Good and bad answers apart: a flood of bad keys may empty its own memory, never that of real ones.
         self._found: dict[bytes, tuple[float, KeyRecord, Tenant]] = {}
         self._refused: dict[bytes, tuple[float, str]] = {}
         self._lookups = Bucket(LOOKUPS, clock())
@@ -101,6 +102,7 @@ class Authenticator:
         """See whether there are keys: call it at the start, and every few seconds. The first key that is ever created closes
         an open gateway; revoking the last one does not open it again."""
         required = self._config.required
+        # Asked only until there is one: from then on keys are needed, whatever becomes of them.
         if self._loopback and required is None and not self._has_keys:
             self._has_keys = bool(await self._store.keys())
         was_open, self._open = self._open, self._loopback and not (self._has_keys if required is None else required)
@@ -133,6 +135,8 @@ class Authenticator:
                 raise _unauthorized(refused[1])
             return None
         until, record, tenant = found
+        # In constant time, although a digest is compared and not a key: no comparison here should need a second
+        # thought.
         if until <= self._clock() or not compare_digest(record.digest, digest):
             return None
         if record.expires is not None and record.expires <= self._now():
@@ -144,6 +148,7 @@ class Authenticator:
         if fault is not None:
             raise _unauthorized(f"the key was refused: {fault}")
         digest = digest_of(presented)
+        # A key that was good a moment ago is looked up again without a limit: its owner must not suffer from a flood.
         if digest not in self._found and not self._lookups.take(self._clock()):
             raise RateLimited("too many unknown keys at once; try again in 1s", status=429, retry_after=1.0)
         record = await self._store.key_by_digest(digest)
@@ -170,6 +175,7 @@ class Authenticator:
 
 def tenant_of(record: KeyRecord, config: KeysConfig) -> Tenant:
     """The tenant of a key; limits that the key does not have are the configuration's."""
+    # Amount and window belong together: the key's window must not be applied to the configuration's amount.
     budget = config.budget if record.spend is None else None
     return Tenant(
         record.tenant,
@@ -201,6 +207,7 @@ def presented_key(headers: Headers, query: bytes = b"") -> str:
             value = value.strip()
         if seen is None:
             seen = {name}
+        # Two values could mean that a proxy added one; which of them counts would be a guess.
         elif name in seen:
             raise _unauthorized(f"the header {name.decode()} came twice; send one key")
         else:
@@ -212,6 +219,7 @@ def presented_key(headers: Headers, query: bytes = b"") -> str:
                 if seen is not None and b"key=" in seen:
                     raise _unauthorized("the query has two keys; send one")
                 seen = (seen or set()) | {b"key="}
+                # Three characters can stand for one; b"\xff" is refused by `_one` with the usual words.
                 found = _one(found, unquote_to_bytes(pair[4:]) if len(pair) <= 3 * LONGEST else b"\xff")
     if found is None:
         raise _unauthorized(

@@ -47,6 +47,7 @@ class Tracing:
         ended = time.time_ns()
         span = self._tracer.start_span(
             f"chat {record.asked[:100]}",
+            # The client's trace, if it has one, so that both halves of a request are one picture.
             context=propagate.extract(headers),
             kind=SpanKind.SERVER,
             start_time=ended - int(record.duration_ms * 1e6),
@@ -103,6 +104,7 @@ def _messages(turns: tuple[Turn, ...]) -> str:
     """Texts of the newest turns as the conventions write messages; media and reasoning stay out."""
     told: list[dict[str, Any]] = []
     left = _LONGEST
+    # The newest first, because there is an end to the size; written out in their order.
     for turn in reversed(turns):
         text = "".join([block.text for block in turn.blocks if type(block) is Text])[:left]
         left -= len(text)

@@ -108,6 +108,7 @@ class Vault:
         memory = self._tenants.get(tenant)
         for call_id in call_ids:
             entry = memory.entries.get(call_id) if memory is not None else None
+            # A remembered absence counts as an answer too: histories with foreign calls come back with every request.
             if memory is not None and entry is not None and entry.until > now:
                 memory.entries.move_to_end(call_id)
                 if entry.data:
@@ -130,6 +131,7 @@ class Vault:
         return {
             call_id: kept
             for call_id, data in found.items()
+            # The address already separates tenants; this is the second lock on the same door.
             if (kept := opened[data]) is not None and kept.tenant == tenant
         }
 
@@ -139,6 +141,7 @@ class Vault:
             memory = self._tenants[tenant] = _TenantMemory()
         self._tenants.move_to_end(tenant)
         before = memory.size
+        # One busy tenant must not push all others out of memory.
         share = self._limit // _SHARE
         if entry.size > share:
             memory.drop(call_id)  # it is in the state, if there is one

@@ -58,8 +58,7 @@ def open_for_reading(path: Path, *, patience: float) -> sqlite3.Connection:
     """
     address = path.absolute().as_uri()
     log = Path(f"{path}-wal")
-    # `immutable` ignores the log, and with it the latest turns; never where there is one with something in
-    # it.
+    # `immutable` ignores the log, and with it the latest turns; never where there is one with something in it.
     ways = ["mode=ro"] if log.exists() and log.stat().st_size else ["mode=ro", "immutable=1"]
     for way in ways:
         db = sqlite3.connect(
@@ -92,8 +91,7 @@ def copy_database(path: Path, folder: Path) -> Path:
         if source.exists():
             copy = folder / source.name
             shutil.copyfile(source, copy)
-            # The copy is as private as the original was meant to be, even if a backup gave that one a wider
-            # mode.
+            # The copy is as private as the original was meant to be, even if a backup gave that one a wider mode.
             copy.chmod(0o600)
     return folder / path.name
 

@@ -73,8 +73,7 @@ def make_private_file(path: Path) -> None:
         # One by one: `makedirs` gives the mode to the last folder only.
         for folder in reversed([folder for folder in path.absolute().parents if not folder.exists()]):
             folder.mkdir(mode=0o700, exist_ok=True)
-        # Made before SQLite opens it: SQLite would use the umask, and the log beside it takes the mode of
-        # the file.
+        # Made before SQLite opens it: SQLite would use the umask, and the log beside it takes the mode of the file.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except (OSError, ValueError) as error:
         raise StoreError(

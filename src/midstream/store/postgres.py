@@ -249,8 +249,7 @@ class PostgresStore:
         checked_text(value or "", f"the setting {key!r}")
 
         def work(db: _Connection, again: bool) -> None:
-            # The weakest lock that keeps the conversation from being deleted in between; appends go on
-            # beside it.
+            # The weakest lock that keeps the conversation from being deleted in between; appends go on beside it.
             (seq,) = _find(db, conversation_id, "seq", "FOR KEY SHARE")
             if value is None:
                 db.execute(
@@ -286,8 +285,7 @@ class PostgresStore:
             wait = max(0.01, min(deadline - time.monotonic(), _ASK_AGAIN))
             try:
                 with self._server.translated(), self._pool.connection(timeout=wait) as db:
-                    # Set before the work, not after: from here on it may have been done even if we do not
-                    # hear of it.
+                    # Set before the work, not after: from here on it may have been done even if we do not hear of it.
                     before, again = again, True
                     # Nobody holds a lock for long; one who has frozen in the middle must not stop everybody.
                     db.execute(f"{begin}; SET LOCAL lock_timeout = {round(self._patience * 1000)}".encode())
@@ -384,6 +382,7 @@ def _unescaped(text: str) -> str:
 
 def _tsvector(text: str) -> str | None:
     """The words of a text as a tsvector; None if there are too many for one."""
+    # Without positions: phrases are checked on the text itself, and positions would reach the size limit far sooner.
     words = " ".join({_lexeme(word) for part in indexed(text) for word in set(part.split()) if word != GAP})
     return words if len(words.encode()) < _MOST_WORDS else None
 

@@ -159,8 +159,7 @@ def _reason(error: Exception) -> str:
 def title_of(turns: Iterable[Turn]) -> str:
     """The first line a human wrote: the title of a conversation until it is given one."""
     for turn in turns:
-        # A turn with a role of its own (`developer` …) or a record of compaction was not typed by the
-        # person.
+        # A turn with a role of its own (`developer` …) or a record of compaction was not typed by the person.
         if turn.speaker == "human" and not turn.role and turn.compacted is None:
             lines = turn.text.lstrip()[: 4 * _TITLE].splitlines()  # not of all the text, which may be megabytes
             if lines:

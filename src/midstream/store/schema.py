@@ -18,8 +18,7 @@ APPLICATION_ID = 0x6D696473  # "mids": tells our files from any other SQLite dat
 
 def migrations(package: str = "midstream.store", name: str = "migrations") -> list[tuple[int, str]]:
     """The number and SQL of every migration in a folder of a package of ours, in order."""
-    # By path, not importlib.resources: this runs at every start, and that import would cost more than the
-    # reading.
+    # By path, not importlib.resources: this runs at every start, and that import would cost more than the reading.
     folder = Path(__file__).parents[2].joinpath(*package.split("."), name)
     return sorted([(int(file.name[:4]), file.read_text(encoding="utf-8")) for file in folder.glob("*.sql")])
 
@@ -66,8 +65,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 def _version(db: sqlite3.Connection, path: Path, newest: int, application_id: int) -> int:
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     ours = db.execute("PRAGMA application_id").fetchone()[0] == application_id
-    # An empty file is fine, it is what `make_private_file` leaves. Anything else without our mark is
-    # somebody's data.
+    # An empty file is fine, it is what `make_private_file` leaves. Anything else without our mark is somebody's data.
     if not ours and (version or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
         raise StoreError(f"{str(path)!r} is a database of another program; choose another file for midstream")
     if version > newest:

@@ -21,8 +21,7 @@ MAX_QUERY_WORDS = 64
 _SNIPPET = 160
 _PIECE = 1024
 
-# CJK radicals, kana, bopomofo, ideographs and their extensions. Hangul is not here: Korean puts spaces
-# between words.
+# CJK radicals, kana, bopomofo, ideographs and their extensions. Hangul is not here: Korean puts spaces between words.
 _UNSPACED = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
@@ -115,8 +114,7 @@ def _folded_piece(text: str) -> str:
         run = match[0]
         if match.lastindex is None:
             parts.append(
-                # A very long "word" (base64, say) is folded without the cache: it would only push others
-                # out of it.
+                # A very long "word" (base64, say) is folded without the cache: it would only push others out of it.
                 run.lower() if run.isascii() else _fold(run) if len(run) < _SNIPPET else _fold.__wrapped__(run)
             )
             continue
@@ -222,8 +220,7 @@ class Query:
             return 0
         if text.isascii():
             return found.start()
-        # Outside ASCII folding moves characters, so positions do not carry over; the number of the word
-        # does.
+        # Outside ASCII folding moves characters, so positions do not carry over; the number of the word does.
         number = held.count(" ", 0, found.start())
         match = next(islice(_word().finditer(text), number, None), None)
         return 0 if match is None else match.start()

@@ -137,6 +137,7 @@ class SqliteStore:
 
     def append(self, conversation_id: str, turn: Turn, expected_length: int) -> int:
         data, text = turn_record(turn)
+        # Before the lock is taken: encoding and folding a large turn should not hold up other writers.
         words = indexed(text)
         with self._writing() as db:
             seq, length, title, models = self._find(db, conversation_id, "seq, length, title, models")

@@ -143,8 +143,7 @@ class Transport:
                 told = pool.loop.time()
                 try:
                     yield outcome
-                # The caller left without reading: nobody else has this answer, and its connection would
-                # stay open.
+                # The caller left without reading: nobody else has this answer, and its connection would stay open.
                 except GeneratorExit:
                     outcome.close()
                     raise
@@ -283,8 +282,7 @@ class Transport:
         parts: list[bytes] = []
         room = self.options.max_error_body
         try:
-            # A peer that refuses and then dawdles must not hold up the error: its status already says
-            # enough.
+            # A peer that refuses and then dawdles must not hold up the error: its status already says enough.
             async with asyncio.timeout(self.options.error_body), answer:
                 while room > 0 and (data := await answer.chunk()):
                     parts.append(data[:room])
@@ -323,9 +321,8 @@ def _verdict(attempts: list[MidstreamError], hopeful: bool) -> MidstreamError:
     last = attempts[-1]
     if len(attempts) == 1:
         return last
-    # The retries ran out although another might have helped: the caller needs all errors to judge.
-    # Otherwise the last one is final by itself (a wrong key, say), and hiding it in RetriesExhausted would
-    # hide what to do.
+    # The retries ran out although another might have helped: the caller needs all errors to judge. Otherwise the last
+    # one is final by itself (a wrong key, say), and hiding it in RetriesExhausted would hide what to do.
     if hopeful:
         verdict = RetriesExhausted(f"{len(attempts)} attempts failed; the last: {last}", attempts)
         verdict.__cause__ = last

@@ -60,8 +60,7 @@ class ConnectionPool:
 
     async def aclose(self) -> None:
         """Close every connection and wait until the loop has done so."""
-        # Through the generator where there is one: closed directly, it would run `_close` again when the
-        # loop ends.
+        # Through the generator where there is one: closed directly, it would run `_close` again when the loop ends.
         end, self._end = self._end, None
         await (self._close() if end is None else end.aclose())
 

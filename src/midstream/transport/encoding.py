@@ -72,8 +72,7 @@ class Inflater:
 
     def close(self) -> None:
         """The input is over."""
-        # An empty body with a Content-Encoding happens (204-like answers) and is not cut: nothing was
-        # begun.
+        # An empty body with a Content-Encoding happens (204-like answers) and is not cut: nothing was begun.
         if self._taken and not self._codec.done:
             raise TruncatedStream(f"the {self._name} body is incomplete")
 

@@ -31,8 +31,7 @@ _MAX_FIELDS = 128
 _WHOLE = 64 * 1024  # a body up to this goes out in one write with its head
 _PIECE = 256 * 1024
 _READ = 256 * 1024
-# Where no body follows whatever the headers say (RFC 9112 §6.3), and methods that send none unless they
-# have one.
+# Where no body follows whatever the headers say (RFC 9112 §6.3), and methods that send none unless they have one.
 _BODILESS = frozenset((204, 304))
 _HEAD_ONLY = frozenset(("CONNECT", "HEAD"))
 _NO_BODY_MEANT = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
@@ -111,8 +110,7 @@ class Exchange:
             parts.clear()
             self._size = 0
             self._given = True
-            # The last part was taken, so the connection is free now, not when the reader asks once more and
-            # gets b"".
+            # The last part was taken, so the connection is free now, not when the reader asks once more and gets b"".
             if self.done:
                 self._release()
             elif self._paused:
@@ -256,8 +254,7 @@ class Exchange:
             # keep it reversible.
             name = raw_name.decode("utf-8", "surrogateescape").lower()
             value = raw_value.strip(b" \t").decode("utf-8", "surrogateescape")
-            # Repeated fields are one list (RFC 9110 §5.3). Set-Cookie is the exception, and cookies are not
-            # used.
+            # Repeated fields are one list (RFC 9110 §5.3). Set-Cookie is the exception, and cookies are not used.
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         self.status, self.headers, self.began, self._quiet = status, headers, True, 0
         # Transfer-Encoding wins over Content-Length, and only `chunked` as the last coding frames the body

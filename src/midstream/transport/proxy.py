@@ -71,8 +71,7 @@ def _matches(entry: str, host: str, port: int, address: ipaddress.IPv4Address | 
             return address in ipaddress.ip_network(entry.strip("[]"), strict=False)
         except ValueError:
             pass  # not a bare address or network; perhaps one with a port
-    # A colon is also part of an IPv6 address; bare addresses were settled above, so here the last one is a
-    # port.
+    # A colon is also part of an IPv6 address; bare addresses were settled above, so here the last one is a port.
     name, _, wanted = entry.rpartition(":") if entry.rsplit(":", 1)[-1].isdigit() else (entry, "", "")
     if wanted and wanted != str(port):
         return False

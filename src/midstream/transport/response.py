@@ -60,9 +60,8 @@ class HTTPResponse:
         """What no error read out of this response may quote."""
         self._ended: MidstreamError | None = None
         self._eof = False
-        # `_head` has three states: None before the first byte was asked for, bytes that wait for the
-        # reader, b"" once they were given. `_over` means that the connection was let go; `_eof`, that this
-        # was because the body ended.
+        # `_head` has three states: None before the first byte was asked for, bytes that wait for the reader, b"" once
+        # they were given. `_over` means that the connection was let go; `_eof`, that this was because the body ended.
         self._inflater: Inflater | None = None
         self._total = 0
         self._head: bytes | None = None

@@ -44,8 +44,7 @@ def worth_retrying(error: MidstreamError, headers: Mapping[str, str]) -> bool:
         return isinstance(error, ConnectFailed)
     if isinstance(error, _HOPELESS):
         return False
-    # Below the hopeless ones on purpose: a proxy that sets it on every answer must not make us retry a
-    # wrong key.
+    # Below the hopeless ones on purpose: a proxy that sets it on every answer must not make us retry a wrong key.
     told = headers.get("x-should-retry", "").strip().lower()
     if told in ("true", "false"):
         return told == "true"

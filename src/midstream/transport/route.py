@@ -169,8 +169,7 @@ async def race(found: Iterable[Address], delay: float = ATTEMPT_DELAY) -> Connec
                 failure = error
     finally:
         for task in running:
-            # A connection may be made in the very turn in which its task is cancelled; `_discard` closes
-            # that one.
+            # A connection may be made in the very turn in which its task is cancelled; `_discard` closes that one.
             task.cancel()
             task.add_done_callback(_discard)
     raise failure

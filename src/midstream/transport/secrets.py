@@ -21,8 +21,7 @@ from ..core.errors import MidstreamError, ProviderError
 from ..core.events import ErrorEvent, ErrorInfo
 from ..core.secret import VEIL, Secret, SecretHeaders
 
-# A shorter secret cannot be taken out: its letters are part of ordinary words, and the message would be
-# unreadable.
+# A shorter secret cannot be taken out: its letters are part of ordinary words, and the message would be unreadable.
 _SHORTEST = 6
 _TELLING = 12  # this many characters of a key in a row give too much away
 _SCHEMES = ("bearer", "digest", "basic")
@@ -109,8 +108,7 @@ class _Forms:
         # The scheme's name alone is no secret, and "bearer" stands in many honest error messages.
         words = {part for value in values for part in (value, *value.split()) if part.lower() not in _SCHEMES}
         words = {word for word in words if len(_bare(word)) >= _SHORTEST}
-        # `Bearer sk-…` as a whole counts only whole: parts of it would match "bearer" and the start of any
-        # key.
+        # `Bearer sk-…` as a whole counts only whole: parts of it would match "bearer" and the start of any key.
         single = {word for word in words if not any(character.isspace() for character in word)}
         forms = {form for word in single for form in (_bare(word), *_codes(word))}
         self._whole = [_bare(word) for word in words if word not in single or len(word) < _TELLING]
@@ -224,9 +222,8 @@ def _codes(word: str) -> Iterator[str]:
 
 
 def _within(data: bytes, encode: Callable[[bytes], bytes], bits: int) -> Iterator[str]:
-    # Where a key begins within a coded text decides which characters it becomes. There are as many ways as
-    # bytes until the groups of bits line up again; characters at either end that share bits with a
-    # neighbour are left out.
+    # Where a key begins within a coded text decides which characters it becomes. There are as many ways as bytes
+    # until the groups of bits line up again; characters at either end that share bits with a neighbour are left out.
     for before in range(8 * bits // math.gcd(8, bits) // 8):
         coded = encode(b"\0" * before + data).decode().rstrip("=").lower()
         yield coded[(before * 8 + bits - 1) // bits : (before + len(data)) * 8 // bits]

@@ -20,10 +20,9 @@ from ..core.patterns import late_pattern
 from ..core.secret import Secret, SecretHeaders
 from .secrets import Secrets
 
-# What may be sent. A line break in a header's value would begin a header of its own, a space in a path
-# another request line; the transport sets the headers that frame a message, because a second Content-Length
-# lets two readers disagree on where it ends. A tab is allowed in values, as in RFC 9110 §5.5; lone
-# surrogates have no UTF-8.
+# What may be sent. A line break in a header's value would begin a header of its own, a space in a path another
+# request line; the transport sets the headers that frame a message, because a second Content-Length lets two readers
+# disagree on where it ends. A tab is allowed in values, as in RFC 9110 §5.5; lone surrogates have no UTF-8.
 _TOKEN = late_pattern(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNPRINTABLE = late_pattern(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _URL_TEXT = late_pattern(r"[!-~]+")
@@ -70,8 +69,7 @@ class Target:
         self.body = body
         self.stream = stream
         self.secrets = secrets
-        # `origin` is handed in where it was already worked out and remembered; a redirect works it out
-        # anew.
+        # `origin` is handed in where it was already worked out and remembered; a redirect works it out anew.
         self.scheme, self.host, self.port = origin or origin_of(url)
 
     def __repr__(self) -> str:
@@ -93,8 +91,7 @@ class Target:
             return None
         try:
             url = urljoin(self.url, location).partition("#")[0]
-            # A user before the host is refused even at the same host: it would be credentials that the peer
-            # chose.
+            # A user before the host is refused even at the same host: it would be credentials that the peer chose.
             if "@" in urlsplit(url).netloc or origin_of(url) != origin_of(self.url):
                 return None
         except (LocalError, ValueError):

@@ -173,6 +173,7 @@ def address(tenant: str, id: str) -> bytes:
     """Where something of a tenant's is kept: of fixed size, whatever a client calls it, and another for each tenant."""
     # surrogatepass: an id comes from a client and only has to be told from others, not to be read.
     owner = tenant.encode("utf-8", "surrogatepass")
+    # The length makes it unambiguous: tenant "a" with id "bc" is not tenant "ab" with id "c".
     return sha256(len(owner).to_bytes(8) + owner + id.encode("utf-8", "surrogatepass")).digest()
 
 

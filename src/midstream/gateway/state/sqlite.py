@@ -69,6 +69,7 @@ class SqliteState:
         # Memory is fast enough for the event loop: a thread would cost more than the statement.
         self._thread = None if path is None else ThreadPoolExecutor(1, "midstream-state")
         self._waiting: list[_Job] = []
+        # At most one batch is on the thread; all that comes meanwhile becomes the next, and shares one commit.
         self._batch: asyncio.Future[list[_Outcome]] | None = None
 
     async def open(self) -> None:
@@ -154,6 +155,7 @@ class SqliteState:
 
         def work(db: sqlite3.Connection) -> dict[str, bytes]:
             found: dict[str, bytes] = {}
+            # One less, for `now`.
             for some in _sliced(list(wanted), db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) - 1):
                 marks = ", ".join("?" * len(some))
                 rows = db.execute(
@@ -243,6 +245,7 @@ class SqliteState:
                 f"DELETE FROM {table} WHERE {row_id} IN"
                 f" (SELECT {columns} FROM {table} WHERE {column} <= ? LIMIT {_SWEPT_AT_ONCE})"
             )
+            # A full slice means that there may be more.
             while await self._write(partial(_delete, statement, bound)) == _SWEPT_AT_ONCE:
                 pass
 
@@ -304,6 +307,8 @@ def _run(jobs: list[_Job], db: sqlite3.Connection, path: Path, patience: float) 
         try:
             with translated(path, patience):
                 if any(job.durable for job in writes):
+                    # For the whole batch if one job asks for it: it is one transaction. Back to NORMAL afterwards,
+                    # since it costs a disk flush.
                     db.execute("PRAGMA synchronous = FULL")
                 try:
                     with transaction(db):
@@ -325,6 +330,7 @@ def _run(jobs: list[_Job], db: sqlite3.Connection, path: Path, patience: float) 
 
 def _attempt(job: _Job, db: sqlite3.Connection, path: Path, patience: float) -> tuple[Any, Exception | None]:
     """One of several writes that share a transaction: if it fails, the others are still done."""
+    # So that one bad write (a duplicate key) does not undo those that share its transaction.
     db.execute("SAVEPOINT job")
     try:
         with translated(path, patience):

@@ -53,10 +53,12 @@ class Approval:
         self._ask = ask
         self._allowed = AllowList(allow)
         self._remembered: set[tuple[str, bytes]] = set()
+        # Calls of one turn run at once, but a person reads one question at a time.
         self._one_at_a_time = asyncio.Lock()
 
     async def decide(self, request: ApprovalRequest) -> Decision:
         """Whether this call may run."""
+        # Before anything else, so that what is allowed anyway is never refused for its size.
         if self._is_known(request):
             return ONCE
         if self._ask is None:
@@ -68,6 +70,7 @@ class Approval:
             if self._is_known(request):
                 return ONCE
             answer = await self._ask(request)
+            # A no is not remembered: the next call may be the better one that the model was asked for.
             if answer.allowed and answer.remember and request.scope:
                 self._remembered.add(_memory(request))
             return answer
@@ -87,6 +90,7 @@ class Approval:
 
 def _is_confined(request: ApprovalRequest) -> bool:
     """Whether this can only reach the folder: a command in a sandbox, or a file of ours that runs no code later."""
+    # What a command may reach is the sandbox's business; what a file tool reaches is known from its preview.
     if request.runs:
         return bool(request.sandbox)
     return request.change is not None and not request.caution
@@ -102,6 +106,7 @@ def _too_large(request: ApprovalRequest) -> str:
     """Why this is too much to read before approving it, or ""."""
     characters = request.size
     rows = 0
+    # `size` is a lower bound that costs little; only what passes it is laid out in full.
     if characters <= MAX_CHARACTERS:
         shown = request.shown()
         characters, rows = len(shown), shown.count("\n") + 1
@@ -116,6 +121,7 @@ def _too_large(request: ApprovalRequest) -> str:
 
 def _memory(request: ApprovalRequest) -> tuple[str, bytes]:
     if request.runs:
+        # The order of keys is the model's whim and must not make two calls of one.
         return request.tool, msgspec.json.encode(request.arguments, order="deterministic", enc_hook=str)
     return request.tool, b""
 
@@ -135,6 +141,7 @@ class AllowList:
         command = request.command
         if command is None:
             return False
+        # Only blanks are stripped: a tab or a line break may mean something to the shell.
         if any(command.strip(" ") == pattern.command for pattern in patterns if not pattern.is_prefix):
             return True
         parts = simple_commands(command)
@@ -156,6 +163,7 @@ class AllowPattern:
             )
         if self.command is not None and self.command.endswith("*"):
             words = self.command.removesuffix("*").rstrip()
+            # A prefix with quotes or variables could be completed into anything.
             if not words or not is_plain(words):
                 raise ConfigError(
                     f"invalid allow pattern {pattern!r}; expected plain words before the *, without quotes, variables or "

@@ -20,6 +20,7 @@ from ..core.patterns import late_pattern
 from ..core.visible import can_encode, folded_breaks, revealed
 from .risk import runs_later
 
+# What a person can be expected to read before saying yes; the rest of these are measures of the page.
 MAX_CHARACTERS = 100_000
 MAX_ROWS = 2_000
 _SHORT = 60
@@ -83,6 +84,7 @@ class Change(Value, frozen=True):
         return rows
 
     def _kept(self, lines: list[str], start: int, *, first: bool, last: bool) -> list[str]:
+        # At either end of the file there is nothing to give a context for.
         head = 0 if first else CONTEXT
         tail = 0 if last else CONTEXT
         if len(lines) <= head + tail + 1:
@@ -102,6 +104,7 @@ class Change(Value, frozen=True):
         # Compared with line ends, or `a` and `a\n` would be the same.
         old, new = _split(self.before or "", ends=True), _split(self.after, ends=True)
         start = 0
+        # Equal ends are cut off by hand: difflib takes time with the square of the lines, and most edits are small.
         while start < min(len(old), len(new)) and old[start] == new[start]:
             start += 1
         end = 0
@@ -151,6 +154,7 @@ class ApprovalRequest(Value, frozen=True):
         if self.change is not None:
             return runs_later(os.path.join(self.folder, self.change.path))  # noqa: PTH118 - resolved already
         # Not one of our tools: which of its arguments is a path is not known.
+        # Every text is tried as a path, to the careful side: at worst a question too many.
         return next((why for text in _strings(self.arguments) if (why := runs_later(_plain_path(text)))), "")
 
     @property
@@ -174,6 +178,7 @@ class ApprovalRequest(Value, frozen=True):
 
 class _Page:
     def __init__(self, columns: int | None, encoding: str) -> None:
+        # One cell is left free: terminals differ in what a row does that fills the last one.
         self._columns = None if columns is None else max(_NARROWEST, columns - 1)
         self._encoding = encoding
         self._bar, self._broken, self._blank = ("│", "┆", "␠") if can_encode("│┆␠", encoding) else ("|", ":", "\\u{20}")
@@ -185,6 +190,7 @@ class _Page:
             if change is None or name not in change.arguments:
                 rows += self._argument(name, value)
         if change is not None:
+            # The path as the model wrote it may go through a link; where it ends is what is changed.
             if change.path != request.arguments.get("path"):
                 rows += self._argument("real path", change.path)
             rows += self._words(change.summary())
@@ -214,6 +220,7 @@ class _Page:
         rows: list[str] = []
         at = 0
         while at < len(lines):
+            # Hundreds of empty lines could push what matters out of sight.
             same = at
             while same < len(lines) and lines[same] == lines[at] and len(lines[at]) == mark:
                 same += 1
@@ -251,6 +258,7 @@ class _Page:
         if not request.runs and request.change is None:
             return []
         text = request.change.path if request.change is not None else "".join(_strings(request.arguments))
+        # A Cyrillic letter in a path looks like a Latin one; unprintable characters are shown as escapes already.
         strange = list(dict.fromkeys([char for char in _NOT_ASCII.findall(text) if char.isprintable()]))
         rows: list[str] = []
         for char in strange[:_NAMED]:
@@ -267,6 +275,7 @@ class _Page:
 def _strings(value: Any) -> list[str]:
     """Every text in a JSON value, names included."""
     found: list[str] = []
+    # A loop, not recursion: the value comes from a model and may be nested without end.
     todo = [value]
     while todo:
         each = todo.pop()

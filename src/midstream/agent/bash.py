@@ -54,6 +54,8 @@ class Bash:
         self._timeout = timeout
         self._output_limit = output_limit
         self._keep = frozenset(keep)
+        # Read once, at the start: a command must not be able to change by a configuration file which keys the next
+        # one gets.
         self._key_names = known_key_names(folder.path) if key_names is None else frozenset(key_names)
         self._box = None if sandbox is None else Box(sandbox, folder.path)
 
@@ -82,6 +84,7 @@ class Bash:
             run.start([_shell()], _checked(command), self._folder.path, environment)
             return await self._finished(run, seconds)
         shell = _shell()
+        # In a thread: it walks the whole folder.
         guarded = await asyncio.to_thread(self._box.guard)
         launch = self._box.launch(guarded)
         try:
@@ -93,13 +96,16 @@ class Bash:
                 launch.fds,
             )
         finally:
+            # The child has its own copies by now, or there is no child.
             launch.close()
         notes: list[str] = []
         try:
             report = await self._finished(run, seconds)
+        # In every case the files are put back; only then does the failure go on, with what was put back in its words.
         except ToolFailed as error:
             raise ToolFailed("\n".join([str(error), *await shield(asyncio.to_thread(guarded.put_back))])) from None
         except BaseException:
+            # A cancelled call still has to leave the folder as it was.
             await shield(asyncio.to_thread(guarded.put_back))
             raise
         notes = await shield(asyncio.to_thread(guarded.put_back))
@@ -122,6 +128,7 @@ class Capped:
     """The beginning and the end of a stream of bytes, within a limit."""
 
     def __init__(self, limit: int) -> None:
+        # Both ends, because a command's error is at its end and what it was about at its beginning.
         self._half = max(1, limit // 2)
         self._head = bytearray()
         self._tail = bytearray()
@@ -161,6 +168,8 @@ class _Run:
         self, shell: Sequence[str], command: str, folder: str, environment: Mapping[str, str], fds: Sequence[int] = ()
     ) -> None:
         close_to_others()
+        # The leash: we hold one end, and when it closes, for whatever reason (our own death included), the supervisor
+        # ends everything.
         leash_read, self._leash = os.pipe()
         output_read, output_write = os.pipe()
         report_read, report_write = os.pipe()
@@ -169,6 +178,8 @@ class _Run:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", supervisor.__file__, self._marker, str(command_fd), *shell, "-c"],
                 pass_fds=(command_fd, *fds),
+                # Three pipes under the three standard numbers, so that the supervisor needs no arguments to find
+                # them.
                 stdin=leash_read,
                 stdout=output_write,
                 stderr=report_write,
@@ -232,6 +243,7 @@ class _Run:
         os.close(self._leash)
         await asyncio.wait({self._report_reader.done}, timeout=_LEASH_SECONDS)
         if self._words() is None:
+            # No report within the time that a live supervisor needs: it was killed or stopped by the command.
             self._kill_by_force()
         # Everybody who held the pipe is gone, so this returns at once, unless it was handed to a process outside.
         await asyncio.wait({self._output_reader.done, self._report_reader.done}, timeout=0.2)
@@ -261,6 +273,7 @@ class _Run:
         return words if len(words) == 3 and words[0] in ("exit", "signal", "stopped") else None
 
     def _add_report(self, data: bytes) -> None:
+        # A command that got hold of the pipe could write without end.
         if len(self._report) < 4096:
             self._report += data
 

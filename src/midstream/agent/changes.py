@@ -20,6 +20,7 @@ from .files import is_binary
 from .git_snapshot import GitSnapshot, NoSnapshot
 from .paths import MAX_READ, Folder
 
+# What is kept of originals, all together; beyond it a change is told without a diff.
 MAX_TOTAL = 64 * 1024 * 1024
 
 
@@ -56,6 +57,7 @@ class Changes:
         """Keep what a call that is about to run may change."""
         if request.change is not None:
             self._keep(request.change)
+        # One snapshot, before the first command: a later one would take the earlier commands' work for the original.
         elif request.runs and self._snapshot is None and not self.blind:
             await asyncio.to_thread(self._take_snapshot)
 
@@ -64,6 +66,7 @@ class Changes:
         return [change for path, original in sorted(self._changed()) if (change := self._compared(path, original))]
 
     def _keep(self, change: Change) -> None:
+        # The first original counts, and what git knows need not be kept twice.
         if change.path in self._originals or (self._snapshot is not None and self._snapshot.knows(change.path)):
             return
         if self._snapshot is not None:

@@ -16,6 +16,7 @@ from .approval_request import Change
 from .paths import MAX_READ, Folder
 from .tool import Preview, Tool
 
+# What a model can use of a file at once. A longer one is read in parts, and the remark at the end says how.
 MAX_LINES = 2000
 MAX_LINE = 2000
 MAX_OUTPUT = 128 * 1024
@@ -74,10 +75,12 @@ class Files:
         data, status = self._folder.read(path, self._max_read)
         text = _text(data, path, "strict")
         edited, count, line = _edited(text, path, old_string, new_string, replace_all)
+        # `expected`: the human or a command may have saved the file since it was read; their work is not overwritten.
         self._folder.write(path, _bytes(edited), expected=status)
         return f"edited {path}: " + (f"{count} replacements" if count > 1 else f"1 replacement at line {line}")
 
     def _preview_write(self, path: str, content: str) -> Preview:
+        # Refused before the human is asked: a question about a call that cannot work is one too many.
         _bytes(content)
         where, old, unread = self._folder.peek(path, self._max_read)
         before = None
@@ -167,6 +170,7 @@ def _places(text: str, piece: str) -> list[int]:
     """Where the piece starts; overlapping matches count, because they too are ambiguous."""
     found: list[int] = []
     at = text.find(piece)
+    # A bound: one letter in a file of megabytes has millions of places, and the message names ten.
     while at >= 0 and len(found) < 1000:
         found.append(at)
         at = text.find(piece, at + 1)

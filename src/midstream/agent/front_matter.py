@@ -25,6 +25,7 @@ def split_front_matter(text: str) -> tuple[dict[str, str], str]:
     lines = text.split("\n")
     if lines[0].rstrip() != _FENCE:
         raise ToolFailed(f"it does not begin with {_FENCE}, a name and a description")
+    # Only the beginning is searched: a file without a second fence must not be read to its end.
     end = next((at for at, line in enumerate(lines[1 : MAX_LINES + 2], 1) if line.rstrip() == _FENCE), None)
     if end is None:
         raise ToolFailed(f"the front matter has no second {_FENCE} within {MAX_LINES} lines")
@@ -46,6 +47,7 @@ def _values(lines: list[str]) -> dict[str, str]:
         found = _KEY.fullmatch(line.rstrip())
         if found is None:
             raise ToolFailed(f"the front matter has a line that is not `key: value`: {line.strip()[:60]!r}")
+        # YAML lets the last one win; in a file of instructions two values are more likely a mistake, or a trick.
         if found[1] in values:
             raise ToolFailed(f"the front matter says {found[1]} twice")
         values[found[1]] = _value((found[2] or "").strip(), below)
@@ -67,6 +69,7 @@ def _value(first: str, below: list[str]) -> str:
     if whole[0] == "'":
         inside = whole[1:].replace("''", "\0")
         return inside.partition("'")[0].replace("\0", "'")
+    # A comment begins behind a blank; `C#` is a word.
     return whole.partition(" #")[0].rstrip()
 
 

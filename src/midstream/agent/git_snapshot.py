@@ -16,6 +16,7 @@ MAX_FILES = 50_000
 MAX_KEPT = 1024 * 1024
 MAX_TOTAL = 32 * 1024 * 1024
 _SECONDS = 20.0
+# Nothing is locked, fetched or asked, and messages are in one language.
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 Signature = tuple[int, int, int]
@@ -34,6 +35,7 @@ class GitSnapshot:
         own = {*_names(self._git("diff-files", "-z", "--name-only", "--relative")), *self._untracked()}
         if len(self._blobs) + len(own) > MAX_FILES:
             raise NoSnapshot(f"the repository has more than {MAX_FILES:,} files")
+        # Time, size and inode instead of contents: a repository of fifty thousand files is looked at in a moment.
         self._signatures = {path: _signature(folder.path, path) for path in {*self._blobs, *own}}
         self._kept: dict[str, bytes | None] = {}
         room = MAX_TOTAL
@@ -84,6 +86,7 @@ class GitSnapshot:
     def _git(self, *arguments: str) -> bytes:
         try:
             done = subprocess.run(
+                # fsmonitor names a program in the repository's settings, which git would run.
                 ["git", "-c", "core.fsmonitor=false", *arguments],
                 cwd=self._folder.path,
                 env={**os.environ, **_QUIET},

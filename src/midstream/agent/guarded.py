@@ -65,6 +65,8 @@ class GuardedFiles:
         found = [path for path, entry in self._before.items() if stat.S_ISREG(entry.mode) or stat.S_ISDIR(entry.mode)]
         return [self._full(path) for path in sorted(found, key=lambda path: (path.count("/"), path))[:MAX_BOUND]]
 
+    # Compared by what is there, not by what a command said it did. New paths come first, in the order of the walk, so
+    # that a folder is moved before what is in it is looked for.
     def put_back(self) -> list[str]:
         """Undo what was done to these files; what was done, in words for the model."""
         import tempfile  # most conversations have no sandbox
@@ -75,6 +77,8 @@ class GuardedFiles:
         place = ""
         for path in dict.fromkeys([*after, *self._before]):
             was, now = self._before.get(path), after.get(path)
+            # The parent's inode too: a command can rename a folder above a read-only file and put another in its
+            # place.
             if was is not None and path in bound and self._parent(path) == was.parent:
                 continue  # read-only for the command, so it is unchanged, or somebody outside changed it
             if now is not None and (was is None or _is_another(was, now)):
@@ -97,6 +101,7 @@ class GuardedFiles:
         ]
 
     def _scan(self, *, keep: bool) -> Iterator[tuple[str, Entry]]:
+        # A loop instead of recursion: a command may leave a tree that is deeper than Python's stack.
         todo = [("", runs_later(self._full("x")), False)]
         while todo:
             path, inside, in_git = todo.pop()
@@ -148,6 +153,7 @@ class GuardedFiles:
             return os.fsencode(os.readlink(path))
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_KEPT:
             return None
+        # Neither a link that appeared meanwhile nor a pipe without a writer may catch us.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(fd, "rb") as file:
             return file.read(MAX_KEPT)
@@ -166,6 +172,7 @@ class GuardedFiles:
         """Give a file its content back, if that was kept and its folder is there."""
         full = self._full(path)
         above = os.path.dirname(full)
+        # If the folder became a link, writing there would write somewhere else.
         if was.content is None or os.path.realpath(above) != above or not os.path.isdir(above):
             return False
         temporary = f"{above}/.midstream-{secrets.token_hex(8)}.tmp"

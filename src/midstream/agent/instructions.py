@@ -51,6 +51,7 @@ def find_instructions(project: Project, own: Path | None = None) -> Instructions
     found: list[TextFile] = []
     ignored: list[str] = []
     for folder in [*([own] if own is not None else []), *[each for each in project.levels if each != own]]:
+        # One file per folder, so that rules that stand in both are not told twice.
         path = next((folder / name for name in NAMES if os.path.lexists(folder / name)), None)
         if path is None:
             continue

@@ -56,10 +56,12 @@ def main(policy_fd: int, command: list[str]) -> None:
     with open(policy_fd, "rb") as file:
         policy = json.load(file)
     ours, theirs = socket.socketpair()
+    # The filter must not bind the one who answers for it, so there are two processes.
     child = os.fork()
     if child == 0:
         try:
             ours.close()
+            # If the parent dies, calls that wait for its answer would hang for ever.
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these two
                 signal.signal(number, signal.SIG_DFL)
@@ -68,6 +70,7 @@ def main(policy_fd: int, command: list[str]) -> None:
         except OSError as error:
             os.write(2, f"the sandbox could not be set up: {error}\n".encode())
         finally:
+            # Never back into Python's own ending: this is a copy of the parent, and its cleanup is not ours.
             os._exit(126)
     theirs.close()
     _, fds, _, _ = socket.recv_fds(ours, 1, 1)
@@ -75,6 +78,8 @@ def main(policy_fd: int, command: list[str]) -> None:
     ended = serve(child, fds[0], policy) if fds else os.waitpid(child, 0)[1]
     code = os.waitstatus_to_exitcode(ended)
     if code < 0:
+        # The same end as the command's, so that whoever waits for us sees the signal; SIGKILL has no handler to
+        # reset.
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
@@ -83,6 +88,8 @@ def main(policy_fd: int, command: list[str]) -> None:
 
 def confine(policy: dict[str, Any], parent: socket.socket) -> None:
     """Give up all privileges, for good and for every descendant."""
+    # First: without it neither Landlock nor seccomp may be used by an ordinary user, and a setuid program would
+    # escape both.
     checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     restrict(policy)
     drop_capabilities()
@@ -99,6 +106,8 @@ def confine(policy: dict[str, Any], parent: socket.socket) -> None:
 
 def restrict(policy: dict[str, Any]) -> None:
     version = abi()
+    # Rights are bits, and each version of Landlock knows more of them; asking for one that the kernel does not know
+    # is an error.
     handled = (1 << (13 if version < 2 else 14 if version < 3 else 15 if version < 5 else 16)) - 1
     net = 0 if policy["network"] or version < 4 else 0b11  # bind and connect over TCP
     scoped = 0b11 if version >= SIGNALS_ABI else 0  # abstract sockets, signals
@@ -123,6 +132,7 @@ def add_rule(ruleset: int, path: str, rights: int) -> None:
     except OSError:
         return  # gone meanwhile, or not ours to see: nothing is granted
     try:
+        # Rights of folders on a file are an error too.
         if not os.path.isdir(f"/proc/self/fd/{fd}"):
             rights &= FILE_RIGHTS
         if rights:
@@ -179,6 +189,7 @@ def answer(listener: int, calls: dict[int, str], folders: tuple[str, ...]) -> No
         CALLS[calls[number]](request, *arguments)
         failure = 0
     except OSError as error:
+        # The caller sees the error as if its own call had failed.
         failure = -(error.errno or errno.EPERM)
     except Exception:
         # Whatever a hostile caller made up: an exception here would end the only one who can answer.
@@ -201,6 +212,7 @@ class Request:
     def chmod(self, at: int, path: int | None, mode: int, flags: int = 0) -> None:
         fd = self._open(at, path, flags)
         try:
+            # Without the set-id bits, which would hand out our user's rights to others.
             os.chmod(f"/proc/self/fd/{fd}", mode & 0o1777)
         finally:
             os.close(fd)

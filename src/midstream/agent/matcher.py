@@ -36,6 +36,7 @@ def main(seconds: str, flags: str, pattern: str) -> None:
             return
         data = take(source) or b""
         match(expression, name, data, sink)
+        # After each file, so that what was found is there even if the next file never ends.
         sink.flush()
 
 

@@ -32,6 +32,7 @@ from .project import PROJECT_FOLDER, Project, marked, read_bytes
 from .tool import Preview, Tool
 
 MEMORY_FILE = "memory.md"
+# Every note is read by every model of every later conversation, so all of these are small.
 MAX_NOTE = 500
 MAX_NOTES = 200
 MAX_TOTAL = 16 * 1024
@@ -89,6 +90,7 @@ class Memory:
         """The notes that models are told: all of them, or the newest where a file that was edited by hand has too many."""
         kept: list[MemoryNote] = []
         size = 0
+        # The newest notes are the likeliest to hold still.
         for note in reversed(self.notes()[-MAX_NOTES:]):
             note = MemoryNote(_shortened(note.text), note.day, note.lines)
             size += len(str(note)) + 3
@@ -179,6 +181,7 @@ class Memory:
     def _added(self, before: str, text: str) -> tuple[MemoryNote, str]:
         note = MemoryNote(checked_note(text), self._today().isoformat())
         notes = list(_notes(before))
+        # A model that was told a note may still offer it again.
         if any(_same(note.text, each.text) for each in notes):
             raise ToolFailed(f"this is noted already in {self.path}; there is nothing to add")
         if len(notes) >= MAX_NOTES or sum(len(str(each)) + 3 for each in [*notes, note]) > MAX_TOTAL:
@@ -214,6 +217,7 @@ class Memory:
                     except BlockingIOError:
                         if time.monotonic() > end:
                             raise ToolFailed(f"{self.path} is being written by another program; try again") from None
+                        # `flock` cannot wait for a limited time; a bounded wait by hand can.
                         time.sleep(_POLL)
                 yield
         finally:

@@ -35,6 +35,8 @@ _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
+# The heart of it: not a path but a directory that is held open and one name in it. Whatever happens to the path
+# afterwards, the pair still means the same place.
 class Place(NamedTuple):
     """Where a path leads: an open directory inside the folder and a name in it that is not a link. Empty name: the directory.
 
@@ -190,6 +192,7 @@ class _Walk:
         self._fds.clear()
 
     def end(self) -> Place:
+        # A copy, since the walk closes what it holds.
         self._fds.append(os.dup(self._folder._fd))
         # A trailing slash, `.` or `..` names a directory: it is entered like any other.
         while self._todo:
@@ -215,6 +218,8 @@ class _Walk:
         if self._imagined:
             self._imagined -= 1
         else:
+            # Back to the descriptor we came from. Opening ".." would ask the kernel, and a folder that was moved
+            # meanwhile has another parent.
             os.close(self._fds.pop())
 
     def _enter(self, name: str) -> None:
@@ -227,6 +232,7 @@ class _Walk:
             fd = os.open(name, DIRECTORY, dir_fd=self._fds[-1])
         except OSError as error:
             if error.errno == errno.ENOENT and self._create:
+                # Somebody else made it at the same moment; opening it decides whether it is a directory.
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=self._fds[-1])
                 fd = os.open(name, DIRECTORY, dir_fd=self._fds[-1])
@@ -260,6 +266,7 @@ class _Walk:
         except PathRefused:
             raise PathRefused(f"{self._path}: a symbolic link leads outside the working folder") from None
         if target.startswith("/"):
+            # An absolute link starts from the folder again, wherever it was found.
             while self._names:
                 self._leave()
         self._todo.extendleft(reversed(parts))
@@ -312,6 +319,7 @@ def read_regular(fd: int, limit: int, shown: str) -> bytes:
     chunks: list[bytes] = []
     size = 0
     with _worded(shown):
+        # One byte more than allowed, to tell "exactly the limit" from "more".
         while chunk := os.read(fd, min(1 << 20, limit + 1 - size)):
             chunks.append(chunk)
             size += len(chunk)
@@ -346,6 +354,7 @@ def _replace(place: Place, data: bytes, old: os.stat_result | None) -> None:
                 os.fchmod(fd, stat.S_IMODE(old.st_mode))
         finally:
             os.close(fd)
+        # A rename replaces a link that appeared meanwhile, instead of writing through it.
         os.rename(temporary, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
     except BaseException:
         with suppress(FileNotFoundError):

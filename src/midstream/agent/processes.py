@@ -52,6 +52,9 @@ class PipeReader:
             self.close()
 
 
+# Names of variables. To the careful side: a variable too few is a command that says what it misses, a key too many is
+# a key in a model's context. The exceptions in the lookbehinds (MONKEY, HOTKEY, COMPASS, BYPASS) are words that
+# merely end so.
 _SECRET_NAME = (
     r"(?:^|_)(?:KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASS|CREDS?|CREDENTIALS?|COOKIES?|AUTH|PWD|PW|PSK|DSN|HEADERS|SK|OTP|TOTP|SALT"
     r"|PAT|PATS|JWT|BEARER|SAS|MNEMONIC|WEBHOOK|PRIVATE|UNSEAL)\d*(?:_|$)"
@@ -128,6 +131,7 @@ def child_environment(
         for name, value in environment.items()
         if name in key_names or name in _STARTUP_FILES or looks_secret(name, value)
     }
+    # The same key is often set twice, the second time under a name that gives nothing away.
     values = [environment[name] for name in hidden - _STARTUP_FILES - kept]
     known = [
         value for value in values if len(value) >= _TELLING and not value.startswith("/")

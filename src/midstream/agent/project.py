@@ -37,9 +37,12 @@ class Project:
     def __init__(self, folder: str | os.PathLike[str] = ".", *, home: str | os.PathLike[str] | None = None) -> None:
         self.folder = Path(folder).resolve()
         house = Path(home).resolve() if home is not None else _home()
+        # In a container the files of a project often belong to another number than the user has; root's are installed
+        # ones.
         self.owners = frozenset({0, self.folder.stat().st_uid})
         around = [self.folder, *self.folder.parents]
         if house in around:
+            # Never above home: what lies there is not this user's.
             around = around[: around.index(house) + 1]
         root = next((each for each in around if self._is_repository(each)), None)
         self.root = root or self.folder
@@ -85,6 +88,7 @@ def read_text(path: Path, limit: int, *, boundary: Path | None = None, owners: C
     data, size = read
     cut = len(data) > limit
     if cut:
+        # At the end of a line, so that no rule is cut in the middle and means the opposite.
         data = data[: data.rfind(b"\n", 0, limit) + 1] or data[:limit]
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     return TextFile(os.fspath(path), readable(text), max(size, len(data)), cut)
@@ -121,6 +125,7 @@ def read_bytes(
 
 def marked(tag: str, source: str, text: str) -> str:
     """Text between tags that name its source. It cannot close them itself."""
+    # A file could otherwise close its tag and go on in the system prompt's own voice.
     inside = text.strip("\n").replace(f"</{tag}", f"<\\/{tag}")
     name = visible(" ".join(source.split())).replace('"', "'")
     return f'<{tag} from="{name}">\n{inside}\n</{tag}>'

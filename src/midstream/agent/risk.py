@@ -103,6 +103,7 @@ _TABLE: dict[str, str] = {
 
 # Characters that some file systems ignore when they compare names.
 _IGNORED = late_pattern("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+# Matched from the right for files, and anywhere in the path for folders: `x/.git/hooks/y` runs whatever comes behind.
 _ROWS = [
     (tuple(name.rstrip("/").split("/")), name.endswith("/"), why) for why, row in _TABLE.items() for name in row.split()
 ]
@@ -112,6 +113,7 @@ _LAST_PATTERNS = late_pattern("|".join(sorted({translate(names[-1]) for names, _
 
 def runs_later(path: str) -> str:
     """Why what is written to this path may run later, or "". The path is the real one, without links or `..`."""
+    # The folder's own parts count too: a project inside `.github` is no less read by CI.
     parts = [_folded(part) for part in path.split("/") if part not in ("", ".")]
     for names, is_folder, why in _ROWS:
         size = len(names)
@@ -150,6 +152,7 @@ def holds_secrets(path: str, data: bytes = b"") -> str:
 @lru_cache(1 << 17)
 def may_run_later(name: str) -> bool:
     """Whether a path that ends in this name may be one of those. For looking at whole trees, again and again."""
+    # Windows and some network shares drop blanks and dots at the end of a name.
     folded = name.lower().rstrip(" .") or name if name.isascii() else _folded(name)
     return folded in _LAST_NAMES or bool(_LAST_PATTERNS.match(folded))
 
@@ -220,6 +223,8 @@ _GIT_CARRIES = frozenset(
     "push lfs merge-index mergetool--lib p4 svn cvsimport cvsexportcommit upload-pack receive-pack upload-archive shell web--browse "
     "for-each-repo column help var read-tree checkout-index".split()
 )
+# Programs whose arguments are programs, scripts or places to write. The list errs by being long: a name too many
+# costs a question, one too few lets a pattern for `x *` run anything.
 _CARRIERS = frozenset(
     "env xargs parallel sudo doas su runuser pkexec nohup nice ionice chrt taskset timeout time stdbuf setsid unshare nsenter chroot "
     "flock script expect watch entr strace ltrace gdb lldb valgrind perf sh bash dash ash zsh ksh mksh fish csh tcsh pwsh busybox toybox "
@@ -295,6 +300,8 @@ def is_harmless(words: Sequence[str], named: int, folder: str = "") -> bool:
         last = words[named - 1]
         if named == 1 or last.startswith("-"):
             return False
+        # `npm run` names scripts of the project's own package.json, which is itself a file that is asked about each
+        # time.
         if last in _CARRYING_WORDS and not (last == "run" and program in _OWN_SCRIPTS):
             return False
     return all(_is_harmless_word(word, folder) for word in further)
@@ -352,6 +359,7 @@ def _is_harmless_word(word: str, folder: str) -> bool:
         return word == "-" or bool(_HARMLESS_LETTERS.match(word))
     if "=" in word or word[0] in "@+%":
         return False
+    # Both the word and its parts: `host:path` and `file:line` are one word to the shell.
     return all(_stays_inside(path, folder) for path in {word, *word.split(":")} - {""})
 
 

@@ -101,6 +101,7 @@ class Run(Stream[AgentEvent, RunResult]):
             stopped.detail,
             turns,
             sum((turn.usage for turn in turns if turn.usage is not None), Usage()),
+            # A sum with gaps would be taken for the whole bill.
             sum(known) if costs and len(known) == len(costs) else None,
             self._value(stopped),
         )
@@ -162,6 +163,7 @@ class Spent:
             except StopAsyncIteration:
                 return
             except TimeoutError:
+                # Ours, and not a TimeoutError that came out of a tool or a host.
                 if deadline.expired():
                     return
                 raise
@@ -181,6 +183,7 @@ class Spent:
     def _over_cost(self, limit: float) -> str:
         costs = self._session.costs(self._first)
         unknown = next((each.model for each in costs if each.cost is None), None)
+        # A limit that cannot be kept ends the run: going on would be spending without knowing how much.
         if unknown is not None:
             return f"the price of {unknown} is unknown, so the limit of ${limit:g} cannot be enforced"
         turns = self._session.conversation.turns[self._first :]
@@ -214,6 +217,7 @@ class Round:
         self._work = asyncio.ensure_future(
             toolbox.run_all(ours, self._finished, lambda call: self._steps.put_nowait(ToolStarted(call)), self._cut)
         )
+        # None ends `steps`, also when the work was cancelled or failed.
         self._work.add_done_callback(lambda _: self._steps.put_nowait(None))
 
     async def steps(self) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
@@ -231,6 +235,7 @@ class Round:
     async def end(self) -> tuple[ToolResponse, ...]:
         """All results in the order of the calls. Calls that still run are cancelled and waited for."""
         self._work.cancel()
+        # Cancelling is not ending: a tool may still be cleaning up, and its result says how far it came.
         await asyncio.wait((self._work,))
         if not self._work.cancelled() and (error := self._work.exception()) is not None:
             raise error

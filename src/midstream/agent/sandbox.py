@@ -26,6 +26,8 @@ from .guarded import GuardedFiles
 from .readable import git_settings_hidden, home_folder, readable_paths, secrets_of, without
 
 Way: TypeAlias = Literal["bubblewrap", "landlock"]
+# bubblewrap first: what is not mounted is not there at all, and its guard over files is enforced while the command
+# runs.
 WAYS: tuple[Way, ...] = ("bubblewrap", "landlock")
 DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]
 _PROBE_SECONDS = 20
@@ -140,6 +142,8 @@ class Box:
         words = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         words += ["--unshare-cgroup-try", "--cap-drop", "ALL", *([] if network else ["--unshare-net"])]
         words += ["--bind", self._temporary, "/tmp"]
+        # Mounted over in this order: first what may be read, then emptiness over the secrets inside it, then the
+        # folder, then its guarded files. Later mounts lie on top of earlier ones.
         secrets = secrets_of(self._home, os.environ)
         paths = _outermost([path for path in self._readable() if os.path.realpath(path) not in secrets])
         for path in paths:
@@ -170,6 +174,7 @@ class Box:
         policy = {
             "machine": machine,
             "network": network,
+            # Where secrets are cut out of a folder, its names may still be listed: programs look through /etc.
             "list": [path for path in readable if path.startswith("/etc")],
             "read": ["/proc", *[part for path in readable for part in without(path, secrets)]],
             "write": [self.folder, self._temporary],

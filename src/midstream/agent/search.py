@@ -31,6 +31,7 @@ from .processes import CHUNK as PIPE_CHUNK
 from .processes import PipeReader
 from .tool import Tool
 
+# Large, and hardly ever what a model looks for; naming one in the pattern or path brings it back.
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
 MAX_RESULTS = 1000
 MAX_MATCHES = 200

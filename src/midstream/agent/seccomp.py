@@ -70,6 +70,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "ioprio_set": (251, 30), "seccomp": (317, 277),
 }  # fmt: skip
 
+# Three answers: refused (the program is told that it may not), missing (it falls back to an older call that can be
+# judged), and judged by an argument.
 _REFUSED = (
     "setns add_key request_key keyctl bpf perf_event_open userfaultfd modify_ldt mount umount2 pivot_root chroot open_tree "
     "open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr init_module finit_module delete_module kexec_load "
@@ -113,6 +115,8 @@ def filter_program(architecture: str, *, families: Iterable[int], landlock: bool
     rules = _rules(tuple(families))
     if landlock:
         rules |= _landlock_rules(rules)
+    # The machine first, since numbers of calls mean nothing without it; then x32, a second set of numbers on the same
+    # machine.
     code: Code = [
         (_LOAD, 0, 0, 4),
         (_IF_EQUAL, 1, 0, MACHINES[architecture].audit),
@@ -124,6 +128,8 @@ def filter_program(architecture: str, *, families: Iterable[int], landlock: bool
     for name, body in rules.items():
         found = number(name, architecture)
         if found is not None:
+            # A chain of comparisons: not this call, then skip its body. Every body ends in a verdict, so none falls
+            # into the next.
             code += [(_IF_EQUAL, 0, len(body), found), *body]
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join([struct.pack("=HBBI", *each) for each in code])

@@ -192,6 +192,7 @@ def _unless_set(argument: int, bits: int) -> Code:
 
 
 def _unless_creates(flags: int, mode: int) -> Code:
+    # 3 is the length of what is skipped: an open that creates nothing has no mode.
     return [_load(flags), (_IF_SET, 0, 3, _CREATES), *_unless_set(mode, _SET_ID)]
 
 

@@ -27,7 +27,9 @@ from .project import PROJECT_FOLDER, Project, TextFile, marked, read_text
 from .tool import Tool
 
 SKILL_FILE = "SKILL.md"
+# Ours first, then the places that other agents use, so that a project's skills work without being copied.
 PLACES = (f"{PROJECT_FOLDER}/skills", ".agents/skills", ".claude/skills")
+# Everything here is read at the start of a conversation, and the list is in every prompt: all of it is bounded.
 MAX_FILE = 128 * 1024
 MAX_SKILLS = 100
 MAX_ENTRIES = 1000
@@ -76,6 +78,7 @@ class Skills(Value, frozen=True):
 
     def get(self, name: str) -> Skill:
         """The skill of this name, or ToolFailed with the names there are."""
+        # Models write names as they stand in a sentence, with a capital.
         skill = next((each for each in self.found if each.name.casefold() == name.strip().casefold()), None)
         if skill is None:
             names = [each.name for each in self.found]
@@ -87,6 +90,7 @@ class Skills(Value, frozen=True):
     def read(self, skill: Skill) -> str:
         """The text of a skill, with its folder and its files."""
         folder = Path(skill.folder)
+        # Checked again at each use: a folder that became a link since it was found leads somewhere else.
         if not folder.is_dir() or os.path.realpath(folder) != skill.folder:
             raise ToolFailed(f"the folder of the skill {skill.name} is not where it was found")
         _, body = split_front_matter(_read_skill(folder, (0, folder.stat().st_uid)).text)
@@ -162,6 +166,8 @@ def _places(project: Project | None, own: Path | None) -> Iterator[tuple[Path, P
         yield own, None
     if project is not None:
         for level in reversed(project.levels):
+            # Not from folders above the project, where instructions may come from: skills bring files and scripts
+            # along.
             if level == project.root or project.root in level.parents:
                 for place in PLACES:
                     yield level / place, project.root
@@ -216,6 +222,7 @@ def _files(folder: str) -> list[str]:
     found: list[str] = []
     for where, folders, files in os.walk(folder):
         deep = os.path.relpath(where, folder).count("/") + 1
+        # In place: `os.walk` goes on with what is left in this list.
         folders[:] = sorted(each for each in folders if not each.startswith(".")) if deep < MAX_DEPTH else []
         found += [os.path.relpath(os.path.join(where, name), folder) for name in sorted(files)]  # noqa: PTH118
         if len(found) > MAX_ENTRIES:

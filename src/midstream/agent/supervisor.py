@@ -26,6 +26,7 @@ import time
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
+# How long processes get between SIGTERM and SIGKILL, and how long we go on killing before we give up.
 GRACE = 0.4
 GIVE_UP = 1.0
 MARKER = "MIDSTREAM_RUN"
@@ -42,7 +43,9 @@ def main(marker: str, command_fd: int, shell: list[str]) -> None:
     # Nobody but root may look into these processes: their descriptors carry the report.
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     command = read_all(command_fd)
+    # Before anything is forked, so that all of them bear it.
     bear(marker)
+    # Before `become_reaper`: the watcher must not be a descendant that `end_all` would end.
     watcher = watch(marker)
     wake = become_reaper(libc)
     supervisor = os.fork()
@@ -55,6 +58,7 @@ def main(marker: str, command_fd: int, shell: list[str]) -> None:
     outcome: str | None = wait(supervisor, wake)
     if outcome == STOPPED:
         outcome = last_word(supervisor)  # it has heard the same, and ends everything now
+    # Whatever its supervisor may have reported: if it did not end as it should, the guard looks for itself.
     if outcome != "exit 0":
         os.write(2, f"{STOPPED} {end_all(grace=0)}\n".encode())
     os.write(watcher, b".")
@@ -98,6 +102,7 @@ def become(libc: ctypes.CDLL, shell: list[str], command: bytes, marker: str) -> 
     """In the child: turn into the shell, in a session of its own, with nothing to read."""
     try:
         os.setsid()
+        # The shell itself dies with its supervisor at once; what it started is found by the guard.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(1, 2)
@@ -262,6 +267,7 @@ def end_all(grace: float = GRACE) -> int:
     started = descendants()
     inits = frozenset([pid for pid in started if is_init(pid)])
     if grace:
+        # Asked first: a database or an editor may want to save something.
         send(started, signal.SIGTERM)
     limit = time.monotonic() + grace
     while not all_gone() and time.monotonic() < limit:
@@ -306,6 +312,7 @@ def descendants() -> list[int]:
             if fields:
                 below.setdefault(int(fields[1]), []).append(int(name))
     found: list[int] = []
+    # From the whole table of processes, since a child that has forked twice is found by no other way.
     todo = [os.getpid()]
     while todo:
         more = below.get(todo.pop(), [])

@@ -50,5 +50,6 @@ class SyncRun(SyncStream[AgentEvent, RunResult]):
         return self._run.outcome()
 
     def _iterated(self, session: SyncSession, start: Callable[[], Run]) -> Generator[AgentEvent, None, None]:
+        # Made when it is first iterated, in this thread; its work is done in the session's loop.
         self._run = start()
         yield from session.background.iterate(aiter(self._run))

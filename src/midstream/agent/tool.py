@@ -186,6 +186,7 @@ class Signature:
                 raise ConfigError(
                     f"tool {self.name}: parameter {name} is {parameter.kind.description}; a model can only pass arguments by name"
                 )
+            # Without a hint anything goes, and the schema says so.
             hint = self.types.setdefault(name, Any)
             schema = self._schema(name, hint, definitions)
             text = _annotated_description(hint) or described.get(name, "")
@@ -198,12 +199,14 @@ class Signature:
             properties[name] = schema
         self.types = {name: self.types[name] for name in properties}
         self.schema: dict[str, Any] = {"type": "object", "properties": properties, "required": self.required}
+        # Models invent arguments; a schema that forbids them keeps most from trying.
         self.schema["additionalProperties"] = False
         if definitions:
             self.schema["$defs"] = definitions
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
         """The arguments converted to the declared types, or BadArguments naming everything that is wrong."""
+        # All faults at once: each further round with the model costs a whole request.
         faults = [self._unknown(name) for name in arguments if name not in self.types]
         faults += [f"missing required argument {name!r}" for name in self.required if name not in arguments]
         checked: Checked = {}
@@ -301,6 +304,7 @@ def _inline(node: Any, components: Mapping[str, Any], definitions: dict[str, Any
             schema["type"] = "string"
         return schema
     name = ref.removeprefix(_REF)
+    # The type refers to itself, so it cannot be written out; its definitions go along.
     if name in inside:
         definitions.update(components)
         return node
@@ -314,6 +318,7 @@ def _convert(value: Any, hint: Any) -> Any:
     except msgspec.ValidationError:
         try:
             if isinstance(value, str):
+                # Only after the strict reading has failed, so a parameter that takes strings never loses its quotes.
                 return msgspec.json.decode(value, type=hint, strict=True)
             if isinstance(value, float) and value.is_integer():
                 return msgspec.convert(int(value), hint, strict=True)
@@ -342,6 +347,7 @@ def _is_async(func: Callable[..., Any]) -> bool:
 
 def _in_thread(func: Callable[..., Any], checked: Checked) -> asyncio.Future[Any]:
     """Run a sync function in a daemon thread of its own."""
+    # As asyncio's own threads do it: a tool may read context variables of its caller.
     context = contextvars.copy_context()
     return in_daemon_thread(lambda: context.run(func, **checked), f"tool-{getattr(func, '__name__', 'call')}")
 
@@ -350,6 +356,7 @@ def read_docstring(func: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """The first paragraph of a function's docstring, and the descriptions of its parameters."""
     lines = (inspect.getdoc(func) or "").splitlines()
     return _first_paragraph(lines), {
+        # A docstring follows one style; merging the three saves us from guessing which.
         **_google(lines),
         **_items(_numpy_section(lines), _NUMPY_ITEM),
         **_items(lines, _REST_ITEM),

@@ -31,6 +31,7 @@ from .search import Search
 from .tool import Checked, Content, Tool
 
 BUILTIN = ("bash", "read_file", "write_file", "edit_file", "glob", "grep")
+# A bound for any tool, also somebody else's: a result goes into every later request of the conversation.
 MAX_RESULT = 256 * 1024
 MAX_PARALLEL = 8
 MAX_MESSAGE = 500
@@ -68,6 +69,7 @@ class Toolbox:
         builtin: dict[str, Tool] = {}
         for each in tools:
             if isinstance(each, str):
+                # Made when one is named: a program with tools of its own needs no folder.
                 builtin = builtin or {made.name: made for made in builtin_tools(Folder(workdir), sandbox)}
                 if each not in builtin:
                     raise ConfigError(f"no built-in tool {each!r}; expected one of {', '.join(BUILTIN)}")
@@ -103,6 +105,8 @@ class Toolbox:
             return failure(call, self._cut(str(error)))
         except asyncio.CancelledError:
             task = asyncio.current_task()
+            # Somebody cancelled us, as opposed to a tool that raised CancelledError by itself, which is only a
+            # failure of the tool.
             if task is None or task.cancelling():
                 raise
             return failure(call, "the tool cancelled itself")
@@ -141,8 +145,11 @@ class Toolbox:
 
         try:
             for group in self._groups(calls):
+                # Group by group: a call that writes must see what came before it, and be done before what comes
+                # after.
                 await _together([run(index) for index in group])
         finally:
+            # Whatever ended the loop: every host refuses a history in which a call has no result.
             for index, call in enumerate(calls):
                 if index not in results:
                     settle(index, (cut_short or interrupted)(call, started=index in started))
@@ -154,6 +161,7 @@ class Toolbox:
         last_safe = False
         for index, call in enumerate(calls):
             tool = self._tools.get(call.qualified_name)
+            # An unknown tool only makes an error message.
             safe = tool is None or tool.parallel_safe
             if safe and last_safe:
                 groups[-1].append(index)
@@ -170,8 +178,10 @@ class Toolbox:
         if "_parse_error" in arguments:
             raise ToolFailed(msgspec.json.encode(_shortened(arguments)).decode())
         checked = tool.check(arguments)
+        # After the check of the arguments: nobody should be asked about a call that cannot run.
         if tool.writes or tool.runs:
             await self._approved(tool, arguments, checked)
+        # The clock starts after the approval: a person's time is not the tool's.
         deadline = asyncio.timeout(tool.timeout)
         try:
             async with deadline:

@@ -83,6 +83,7 @@ class Session:
         compaction: Compaction | None = None,
     ) -> None:
         self._client = client or Client()
+        # A client that was handed in may serve others and is not closed here.
         self._owns_client = client is None
         self._store = store
         self.tools = tuple(tools)
@@ -156,17 +157,22 @@ class Session:
 
     async def add(self, turn: Turn) -> None:
         """Add a turn: to the store first, if there is one, then here. If the caller is cancelled, both still agree."""
+        # Ids of calls are made from the turn's key, so every turn has one before it counts.
         turn = turn if turn.key else replace(turn, key=mint_turn_key())
         if self._store is None:
             self.conversation = self.conversation.add(turn)
         else:
+            # A cancellation between the store and the value here would leave the two different for good.
             await shield(self._append(self._store, turn))
 
     async def _append(self, store: Store, turn: Turn) -> None:
         async with self._adding:
+            # Created with the first turn that is said: a session that is opened and closed leaves no trace.
             if not self.conversation.id:
                 created = await asyncio.to_thread(store.create, self.conversation)
                 self.conversation = replace(self.conversation, id=created)
+            # The length that we know: if another process has added to the conversation, this raises instead of mixing
+            # the two.
             await asyncio.to_thread(store.append, self.conversation.id, turn, len(self.conversation.turns))
             self.conversation = self.conversation.add(turn)
 
@@ -213,6 +219,7 @@ class Session:
         window = self._client.catalog.context_window(target)
         sent = sent_turns(self.conversation.turns)
         extra = estimate_turn(human(*content)) if content else 0
+        # From the end, to the last answer of this very model: its host has counted everything up to there, exactly.
         for number in range(len(sent.turns) - 1, -1, -1):
             turn = sent.turns[number]
             if sent.places[number] < sent.since or turn.compacted is not None:
@@ -231,6 +238,7 @@ class Session:
         If the model cannot be used, this raises, and the session keeps the one it had.
         """
         models = self._checked(model)
+        # Before anything is changed: a model that cannot be resolved or encoded for leaves the session as it was.
         report = self.preview(models[0])
         self._larger = self.model if self._has_larger_window(models[0]) else ""
         self._models = models
@@ -307,6 +315,7 @@ class Session:
                 continue
             name = turn.origin.name
             price = self._price(name)
+            # The host's own figure, then a price, then nothing: an unknown cost is never shown as zero.
             if turn.usage.cost is not None:
                 costs.append(TurnCost(name, turn.usage, turn.usage.cost, "reported by the host"))
             elif price is not None:
@@ -331,6 +340,7 @@ class Session:
         """Continue from after the first `length` turns. With a store this is a copy: the whole conversation stays there under
         the id it had. What the turns that are left out cost remains spent."""
         before = self.conversation
+        # A new id: what is stored is never shortened, so the rewound conversation is another one.
         kept = self.carry_costs(replace(before, turns=before.turns[:length], id=""))
         if self._store is not None and before.id:
             kept = await shield(asyncio.to_thread(_copied, self._store, kept, before.id))
@@ -353,6 +363,7 @@ class Session:
         self, content: Sequence[str | Text | Media], answer: AnswerType[Any] | None, make_room: bool
     ) -> AsyncGenerator[list[Event], None]:
         said = [part for part in content if part not in ("", Text(""))]
+        # Before the message is added, so that the summary does not stand between the question and its answer.
         if make_room:
             await _drain(self._make_room(said, False))
         if said:
@@ -361,6 +372,7 @@ class Session:
         try:
             async with aclosing(self._answer(answer)) as batches:
                 async for batch in batches:
+                    # Held back: if room can be made, the caller never hears of this refusal.
                     if make_room and is_refused_as_too_long(batch[-1]):
                         held = batch
                         break
@@ -375,6 +387,7 @@ class Session:
             if not await _drain(self._make_room((), True)):
                 yield held
                 return
+        # Once more and no further: a host that still refuses it is believed.
         async with aclosing(self._answer(answer)) as batches:
             async for batch in batches:
                 if started and type(batch[0]) is Start:
@@ -390,6 +403,7 @@ class Session:
         while True:
             key = mint_turn_key()
             batches = self._client.batches(self._models, asked, tools=self.tools, options=options, turn_key=key)
+            # Now, not at the end: the model may be switched while the answer is left.
             origin = self._origin()
             seen: list[Event] = []
             last: Event | None = None
@@ -410,6 +424,8 @@ class Session:
                 return
             finally:
                 await batches.aclose()
+                # The caller closed the reply in the middle. What was shown stays in the history, marked, so that
+                # people find it again.
                 left = aborted(seen)
                 if left.blocks:  # an answer that was left before its first block has nothing to keep
                     await self.add(replace(left, origin=origin))
@@ -435,6 +451,7 @@ class Session:
         self, content: Sequence[str | Text | Media], refused: bool
     ) -> AsyncGenerator[CompactionEvent, None]:
         policy = self.compaction
+        # Between a call and its result nothing can be cut.
         if policy is None or self._has_open_calls:
             return
         use = self.context(*content)
@@ -459,6 +476,7 @@ class Session:
     def _writers(self) -> tuple[str, ...]:
         """Who may write a summary, in the order in which they are asked."""
         chosen = self.compaction.model if self.compaction is not None else ""
+        # The model that was left may still read all of the conversation; the current one is the last resort.
         return tuple(dict.fromkeys([chosen or self._larger or self.model, self.model]))
 
     async def _compact(
@@ -472,9 +490,11 @@ class Session:
             try:
                 turn = await summary.write(reason, use, self._estimate(self._origin()))
             except MidstreamError as error:
+                # Failed, but paid for: the costs of a session must add up.
                 if summary.usage is not None:
                     failure = Compacted("failure", reason=error.kind, tokens_before=use.tokens, tokens_after=use.tokens)
                     await self.add(Turn("system", origin=summary.origin, usage=summary.usage, compacted=failure))
+                # Not tried again at once with the next message; see `_is_due`.
                 self._gave_up_at = use.tokens
                 if number == len(writers):
                     yield CompactionFinished(error=replace(ErrorInfo.of(error), message=str(error)))

@@ -62,6 +62,7 @@ def _tools(environ: Mapping[str, str], platform: str) -> list[_Tool]:
     if platform == "win32":
         return [_WINDOWS]
     return [
+        # Wayland first: under it DISPLAY is mostly set too, for older programs.
         *([_WAYLAND] if environ.get("WAYLAND_DISPLAY") else []),
         *([_X11] if environ.get("DISPLAY") else []),
         *([_WINDOWS] if environ.get("WSL_DISTRO_NAME") else []),
@@ -97,6 +98,7 @@ def _run(command: list[str], environ: Mapping[str, str]) -> bytes:
     with process:
         import threading
 
+        # A program that holds the clipboard may hang, and with it whoever asks for its content.
         timer = threading.Timer(_SECONDS, process.kill)
         timer.start()
         try:

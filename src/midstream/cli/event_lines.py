@@ -49,4 +49,5 @@ class EventLines:
         if self._ascii and not text.isascii():
             text = json.dumps(json.loads(text), separators=(",", ":"))
         self._out.write(text + "\n")
+        # At once: whoever reads along wants each event when it happens.
         self._out.flush()

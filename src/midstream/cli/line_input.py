@@ -63,12 +63,14 @@ class LineInput:
 
     async def _fresh(self, question: str) -> str:
         """The answer to a question, typed after it was shown; nothing at the end of the input."""
+        # A "y" typed for something else a moment ago must not approve a call that was not on the screen yet.
         early, self._buffer = self._buffer + self._take() + _drained(self._fd), b""
         try:
             return await self.ask(question)
         except EOFError:
             return ""
         finally:
+            # Nothing is lost: it is read as the next message.
             self._buffer = early + self._buffer
 
     async def ask(self, question: str) -> str:
@@ -95,6 +97,7 @@ class LineInput:
                 self._reading = in_daemon_thread(lambda: _read(self._fd), "midstream-stdin")
             await asyncio.wait((self._reading,))
             data = self._take()
+            # The last line of a file need not end in a line break.
             if not data and self._buffer:
                 break
             self._buffer += data

@@ -27,6 +27,7 @@ from .screen_record import ScreenRecord
 from .terminal import showable
 from .view import DIFF_COLORS, Status, call_line, partial_call_line, repeat_line, result_lines, system_line, wrapped
 
+# Often enough to look alive, seldom enough for a slow connection.
 _TICK = 1 / 12
 _THINKING_LINES = 6
 _THINKING_CHARS = 2000
@@ -54,6 +55,8 @@ class Safe:
                 if not segment.control
             ]
             length = Segment.get_line_length(row)
+            # A row that wraps by itself would not be counted, and the next repaint would leave a part of it on the
+            # screen.
             for part in Segment.divide(row, range(width, length + width, width)) if length > width else [row]:
                 yield from part
                 yield Segment.line()
@@ -196,6 +199,7 @@ class LiveView:
             self._ticker.cancel()
             self._ticker = None
         if self._live is not None:
+            # Emptied before it is stopped: rich leaves the last frame otherwise.
             self._live.update(Line(""))
             self._live.stop()
             self._live = None
@@ -371,9 +375,11 @@ class LiveView:
             await asyncio.sleep(_TICK)
 
     def _frame(self) -> RenderableType:
+        # What is repainted must fit on the screen; rows that have scrolled away cannot be overwritten.
         height = max(3, self._console.height - _SPARE_LINES)
         parts: list[RenderableType] = []
         if self._thinking:
+            # Only the end is laid out anew at every tick: thinking may have hundreds of thousands of characters.
             text = "".join(self._thinking)[-_THINKING_CHARS:].strip()
             room = height if self.unfolded else min(height, _THINKING_LINES)
             parts.append(Bottom(Safe(Line(text, "dim italic")), room))
@@ -415,6 +421,8 @@ class MarkdownFeed:
             for line in lines:
                 self._take(line, finished)
         if last:
+            # The first character of a new block already ends the one before it; waiting for its line would hold that
+            # back.
             if not self._rest and self._after_blank and not self._fence and not last[0].isspace():
                 self._finish(finished)
             self._rest.append(last)
@@ -436,6 +444,7 @@ class MarkdownFeed:
         mark = _FENCE.match(line)
         if self._fence:
             self._lines.append(line)
+            # A fence closes with as many signs as opened it, or more, and nothing behind them.
             if mark and mark[1].startswith(self._fence) and not line[mark.end() :].strip(" `~"):
                 self._fence = ""
                 self._finish(finished)

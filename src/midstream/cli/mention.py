@@ -17,6 +17,7 @@ import msgspec
 from ..core.patterns import late_pattern
 
 _TICKS = late_pattern(r"`+")
+# Behind a blank, a bracket, a quote or punctuation, never inside a word: addresses and decorators are no mentions.
 _MENTION = late_pattern(r"""(?<![^\s(\[{<"',;:])@(?:"([^"\n]+)"|'([^'\n]+)'|((?:\\.|[^\s\\"'`])+))""")
 _OPEN = late_pattern(r"""(?<![^\s(\[{<"',;:])@("[^"\n]*|'[^'\n]*|(?:\\.|[^\s\\"'`])*)\Z""")
 _PATHS = late_pattern(r"""\s*(?:"([^"\n]+)"|'([^'\n]+)'|((?:\\.|[^\s\\"'])+))""")
@@ -41,6 +42,7 @@ def mentions(text: str) -> list[Mention]:
         quoted = match[1] or match[2]
         mention = _existing(quoted) if quoted else _unquoted(_unescaped(match[3]))
         if mention is not None:
+            # The same file under two names is attached once.
             found.setdefault(os.path.realpath(mention.path), mention)
         if len(found) >= _MAX_MENTIONS:
             break
@@ -141,6 +143,7 @@ def _unquoted(word: str) -> Mention | None:
     """The longest beginning of the word that is a file, cutting off punctuation only."""
     while word:
         mention = _existing(word)
+        # `see @notes.txt.` ends a sentence; `@notes.txt.` may also be a file, so the whole word is tried first.
         if mention is not None or word[-1] not in _TAIL:
             return mention
         word = word[:-1]

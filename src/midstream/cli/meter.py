@@ -46,6 +46,7 @@ class Meter:
 
     def _look(self, session: Session) -> None:
         known = (session.conversation, session.model, len(session.tools))
+        # By identity: a conversation is a frozen value, and a new one is made for every change.
         if self._known is not None and self._known[0] is known[0] and self._known[1:] == known[1:]:
             return
         self._known = known

@@ -61,6 +61,7 @@ class _Picker:
     def _list(self) -> StyleAndTextTuples:
         if not self._fitting:
             return [("class:hint", "  no matches")]
+        # The chosen row stays in the middle, except near either end of the list.
         first = max(0, min(self._place - _SHOWN // 2, len(self._fitting) - _SHOWN))
         columns = get_app().output.get_size().columns
         lines: StyleAndTextTuples = []
@@ -83,6 +84,7 @@ class _Picker:
             for name in names:
 
                 @keys.add(name)
+                # A default, because a closure would see the last value of the loop.
                 def _(event: KeyPressEvent, by: int = by) -> None:
                     self._move(by)
 

@@ -42,6 +42,7 @@ class PlainView:
         self._paint = paint
         self.unfolded = thinking
         self._quiet = quiet_answer
+        # A file gets the model's bytes as they are; only a terminal can be harmed by them.
         self._safe = is_terminal(out)
         self._spins = has_cursor(err)
         self._spinner: asyncio.Task[None] | None = None
@@ -106,6 +107,7 @@ class PlainView:
                 self._line(visible(finished_line(event)))
             case events.Start():
                 if self._failed is not None:
+                    # The answer begins anew: a program that reads this must not get the broken beginning too.
                     self._held.clear()
                     self.failure(repeat_line(self._failed))
                     self._failed = None
@@ -190,6 +192,7 @@ class PlainView:
         if self._quiet or not text:
             return
         self.pause()
+        # Both streams may be the same screen: a line that one has begun is ended before the other writes.
         if self._open_line is self._err:
             self._end_line()
         write(self._out, showable(terminal_safe(text), self._out) if self._safe else text)

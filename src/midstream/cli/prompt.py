@@ -66,6 +66,7 @@ class TerminalInput:
         self._toggle = toggle
         self._sign = showable("› ", sys.stdout)
         self._paste = paste
+        # None lets the library find out what the terminal can do.
         self._depth = None if color else ColorDepth.DEPTH_1_BIT
         self._toolbar: Callable[[], str] = lambda: ""
         self._watch: Watch | None = None
@@ -80,6 +81,7 @@ class TerminalInput:
             prompt_continuation=showable("… ", sys.stdout),
             style=_STYLE,
             color_depth=self._depth,
+            # With it, the arrow keys search by what is typed, which surprises in a text of several lines.
             enable_history_search=False,
             vi_mode=vi,
         )
@@ -125,6 +127,7 @@ class TerminalInput:
         asking: PromptSession[str] = PromptSession(
             input=self._input, style=_STYLE, color_depth=self._depth, key_bindings=_question_keys()
         )
+        # From three places: what the library has put by, what the terminal holds, and half a key sequence.
         early = [*get_typeahead(self._input), *self._input.read_keys(), *self._input.flush_keys()]
         if self._watch is not None:
             self._watch.pause()
@@ -202,6 +205,8 @@ class Watch:
     def resume(self) -> None:
         if self._open is None:
             with ExitStack() as stack:
+                # Raw, so that Esc and Ctrl-T come as keys; Ctrl-C then comes as a key as well, and is among the
+                # actions.
                 stack.enter_context(self._input.raw_mode())
                 stack.enter_context(self._input.attach(self._ready))
                 self._open = stack.pop_all()
@@ -213,6 +218,7 @@ class Watch:
 
     def _ready(self) -> None:
         self._hear(self._input.read_keys())
+        # A lone Esc looks like the beginning of an arrow key until nothing follows it.
         asyncio.get_running_loop().call_later(_ESCAPE_WAIT, self._flush)
 
     def _flush(self) -> None:

@@ -27,6 +27,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
+        # Cancelled, not killed: the turn so far is stored, and commands that were started are ended.
         for each in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(each, _end, task, told, each)
         return await main

@@ -41,6 +41,7 @@ class ScreenRecord:
 
     def is_on_screen(self, rows_above: int | None = None) -> bool:
         """Whether all of it can be overwritten. `rows_above`: how many rows are above the cursor, if somebody knows."""
+        # After a resize the terminal has wrapped the lines anew, and nobody knows how many there are.
         if not self.parts or self._width != self._console.width:
             return False
         return self._extent <= self._console.height if rows_above is None else self._lines <= rows_above

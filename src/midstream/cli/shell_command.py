@@ -82,6 +82,7 @@ class ShellCommand:
         self._show = show
         self._grace = grace
         self._output = Capped(OUTPUT_LIMIT)
+        # Incremental: a character may be cut between two reads.
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._code: int | None = None
 
@@ -127,6 +128,7 @@ class ShellCommand:
             self._show(self._decoder.decode(b"", final=True))
 
     async def _stop(self, process: asyncio.subprocess.Process) -> None:
+        # As a person at a shell would: Ctrl-C first, which programs expect and clean up after.
         for each in (signal.SIGINT, signal.SIGTERM):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, each)

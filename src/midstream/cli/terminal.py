@@ -17,6 +17,7 @@ import click
 ColorChoice: TypeAlias = Literal["auto", "always", "never"]
 
 _COLOR = "midstream.cli.color"
+# The eight colours that every terminal has and its user has chosen the shades of.
 _STYLES = {
     "bold": 1,
     "dim": 2,
@@ -55,6 +56,7 @@ def columns(stream: IO[str]) -> int:
 def encoding(stream: IO[str]) -> str:
     """The encoding a terminal can show: in the C locale only ASCII, although Python would write UTF-8 there."""
     own = getattr(stream, "encoding", None) or "ascii"
+    # Python takes UTF-8 for a C locale, and would write what the terminal shows as garbage.
     for name in (own, locale.getencoding()):
         try:
             "│␠é".encode(name)
@@ -99,6 +101,7 @@ def wants_color(choice: ColorChoice, stream: IO[str], environ: Mapping[str, str]
     environ = os.environ if environ is None else environ
     if choice != "auto":
         return choice == "always"
+    # Set and not empty, as no-color.org has it.
     if environ.get("NO_COLOR"):
         return False
     if environ.get("FORCE_COLOR", "") not in ("", "0", "false"):
@@ -137,4 +140,5 @@ class Paint:
         if not self.on or not text or not styles:
             return text
         codes = ";".join([str(_STYLES[style]) for style in styles])
+        # Always reset behind the text: what a command prints next must not inherit our colours.
         return f"\x1b[{codes}m{text}\x1b[0m"

@@ -27,6 +27,7 @@ from ..toolformats.partial import partial_arguments
 from .context_line import used
 from .terminal import columns, encoding
 
+# Below this, two columns leave too little for the second.
 _NARROW = 72
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 RESULT_LINES = 12
@@ -47,6 +48,7 @@ class Status:
         self._frames = itertools.cycle(FRAMES)
 
     def add(self, text: str) -> None:
+        # The estimate adds one to every text; here the texts are pieces of one, and the surplus would pile up.
         self._tokens += max(1, estimate_text(text) - 1) if text else 0
 
     @property
@@ -163,6 +165,7 @@ class Gate:
         finally:
             self._is_closed = False
             self._view.resume()
+            # Shown in the order in which they came, after the view has its place on the screen again.
             held, self._held = self._held, []
             for event in held:
                 self._view.show(event)

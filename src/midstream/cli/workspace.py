@@ -90,6 +90,7 @@ class Workspace:
             if self._read_only:
                 where = shown_address(settings.store_at) if settings.store_at else str(database_path())
                 click.echo(visible(f"midstream: {where} is read-only: nothing of this is stored"), err=True)
+        # The command line wins over what was stored with the conversation, and that over the configuration.
         conversation, stored = self._conversation()
         model = await self.reach(settings.model or stored.get("model") or default_model(self._loaded, os.environ)[0])
         toolbox = self._toolbox()
@@ -147,9 +148,12 @@ class Workspace:
             "effort": options.effort,
             "missing_reasoning": options.missing_reasoning if options.missing_reasoning != POLICIES[0] else None,
         }
+        # Only if files added something to it, and only while the conversation still has the prompt that was made
+        # here.
         if self.told.own != self.told.text == self.session.conversation.system:
             current[OWN_PROMPT] = self.told.own
         for key, value in current.items():
+            # Read first: mostly nothing has changed, and a write waits for the disk.
             if self.store.get_meta(conversation_id, key) != value:
                 self.store.set_meta(conversation_id, key, value)
 
@@ -218,6 +222,7 @@ def find_session(store: Store, wanted: str | None) -> str:
     if wanted is None:
         return _last_answered(store)
     offset, found = 0, list[str]()
+    # An id that is typed may be any of them, also an old one.
     while rows := store.list(200, offset):
         found += [row.id for row in rows if row.id.startswith(wanted)]
         offset += len(rows)

@@ -36,6 +36,7 @@ STDIN = "-"
 """The name that stands for standard input."""
 
 _PDF = "application/pdf"
+# Non-blocking, or a FIFO without a writer would hang the chat.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 _HEADER = "[attached {kind}: {name}]"
 _ATTACHED = late_pattern(
@@ -105,6 +106,7 @@ def read_file(path: Path, shown: str, *, follow: bool = True) -> bytes:
 
 def from_bytes(data: bytes, name: str, shown: str) -> Attachment:
     """What these bytes are to a model. `name` goes along with them, `shown` stands in messages to the user."""
+    # By content, not by ending: people attach logs without one, and images with the wrong one.
     text = as_text(data)
     if text is not None:
         if len(data) > MAX_TEXT:
@@ -151,6 +153,7 @@ def as_text(data: bytes) -> str | None:
         text = data.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError:
         return None
+    # A small PDF may be valid UTF-8.
     if "\0" in text or data.startswith(b"%PDF-"):
         return None
     return text.replace("\r\n", "\n")
@@ -208,6 +211,7 @@ def unread(session: Session, media: Sequence[Media], model: str | None = None) -
     target = session.client.catalog.resolve(model or session.model)
     lines: list[str] = []
     for each in media:
+        # Encoded for real, with nothing sent: the encoder is the only one who knows what becomes of it.
         probe = Conversation((human(each),))
         notes = encode_request(target, probe, options=session.options, cache=None).notes
         if any(note.code == "unsupported_media" for note in notes):

@@ -31,6 +31,7 @@ class Attachments:
     async def add(self, chat: Chat, *paths: str) -> None:
         """Attach files (or folders, with their slash) and say so; nothing is attached if one of them cannot be."""
         read = [await asyncio.to_thread(_read, path) for path in paths]
+        # All are read before one is kept: a name that is wrong must not leave half of them attached.
         self._keep([each for each in read if await chat.may_send(each)])
         self.tell(chat, *[each for each in read if each in self.items])
 
@@ -74,6 +75,7 @@ class Attachments:
         if named:
             chat.view.notice(*[f"attached: {each.label}" for each in named])
             self.warn(chat, *named)
+        # Only now: if anything above failed, they still wait for the next try.
         self.items = ()
         return content
 

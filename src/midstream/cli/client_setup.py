@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 KEY_VARIABLE = "MIDSTREAM_KEY"
 NO_KEY = "midstream"
+# A word for the shell, expanded by `eval`: the key itself never passes through our output.
 _KEY = f'"${{{KEY_VARIABLE}:-{NO_KEY}}}"'
 
 
@@ -99,6 +100,8 @@ def _gemini_settings(_: Address) -> str:
     return f'mkdir -p "$GEMINI_CLI_HOME/.gemini"\n[ -e {path} ] || printf %s {file} > {path}'
 
 
+# What each client reads, from its own documentation or a capture of it (field-guide/clients.md#who-calls-what).
+# `clears` matters: a variable that is left over from real use leads the client back to its vendor.
 SETUPS: dict[str, ClientSetup] = {
     "claude": ClientSetup("Claude Code", _claude, lambda _: "claude", clears=("ANTHROPIC_API_KEY",)),
     "codex": ClientSetup(

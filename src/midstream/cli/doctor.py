@@ -97,6 +97,7 @@ def _entries(target: str, format_: str | None, store_at: str | None) -> list[Ent
     if path.exists():
         own = _conversation_json(path) if format_ in (None, "midstream") else None
         entries = own if own is not None else list(read_file(path, format_))
+        # An id means that it was stored by us: what goes on is the conversation, not the file it once came from.
         return [_as_ours(entry) if format_ == "midstream" or entry.conversation.id else entry for entry in entries]
     missing = f"no such file: {target!r}"
     if "/" in target or (store_at is None and not database_path().exists()):
@@ -128,6 +129,7 @@ def _write(
     suffix = ".healed.json" if model else ".healed.jsonl"
     given = Path(target)
     path = output or given.with_name(given.name + suffix)
+    # By inode: a link or another spelling of the same file must not be overwritten either.
     if given.exists() and path.exists() and path.samefile(given):
         raise LocalError(f"{path} is the history itself, which stays as it is; choose another name for --output")
     if model:

@@ -64,6 +64,7 @@ def _member(folder: Path, name: str, room: int) -> tuple[str, str | None]:
         return "a link, not followed", None
     if not path.is_file():
         return "not a regular file", None
+    # By name first, so that such a file is not even opened; by content below.
     if holds_secrets(str(path.absolute())):
         return "not included: may hold keys or passwords", None
     if status.st_size > MAX_FILE:
@@ -98,6 +99,7 @@ def _tracked(folder: Path) -> list[str] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
+    # Not a repository, or far too large a one: the walk below is bounded by itself.
     if found.returncode != 0 or len(found.stdout) > _GIT_OUTPUT:
         return None
     names = [os.fsdecode(name) for name in found.stdout.split(b"\0") if name]

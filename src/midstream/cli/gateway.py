@@ -116,6 +116,7 @@ def serve(
     given = {"host": host, "port": port, "workers": workers, "log_format": log_format}
     server = replace(config.server, **{name: value for name, value in given.items() if value is not None})
     config = replace(config, server=server)
+    # Asked before anything is opened: `--print` and the server must speak of the same models.
     sim = needs_doubles(config, Catalog())
     router = Router(config, _catalog(sim))
     if print_name is not None:
@@ -125,6 +126,7 @@ def serve(
     loopback = binds_loopback(server.host)
     keys = _run_with_state(url, lambda state: state.keys())
     usable = [key for key in keys if _fault(key, time.time()) is None]
+    # Refused at the start. A gateway that others can reach and nobody may use would look as if it worked.
     if not loopback and not usable:
         raise LocalError(
             f"{server.host} can be reached from other machines, and there is no key yet: create one with "
@@ -176,6 +178,7 @@ def _serve(
         config=path,
         state=url,
         loopback=loopback,
+        # A PostgreSQL address may have other gateways on other machines, of which this one knows nothing.
         shared=several or is_postgres(url),
         sim=sim,
         log_format=server.log_format,
@@ -366,6 +369,7 @@ def create(
 
     async def add(state: GatewayState) -> None:
         taken = {LOCAL.id, *[key.tenant for key in await state.keys()]}
+        # Two people who happen to choose one name would otherwise read each other's kept reasoning.
         if tenant is None and name in taken:
             raise LocalError(
                 f"there is already a tenant {name!r}, and keys of one tenant share what is kept for them: choose another "
@@ -374,6 +378,7 @@ def create(
         await state.add_key(record)
 
     _run_with_state(_state_url(store, load_config(_config_path(config_path))), add)
+    # Alone on standard output, so that a script can catch it; the words for people go to standard error.
     click.echo(made.key.reveal())
     click.echo(
         f"{made.id}: {_limits(record)}. The key is not stored and not shown again.\n"
@@ -501,6 +506,7 @@ def binds_loopback(host: str) -> bool:
 
 def _url(host: str, port: int) -> str:
     """The address for a client on this machine."""
+    # "Every address" is no address that a client could connect to.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

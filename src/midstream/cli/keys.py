@@ -94,6 +94,7 @@ def list_keys(as_json: bool = False) -> None:
     catalog = Catalog(load_config())
     rows = [found for row in catalog.registry.providers.values() if (found := _row(catalog, row)) is not None]
     known = {row["provider"] for row in rows}
+    # A provider may have left the configuration; its key is still on this machine, and should be seen.
     strangers = [name for name in KeyStore().providers() if name not in known]
     for row in rows:
         click.echo(msgspec.json.encode(row).decode() if as_json else visible(_line(row)))
@@ -179,4 +180,5 @@ def _typed_key(provider: str) -> Secret:
 def _piped_key() -> Secret:
     if sys.stdin is None or is_terminal(sys.stdin):
         raise click.UsageError("--stdin reads the key from a pipe; leave it out to type the key")
+    # Two more, so that a key with its line end fits and one that is too long is noticed.
     return Secret(sys.stdin.read(MAX_KEY + 2).strip())

@@ -37,6 +37,7 @@ def code_for(error: MidstreamError) -> int:
     """The exit code for an error."""
     if isinstance(error, UnknownModel | UnknownToolFormat):
         return USAGE
+    # A script can act on this without reading the message (field-guide/names.md#exit-codes).
     return RETRY if error.retryable else FAILED
 
 
@@ -79,6 +80,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
+        # Here and not above: `midstream ask` must not wait for the import of a gateway or a terminal library.
         module = importlib.import_module(f"midstream.cli.{_HOMES.get(cmd_name, cmd_name)}")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
@@ -99,6 +101,7 @@ class LazyGroup(click.Group):
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run, and turn whatever happens into an exit code and at most one line."""
+        # click would print and exit by itself, with its own codes.
         extra["standalone_mode"] = False
         _lenient_output()
         warnings.showwarning = _show_warning
@@ -143,6 +146,7 @@ def _discard_output() -> None:
         try:
             stream.flush()
         except BrokenPipeError:
+            # Python flushes once more at its end, and would print a traceback for a pipe that is closed.
             os.dup2(nowhere, stream.fileno())
 
 

@@ -36,6 +36,7 @@ def _listed(catalog: Catalog, bare: str) -> str | None:
         for model in row.models
         if wanted in (model.lower(), model.rpartition("/")[2].lower())
     ]
+    # The same name at several hosts: the one that can answer is meant.
     ready = [(row, model) for row, model in found if key_state(catalog, row)[1]]
     for row, model in ready or found:
         return f"{row.name}/{model}"

@@ -33,6 +33,7 @@ def prompt_files(project: Project) -> dict[str, Path]:
             continue
         for path in paths:
             if path.suffix == _ENDING:
+                # The user's folder comes first, so a project cannot replace a prompt that the user relies on.
                 found.setdefault(path.stem, path)
     return dict(sorted(found.items()))
 

@@ -111,6 +111,7 @@ def default_model(loaded: LoadedConfig, environ: Mapping[str, str]) -> tuple[str
     if loaded.config.default_model:
         return loaded.config.default_model, loaded.origins.get("default_model", "configuration")
     catalog = Catalog(loaded, environ=environ)
+    # Variables before stored keys, as everywhere else.
     for provider in catalog.registry.providers.values():
         variable = next((name for name in provider.endpoint.key_env if environ.get(name)), None)
         if variable and provider.models:
@@ -247,6 +248,7 @@ _CONVERSATION = (
 
 def conversation_options(command: F) -> F:
     """The options of every command that talks to a model."""
+    # Decorators apply from the inside out; reversed, --help lists them in the order above.
     for option in reversed(_CONVERSATION):
         command = option(command)
     return command

@@ -50,6 +50,7 @@ def chosen_sandbox(settings: Settings, config: SandboxConfig) -> Sandbox | None:
         found = Sandbox.find(network=settings.sandbox_network or config.network, read=config.read)
         found.check(str(Path.cwd().resolve()))
     except ConfigError as error:
+        # Asked for and not to be had is an error; `auto` goes on without, and says so.
         if use == "on" or settings.unattended:
             raise
         click.echo(visible(f"midstream: commands run without a sandbox: {error}"), err=True)

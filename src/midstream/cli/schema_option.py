@@ -53,6 +53,7 @@ def _schema(text: str) -> dict[str, Any]:
             return _json(path.read_text("utf-8", "replace"), said)
     except OSError as error:
         raise click.UsageError(f"--schema: cannot read {said}: {error.strerror or error}") from None
+    # It was meant as a file: reading it as a field would give an error about names.
     if said.endswith(".json") or "/" in said.split(":")[0]:
         raise click.UsageError(f"--schema: there is no file {said}; {_HINT}")
     return short_schema(said)
@@ -89,6 +90,7 @@ def short_schema(text: str) -> dict[str, Any]:
 
 def _parts(text: str) -> list[str]:
     """The fields: in lines, or between the commas that stand outside of brackets."""
+    # A comma inside brackets belongs to a type; in lines, commas belong to descriptions.
     parts = text.splitlines() if "\n" in text else re.split(r",(?![^\[\]]*\])", text)
     return [part.strip() for part in parts if part.strip()]
 

@@ -59,6 +59,7 @@ def search_lines(store: Store, words: str, paint: Callable[..., str] = lambda te
         day = time.strftime("%Y-%m-%d", time.localtime(info.updated))
         title = visible(" ".join(info.title.split())) or "(untitled)"
         lines.append(f"{paint(conversation_id[:8], 'cyan')}  {day}  {paint(shortened(title, 60), 'bold')}")
+        # Once per conversation, for the marks that tell whether a snippet was cut.
         turns = store.load(conversation_id).turns
         for hit in hits:
             if hit.conversation == conversation_id:
@@ -159,6 +160,7 @@ def export(
     """Write a conversation (the last one by default) to standard output or a file."""
     if everything and kind == "md":
         raise click.UsageError("--all writes jsonl; it cannot be combined with --format md")
+    # Markdown cannot be imported again, so what is meant as a backup is JSONL.
     if everything or (kind is None and output is not None and output.suffix == ".jsonl"):
         kind = "jsonl"
     parts = _exported(store_at, session_id, everything, kind, thinking)
@@ -176,6 +178,7 @@ def _exported(
     with closing(open_store(store_at)) as store:
         if everything:
             offset = 0
+            # Page by page: a store may hold years of conversations.
             while infos := store.list(100, offset):
                 offset += len(infos)
                 for info in infos:

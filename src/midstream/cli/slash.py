@@ -58,6 +58,7 @@ async def dispatch(chat: Chat, line: str) -> None:
 
 def is_command(line: str) -> bool:
     """Whether a line is a command: `/etc/hosts has …` goes to the model."""
+    # A path as the first word has a second slash, which no command has.
     first = line.split(maxsplit=1)[0] if line.strip() else ""
     return first.startswith("/") and "/" not in first[1:] and len(first) > 1
 
@@ -77,6 +78,7 @@ def complete(chat: Chat, line: str) -> Words:
 
 
 def _find(name: str) -> Command:
+    # An exact name wins over longer ones that begin with it.
     fits = [each for each in COMMANDS if each.name == name] or [each for each in COMMANDS if each.name.startswith(name)]
     if len(fits) == 1:
         return fits[0]

@@ -65,6 +65,7 @@ class Guidance:
             own, path = named_prompt(self._given, self.project)
             if path is not None:
                 sources.append(f"system prompt: {self.project.shown(path)}")
+        # The user's own words first; what follows says of itself that it counts for less.
         parts = [own]
         if self.uses_instructions:
             found = self.instructions()

@@ -253,6 +253,7 @@ def _own_part(block: Opaque) -> Json | None:
     return data if block.origin == _ORIGIN and isinstance(data, dict) and isinstance(data.get("type"), str) else None
 
 
+# The SDK checks messages before it sends them; one part in the wrong place refuses the whole conversation.
 def _may_stand(kind: str, role: str) -> bool:
     """Which parts a message of a role may hold; the format refuses others."""
     if kind == "text":

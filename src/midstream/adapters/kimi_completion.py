@@ -47,6 +47,7 @@ DEFAULT_MODEL = "kimi-k2.5"
 """Moonshot ended the K2 previews in 2026. Of the models it serves now, this one has K2's tool calls and ids."""
 DEFAULT_MAX_TOKENS = 16384
 """The model thinks unless told not to, and its reasoning counts towards the limit: Moonshot advises 16000 or more."""
+# The figures of the adapters that this stands in for.
 MAX_RETRIES = 3
 BASE_DELAY_MS = 100
 KIMI_RETRIES_EXHAUSTED = "KIMI_RETRIES_EXHAUSTED"

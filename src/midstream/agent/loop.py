@@ -23,6 +23,8 @@ from .run import Round, Run, RunLimits, Spent
 from .tool import Tool
 from .toolbox import Toolbox, failure, interrupted
 
+# Failures that are worth another try (field-guide/reasoning.md#answers-that-are-only-reasoning,
+# field-guide/streams.md#endings).
 _RETRIED = (EmptyAnswer.kind, TruncatedStream.kind)
 _CUT = ("max_tokens", "refusal")
 
@@ -60,6 +62,7 @@ class Agent:
     ) -> AsyncGenerator[AgentEvent, None]:
         await self._pair_open_calls()  # left by a program that was killed
         ours = self.toolbox.specs()
+        # Tools that the caller declared without running them here, such as a host's own, stay declared.
         others = [spec for spec in self.session.tools if spec.qualified_name not in self.toolbox]
         self.session.tools = (*others, *ours)
         spent = Spent(self.limits, self.session)
@@ -79,6 +82,7 @@ class Agent:
             async with aclosing(self._ask(content, spent, answer, replies)) as events:
                 async for event in events:
                     yield event
+            # Said once: the next rounds continue from the results.
             content, reply = (), replies[-1]
             turn = reply.turn
             if turn is None:  # time was up before the answer began
@@ -86,6 +90,7 @@ class Agent:
                 return
             stop = self._verdict(turn, reply, spent, retries)
             calls = turn.tool_calls if self._is_kept(turn) else ()
+            # Answered without being run, because a history with an open call is refused by every host.
             if calls and (why := _unfit(turn, stop)):
                 for refused in await self._refuse(turn, why):
                     yield refused
@@ -98,6 +103,7 @@ class Agent:
             if stop is not None:
                 yield stop
                 return
+            # In a row: an answer that succeeds gives all of them back.
             retries = retries - 1 if turn.failure else self.limits.retries
 
     async def _ask(
@@ -115,12 +121,14 @@ class Agent:
         for attempt in (1, 2):
             reply = Reply(self.session.batches(*content, schema=answer, make_room=False))
             replies.append(reply)
+            # The message is in the conversation by now; a second attempt must not say it twice.
             content = ()
             refused: ContextTooLong | None = None
             told: AgentEvent | None = None
             try:
                 async with reply, aclosing(spent.timed(aiter(reply))) as events:
                     async for event in events:
+                        # Not told yet: if room can be made, nobody needs to hear of it.
                         if attempt == 1 and is_refused_as_too_long(event):
                             told, refused = event, ContextTooLong("the conversation is too long")
                         else:
@@ -137,6 +145,7 @@ class Agent:
                     made = isinstance(step, CompactionFinished) and step.turn is not None
                     yield step
             if not made:
+                # Told in the form in which it came: as an exception before the answer began, as an event after that.
                 if told is None:
                     raise refused
                 yield told
@@ -156,6 +165,7 @@ class Agent:
                 return None
             return Stopped("failed", reply.error.message if reply.error is not None else turn.failure)
         spent.rounds += 1
+        # Limits are not looked at for a last answer: it is there, and stopping would gain nothing.
         if not turn.tool_calls:
             return Stopped(turn.stop_reason if turn.stop_reason in _CUT else "text")
         limit = spent.reached()
@@ -177,6 +187,8 @@ class Agent:
             if spent.time_is_up:
                 work.stop(spent.time_is_up)
         finally:
+            # In `finally` and shielded: what tools have done must be in the history, also when the run is being
+            # cancelled.
             results = await shield(self._keep(work))
         for late in work.unreported(results):
             yield late

@@ -100,6 +100,7 @@ def ask(
         raise click.UsageError("--schema and --schema-multi exclude each other")
     wanted = schema_multi if schema is None else schema
     answer = None if wanted is None else schema_given(wanted, many=schema is None)
+    # Only plain text can be shown piece by piece; of everything else the end decides what is printed.
     whole = no_stream or as_json or jsonl or answer is not None
     lines = EventLines(sys.stdout) if jsonl else None
     try:
@@ -137,6 +138,7 @@ def _question(words: tuple[str, ...], stdin_is_attached: bool, has_attachments: 
             raise click.UsageError(
                 f"standard input is larger than {_MAX_STDIN >> 20} MiB, more than any model can read"
             )
+        # The material first, so that the question stands last.
         parts.insert(0, piped.strip("\n"))
     text = "\n\n".join([part for part in parts if part.strip()])
     if not text and not has_attachments:
@@ -259,6 +261,7 @@ async def _check_secrets(attachments: Sequence[Attachment], model: str) -> None:
 def _terminal_lines() -> LineInput | None:
     """The human at the terminal, even if standard input is a pipe; None if nobody is there."""
     try:
+        # Standard input may be the material; the person is at the terminal all the same.
         terminal = os.open("/dev/tty", os.O_RDONLY) if is_terminal(sys.stderr) else None
     except OSError:
         terminal = None

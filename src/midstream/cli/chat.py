@@ -46,6 +46,7 @@ from .workspace import Workspace
 
 T = TypeVar("T")
 
+# Enough to remember where one was; a long conversation would fill the scrollback.
 HISTORY_TURNS = 40
 _EPILOG = """\b
 Examples:
@@ -106,6 +107,7 @@ async def _chat(settings: Settings) -> int:
     workspace = Workspace(settings, ask=ask)
     config = workspace.catalog.config.chat
     human, view = _terminal(chatting, settings, config) if live else _pipe()
+    # Text that is on the screen cannot be taken back, so an answer of which some was shown is not requested again.
     workspace.limits = RunLimits(retry_text=not view.streams)
     async with workspace:
         chatting.open(workspace, human, view, Notifier(sys.stdout, config) if live else None)
@@ -206,6 +208,7 @@ class Chat:
 
     def stop(self) -> None:
         """Stop the current answer and keep what has arrived; a second time, also leave the chat."""
+        # The first press asks for an end that keeps what came; whoever presses again wants out.
         if self._stopped:
             self._left = True
         if self._answering is not None and not self._stopped:
@@ -311,6 +314,7 @@ class Chat:
 
     def _interrupt(self) -> None:
         """Handle SIGINT at any point: stop the answer, or the prompt, or else the next prompt."""
+        # Exactly one of the three is going on; a signal between two of them is kept for the next prompt.
         if self._answering is not None:
             self._stop_key()
         elif self._reading is not None:
@@ -330,6 +334,7 @@ class Chat:
                 if content is not None:
                     await self._send(*content)
         except MidstreamError as error:
+            # A script wants to know that a line failed; a person has read it.
             self._code = code_for(error) if not self._human.interactive else OK
             self.view.failure(str(error))
         except BrokenPipeError:  # nobody reads our output any more
@@ -349,6 +354,7 @@ class Chat:
         try:
             await self.answer(*waiting, *content)
         finally:
+            # By identity: any turn that was added made a new conversation, and then the message has been sent.
             if self.session.conversation is before:
                 self.unsent = waiting
 
@@ -378,6 +384,7 @@ class Chat:
                 await self._answering
         except asyncio.CancelledError:
             task = asyncio.current_task()
+            # A stop by key ends the work only; a cancelled chat (SIGTERM) has to end itself too.
             if not self._stopped or (task is not None and task.cancelling()):
                 raise
         finally:

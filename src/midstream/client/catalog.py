@@ -52,6 +52,7 @@ class Catalog:
         # A Config of the caller's own is a closed world (a test, a server): the keys of whoever runs it do
         # not belong there.
         self._keys = KeyStore(environ) if isinstance(loaded, LoadedConfig) else None
+        # Made once: each remembers its key until it expires, and a program may make thousands of requests.
         self._commands = {
             name: KeyCommand(
                 name,
@@ -304,6 +305,7 @@ class Catalog:
         like is not sent to another address."""
         settings = self.config.providers[name]
         known = REGISTRY.providers.get(name)
+        # A known name is changed, a new one is made after another: both are the same table in the file.
         model = known or REGISTRY.providers.get(settings.like)
         if model is None:
             raise ConfigError(f"providers.{name}.like: unknown provider {settings.like!r}")

@@ -131,6 +131,7 @@ class Client:
         # answer: what was shown cannot be taken back, and another model cannot go on from it.
         started = False
         for name in names:
+            # Each model of a chain is encoded for itself: ids, reasoning and tools differ from one to the next.
             target = self._target(name)
             sent = _Sent(
                 target, self.encode(target, conversation, tools, options), api_key or self._api_key, api_key is None
@@ -278,6 +279,8 @@ class Client:
         if whole.stream:
             whole = replace(whole, stream=False)
         sent, answer, began = await self._begin(model, conversation, tools, whole, api_key, sending)
+        # Whole answers are not retried in the middle: nothing of them was shown, but all of it may have been paid
+        # for.
         async with answer:
             body = await answer.read()
         decoder = sent.request.decoder(turn_key or mint_turn_key())

@@ -30,6 +30,7 @@ from ..core.errors import CompactionFailed, ConfigError, ContextTooLong
 from .client import Client
 from .tokens import estimate_text, estimate_turn
 
+# Bounds of a job that runs by itself: on requests, on what each may hold, and on how long the result may be.
 MOST_PORTIONS = 64
 _ASSUMED_WINDOW = 32_768
 """Of a summarising model whose window is not known."""

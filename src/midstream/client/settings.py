@@ -31,6 +31,7 @@ def list_settings(loaded: LoadedConfig | None = None, environ: Mapping[str, str]
     environ = os.environ if environ is None else environ
     loaded = load_config(environ=environ) if loaded is None else loaded
     settings = {setting.name: setting for setting in _settled(loaded)}
+    # Always listed, so that whoever looks for it learns its name.
     settings.setdefault("default_model", Setting("default_model", "", "default"))
     for setting in _from_environment(Catalog(loaded, environ=environ), environ):
         settings[setting.name] = setting  # the environment takes precedence over the files

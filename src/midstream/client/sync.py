@@ -317,6 +317,8 @@ class SyncSession:
         yield from self.background.iterate(self.session.batches(*content, schema=answer))
 
 
+# One loop per session and not one for the program: a session that hangs must not stop another, and closing it ends
+# everything that belongs to it.
 class Background:
     """An event loop in a thread. The thread is a daemon: a program that ends in the middle ends."""
 

@@ -141,6 +141,7 @@ class Gateway:
         array: bool = False,
     ) -> None:
         """One request that wants an answer of a model: who asks is known before anything of it is read."""
+        # Known or not, a refusal is logged with whatever was found out by then.
         tenant = None
         try:
             tenant = await self.authenticator.tenant(scope["headers"], scope["query_string"])

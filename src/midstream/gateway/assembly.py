@@ -277,6 +277,7 @@ def record_of(exchange: Exchange) -> RequestRecord:
     now = time.monotonic()
     usage = exchange.turn.usage if exchange.turn is not None else None
     request = exchange.request
+    # Our own server counts bytes; under another one the sizes are unknown and stay 0.
     extension = (exchange.scope.get("extensions") or {}).get("midstream")
     received, sent = extension["traffic"]() if extension is not None else (0, 0)
     return RequestRecord(

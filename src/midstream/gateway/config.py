@@ -30,6 +30,7 @@ Days: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3_650, description="day
 Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, description="text that is not empty")]
 
 
+# The defaults are for one machine and one user; each is safe to run without reading about it first.
 class ServerConfig(msgspec.Struct, frozen=True):
     """Where the gateway listens, and what it lets a connection do."""
 

@@ -127,6 +127,8 @@ class Exchange:
         # Refused here, in the client's own wire: every host refuses it too, each in its own words.
         if not parsed.conversation.turns and not parsed.conversation.system:
             raise BadRequest("the request has no messages", status=400)
+        # After reading, because the model's name is in the body on most wires, and before the vault, which needs the
+        # target.
         route = gateway.router.route(
             parsed.model, tenant, _conversation_key(headers, parsed), own_key=self.key is not None
         )
@@ -148,6 +150,7 @@ class Exchange:
             for name in route.models:
                 dialect = gateway.client.catalog.resolve(name).dialect
                 parsed = replace(parsed, conversation=without_marks(parsed.conversation, dialect))
+        # By the first model of the chain: the request is read once, and any of them may answer.
         parsed = as_prefill(sources_as_text(parsed, target.dialect), target.dialect)
         parsed, notes = without_server_tools(parsed, wire, target.dialect)
         self.notes += notes
@@ -213,6 +216,7 @@ class Exchange:
                         await self._settle(outgoing, context, last.turn)
                     elif type(last) is ErrorEvent:
                         self._failed(last)
+                    # Counted for a client that leaves: then no host tells what was used.
                     self._heard += sum([len(event.delta) for event in batch if isinstance(event, _DELTAS)])
                     # Text is most of a stream, and never changes on the way.
                     batch = [event if type(event) is TextDelta else outgoing.event(event) for event in batch]

@@ -190,6 +190,7 @@ class _Reading:
                 blocks.append(block)
             elif isinstance(block, ToolCall) and kept is not None:
                 # Its seal holds all that was thought since the last call, also what other seals there hold.
+                # Texts stay where the client has them; only thinking is laid out anew.
                 said = [each for each in blocks[since_call:] if type(each) is not Thinking]
                 blocks[since_call:] = placed([*said, _as_kept(block, kept)], kept.blocks)
             else:
@@ -256,6 +257,8 @@ class _Reading:
         if not self._same_wire or (read.is_plain and turn.speaker != "ai"):
             pass
         elif turn.speaker == "ai" and not read.restored:
+            # A client that speaks the target's own wire and was never here before is believed: refusing its reasoning
+            # would break every conversation that is moved to the gateway.
             turn = replace(turn, origin=self.target, blocks=tuple([self._as_targets(block) for block in turn.blocks]))
         elif turn.speaker == "ai":
             turn = replace(turn, blocks=tuple([_as_host_named(block) for block in turn.blocks]))

@@ -176,6 +176,7 @@ class Limiter:
         # The cheapest test first, and nothing is taken before all have passed: the rate comes last, since a request
         # that is refused for another reason must not use it up.
         if slot and self.max_in_flight is not None and self.in_flight >= self.max_in_flight:
+            # 503 and not 429: it is the gateway that is full, not this key that has used up its share.
             raise Overloaded(
                 f"the gateway already has {self.in_flight} requests in progress, its limit; try again in 1s",
                 status=503,

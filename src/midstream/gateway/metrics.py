@@ -133,6 +133,7 @@ class Metrics:
         """The numbers of a record whose labels were not seen yet, or are not told apart."""
         model = record.model if record.model in self._models else OTHER
         wire = record.wire if record.wire in self._wires else OTHER
+        # A status that HTTP does not know would be a label of its own.
         status = record.status if record.status in STATUS_LINE else 0
         return self._totals.counts.setdefault((wire, model, status), _Counts())
 

@@ -124,6 +124,7 @@ class Outgoing:
         """On Gemini's wire a call is the one block whose signature every client sends back."""
         if not self._on_calls or not before or (call.extra and call.extra.get(_SIGNATURE)):
             return call
+        # All of it was made by one model, so the first block's origin is that of all.
         thought = before[0]
         origin = thought.origin if type(thought) is Thinking else None
         if origin is not None and origin.wire == self._wire:

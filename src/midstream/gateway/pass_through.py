@@ -34,6 +34,7 @@ async def pass_through(gateway: Gateway, request: Request, tenant: Tenant) -> Re
         value = sent_json(await read_body(request.receive, encoding, gateway.settings.max_body))
         if not isinstance(value, dict) or not isinstance(value.get("model"), str):
             raise BadRequest("expected a JSON object with a `model`", status=400)
+        # Streams of these paths have shapes of their own, which nothing here could end properly.
         if value.get("stream"):
             raise BadRequest(f"{path} is not streamed here: leave out `stream`", status=400)
         route = gateway.router.route(value["model"], tenant, "")

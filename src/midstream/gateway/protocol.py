@@ -167,6 +167,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._close()
 
     def data_received(self, data: bytes) -> None:
+        # As it was before this data: whether a head or a body had begun decides which limit the data counts for.
         phase = self._phase
         if phase == _DEAF:
             return
@@ -323,6 +324,7 @@ class GatewayProtocol(HttpToolsProtocol):
         served.received += len(body)
         if served.received > self.limits.body:
             self._too_large()
+        # The answer is out already; the rest of the body is only read to get it out of the way.
         if served.complete:
             return
         served.parts.append(body)

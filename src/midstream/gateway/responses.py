@@ -69,6 +69,7 @@ class KeptResponses:
                 status=400,
                 code="previous_response_not_found",
             )
+        # The chain in its order: what was asked then, what was answered, what is asked now.
         output = record.response.get("output") or []
         return _within(json_value({**value, "input": [*record.input, *output, *items]}), limit), former
 

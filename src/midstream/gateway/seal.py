@@ -106,6 +106,7 @@ class Sealer:
         if data is None:
             return None
         form = 0
+        # Short texts hardly shrink, and most seals are of a paragraph or more.
         if len(data) >= _COMPRESSED_FROM:
             packed = zlib.compress(data, 6)
             if len(packed) < len(data):

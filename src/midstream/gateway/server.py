@@ -175,6 +175,7 @@ class Server(uvicorn.Server):
             if self.force_exit or loop.time() >= deadline:
                 return False
             self.sweep()
+            # Polled: connections end in many places, and a drain happens once in a process's life.
             await asyncio.sleep(0.02)
         return True
 

@@ -91,6 +91,8 @@ class _Routes:
     async def health(self, request: Request) -> Response:
         return _json({"status": "ok"})
 
+    # Two questions of a balancer: is the process alive (`health`, which never asks anything else), and should it get
+    # requests.
     async def readiness(self, request: Request) -> Response:
         try:
             await self.gateway.state.ping()

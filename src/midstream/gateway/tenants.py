@@ -27,6 +27,7 @@ from .state.protocol import KeyRecord
 
 log = logging.getLogger("midstream.gateway")
 
+# A revoked key works for so long at most; without it every request would be a query.
 TTL = 5.0
 LONGEST = 512
 """Characters of a key."""

@@ -19,6 +19,7 @@ from .state.protocol import VaultEntry
 if TYPE_CHECKING:
     from .state.protocol import GatewayState
 
+# A conversation that is picked up after a holiday should still have its reasoning.
 KEEP = 30 * 86_400.0
 """For how many seconds an entry is kept."""
 SIZE = 64 * 1024 * 1024

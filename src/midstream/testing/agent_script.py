@@ -27,6 +27,7 @@ from ..sim.scripted_model import count_tokens
 
 # `run_shell_command`, `RunShellCommand` and `runShellCommand` all give the same words.
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+# The names under which agents ask for a path, a content and a command, without underscores and in lower case.
 _PATH = frozenset({"path", "filepath", "absolutepath", "filename", "file"})
 _CONTENT = frozenset({"content", "contents", "text", "filetext"})
 _COMMAND = frozenset({"command", "cmd", "commandline"})
@@ -161,6 +162,7 @@ def _first(properties: Mapping[str, Any], names: frozenset[str]) -> str | None:
 def _shaped(schema: Any, value: str) -> Any:
     """A command line as a list of words, where the tool takes one."""
     kind = schema.get("type") if isinstance(schema, dict) else None
+    # Some agents take a list of words and run no shell by themselves.
     return ["sh", "-c", value] if isinstance(kind, str) and kind.lower() == "array" else value
 
 

@@ -35,6 +35,7 @@ class ScriptedModel:
 
     def __call__(self, conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
         self.received.append(conversation)
+        # A double may run for hours in front of an agent.
         del self.received[:-_KEPT]
         if not self._lines:
             raise LocalError(f"all {self._given} scripted answers have been given; add one for this request")
@@ -79,6 +80,7 @@ class SimServer:
 
     def catalog(self, **environ: str) -> Catalog:
         """A catalog in which every provider, and `sim`, is at this address. No key is needed."""
+        # No environment but what the test gives: a real key on the machine must never reach a test.
         return Catalog(Config(), environ=environ, providers=self._sim.providers())
 
     def client(self, **options: Any) -> Client:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 async def _retry(chat: Chat, model: str) -> None:
     last_message(chat.session.conversation)
     if model:
+        # Before anything is taken back: a model without a key must not cost the answer that is there.
         await chat.workspace.reach(model)
     dropped = chat.session.conversation.turns[last_message(chat.session.conversation) :]
     message, kept = await step_back(chat)
@@ -82,6 +83,7 @@ async def _compare(chat: Chat, model: str) -> None:
 async def _rival(chat: Chat, model: str, place: int) -> Agent:
     """Another session at the same point, with a copy of what was said so far and the tools that only read."""
     mine = chat.session
+    # Two models that both change files would each work on what the other has done.
     toolbox = Toolbox([tool for tool in chat.workspace.agent.toolbox if not tool.writes and not tool.runs])
     session = Session(
         model,

@@ -84,6 +84,7 @@ def wire_lines(session: Session, text: str = "") -> Iterator[str]:
     sent = sent_turns(before.turns).turns
     last = sent[-1].speaker if sent else ""
     try:
+        # A request needs something to answer; after results the model goes on without a message.
         if text or last in ("", "ai"):
             session.conversation = before.add(human(text or _NEXT))
         request = session.request()

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ...core.blocks import Value
 
+# Short, because a client waits behind it; long enough for a restart of a database.
 PATIENCE = 5.0
 """For how many seconds a call waits for a database that is away or busy."""
 USAGE_KEPT = 90 * 86400.0

@@ -96,8 +96,8 @@ class _Writer:
         for place, block in enumerate(turn.blocks):
             part = self._part(block)
             if part is None or not _may_stand(part["type"], role):
-                # What the format has no part for, or not under this role, travels in our options with its place, and
-                # is put back on reading.
+                # What the format has no part for, or not under this role, travels
+                # in our options with its place, and is put back on reading.
                 held.append([place, msgspec.to_builtins(block)])
             else:
                 parts.append(part)
@@ -114,8 +114,8 @@ class _Writer:
             mine["texts"] = list(msgspec.to_builtins(turn.blocks))
         elif isinstance(only, Text) and only.extra is None and parts:
             message["content"] = only.text
-        # Only where the role does not tell it: the fewer fields of ours there are, the fewer can contradict a front
-        # end's changes.
+        # Only where the role does not tell it: the fewer fields of ours
+        # there are, the fewer can contradict a front end's changes.
         if _SPEAKERS[message["role"]] != turn.speaker:
             mine["turn"]["speaker"] = turn.speaker
         if held:
@@ -145,8 +145,8 @@ class _Writer:
                     "toolName": block.name,
                     "input": _input(block.arguments),
                 }
-                # Arguments are kept as text only where parsing loses something (spaces, the order of keys, invalid
-                # JSON).
+                # Arguments are kept as text only where parsing loses
+                # something (spaces, the order of keys, invalid JSON).
                 said = ["arguments"] if _arguments(part["input"]) == block.arguments else []
                 return self._finished(part, block, "name", *said)
             case ToolResponse():
@@ -195,8 +195,8 @@ class _Reader:
         fields = mine.get("turn") if isinstance(mine.get("turn"), dict) else {}
         assert isinstance(fields, dict)
         speaker = _SPEAKERS[message["role"]]
-        # Messages that we did not write get a key by their place: ids are made from it, and reading twice must give
-        # the same ones.
+        # Messages that we did not write get a key by their place: ids
+        # are made from it, and reading twice must give the same ones.
         given = {"key": f"m{number}", "speaker": speaker, **fields, "extra": _extra(fields, others)}
         turn = _converted(given, Turn) or Turn(speaker, key=f"m{number}")
         return msgspec.structs.replace(turn, blocks=tuple(blocks))

@@ -54,8 +54,8 @@ class Bash:
         self._timeout = timeout
         self._output_limit = output_limit
         self._keep = frozenset(keep)
-        # Read once, at the start: a command must not be able to change by a configuration file which keys the next
-        # one gets.
+        # Read once, at the start: a command must not be able to
+        # change by a configuration file which keys the next one gets.
         self._key_names = known_key_names(folder.path) if key_names is None else frozenset(key_names)
         self._box = None if sandbox is None else Box(sandbox, folder.path)
 
@@ -168,8 +168,8 @@ class _Run:
         self, shell: Sequence[str], command: str, folder: str, environment: Mapping[str, str], fds: Sequence[int] = ()
     ) -> None:
         close_to_others()
-        # The leash: we hold one end, and when it closes, for whatever reason (our own death included), the supervisor
-        # ends everything.
+        # The leash: we hold one end, and when it closes, for whatever
+        # reason (our own death included), the supervisor ends everything.
         leash_read, self._leash = os.pipe()
         output_read, output_write = os.pipe()
         report_read, report_write = os.pipe()
@@ -178,8 +178,8 @@ class _Run:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", supervisor.__file__, self._marker, str(command_fd), *shell, "-c"],
                 pass_fds=(command_fd, *fds),
-                # Three pipes under the three standard numbers, so that the supervisor needs no arguments to find
-                # them.
+                # Three pipes under the three standard numbers, so
+                # that the supervisor needs no arguments to find them.
                 stdin=leash_read,
                 stdout=output_write,
                 stderr=report_write,

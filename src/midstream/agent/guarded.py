@@ -77,8 +77,8 @@ class GuardedFiles:
         place = ""
         for path in dict.fromkeys([*after, *self._before]):
             was, now = self._before.get(path), after.get(path)
-            # The parent's inode too: a command can rename a folder above a read-only file and put another in its
-            # place.
+            # The parent's inode too: a command can rename a folder
+            # above a read-only file and put another in its place.
             if was is not None and path in bound and self._parent(path) == was.parent:
                 continue  # read-only for the command, so it is unchanged, or somebody outside changed it
             if now is not None and (was is None or _is_another(was, now)):

@@ -78,8 +78,8 @@ def main(policy_fd: int, command: list[str]) -> None:
     ended = serve(child, fds[0], policy) if fds else os.waitpid(child, 0)[1]
     code = os.waitstatus_to_exitcode(ended)
     if code < 0:
-        # The same end as the command's, so that whoever waits for us sees the signal; SIGKILL has no handler to
-        # reset.
+        # The same end as the command's, so that whoever waits for
+        # us sees the signal; SIGKILL has no handler to reset.
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
@@ -88,8 +88,8 @@ def main(policy_fd: int, command: list[str]) -> None:
 
 def confine(policy: dict[str, Any], parent: socket.socket) -> None:
     """Give up all privileges, for good and for every descendant."""
-    # First: without it neither Landlock nor seccomp may be used by an ordinary user, and a setuid program would
-    # escape both.
+    # First: without it neither Landlock nor seccomp may be used
+    # by an ordinary user, and a setuid program would escape both.
     checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     restrict(policy)
     drop_capabilities()
@@ -106,8 +106,8 @@ def confine(policy: dict[str, Any], parent: socket.socket) -> None:
 
 def restrict(policy: dict[str, Any]) -> None:
     version = abi()
-    # Rights are bits, and each version of Landlock knows more of them; asking for one that the kernel does not know
-    # is an error.
+    # Rights are bits, and each version of Landlock knows more of
+    # them; asking for one that the kernel does not know is an error.
     handled = (1 << (13 if version < 2 else 14 if version < 3 else 15 if version < 5 else 16)) - 1
     net = 0 if policy["network"] or version < 4 else 0b11  # bind and connect over TCP
     scoped = 0b11 if version >= SIGNALS_ABI else 0  # abstract sockets, signals

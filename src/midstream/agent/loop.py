@@ -187,8 +187,8 @@ class Agent:
             if spent.time_is_up:
                 work.stop(spent.time_is_up)
         finally:
-            # In `finally` and shielded: what tools have done must be in the history, also when the run is being
-            # cancelled.
+            # In `finally` and shielded: what tools have done must be
+            # in the history, also when the run is being cancelled.
             results = await shield(self._keep(work))
         for late in work.unreported(results):
             yield late

@@ -218,8 +218,8 @@ class _Walk:
         if self._imagined:
             self._imagined -= 1
         else:
-            # Back to the descriptor we came from. Opening ".." would ask the kernel, and a folder that was moved
-            # meanwhile has another parent.
+            # Back to the descriptor we came from. Opening ".." would ask the
+            # kernel, and a folder that was moved meanwhile has another parent.
             os.close(self._fds.pop())
 
     def _enter(self, name: str) -> None:

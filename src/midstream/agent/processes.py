@@ -52,9 +52,9 @@ class PipeReader:
             self.close()
 
 
-# Names of variables. To the careful side: a variable too few is a command that says what it misses, a key too many is
-# a key in a model's context. The exceptions in the lookbehinds (MONKEY, HOTKEY, COMPASS, BYPASS) are words that
-# merely end so.
+# Names of variables. To the careful side: a variable too few is a command that says
+# what it misses, a key too many is a key in a model's context. The exceptions in
+# the lookbehinds (MONKEY, HOTKEY, COMPASS, BYPASS) are words that merely end so.
 _SECRET_NAME = (
     r"(?:^|_)(?:KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASS|CREDS?|CREDENTIALS?|COOKIES?|AUTH|PWD|PW|PSK|DSN|HEADERS|SK|OTP|TOTP|SALT"
     r"|PAT|PATS|JWT|BEARER|SAS|MNEMONIC|WEBHOOK|PRIVATE|UNSEAL)\d*(?:_|$)"

@@ -37,8 +37,8 @@ class Project:
     def __init__(self, folder: str | os.PathLike[str] = ".", *, home: str | os.PathLike[str] | None = None) -> None:
         self.folder = Path(folder).resolve()
         house = Path(home).resolve() if home is not None else _home()
-        # In a container the files of a project often belong to another number than the user has; root's are installed
-        # ones.
+        # In a container the files of a project often belong to
+        # another number than the user has; root's are installed ones.
         self.owners = frozenset({0, self.folder.stat().st_uid})
         around = [self.folder, *self.folder.parents]
         if house in around:

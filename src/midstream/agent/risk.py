@@ -300,8 +300,8 @@ def is_harmless(words: Sequence[str], named: int, folder: str = "") -> bool:
         last = words[named - 1]
         if named == 1 or last.startswith("-"):
             return False
-        # `npm run` names scripts of the project's own package.json, which is itself a file that is asked about each
-        # time.
+        # `npm run` names scripts of the project's own package.json,
+        # which is itself a file that is asked about each time.
         if last in _CARRYING_WORDS and not (last == "run" and program in _OWN_SCRIPTS):
             return False
     return all(_is_harmless_word(word, folder) for word in further)

@@ -26,8 +26,8 @@ from .guarded import GuardedFiles
 from .readable import git_settings_hidden, home_folder, readable_paths, secrets_of, without
 
 Way: TypeAlias = Literal["bubblewrap", "landlock"]
-# bubblewrap first: what is not mounted is not there at all, and its guard over files is enforced while the command
-# runs.
+# bubblewrap first: what is not mounted is not there at all,
+# and its guard over files is enforced while the command runs.
 WAYS: tuple[Way, ...] = ("bubblewrap", "landlock")
 DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]
 _PROBE_SECONDS = 20

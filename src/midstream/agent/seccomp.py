@@ -115,8 +115,8 @@ def filter_program(architecture: str, *, families: Iterable[int], landlock: bool
     rules = _rules(tuple(families))
     if landlock:
         rules |= _landlock_rules(rules)
-    # The machine first, since numbers of calls mean nothing without it; then x32, a second set of numbers on the same
-    # machine.
+    # The machine first, since numbers of calls mean nothing without
+    # it; then x32, a second set of numbers on the same machine.
     code: Code = [
         (_LOAD, 0, 0, 4),
         (_IF_EQUAL, 1, 0, MACHINES[architecture].audit),
@@ -128,8 +128,8 @@ def filter_program(architecture: str, *, families: Iterable[int], landlock: bool
     for name, body in rules.items():
         found = number(name, architecture)
         if found is not None:
-            # A chain of comparisons: not this call, then skip its body. Every body ends in a verdict, so none falls
-            # into the next.
+            # A chain of comparisons: not this call, then skip its body.
+            # Every body ends in a verdict, so none falls into the next.
             code += [(_IF_EQUAL, 0, len(body), found), *body]
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join([struct.pack("=HBBI", *each) for each in code])

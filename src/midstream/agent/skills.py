@@ -166,8 +166,8 @@ def _places(project: Project | None, own: Path | None) -> Iterator[tuple[Path, P
         yield own, None
     if project is not None:
         for level in reversed(project.levels):
-            # Not from folders above the project, where instructions may come from: skills bring files and scripts
-            # along.
+            # Not from folders above the project, where instructions
+            # may come from: skills bring files and scripts along.
             if level == project.root or project.root in level.parents:
                 for place in PLACES:
                     yield level / place, project.root

@@ -105,8 +105,8 @@ class Toolbox:
             return failure(call, self._cut(str(error)))
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            # Somebody cancelled us, as opposed to a tool that raised CancelledError by itself, which is only a
-            # failure of the tool.
+            # Somebody cancelled us, as opposed to a tool that raised
+            # CancelledError by itself, which is only a failure of the tool.
             if task is None or task.cancelling():
                 raise
             return failure(call, "the tool cancelled itself")
@@ -145,8 +145,8 @@ class Toolbox:
 
         try:
             for group in self._groups(calls):
-                # Group by group: a call that writes must see what came before it, and be done before what comes
-                # after.
+                # Group by group: a call that writes must see what
+                # came before it, and be done before what comes after.
                 await _together([run(index) for index in group])
         finally:
             # Whatever ended the loop: every host refuses a history in which a call has no result.

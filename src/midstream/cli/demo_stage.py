@@ -159,8 +159,8 @@ class TextStage:
     def _flow(self, text: str, style: str) -> None:
         """Write on, breaking lines between words at the width."""
         for piece in _words(terminal_safe(text)):
-            # A piece that is longer than a line is written as it is: breaking the line before it would not make it
-            # fit.
+            # A piece that is longer than a line is written as it
+            # is: breaking the line before it would not make it fit.
             if piece == "\n" or (self._column + len(piece) > self._width and self._column > self._hang):
                 self._paint("\n" + " " * self._hang, "")
                 self._column = self._hang

@@ -55,8 +55,8 @@ class Safe:
                 if not segment.control
             ]
             length = Segment.get_line_length(row)
-            # A row that wraps by itself would not be counted, and the next repaint would leave a part of it on the
-            # screen.
+            # A row that wraps by itself would not be counted, and the
+            # next repaint would leave a part of it on the screen.
             for part in Segment.divide(row, range(width, length + width, width)) if length > width else [row]:
                 yield from part
                 yield Segment.line()
@@ -421,8 +421,8 @@ class MarkdownFeed:
             for line in lines:
                 self._take(line, finished)
         if last:
-            # The first character of a new block already ends the one before it; waiting for its line would hold that
-            # back.
+            # The first character of a new block already ends the one
+            # before it; waiting for its line would hold that back.
             if not self._rest and self._after_blank and not self._fence and not last[0].isspace():
                 self._finish(finished)
             self._rest.append(last)

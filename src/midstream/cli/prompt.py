@@ -205,8 +205,8 @@ class Watch:
     def resume(self) -> None:
         if self._open is None:
             with ExitStack() as stack:
-                # Raw, so that Esc and Ctrl-T come as keys; Ctrl-C then comes as a key as well, and is among the
-                # actions.
+                # Raw, so that Esc and Ctrl-T come as keys; Ctrl-C then
+                # comes as a key as well, and is among the actions.
                 stack.enter_context(self._input.raw_mode())
                 stack.enter_context(self._input.attach(self._ready))
                 self._open = stack.pop_all()

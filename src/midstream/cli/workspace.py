@@ -148,8 +148,8 @@ class Workspace:
             "effort": options.effort,
             "missing_reasoning": options.missing_reasoning if options.missing_reasoning != POLICIES[0] else None,
         }
-        # Only if files added something to it, and only while the conversation still has the prompt that was made
-        # here.
+        # Only if files added something to it, and only while the
+        # conversation still has the prompt that was made here.
         if self.told.own != self.told.text == self.session.conversation.system:
             current[OWN_PROMPT] = self.told.own
         for key, value in current.items():

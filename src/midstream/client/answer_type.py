@@ -53,8 +53,8 @@ class AnswerType(Generic[T]):
         self.given = given
         schema, self._convert = _understood(given)
         self.schema: dict[str, Any] = admit(schema)
-        # Many hosts want an object at the root of a schema, so a list or a number is put inside one for the
-        # request and taken out here.
+        # Many hosts want an object at the root of a schema, so a list or
+        # a number is put inside one for the request and taken out here.
         self._wrappable = not is_object(self.schema)
 
     @classmethod
@@ -69,8 +69,8 @@ class AnswerType(Generic[T]):
             try:
                 return self._value(value)
             except _NotIt as error:
-                # Of several candidates the first is the likeliest to be what the model meant, so its faults
-                # are the ones worth telling.
+                # Of several candidates the first is the likeliest to be what
+                # the model meant, so its faults are the ones worth telling.
                 first = first or error.places
         places = first or ("$: expected JSON, got " + (repr(turn.text[:60]) if turn.text else "nothing"),)
         if turn.stop_reason in CUT:
@@ -136,8 +136,8 @@ class AnswerType(Generic[T]):
             tries.insert(0, value[WRAPPED])
         wrong: tuple[str, ...] = ()
         for each in tries:
-            # Strict schemas have no optional fields: what a type leaves out comes as null, and is tried
-            # without those too.
+            # Strict schemas have no optional fields: what a type
+            # leaves out comes as null, and is tried without those too.
             for shape in (each, without_nulls(each, self.schema)):
                 try:
                     return self._convert(shape)  # type: ignore[no-any-return]
@@ -184,8 +184,8 @@ def _understood(given: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
         try:
             return msgspec.convert(value, given, strict=True)
         except (msgspec.ValidationError, RecursionError) as error:
-            # `faults` lists every fault with its place; the library stops at the first, so its words are
-            # only the fallback.
+            # `faults` lists every fault with its place; the library
+            # stops at the first, so its words are only the fallback.
             raise _NotIt(faults(value, schema) or (_placed(error),)) from None
 
     return schema, convert

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from ..core.errors import MidstreamError, Overloaded, ProviderError, RateLimited, RetriesExhausted, TransportError
 
-# Enough that a few unlucky requests do not shut a host out, few enough that a host that is down does not
-# keep everybody waiting.
+# Enough that a few unlucky requests do not shut a host out, few
+# enough that a host that is down does not keep everybody waiting.
 FAILURES = 5
 REST = 30.0
 

@@ -16,8 +16,8 @@ async def shield(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to completion even if the caller is cancelled. Then the result, or CancelledError if the caller was."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
-    # A second Ctrl-C cancels again; the loop goes on waiting, since half a write to a store is worse than a
-    # late exit.
+    # A second Ctrl-C cancels again; the loop goes on waiting,
+    # since half a write to a store is worse than a late exit.
     while not task.done():
         try:
             # `wait`, unlike awaiting the task, does not pass the cancellation on to it.

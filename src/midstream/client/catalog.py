@@ -49,8 +49,8 @@ class Catalog:
         loaded = config if config is not None else load_config(environ=environ)
         self.config = loaded.config if isinstance(loaded, LoadedConfig) else loaded
         self._environ = os.environ if environ is None else environ
-        # A Config of the caller's own is a closed world (a test, a server): the keys of whoever runs it do
-        # not belong there.
+        # A Config of the caller's own is a closed world (a test, a
+        # server): the keys of whoever runs it do not belong there.
         self._keys = KeyStore(environ) if isinstance(loaded, LoadedConfig) else None
         # Made once: each remembers its key until it expires, and a program may make thousands of requests.
         self._commands = {
@@ -78,8 +78,8 @@ class Catalog:
         endpoint = target.endpoint
         if variable is not None:
             endpoint = _at(self._environ[variable], endpoint)
-        # A host that takes a token at another address than a key (Vertex); an address that the user set
-        # counts for both.
+        # A host that takes a token at another address than a key
+        # (Vertex); an address that the user set counts for both.
         elif endpoint.bearer_base and self._sends_token(target):
             endpoint = replace(endpoint, base_url=endpoint.bearer_base)
         if endpoint.places and "{" in endpoint.base_url:
@@ -263,8 +263,8 @@ class Catalog:
         )
         if endpoint.auth == "none" or not key:
             return SecretHeaders()
-        # A key that the caller passed goes where the provider takes keys; only what the environment calls a
-        # token goes as one.
+        # A key that the caller passed goes where the provider takes
+        # keys; only what the environment calls a token goes as one.
         if endpoint.auth == "bearer" or (api_key is None and self._sends_token(target)):
             return SecretHeaders({"authorization": key.behind("Bearer ")})
         return SecretHeaders({endpoint.auth: key})

@@ -160,8 +160,8 @@ class Client:
                             if type(batch[0]) is Start:
                                 del batch[0]  # told when the host accepted the request
                             if ended:
-                                # Only a failure without any block comes back here; every other end is
-                                # already in the batch.
+                                # Only a failure without any block comes back
+                                # here; every other end is already in the batch.
                                 failed = _settle(batch, began)
                             if batch:
                                 yield batch
@@ -185,8 +185,8 @@ class Client:
         # Before `start` errors are raised, after it they are events: a reader who has begun needs no `try`.
         if not started:
             raise verdict
-        # The error is of the whole chain, or of the transport, and no decoder has told it; one is made only
-        # to give it the right form.
+        # The error is of the whole chain, or of the transport, and no
+        # decoder has told it; one is made only to give it the right form.
         if failed is None or len(failures) > 1:
             yield sent.request.decoder(turn_key).fail(ErrorInfo.of(verdict))[-1:]
         else:
@@ -279,8 +279,8 @@ class Client:
         if whole.stream:
             whole = replace(whole, stream=False)
         sent, answer, began = await self._begin(model, conversation, tools, whole, api_key, sending)
-        # Whole answers are not retried in the middle: nothing of them was shown, but all of it may have been paid
-        # for.
+        # Whole answers are not retried in the middle: nothing of
+        # them was shown, but all of it may have been paid for.
         async with answer:
             body = await answer.read()
         decoder = sent.request.decoder(turn_key or mint_turn_key())
@@ -557,8 +557,8 @@ def explain(error: MidstreamError, target: Resolved) -> None:
     """Add the provider's name to an error and, where one is known, what to try."""
     if isinstance(error, ProviderError):
         error.provider = error.provider or target.provider
-        # A good key at the wrong one of Moonshot's addresses looks exactly like a bad key
-        # (field-guide/kimi.md#errors).
+        # A good key at the wrong one of Moonshot's addresses looks
+        # exactly like a bad key (field-guide/kimi.md#errors).
         if isinstance(error, Unauthorized) and error.status == 401:
             error.message += _other_hosts(target.endpoint.base_url)
         elif isinstance(error, MediaRefused):

@@ -118,8 +118,8 @@ def make_plan(
     places = [start + place for place in cuts(turns[start:]) if start < start + place <= end]
     until = _choose(places, weights, recent * size, len(turns))
     fresh = tuple(
-        # Failed turns are never sent, and instructions go on being sent by themselves, so neither belongs
-        # into a summary.
+        # Failed turns are never sent, and instructions go on being
+        # sent by themselves, so neither belongs into a summary.
         [turn for turn in turns[start:until] if turn.compacted is None and not turn.failure and not turn.is_instruction]
     )
     if not fresh:
@@ -127,8 +127,8 @@ def make_plan(
     previous = turns[sent.summary] if sent.summary >= 0 else None
     before = previous.compacted.request if previous is not None and previous.compacted is not None else ""
     request = ""
-    # The last request would vanish into the summary, and a model without it easily goes off on its own: it
-    # is kept word for word.
+    # The last request would vanish into the summary, and a model
+    # without it easily goes off on its own: it is kept word for word.
     if last is None or last < until:
         request = before if last is None or last < start else _shortened(turns[last].text, _REQUEST, 0)
     tokens = sum(weights[start:until]) + (estimate_turn(previous) if previous is not None else 0)
@@ -175,8 +175,8 @@ class Summary:
                 "the conversation is as it was",
                 "longer",
             )
-        # The host's count scaled by our estimates before and after: they err, but alike, so their ratio is
-        # better than either.
+        # The host's count scaled by our estimates before and after:
+        # they err, but alike, so their ratio is better than either.
         left = round(use.tokens * max(0, estimate - plan.tokens + after) / max(1, estimate))
         mark = Compacted("summary", plan.until, self._keep, plan.request, reason, use.tokens, left)
         return Turn("human", turn.blocks, origin=self.origin, usage=self.usage, compacted=mark)
@@ -186,8 +186,8 @@ class Summary:
         window = catalog.context_window(catalog.resolve(self.model)) or _ASSUMED_WINDOW
         summary = _summary_of(self._plan.previous)
         texts = list(_transcript(self._plan.turns))
-        # Our estimate may be far off for a language or a tokenizer; a host that refuses the portion gets
-        # half as much, a few times.
+        # Our estimate may be far off for a language or a tokenizer; a
+        # host that refuses the portion gets half as much, a few times.
         room, halvings = _FILLED * window, 0
         asked = 0
         while texts:
@@ -216,8 +216,8 @@ class Summary:
         question = Conversation(
             (human(_question(summary, portion, self._keep, self._plan.words)),), system=_INSTRUCTIONS
         )
-        # Streamed although nobody watches: an answer that breaks off still gives its turn, with the usage that has to
-        # be paid.
+        # Streamed although nobody watches: an answer that breaks off
+        # still gives its turn, with the usage that has to be paid.
         turn = await self._client.stream(self.model, question, options=Options(thinking="off"))
         self.origin = turn.origin or self.origin
         if turn.usage is not None:

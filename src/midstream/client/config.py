@@ -189,8 +189,8 @@ def load_config(directory: Path | None = None, environ: Mapping[str, str] | None
 
 def _project_file(start: Path, ignored: list[str]) -> tuple[Path, bytes] | None:
     """The nearest file upwards that counts, with its content; those that do not are told."""
-    # Upwards to the root, as git does. A file that somebody else put into /tmp or a shared folder does not
-    # count, but it is told.
+    # Upwards to the root, as git does. A file that somebody else put
+    # into /tmp or a shared folder does not count, but it is told.
     for folder in (start, *start.parents):
         path = folder / PROJECT_FILE
         if not path.is_file():
@@ -270,8 +270,8 @@ def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted:
         raise ConfigError(f"{path}: trusted_projects belongs into your own file, not into a project's")
     if any(Path(each).expanduser().resolve() == folder for each in trusted):
         return
-    # A cloned repository could otherwise name its own host for a known provider and be sent the key with
-    # the first request.
+    # A cloned repository could otherwise name its own host for a
+    # known provider and be sent the key with the first request.
     for name in config.providers:
         raise ConfigError(
             f"{path}: providers.{name} decides where a key is sent, and this project is not trusted: "

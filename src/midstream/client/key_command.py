@@ -116,8 +116,8 @@ class KeyCommand:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environ,
-                # A session of its own, so that `_kill` reaches what the command started, and Ctrl-C in a
-                # terminal does not reach it.
+                # A session of its own, so that `_kill` reaches what the
+                # command started, and Ctrl-C in a terminal does not reach it.
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:

@@ -92,8 +92,8 @@ class KeyStore:
         if fault:
             raise ConfigError(f"this is not a key: {fault}")
         backend = None if in_file else usable_keyring()
-        # The key first, then the note that it is there: in the other order a crash would leave a note of a
-        # key that does not exist.
+        # The key first, then the note that it is there: in the other
+        # order a crash would leave a note of a key that does not exist.
         if backend is not None:
             _into_keyring(backend, provider, key)
         with self._changing() as entries:
@@ -162,8 +162,8 @@ class KeyStore:
         if not status.st_mode & 0o077:
             return
         try:
-            # Closed rather than refused: the harm, if any, is done, and refusing would only stop the user
-            # from working.
+            # Closed rather than refused: the harm, if any, is done,
+            # and refusing would only stop the user from working.
             os.fchmod(fd, 0o600)
         except OSError as error:
             raise ConfigError(
@@ -187,8 +187,8 @@ class KeyStore:
                 entries = dict(self._read()[0])
                 yield entries
                 # Written even if it says the same: a new file tells running programs to ask the keyring again.
-                # The file behind a link is replaced, not the link: people keep their settings in a
-                # repository of dotfiles.
+                # The file behind a link is replaced, not the link:
+                # people keep their settings in a repository of dotfiles.
                 _replace(Path(os.path.realpath(self.path)), entries)
         except OSError as error:
             raise ConfigError(

@@ -171,8 +171,8 @@ class Session:
             if not self.conversation.id:
                 created = await asyncio.to_thread(store.create, self.conversation)
                 self.conversation = replace(self.conversation, id=created)
-            # The length that we know: if another process has added to the conversation, this raises instead of mixing
-            # the two.
+            # The length that we know: if another process has added to
+            # the conversation, this raises instead of mixing the two.
             await asyncio.to_thread(store.append, self.conversation.id, turn, len(self.conversation.turns))
             self.conversation = self.conversation.add(turn)
 
@@ -424,8 +424,8 @@ class Session:
                 return
             finally:
                 await batches.aclose()
-                # The caller closed the reply in the middle. What was shown stays in the history, marked, so that
-                # people find it again.
+                # The caller closed the reply in the middle. What was shown
+                # stays in the history, marked, so that people find it again.
                 left = aborted(seen)
                 if left.blocks:  # an answer that was left before its first block has nothing to keep
                     await self.add(replace(left, origin=origin))

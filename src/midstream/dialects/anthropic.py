@@ -82,9 +82,9 @@ CLAUDE_5_ALWAYS = _replace(
     CLAUDE_5, name="claude-5-always", reasoning=_replace(_ADAPTIVE, default_on=True, can_disable=False)
 )
 
-# The first pattern that fits wins, so the order matters: `claude-3-7` before `claude-3`, `opus-4` before
-# any other 4. A bare `-4` must not take `-4-6`, hence the `[01]\b`, a date of 2025, Vertex's `@`, or the
-# end of the name behind it.
+# The first pattern that fits wins, so the order matters: `claude-3-7` before
+# `claude-3`, `opus-4` before any other 4. A bare `-4` must not take `-4-6`, hence
+# the `[01]\b`, a date of 2025, Vertex's `@`, or the end of the name behind it.
 ANTHROPIC = Provider(
     "anthropic",
     Endpoint(
@@ -163,8 +163,8 @@ MOONSHOT = Provider(
         headers={"anthropic-version": "2023-06-01"},
     ),
     (
-        # The newest first: `k2.5` and `k2-thinking` would also fit a pattern for plain K2, which is why
-        # that one is the empty rest.
+        # The newest first: `k2.5` and `k2-thinking` would also fit a
+        # pattern for plain K2, which is why that one is the empty rest.
         (r"k3|k2[.p]7", MOONSHOT_ALWAYS),
         (r"k2[.p][56]", MOONSHOT_K25),
         (r"k2-thinking", MOONSHOT_K2_THINKING),

@@ -210,8 +210,8 @@ def _host(
     with every request; `kimi` is what it does differently for Kimi, `dialect` for all others."""
     plain = Dialect(name, _WIRE, name, **dialect)
     endpoint = Endpoint(base_url, headers=headers, **_keys(name, *keys))
-    # Kimi first: what its weights need (ids above all) holds on every host, and the rest of the row is
-    # about other models.
+    # Kimi first: what its weights need (ids above all) holds on
+    # every host, and the rest of the row is about other models.
     return Provider(name, endpoint, (*kimi_on(name, **(kimi or {})), *_oss_on(plain), ("", plain)))
 
 
@@ -253,8 +253,8 @@ def _azure(name: str, path: str) -> tuple[tuple[str, Dialect], ...]:
             r"mistral|mixtral|ministral|codestral",
             _replace(plain, name=f"{name}-mistral", ids="mistral", user_field=""),
         ),
-        # Before OpenAI's rows, whose last one takes any name: a deployment may be called anything, and is
-        # then taken for OpenAI's.
+        # Before OpenAI's rows, whose last one takes any name: a deployment
+        # may be called anything, and is then taken for OpenAI's.
         (r"deepseek|grok|llama|phi|qwen", plain),
         *_openai(f"{name}-openai", "azure", path=path),
     )

@@ -95,8 +95,8 @@ def with_native(chat: tuple[tuple[str, Dialect], ...], **host: Any) -> tuple[tup
     """Kimi's chat dialects of a host, each with the raw path to the same model beside it; reasoning is shared."""
     rows: list[tuple[str, Dialect]] = []
     for (pattern, dialect), family in zip(chat, KIMI_FAMILIES, strict=True):
-        # `wires` on both sides: the model behind the two paths is the same, so reasoning from one is its
-        # own on the other.
+        # `wires` on both sides: the model behind the two paths is
+        # the same, so reasoning from one is its own on the other.
         native = raw(dialect.provider, family, limits=dialect.limits, **host)
         native = _replace(
             native, name=f"{dialect.name}-native", reasoning=_replace(native.reasoning, wires=(dialect.wire,))

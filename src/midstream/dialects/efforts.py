@@ -76,8 +76,8 @@ def with_efforts(dialect: Dialect, model: str) -> Dialect:
     # The same value for the same dialect each time: encoded histories are kept by dialect.
     place = (id(dialect), known["efforts"])
     found = _made.get(place)
-    # An id() can be given again after its object is gone; the dialect kept beside the value makes sure that
-    # it is the same one.
+    # An id() can be given again after its object is gone; the dialect
+    # kept beside the value makes sure that it is the same one.
     if found is None or found[0] is not dialect:
         found = _made[place] = (dialect, _replace(dialect, reasoning=_replace(rules, **known)))
     return found[1]

@@ -83,6 +83,6 @@ def _opening(pattern: str) -> str:
     outside, groups = pattern, 1
     while groups:
         outside, groups = _GROUP.subn("", outside)
-    # An alternative outside all groups may begin with other letters; then nothing is certain, and "" is in
-    # every name.
+    # An alternative outside all groups may begin with other
+    # letters; then nothing is certain, and "" is in every name.
     return "" if letters is None or "|" in outside else letters[0]

@@ -29,8 +29,8 @@ from ..wires.encode_context import ToolNames
 from .naive import naive_body, with_raw_ids
 from .outline import outline
 
-# The pattern that most hosts share, not the strictest: a name that only one host refuses is told by that host's
-# verdict.
+# The pattern that most hosts share, not the strictest: a name
+# that only one host refuses is told by that host's verdict.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # The hosts that judge the history, each with its provider: those whose messages carry call ids.
 _JUDGES = (
@@ -42,8 +42,8 @@ _JUDGES = (
     ("mistral", "mistral"),
     ("deepseek-reasoner", "deepseek"),
 )
-# Formats of imported files that are a host's own request; they are judged as they stand, without our reading in
-# between.
+# Formats of imported files that are a host's own request; they
+# are judged as they stand, without our reading in between.
 _OWN_WIRE = {"openai": "openai-chat", "anthropic": "anthropic", "responses": "openai-responses"}
 
 # what repair had to do, as a kind of finding
@@ -93,8 +93,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 def examine(conversation: Conversation, original: Original | None = None) -> Diagnosis:
     """Examine a history. Given the `original` it was imported from, its own messages are judged, not our reading of them."""
-    # A summary stands for turns that are still there; the history is judged without it, as another program would get
-    # it.
+    # A summary stands for turns that are still there; the history
+    # is judged without it, as another program would get it.
     conversation = without_summaries(conversation)
     # Importing made the ids canonical and so healed them; the file itself still has those that were broken.
     history = with_raw_ids(conversation) if original is not None else conversation
@@ -136,8 +136,8 @@ def refusals(conversation: Conversation) -> dict[str, tuple[Problem, ...]]:
     """
     if not conversation.turns or conversation.turns[-1].speaker == "ai":
         conversation = conversation.add(human("Go on.", key="doctor"))
-    # Over two hundred dialects times a long history would take minutes; see doctor/outline.py for why a part of it tells
-    # the same.
+    # Over two hundred dialects times a long history would take minutes;
+    # see doctor/outline.py for why a part of it tells the same.
     short = outline(conversation)
     found: dict[str, tuple[Problem, ...]] = {}
     told: set[str] = set()
@@ -239,8 +239,8 @@ def _invalid(block: Block) -> Iterator[tuple[str, str]]:
 
 def _cautions(conversation: Conversation) -> Iterator[Finding]:
     answers = [turn for turn in conversation.turns if turn.speaker == "ai"]
-    # A history without any reasoning is an ordinary one; only a mixed one will be refused where reasoning is
-    # required.
+    # A history without any reasoning is an ordinary one; only
+    # a mixed one will be refused where reasoning is required.
     thinkers = {_maker(turn) for turn in answers if _thought(turn)}
     several = len({_maker(turn) for turn in answers}) > 1
     for index, turn in enumerate(conversation.turns):

@@ -22,8 +22,8 @@ from ..sim.rules.rule import Problem
 # The smallest PNG there is, one pixel.
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
-# Chosen to be difficult: a schema without `required`, an enum without a type (which Moonshot refuses), a union with
-# null, and a name with a dot.
+# Chosen to be difficult: a schema without `required`, an enum without a
+# type (which Moonshot refuses), a union with null, and a name with a dot.
 TOOLS = (
     ToolSpec(
         "list_files", "List the files of a folder", {"type": "object", "properties": {"path": {"type": "string"}}}

@@ -71,8 +71,8 @@ def _chat(turn: Turn) -> list[Json]:
             message[block.field] = message.get(block.field, "") + block.text
     if calls:
         message["tool_calls"] = calls
-        # `null` beside calls, as most clients write it; an empty text would be a finding that is not the history's
-        # fault.
+        # `null` beside calls, as most clients write it; an empty
+        # text would be a finding that is not the history's fault.
         message["content"] = message["content"] or None
     speaks = said or calls or (turn.speaker != "tool" and not results)
     return [*results, message] if speaks else results

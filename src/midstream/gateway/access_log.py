@@ -78,8 +78,8 @@ class AccessLog:
         # Bounded, and lines are dropped when it is full: a log must never be the reason why requests wait.
         self._batches: queue.Queue[bytes | None] = queue.Queue(_QUEUED)
         self._thread: threading.Thread | None = None
-        # Several workers may share one pipe; a longer write could be cut in two by another's. Files and terminals
-        # take it whole.
+        # Several workers may share one pipe; a longer write could be
+        # cut in two by another's. Files and terminals take it whole.
         self._pieces = _ATOMIC if form != "none" and stat.S_ISFIFO(os.fstat(fd).st_mode) else 1 << 20
         self.lost = 0
         """Lines that could not be written."""

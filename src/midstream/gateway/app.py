@@ -109,8 +109,8 @@ class Gateway:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # a WebSocket, which nothing here speaks
             return
-        # Plain dictionaries and no framework up to here: this is what a gateway does all day, and a router would be
-        # felt.
+        # Plain dictionaries and no framework up to here: this is
+        # what a gateway does all day, and a router would be felt.
         if scope["method"] == "POST":
             path = scope["path"]
             wire = HOT.get(path)
@@ -147,8 +147,8 @@ class Gateway:
             tenant = await self.authenticator.tenant(scope["headers"], scope["query_string"])
             own_key = provider_key(scope["headers"], self.settings.own_keys)
             limiter = self.limiter
-            # Mostly everything is known and no await is needed; the store is only asked for a key that was not seen
-            # for a while.
+            # Mostly everything is known and no await is needed; the store
+            # is only asked for a key that was not seen for a while.
             admission = limiter.admit(tenant) if limiter.prepared(tenant) else await limiter.enter(tenant)
         except MidstreamError as error:
             await self.refuse(wire, scope, send, error, tenant)
@@ -161,8 +161,8 @@ class Gateway:
             log.exception("request %s failed", exchange.id)
             await exchange.fail(error)
         finally:
-            # In this order: what was kept for the request, then its slot, then its price. The slot must be free
-            # whatever fails behind it.
+            # In this order: what was kept for the request, then its slot,
+            # then its price. The slot must be free whatever fails behind it.
             self.responses.forget(exchange)
             admission.release()
             if exchange.cost:
@@ -207,8 +207,8 @@ class Gateway:
 
         One of each header, and none that is too long for a key: looking for 60 KB in all its forms takes many seconds.
         """
-        # A client's key for this gateway should never reach an upstream, but a client may put it into a prompt or a
-        # URL, too.
+        # A client's key for this gateway should never reach an
+        # upstream, but a client may put it into a prompt or a URL, too.
         secrets = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in _KEY_HEADERS}
         for pair in scope["query_string"].split(b"&"):
             if pair.startswith(b"key="):

@@ -130,8 +130,8 @@ class GatewayApp:
             await state.open()
             stack.push_async_callback(state.close)
             catalog = self._catalog or await self._make_catalog()
-            # Nothing is remembered: each request brings its whole history, and a cache of all clients' histories
-            # would only grow.
+            # Nothing is remembered: each request brings its whole history,
+            # and a cache of all clients' histories would only grow.
             client = Client(catalog, transport=Transport(self._transport), remember=False)
             stack.push_async_callback(client.aclose)
             sealer = Sealer() if config.vault.seal else None

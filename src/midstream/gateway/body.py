@@ -27,8 +27,8 @@ async def read_body(receive: Receive, encoding: bytes, limit: int) -> bytes:
             message = await receive()
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            # Checked at every piece: the length that a client announced need not be true, and chunked bodies announce
-            # none.
+            # Checked at every piece: the length that a client announced
+            # need not be true, and chunked bodies announce none.
             if size > limit:
                 raise too_large(limit)
         if message["type"] != "http.request":

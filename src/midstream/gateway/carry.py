@@ -46,9 +46,9 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
     changed: dict[str, Any] = {}
     kept: dict[str, Any] = {}
     notes: list[Note] = []
-    # The order is a policy: what would redirect a request is out before anything else is asked; then what the route
-    # has settled; then what the operator or the dialect lets through; then what changes the meaning and must be
-    # refused, not dropped.
+    # The order is a policy: what would redirect a request is out before anything else
+    # is asked; then what the route has settled; then what the operator or the dialect
+    # lets through; then what changes the meaning and must be refused, not dropped.
     for name, value in extra.items():
         if name in FORBIDDEN:
             notes.append(_dropped(name, "where a request goes, and with which key, is the operator's to say"))
@@ -57,8 +57,8 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
             notes.append(_dropped(name, "which model answers, and how, is settled already"))
         elif name == "background":  # only a host that stores responses takes it, and we ask it not to
             notes.append(_dropped(name, "the answer is given at once"))
-        # The same name on another wire may mean another thing, so the dialect's list counts only for clients of its
-        # own wire.
+        # The same name on another wire may mean another thing, so
+        # the dialect's list counts only for clients of its own wire.
         elif name in allowed or "*" in allowed or (wire == dialect.wire and name in dialect.extras):
             kept[name] = value
         elif value is not None and (code := HELD_ELSEWHERE.get((wire, name))) is not None:

@@ -21,8 +21,8 @@ from .spend import Budget, parse_budget
 DEFAULT_PORT = 4000
 LogFormat: TypeAlias = Literal["json", "text", "none"]
 
-# The description is what an error message says was expected (`_expected`), so each of these is worded for an
-# operator.
+# The description is what an error message says was expected
+# (`_expected`), so each of these is worded for an operator.
 Port: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65535, description="a port from 0 (any free one) to 65535")]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000, description="a whole number from 1")]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=86_400, description="seconds, more than 0")]

@@ -66,8 +66,8 @@ class Exchange:
         self.scope = scope
         self.wire = wire
         self.tenant = tenant
-        # 24 hexadecimal characters: short enough for a log, and `gateway/responses.py` finds it again in the ids of
-        # items.
+        # 24 hexadecimal characters: short enough for a log, and
+        # `gateway/responses.py` finds it again in the ids of items.
         self.id = mint_turn_key()[:24]
         self.key: Any = None
         self.asked = ""
@@ -127,8 +127,8 @@ class Exchange:
         # Refused here, in the client's own wire: every host refuses it too, each in its own words.
         if not parsed.conversation.turns and not parsed.conversation.system:
             raise BadRequest("the request has no messages", status=400)
-        # After reading, because the model's name is in the body on most wires, and before the vault, which needs the
-        # target.
+        # After reading, because the model's name is in the body on
+        # most wires, and before the vault, which needs the target.
         route = gateway.router.route(
             parsed.model, tenant, _conversation_key(headers, parsed), own_key=self.key is not None
         )
@@ -211,8 +211,8 @@ class Exchange:
                 async for batch in batches:
                     last = batch[-1]
                     if type(last) is Done:
-                        # Before the last bytes: a client that sees the end may come back at once, and must find its
-                        # reasoning and its response.
+                        # Before the last bytes: a client that sees the end may come
+                        # back at once, and must find its reasoning and its response.
                         await self._settle(outgoing, context, last.turn)
                     elif type(last) is ErrorEvent:
                         self._failed(last)
@@ -387,8 +387,8 @@ class Exchange:
         self.error = type(error).__name__
 
     def _left(self) -> None:
-        # nginx's number for a client that closed the request; it is only for the log, since nobody is there to read
-        # it.
+        # nginx's number for a client that closed the request; it
+        # is only for the log, since nobody is there to read it.
         self.status = self.status or 499
         self.error = "client_gone"
 
@@ -425,8 +425,8 @@ def header_value(text: str) -> bytes:
 _UNPRINTABLE = re.compile(rb"[^ -~]")
 
 
-# Headers by which clients name their session; the first that is there counts. Only for routing: anybody can send
-# anything.
+# Headers by which clients name their session; the first that
+# is there counts. Only for routing: anybody can send anything.
 _HINTS = (
     b"x-claude-code-session-id",
     b"x-session-id",

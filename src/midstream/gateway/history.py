@@ -54,8 +54,8 @@ async def take_in(
 
     `target` is the model that it goes to first. What a client sent by itself belongs to it if it speaks the client's wire.
     """
-    # A first question has no answers to restore. This is every short request, so it is settled before anything is
-    # built.
+    # A first question has no answers to restore. This is every
+    # short request, so it is settled before anything is built.
     if not (parsed.options.extra_body or parsed.tools) and all(map(_is_bare, parsed.conversation.turns)):
         return parsed, []
     reading = _Reading(wire, tenant, sealer, target)
@@ -163,8 +163,8 @@ class _Reading:
         if not read.is_plain and any(_seal_on(block) is not None for block in turn.blocks):
             self._unseal(read)
         calls = [block for block in turn.blocks if type(block) is ToolCall]
-        # Where seals gave everything, the vault is asked only if the target made the answer: it may hold proofs that
-        # no seal had.
+        # Where seals gave everything, the vault is asked only if the
+        # target made the answer: it may hold proofs that no seal had.
         if calls and (not read.opened or self._is_targets(read.turn.origin)):
             # Only ids that we gave out can be in the vault; others would be lookups that cannot succeed.
             read.call_ids = [call.id for call in calls if call.raw_id and from_issued(call.raw_id) == call.id]
@@ -211,8 +211,8 @@ class _Reading:
             self._note(read, "the seal on this reasoning does not open; not sent")
             return None
         calls = [each.id for each in kept.blocks if type(each) is KeptCall]
-        # A seal names the call it was made for. Without this check a client could move reasoning from one answer to
-        # another.
+        # A seal names the call it was made for. Without this check
+        # a client could move reasoning from one answer to another.
         if calls != ([block.id] if type(block) is ToolCall else []) or not isinstance(block, (Thinking, ToolCall)):
             self._note(read, "the seal belongs to another block; not sent")
             return None

@@ -95,8 +95,8 @@ class ClientCalls:
         if not calls or self._all_issued(calls):
             return turn.key or f"turn-{number}"
         digest = self._digest(calls)
-        # The n-th turn with the same calls. Counting equal turns, not positions, keeps ids when a client drops turns
-        # of other content.
+        # The n-th turn with the same calls. Counting equal turns, not
+        # positions, keeps ids when a client drops turns of other content.
         earlier = self._turns[digest]
         self._turns[digest] += 1
         return f"calls-{urlsafe_b64encode(digest[:15]).decode()}-{earlier}"

@@ -34,8 +34,8 @@ class KeptText(Value, frozen=True, tag="kept_text"):
     extra: dict[str, Any] | None = None
 
 
-# Places, not contents: the client sends texts and calls again, so storing them would double everything and gain
-# nothing.
+# Places, not contents: the client sends texts and calls again,
+# so storing them would double everything and gain nothing.
 KeptBlock: TypeAlias = Thinking | KeptCall | KeptText
 
 

@@ -104,8 +104,8 @@ class _Account:
     def window(self, now: float) -> str:
         """The name of the current window."""
         kind = self.tenant.spend_window
-        # Names of windows are made from dates; remembered until the window ends, because they are asked for with
-        # every request.
+        # Names of windows are made from dates; remembered until the
+        # window ends, because they are asked for with every request.
         if now >= self._until or self._window[0] != kind:
             self._window = (kind, window_key(kind, now))
             self._until = window_end(kind, now) or math.inf
@@ -205,8 +205,8 @@ class Limiter:
     def charge(self, account: _Account, micros: int) -> None:
         tenant = account.tenant
         window = account.window(self._now())
-        # An amount of a window that is not known yet is only in `_unwritten`; the next look at the store adds the
-        # two.
+        # An amount of a window that is not known yet is only in
+        # `_unwritten`; the next look at the store adds the two.
         if window in account.spent:
             account.spent[window] += micros
         elif self._store is None:
@@ -293,8 +293,8 @@ class Limiter:
         lease = account.lease
         if lease is None or lease.minute != minute:
             lease = account.lease = _Lease(minute)
-        # Lend before the store has answered: waiting for it would add its latency to requests at the start of every
-        # minute.
+        # Lend before the store has answered: waiting for it would
+        # add its latency to requests at the start of every minute.
         if lease.left > 0 or (not lease.over and lease.left > -lease_of(rate)):
             lease.left -= 1
             wait = 0.0

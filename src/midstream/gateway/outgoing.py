@@ -136,8 +136,8 @@ class Outgoing:
         if self._sealer is None:
             return None
         made = self._seals.get(place)
-        # A streamed answer is written twice (as events, and for a stored response), and a seal has a random nonce:
-        # made once, both are equal.
+        # A streamed answer is written twice (as events, and for a stored
+        # response), and a seal has a random nonce: made once, both are equal.
         if made is None or made[0] != kept:
             made = self._seals[place] = (kept, self._sealer.seal_kept(self._tenant, kept))
         return made[1]

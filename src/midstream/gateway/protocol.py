@@ -44,9 +44,9 @@ _NO_BODY, _UNTIL_CLOSE = -1, -2  # lengths of answers that have none to announce
 _BETWEEN, _HEAD, _BODY, _DEAF = range(4)  # what of a request is expected next; the deaf throw away what they hear
 
 
-# Each limit answers one attack: long heads, many headers, endless bodies, slow heads and bodies, readers that stop
-# reading. The figures are generous for clients: a coding agent's request has some kilobytes of headers and megabytes
-# of body.
+# Each limit answers one attack: long heads, many headers, endless bodies, slow
+# heads and bodies, readers that stop reading. The figures are generous for clients:
+# a coding agent's request has some kilobytes of headers and megabytes of body.
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one client may take. Times are in seconds and are kept to within about half a second."""
 
@@ -171,8 +171,8 @@ class GatewayProtocol(HttpToolsProtocol):
         phase = self._phase
         if phase == _DEAF:
             return
-        # The first byte of a head starts its time; later ones do not extend it, or one byte a second would hold a
-        # connection for ever.
+        # The first byte of a head starts its time; later ones do not
+        # extend it, or one byte a second would hold a connection for ever.
         if phase == _BETWEEN:
             self.expires = self.clock() + self.limits.head_time
         self._begun_in_feed = False
@@ -686,8 +686,8 @@ class ServedRequest:
             lines += (name, b": ", value, b"\r\n")
         told = b"".join(lines)
         breaks = len(lines) // 4
-        # One count over all headers instead of a look at each: a line break inside a value would begin a header of
-        # its own.
+        # One count over all headers instead of a look at each: a
+        # line break inside a value would begin a header of its own.
         if told.count(b"\n") != breaks or told.count(b"\r") != breaks or b"\0" in told:
             self.begun = False
             raise RuntimeError("a header of the answer has a line break or NUL in it")

@@ -51,8 +51,8 @@ class KeptResponses:
         value = sent_json(body)
         if not isinstance(value, dict):
             return body, None
-        # Kept in full with each response: a chain of references to earlier ones would break at the first that
-        # expires.
+        # Kept in full with each response: a chain of references
+        # to earlier ones would break at the first that expires.
         items = _items(value.get("input"))
         referring = any(map(_is_reference, items))
         if referring:

@@ -148,8 +148,8 @@ class _Table:
         models: list[str] = []
         for model in alias.models:
             try:
-                # Resolved at the start: a misspelt model in an alias is an error of the configuration, not of the
-                # first client.
+                # Resolved at the start: a misspelt model in an alias is
+                # an error of the configuration, not of the first client.
                 models.append(self.catalog.resolve(model).name)
             except LocalError as error:
                 hint = "; an alias leads to models, not to another alias" if self._is_alias(model) else ""

@@ -63,8 +63,8 @@ class Sealer:
         # `all` of none is true: the first start makes the first key.
         if all(now - key.created >= ROTATED_AFTER for key in current):
             await state.add_seal_key(SealKey(os.urandom(8).hex(), os.urandom(32), now))
-            # Read again: another process may have made one at the same time, and the newest of all is used by
-            # everybody.
+            # Read again: another process may have made one at the
+            # same time, and the newest of all is used by everybody.
             keys = await state.seal_keys()
         if any(key.retired is not None and now - key.retired >= OPENS_FOR for key in keys):
             await state.delete_seal_keys(now - OPENS_FOR)
@@ -115,8 +115,8 @@ class Sealer:
         if (_HEAD + 1 + len(data) + _TAG + padding) // 3 * 4 > self._longest:
             return None
         label, cipher = self._current
-        # Random: processes share a key and could not share a counter. 96 bits and rotation after a month keep
-        # repetitions out of reach.
+        # Random: processes share a key and could not share a counter. 96
+        # bits and rotation after a month keep repetitions out of reach.
         nonce = os.urandom(_NONCE)
         # One byte says how to read the rest: compressed or not, and how many bytes at the end to drop.
         plain = bytes((form | padding << 4,)) + data + bytes(padding)

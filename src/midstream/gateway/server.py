@@ -246,8 +246,8 @@ def bind(options: ServerOptions) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         try:
             if os.name == "posix":
-                # A restart must not wait for old connections to time out. Not on Windows, where it lets another
-                # program take the port.
+                # A restart must not wait for old connections to time out. Not
+                # on Windows, where it lets another program take the port.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if hasattr(socket, "TCP_NOTSENT_LOWAT"):
                 # Otherwise the kernel hoards megabytes for a client that does not read, and it takes minutes to notice.

@@ -91,8 +91,8 @@ class _Routes:
     async def health(self, request: Request) -> Response:
         return _json({"status": "ok"})
 
-    # Two questions of a balancer: is the process alive (`health`, which never asks anything else), and should it get
-    # requests.
+    # Two questions of a balancer: is the process alive (`health`,
+    # which never asks anything else), and should it get requests.
     async def readiness(self, request: Request) -> Response:
         try:
             await self.gateway.state.ping()
@@ -140,8 +140,8 @@ class _Routes:
     async def _count(self, request: Request, tenant: Tenant, wire: str) -> int:
         """About how many tokens a request has. It takes no slot, but counts for the key's rate: reading a large body is work."""
         gateway = self.gateway
-        # Claude Code counts 25 requests at once (field-guide/clients.md#claude-code); with slots they would push out
-        # answers.
+        # Claude Code counts 25 requests at once (field-guide/clients.md#claude-code);
+        # with slots they would push out answers.
         await gateway.limiter.enter(tenant, slot=False)
         encoding = request.headers.get("content-encoding", "").encode("latin-1")
         body = await read_body(request.receive, encoding, gateway.settings.max_body)

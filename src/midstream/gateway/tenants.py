@@ -136,8 +136,8 @@ class Authenticator:
                 raise _unauthorized(refused[1])
             return None
         until, record, tenant = found
-        # In constant time, although a digest is compared and not a key: no comparison here should need a second
-        # thought.
+        # In constant time, although a digest is compared and not
+        # a key: no comparison here should need a second thought.
         if until <= self._clock() or not compare_digest(record.digest, digest):
             return None
         if record.expires is not None and record.expires <= self._now():

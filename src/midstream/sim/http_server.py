@@ -139,8 +139,8 @@ class HTTPServer:
         """Take no more connections, let running answers end for `grace` seconds, then drop them."""
         if self._server is None:
             return
-        # In this order: no new connections, then no new requests on the old ones, then time for what runs, then
-        # force.
+        # In this order: no new connections, then no new requests
+        # on the old ones, then time for what runs, then force.
         self._server.close()
         for connection in list(self.connections):
             connection.retire()

@@ -66,8 +66,8 @@ def demand_of(request: ParsedRequest) -> Demand:
             return Demand(request.tools)
         case _:
             named = tuple([tool for tool in request.tools if choice in (tool.name, tool.qualified_name)])
-            # A choice that names no declared tool is for the rules to refuse; under strict=False it is read as
-            # "auto".
+            # A choice that names no declared tool is for the rules
+            # to refuse; under strict=False it is read as "auto".
             return Demand(named, True) if named else Demand(request.tools)
 
 

@@ -73,8 +73,8 @@ def _hosts(url: str) -> list[Provider]:
 def _sim(url: str, own: Callable[[Played, Dialect], Dialect]) -> Provider:
     dialects = tuple(
         [
-            # Both patterns as lookaheads: the name must be one that `sim` plays as this provider, and one of this
-            # dialect there.
+            # Both patterns as lookaheads: the name must be one that `sim`
+            # plays as this provider, and one of this dialect there.
             (f"(?={_anywhere(row.pattern)})(?={_anywhere(inner)})", own(row, dialect))
             for row in PLAYED
             for inner, dialect in REGISTRY.providers[row.provider].dialects

@@ -34,8 +34,8 @@ class _Maker:
             return None
         if not isinstance(schema, dict):
             return self._words
-        # From the most definite to the least: a fixed value, a list of values, a reference, a choice, and only then
-        # the type.
+        # From the most definite to the least: a fixed value, a list
+        # of values, a reference, a choice, and only then the type.
         if "const" in schema:
             return schema["const"]
         if isinstance(schema.get("enum"), list) and schema["enum"]:

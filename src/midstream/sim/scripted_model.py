@@ -48,8 +48,8 @@ def next_answer(
     rounds = plan(asked, tools)
     if not parallel:
         rounds = [[call] for calls in rounds for call in calls]
-    # The model keeps no state: how far it has come is read from the conversation, so it survives restarts and model
-    # switches.
+    # The model keeps no state: how far it has come is read from
+    # the conversation, so it survives restarts and model switches.
     done = sum(1 for turn in since if turn.speaker == "ai" and turn.tool_calls)
     results = [block for turn in since for block in turn.blocks if isinstance(block, ToolResponse)]
     read = count_tokens(conversation)

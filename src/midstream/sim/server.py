@@ -316,8 +316,8 @@ class Sim:
         body = _object(raw)
         model = found.model or str(body.get("model") or "")
         stream = found.stream if wire == "gemini" else bool(body.get("stream", SPEAKERS[wire].streams))
-        # The same resolution as in a client, so a double can never serve a model under other rules than the client
-        # expects.
+        # The same resolution as in a client, so a double can never
+        # serve a model under other rules than the client expects.
         target = self._registry.resolve(f"{owner_of(provider, wire)}/{model}")
         dialect = target.dialect
         if provider in self._toolless:
@@ -466,8 +466,8 @@ def _judged(exchange: _Exchange, strict: Strict) -> list[Problem]:
     """What the host refuses about a request; one whose shape no rule could read is refused for that."""
     try:
         return judge(exchange.body, exchange.host, strict)
-    # Rules read bodies that may be anything. What they stumble over is a malformed request, not an error of the
-    # double.
+    # Rules read bodies that may be anything. What they stumble
+    # over is a malformed request, not an error of the double.
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         return [Problem("shape", f"the request has a field of another type than it must have: {error}")]
 

@@ -23,8 +23,8 @@ from ..wires.request import ParsedRequest
 from ..wires.tool_format import TEXT_FORMATS
 from .answer import Answer, Style
 
-# At the beginning of a line, or right behind a bracket, as formats put a marker before their JSON
-# (`[AVAILABLE_TOOLS][{…`).
+# At the beginning of a line, or right behind a bracket, as
+# formats put a marker before their JSON (`[AVAILABLE_TOOLS][{…`).
 _JSON_START = re.compile(r"(?:^|(?<=\]))(?=[\[{])", re.M)
 
 
@@ -50,8 +50,8 @@ def read_text_tools(parsed: ParsedRequest) -> Spoken | None:
     tools = _declared(system)
     if not tools:
         return None
-    # Rendered again and compared, so a format that changes its words is still recognized, with no second copy of them
-    # here.
+    # Rendered again and compared, so a format that changes its
+    # words is still recognized, with no second copy of them here.
     for name in TEXT_FORMATS.values():
         if text_format(name).declare(tools) in system:
             turns = _Reader(name, tools).turns(parsed.conversation.turns)
@@ -116,8 +116,8 @@ class _Reader:
             return [turn]
         first, *more = turn.blocks
         found = list(self._result.finditer(first.text)) if type(first) is Text else []
-        # A client that drops a result would be refused by the model's template, or confuse the model; tests should
-        # see it.
+        # A client that drops a result would be refused by the model's
+        # template, or confuse the model; tests should see it.
         if len(found) != len(self._open):
             raise InvalidHistory(f"expected {len(self._open)} results of {self._name}, got {len(found)}")
         results: list[Block] = [

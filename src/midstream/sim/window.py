@@ -13,8 +13,8 @@ from ..core.blocks import Block, Text, Thinking, ToolCall, ToolResponse
 from ..wires.request import ParsedRequest
 from .rules.rule import Problem
 
-# On purpose another rule than the client's estimate: code that only works if both agree would pass here and fail at a
-# host.
+# On purpose another rule than the client's estimate: code that
+# only works if both agree would pass here and fail at a host.
 _TOKEN = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\W\dA-Za-z]|[^\w\s]|_")
 _MESSAGE = 3
 _MEDIA = 800

@@ -30,9 +30,9 @@ def open_database(
 ) -> sqlite3.Connection:
     """A connection in autocommit mode, its schema up to date. It waits up to `patience` seconds for other writers."""
     with translated(path, patience):
-        # `isolation_level=None` turns off the transactions that sqlite3 begins by itself; ours are begun by
-        # `transaction`. Connections go between threads, one at a time, which the lock and the pool of the
-        # store see to.
+        # `isolation_level=None` turns off the transactions that sqlite3 begins by
+        # itself; ours are begun by `transaction`. Connections go between threads,
+        # one at a time, which the lock and the pool of the store see to.
         db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
             _enter_wal(db, patience)
@@ -40,8 +40,8 @@ def open_database(
             # the end of the process, but not of the machine.
             db.execute(f"PRAGMA synchronous = {synchronous}")
             db.execute("PRAGMA foreign_keys = ON")
-            # A deleted conversation is overwritten, not only unlinked: people delete what they do not want
-            # to be found.
+            # A deleted conversation is overwritten, not only unlinked:
+            # people delete what they do not want to be found.
             db.execute("PRAGMA secure_delete = ON")
             migrate(db, path, steps, application_id)
         except BaseException:

@@ -19,8 +19,8 @@ from ..core.tools import freeform_input
 from .protocol import Entry
 from .records import checked_entry, encode_head, encode_turn, title_of
 
-# Raised only when an older midstream would misread a file. New fields with defaults do not need it: they
-# are ignored there.
+# Raised only when an older midstream would misread a file. New
+# fields with defaults do not need it: they are ignored there.
 VERSION = 1
 
 
@@ -41,8 +41,8 @@ def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
     for entry in entries:
         conversation = checked_entry(entry).conversation
         encode_head(conversation)  # refuses, with a reason, what cannot be written
-        # The settings are sorted, so that the same conversation always gives the same bytes and exports can
-        # be compared.
+        # The settings are sorted, so that the same conversation
+        # always gives the same bytes and exports can be compared.
         head = replace(entry, conversation=replace(conversation, turns=()), meta=dict(sorted(entry.meta.items())))
         yield msgspec.json.encode(_Opening(VERSION, head, len(conversation.turns))) + b"\n"
         for turn in conversation.turns:
@@ -57,8 +57,8 @@ def read_jsonl(lines: Iterable[bytes]) -> Iterator[Entry]:
         if not line.strip():
             continue
         try:
-            # The count in the opening line tells turns from the next opening: a line is never guessed at by
-            # its shape.
+            # The count in the opening line tells turns from the
+            # next opening: a line is never guessed at by its shape.
             if opening is not None and len(turns) < opening.turns:
                 turns.append(_decode_turn(line))
                 continue

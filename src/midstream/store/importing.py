@@ -72,8 +72,8 @@ def read_openai(document: Any, where: str, provider: str) -> Conversation:
 
 
 def read_anthropic(document: Any, where: str, provider: str) -> Conversation:
-    # Only the history is handed to the parser. A whole request would bring tools and options that an import
-    # has no use for.
+    # Only the history is handed to the parser. A whole request
+    # would bring tools and options that an import has no use for.
     body: Json = {"messages": _messages(document, where)}
     if isinstance(document, dict):
         _check_content(document.get("system"), f"{where}, system")
@@ -178,8 +178,8 @@ READERS: dict[str, Reader] = {
 
 
 FORMATS = ("midstream", "llm", *READERS)
-# Read into memory as a whole, since JSON cannot be told apart by its beginning. One byte more is read, to
-# know that it is larger.
+# Read into memory as a whole, since JSON cannot be told apart by
+# its beginning. One byte more is read, to know that it is larger.
 MAX_BYTES = 256 * 1024 * 1024
 
 
@@ -262,8 +262,8 @@ def _add(store: Store, entry: Entry) -> str:
     try:
         return store.add(entry)
     except ConversationExists:
-        # Never overwrite: the same file imported twice gives two conversations, and the user may have gone
-        # on in the first.
+        # Never overwrite: the same file imported twice gives two
+        # conversations, and the user may have gone on in the first.
         return store.add(replace(entry, conversation=replace(entry.conversation, id="")))
 
 

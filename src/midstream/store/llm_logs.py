@@ -39,8 +39,8 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 
 Row: TypeAlias = dict[str, Any]
 
-# What stands in tables of its own beside a response. A query is used only if its table is there: older
-# files lack some.
+# What stands in tables of its own beside a response. A query
+# is used only if its table is there: older files lack some.
 _BESIDE = {
     "tool_calls": "SELECT * FROM tool_calls WHERE response_id = ? ORDER BY id",
     "tool_results": "SELECT * FROM tool_results WHERE response_id = ? ORDER BY id",

@@ -45,9 +45,9 @@ from .records import (
 from .schema import migrations
 from .search import GAP, Query, indexed
 
-# Few: each call holds a connection for some milliseconds, and a server's connections are shared with other
-# programs. `_RETRY_AFTER` and `_ASK_AGAIN` divide the patience of one call; `_SEARCHED_AT_ONCE` bounds the
-# rows of one step of a search.
+# Few: each call holds a connection for some milliseconds, and a server's connections
+# are shared with other programs. `_RETRY_AFTER` and `_ASK_AGAIN` divide the patience
+# of one call; `_SEARCHED_AT_ONCE` bounds the rows of one step of a search.
 _CONNECTIONS = 4
 _RETRY_AFTER = 0.05
 _ASK_AGAIN = 0.5
@@ -99,8 +99,8 @@ class PostgresStore:
         info, head, turns = make_record(entry, self._now())
         _, title, created, updated, length, models, parent, forked_at = astuple(info)
         id_ = info.id
-        # Made outside `work`, which may run twice: the same token on a second run is how a finished first
-        # one is recognized.
+        # Made outside `work`, which may run twice: the same token
+        # on a second run is how a finished first one is recognized.
         token = uuid.uuid4()
 
         def work(db: _Connection, again: bool) -> str:
@@ -365,8 +365,8 @@ def _info(row: tuple[Any, ...]) -> ConversationInfo:
     return make_info((_unescaped(id_), _unescaped(title), created, updated, length, models, parent, forked_at))
 
 
-# Ids and keys are found by digest: an entry of an index is limited to some kilobytes, and an imported id
-# may be longer.
+# Ids and keys are found by digest: an entry of an index is
+# limited to some kilobytes, and an imported id may be longer.
 def _digest(text: str) -> bytes:
     return sha256(text.encode()).digest()
 

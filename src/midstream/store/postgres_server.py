@@ -65,8 +65,8 @@ class Server:
             if version == newest:
                 return
             with db.transaction():
-                # There may be no table to lock yet. The lock goes with the transaction, so that nobody has
-                # to release it.
+                # There may be no table to lock yet. The lock goes with
+                # the transaction, so that nobody has to release it.
                 db.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (schema,))
                 # Again, under the lock: another process may have been quicker.
                 version = self._version(db, schema)

@@ -21,8 +21,8 @@ _decode_turn = msgspec.json.Decoder(Turn).decode
 _decode_head = msgspec.json.Decoder(Conversation).decode
 _encode = msgspec.json.Encoder().encode
 
-# What msgspec raises for values that are not JSON: a lone surrogate, an integer of more than 64 bits,
-# nesting without end.
+# What msgspec raises for values that are not JSON: a lone
+# surrogate, an integer of more than 64 bits, nesting without end.
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 _UNREADABLE = (ValueError, RecursionError, msgspec.MsgspecError)
 
@@ -92,8 +92,8 @@ def encode_turn(turn: Turn) -> bytes:
     """A turn as JSON. What could not be read back is refused now, while the caller still has it."""
     try:
         data = _encode(turn)
-        # Read back at once. It costs little beside the write, and the alternative is a conversation that
-        # cannot be opened tomorrow.
+        # Read back at once. It costs little beside the write, and the
+        # alternative is a conversation that cannot be opened tomorrow.
         _decode_turn(data)
     except _UNWRITABLE as error:
         raise StoreError(f"this {turn.speaker} turn cannot be stored: {_reason(error)}. Nothing was written") from error

@@ -109,8 +109,8 @@ def call_for(step: Step, tools: Sequence[ToolSpec]) -> Call:
     match step:
         case WriteFile():
             found = _find(tools, _WRITERS, {_PATH: step.path, _CONTENT: step.content})
-            # `printf %s`, not `echo`: the content is written as it is, backslashes and the missing last newline
-            # included.
+            # `printf %s`, not `echo`: the content is written as it
+            # is, backslashes and the missing last newline included.
             other = f"printf %s {shlex.quote(step.content)} > {shlex.quote(step.path)}"
         case ReadFile():
             found = _find(tools, _READERS, {_PATH: step.path})

@@ -111,8 +111,8 @@ def sim_server(
     scripted = ScriptedModel(*lines) if lines else None
     chosen = scripted or script or next_answer
     sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=chosen, key=key, window=window)
-    # A thread with its own loop, so that a synchronous test, or one with another loop, can wait for an answer without
-    # blocking it.
+    # A thread with its own loop, so that a synchronous test, or one
+    # with another loop, can wait for an answer without blocking it.
     with closing(Background()) as background:
         background.run(sim.__aenter__())
         try:

@@ -38,9 +38,9 @@ class Arrival:
     def now(self) -> None:
         """Resume the task before this returns. Call it last: the task may do anything, such as close the connection."""
         callback, context = self._callback, self._context
-        # asyncio does not allow one task to be stepped inside another's step. Within a task (a reader that
-        # closes its own answer, for one) the slower way is the only safe one; from the callback of a socket
-        # there is no current task.
+        # asyncio does not allow one task to be stepped inside another's step. Within
+        # a task (a reader that closes its own answer, for one) the slower way is the
+        # only safe one; from the callback of a socket there is no current task.
         if callback is None or context is None or asyncio.current_task(self._loop) is not None:
             self.soon()
             return
@@ -53,8 +53,8 @@ class Arrival:
     def soon(self) -> None:
         """Resume the task in the next turn of the loop, as a Future does."""
         self.waiting = False
-        # Taken before it is scheduled: an Arrival serves many waits, and a second `soon` must not wake the
-        # task twice.
+        # Taken before it is scheduled: an Arrival serves many
+        # waits, and a second `soon` must not wake the task twice.
         callback, self._callback = self._callback, None
         if callback is not None and not self._loop.is_closed():
             self._loop.call_soon(callback, self, context=self._context)

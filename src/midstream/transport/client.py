@@ -138,8 +138,8 @@ class Transport:
             limit = min(self.options.first_byte, moments.ends - start)
             outcome = await self._attempt(pool, target, moments, start + limit, limit, tuple(attempts))
             if isinstance(outcome, HTTPResponse):
-                # The caller may look at the answer for as long as it likes; that time is not the host's,
-                # and the limit moves by it.
+                # The caller may look at the answer for as long as it likes;
+                # that time is not the host's, and the limit moves by it.
                 told = pool.loop.time()
                 try:
                     yield outcome
@@ -188,8 +188,8 @@ class Transport:
             raise LocalError("the transport is closed; create a new one")
         if self._pool is None:
             self._pool = ConnectionPool(self.options, self._environ)
-        # A socket belongs to the loop that opened it. Used from another it hangs without an error, so this
-        # is refused by name.
+        # A socket belongs to the loop that opened it. Used from another
+        # it hangs without an error, so this is refused by name.
         elif self._pool.loop is not asyncio.get_running_loop():
             raise LocalError("the transport belongs to another event loop; create one Transport per loop")
         return self._pool
@@ -232,8 +232,8 @@ class Transport:
     ) -> HTTPResponse | _Failure:
         """Send, follow what may be followed, and wait for a status and headers."""
         try:
-            # The target may have moved by a redirect within its origin; messages name where the answer
-            # truly came from.
+            # The target may have moved by a redirect within its
+            # origin; messages name where the answer truly came from.
             response, target = await self._send(pool, target)
         except MidstreamError as error:
             return _Failure(error, {})
@@ -304,8 +304,8 @@ class Transport:
         # Before it is read, for the reader may cut it; and after, for it may put together what was apart.
         error = self._error_from_response(answer.status, headers, target.secrets.scrub(body))
         error = target.secrets.scrub_error(error)
-        # The reader of the body knows the waits that some wires write into it; the header fills in only
-        # where it found none.
+        # The reader of the body knows the waits that some wires write
+        # into it; the header fills in only where it found none.
         asked = retry_after(headers, self._now())
         if error.retry_after is None and asked is not None and asked >= 0:
             error.retry_after = asked

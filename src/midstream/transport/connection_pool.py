@@ -74,8 +74,8 @@ class ConnectionPool:
             connection.abort()
         if self._routes:
             self._emptied = self.loop.create_future()
-            # `abort` only schedules the close. Waiting for `forget` of the last one keeps "unclosed
-            # transport" warnings away.
+            # `abort` only schedules the close. Waiting for `forget` of
+            # the last one keeps "unclosed transport" warnings away.
             await asyncio.wait([self._emptied], timeout=_CLOSING)
 
     def give_back(self, connection: Connection) -> None:
@@ -86,8 +86,8 @@ class ConnectionPool:
         self._free.setdefault(self._routes[connection], []).append(connection)
         if sum(map(len, self._free.values())) > self._options.max_unused:
             self._drop_oldest()
-        # One timer for all connections, set for the first that expires; `keep_alive` is the same for each,
-        # so later ones end later.
+        # One timer for all connections, set for the first that expires;
+        # `keep_alive` is the same for each, so later ones end later.
         if self._sweeper is None:
             self._sweeper = self.loop.call_at(connection.expires, self._sweep)
 
@@ -135,8 +135,8 @@ class ConnectionPool:
         """The one used last that is still good: the others may grow old."""
         now = self.loop.time()
         while free := self._free.get(route):
-            # From the end, so that a few connections stay warm and the rest expire, instead of all being
-            # kept alive by turns.
+            # From the end, so that a few connections stay warm and the
+            # rest expire, instead of all being kept alive by turns.
             connection = free.pop()
             if not free:
                 del self._free[route]
@@ -153,8 +153,8 @@ class ConnectionPool:
                 del self._free[route]
 
     def _drop_oldest(self) -> None:
-        # Each list is in the order of giving back, so its first is its oldest, and the oldest of all is the
-        # first of some list.
+        # Each list is in the order of giving back, so its first is
+        # its oldest, and the oldest of all is the first of some list.
         route, free = min(self._free.items(), key=lambda item: item[1][0].expires)
         oldest = free[0]
         self._withdraw(oldest, route)
@@ -182,8 +182,8 @@ class ConnectionPool:
 def ssl_context(environ: Mapping[str, str]) -> ssl.SSLContext:
     """A verifying context. A file that cannot be used is an error, never a silent fall back to another trust."""
     file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
-    # The two variables are those OpenSSL and other clients use; reading them here means that an error can
-    # name the variable.
+    # The two variables are those OpenSSL and other clients use;
+    # reading them here means that an error can name the variable.
     if not file and not folder:
         return ssl.create_default_context()
     try:

@@ -92,8 +92,8 @@ def accept_encoding(stream: bool) -> str:
     """What to ask for. A compressor between a model and its reader holds tokens back, so streams ask for none."""
     if stream:
         return "identity"
-    # Read if a server sends them, but not asked for: `x-gzip` is an old name, and servers disagree on what
-    # `deflate` is.
+    # Read if a server sends them, but not asked for: `x-gzip`
+    # is an old name, and servers disagree on what `deflate` is.
     return ", ".join(name for name in _codecs() if name not in ("x-gzip", "deflate"))
 
 
@@ -106,8 +106,8 @@ class _Zlib:
         self._wbits = wbits
         self._inner: Any = None
         self._input = b""
-        # zlib's convention: 16 added to the window bits means a gzip wrapper. Only gzip may have several
-        # members (RFC 1952 §2.2).
+        # zlib's convention: 16 added to the window bits means a gzip
+        # wrapper. Only gzip may have several members (RFC 1952 §2.2).
         self._many = wbits > zlib.MAX_WBITS
 
     def feed(self, data: bytes) -> None:
@@ -116,8 +116,8 @@ class _Zlib:
     def piece(self) -> bytes:
         while self._input:
             if self._inner is None or self._inner.eof:
-                # After a member there may be another, which begins with 0x1f, or padding, which is thrown
-                # away as gzip tools do.
+                # After a member there may be another, which begins with
+                # 0x1f, or padding, which is thrown away as gzip tools do.
                 if self._inner is not None and not (self._many and self._input[:1] == b"\x1f"):
                     self._input = b""  # padding behind the end
                     break
@@ -151,8 +151,8 @@ class _Brotli:
 
     def piece(self) -> bytes:
         while True:
-            # It still holds output from before, and takes input only after that was fetched; b"" asks for
-            # the next piece.
+            # It still holds output from before, and takes input only
+            # after that was fetched; b"" asks for the next piece.
             if not self._inner.can_accept_more_data():
                 out: bytes = self._inner.process(b"", output_buffer_limit=PIECE)
             elif self._input and not self.done:
@@ -210,8 +210,8 @@ def _codecs() -> dict[str, Callable[[], Codec]]:
     if not _found:
         _found.update({"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate})
         brotli = _module("brotli", "brotlicffi")
-        # Older releases cannot bound their output: one call could expand a bomb in full, so they count as
-        # not installed.
+        # Older releases cannot bound their output: one call could
+        # expand a bomb in full, so they count as not installed.
         if brotli is not None and hasattr(brotli.Decompressor, "can_accept_more_data"):
             _found["br"] = lambda: _Brotli(brotli)
         zstd = _module("compression.zstd", "backports.zstd")

@@ -171,23 +171,23 @@ class Exchange:
             self._broken()
         if self.done:
             self._ended()
-        # Body bytes without final headers: a 1xx with content. Taking them as the answer would be a
-        # smuggled response.
+        # Body bytes without final headers: a 1xx with content.
+        # Taking them as the answer would be a smuggled response.
         elif parts and not self.began:
             parts.clear()
             self.fail(self._malformed())
         elif len(parts) > held:
             self._quiet = 0
-            # Counted by what was read, framing included: near enough for a high-water mark, and no need to
-            # sum the parts.
+            # Counted by what was read, framing included: near enough
+            # for a high-water mark, and no need to sum the parts.
             self._size += len(data)
             if self._linger is not None:
                 parts.clear()
             elif self._size > _HIGH and not self._paused and self._connection is not None:
                 self._paused = True
                 self._connection.pause()
-            # Data for a waiting reader: resume it here, in this callback. `now` must be the last thing
-            # done, hence the return.
+            # Data for a waiting reader: resume it here, in this callback.
+            # `now` must be the last thing done, hence the return.
             if self._arrival.waiting and parts:
                 self._arrival.now()
                 return
@@ -201,8 +201,8 @@ class Exchange:
         """The connection ended."""
         if self.done:
             return
-        # Neither Content-Length nor chunks: the close is the end of the body (RFC 9112 §6.3). A reset is
-        # not; the body was cut.
+        # Neither Content-Length nor chunks: the close is the end of
+        # the body (RFC 9112 §6.3). A reset is not; the body was cut.
         if self.began and not self._framed and error is None:
             self.done = True  # a body that ends with its connection
             self._end = len(self._parts)
@@ -250,15 +250,15 @@ class Exchange:
             return
         headers: dict[str, str] = {}
         for raw_name, raw_value in fields:
-            # No byte is refused here: a header in some old encoding must not cost an answer. Surrogates
-            # keep it reversible.
+            # No byte is refused here: a header in some old encoding
+            # must not cost an answer. Surrogates keep it reversible.
             name = raw_name.decode("utf-8", "surrogateescape").lower()
             value = raw_value.strip(b" \t").decode("utf-8", "surrogateescape")
             # Repeated fields are one list (RFC 9110 §5.3). Set-Cookie is the exception, and cookies are not used.
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         self.status, self.headers, self.began, self._quiet = status, headers, True, 0
-        # Transfer-Encoding wins over Content-Length, and only `chunked` as the last coding frames the body
-        # (RFC 9112 §6.3).
+        # Transfer-Encoding wins over Content-Length, and only
+        # `chunked` as the last coding frames the body (RFC 9112 §6.3).
         coding = headers.get("transfer-encoding", "").rpartition(",")[2].strip().lower()
         self._framed = status in _BODILESS or (
             coding == "chunked" if "transfer-encoding" in headers else "content-length" in headers
@@ -296,8 +296,8 @@ class Exchange:
             return
         error, self._error = self._error, None
         if error is None:
-            # Once text was given, broken framing is a cut in the middle of an answer; before that, it is a
-            # peer that is not HTTP.
+            # Once text was given, broken framing is a cut in the middle
+            # of an answer; before that, it is a peer that is not HTTP.
             error = _lost() if self._given or self._parts else self._malformed()
         self.fail(error)
 
@@ -319,8 +319,8 @@ class Exchange:
             self._linger.cancel()
             self._linger = None
         if connection is not None:
-            # A paused socket may hold bytes that were not looked at; they could be anything, so it is not
-            # reused either.
+            # A paused socket may hold bytes that were not looked at;
+            # they could be anything, so it is not reused either.
             connection.end(self._keep and self._messages == 1 and not self._paused)
 
     def _resume(self) -> None:

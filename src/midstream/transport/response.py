@@ -94,8 +94,8 @@ class HTTPResponse:
 
     def chunk(self) -> Coroutine[Any, Any, bytes]:
         """The next bytes, empty at the end. Does not restart the idle timer: only the caller knows what counts as data."""
-        # Not an async function: the usual case (begun, not compressed) goes straight to `_raw`, one
-        # coroutine fewer per chunk.
+        # Not an async function: the usual case (begun, not compressed)
+        # goes straight to `_raw`, one coroutine fewer per chunk.
         return self._raw() if self._head == b"" and self._inflater is None else self._chunk()
 
     async def _chunk(self) -> bytes:
@@ -190,8 +190,8 @@ class HTTPResponse:
                     watch.rest()
         except BaseException as error:  # a cancelled caller's connection is closed before anything else happens
             self.close()
-            # A timer closed the connection, and the reader woke to "connection lost". The timer's reason is
-            # the true one.
+            # A timer closed the connection, and the reader woke to
+            # "connection lost". The timer's reason is the true one.
             if self._ended is not None and isinstance(error, MidstreamError):
                 raise self._ended from None
             raise

@@ -58,9 +58,9 @@ async def connect(route: Route, trust: Callable[[], ssl.SSLContext], limit: floa
         async with asyncio.timeout(limit):
             return await _connect(route, trust, resolve)
     except TimeoutError:
-        # Errors are made here and raised after the `try`: raised inside, they would carry the library's
-        # error, and its frames, as context. A certificate that is not trusted is no ConnectFailed, because
-        # trying again cannot help.
+        # Errors are made here and raised after the `try`: raised inside, they would
+        # carry the library's error, and its frames, as context. A certificate that
+        # is not trusted is no ConnectFailed, because trying again cannot help.
         failure: MidstreamError = ConnectFailed(f"connecting to {route.shown} took too long")
     except ssl.SSLCertVerificationError:
         failure = TransportError(
@@ -135,8 +135,8 @@ async def addresses(host: str, port: int) -> list[Address]:
         except OSError:
             continue
         return [(family, (host, port) if family == socket.AF_INET else (host, port, 0, 0))]
-    # The loop asks in a thread. `dict.fromkeys` drops duplicates and keeps the order, which is the system's
-    # preference.
+    # The loop asks in a thread. `dict.fromkeys` drops duplicates
+    # and keeps the order, which is the system's preference.
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys((family, place) for family, _, _, _, place in found))
 

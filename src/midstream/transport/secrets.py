@@ -71,8 +71,8 @@ class Secrets:
 
     def scrub_error(self, error: E) -> E:
         """The same error without secrets, and without the frames and causes that may hold one."""
-        # `args` is what str() and pickle show; the attributes are what callers print. Both were made from
-        # the peer's body.
+        # `args` is what str() and pickle show; the attributes are
+        # what callers print. Both were made from the peer's body.
         error.args = tuple([self.scrub_text(part) if isinstance(part, str) else part for part in error.args])
         if isinstance(error, ProviderError):
             error.message = self.scrub_text(error.message)
@@ -192,8 +192,8 @@ def _meant(match: re.Match[str]) -> str:
     import html  # its table of names is large, and most errors hold none of them
 
     meant = html.unescape(f"&{match['h']}")
-    # An unknown name, or one that means two characters, cannot be part of a key; NUL matches nothing and
-    # keeps the place.
+    # An unknown name, or one that means two characters, cannot
+    # be part of a key; NUL matches nothing and keeps the place.
     return meant if len(meant) == 1 else "\0"
 
 

@@ -210,8 +210,8 @@ def is_loopback(host: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    # ::ffff:127.0.0.1 is the same place, but `is_loopback` of Python's IPv6 addresses does not say so in
-    # every version.
+    # ::ffff:127.0.0.1 is the same place, but `is_loopback` of
+    # Python's IPv6 addresses does not say so in every version.
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return address.is_loopback or address.is_unspecified

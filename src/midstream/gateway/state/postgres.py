@@ -51,8 +51,8 @@ class _Together(Generic[_In, _Out]):
 
     def __init__(self, work: Callable[[dict[bytes, _In]], Coroutine[Any, Any, dict[bytes, _Out]]]) -> None:
         self._work = work
-        # A later write to the same address replaces an earlier one that still waits; both callers are told when it is
-        # done.
+        # A later write to the same address replaces an earlier one
+        # that still waits; both callers are told when it is done.
         self._waiting: dict[bytes, _In] = {}
         self._next: asyncio.Future[dict[bytes, _Out]] | None = None
         self.task: asyncio.Task[None] | None = None
@@ -69,8 +69,8 @@ class _Together(Generic[_In, _Out]):
 
     async def _run(self) -> None:
         try:
-            # What came during a statement is the next statement: under load they grow, without any waiting when there
-            # is none.
+            # What came during a statement is the next statement: under
+            # load they grow, without any waiting when there is none.
             while self._next is not None:
                 items, done = self._waiting, self._next
                 self._waiting, self._next = {}, None
@@ -130,8 +130,8 @@ class PostgresState:
         await self._execute("SELECT 1")
 
     async def add_key(self, key: KeyRecord) -> None:
-        # `%(again)s` makes a repeated INSERT succeed if the row is our own: the first may have been committed as the
-        # connection broke.
+        # `%(again)s` makes a repeated INSERT succeed if the row is our
+        # own: the first may have been committed as the connection broke.
         rows = await self._execute(
             """
             WITH added AS (

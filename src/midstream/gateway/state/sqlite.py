@@ -307,8 +307,8 @@ def _run(jobs: list[_Job], db: sqlite3.Connection, path: Path, patience: float) 
         try:
             with translated(path, patience):
                 if any(job.durable for job in writes):
-                    # For the whole batch if one job asks for it: it is one transaction. Back to NORMAL afterwards,
-                    # since it costs a disk flush.
+                    # For the whole batch if one job asks for it: it is one transaction.
+                    # Back to NORMAL afterwards, since it costs a disk flush.
                     db.execute("PRAGMA synchronous = FULL")
                 try:
                     with transaction(db):

@@ -104,8 +104,8 @@ def _ids_fit(body: Body, traits: Traits) -> Iterator[str]:
 
 
 def _paired(body: Body, traits: Traits) -> Iterator[str]:
-    # By turns, not by messages: the host joins neighbours of one role, so a result may stand in the second of two
-    # user messages.
+    # By turns, not by messages: the host joins neighbours of one
+    # role, so a result may stand in the second of two user messages.
     messages = _turns(body)
     for index, message in enumerate(messages):
         calls = [str(block.get("id")) for block in _of(message, "tool_use")]
@@ -166,8 +166,8 @@ def _thinking_is_own(body: Body, traits: Traits) -> Iterator[str]:
             if block.get("type") not in ("thinking", "redacted_thinking"):
                 continue
             signature = str(block.get("signature" if block["type"] == "thinking" else "data"))
-            # A double cannot check a real signature; it gives its own a beginning that it recognizes, and refuses all
-            # others as the host does.
+            # A double cannot check a real signature; it gives its own a beginning
+            # that it recognizes, and refuses all others as the host does.
             if not signature.startswith(traits.signature_prefix):
                 yield f"messages.{index}.content.{number}: Invalid `signature` in `thinking` block"
             if block.get("type") == "thinking" and not isinstance(block.get("thinking"), str):

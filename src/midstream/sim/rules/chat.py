@@ -395,9 +395,9 @@ def _format_fits(body: Body, traits: Traits) -> Iterator[str]:
         yield from openai_format(asked.get("json_schema"))
 
 
-# How to read a row: its basis, the source in words, the check; `hosts` are those the source speaks of, and at any
-# other host of this wire the rule is only assumed. `apart` is what within a check is known in another way than the
-# rest.
+# How to read a row: its basis, the source in words, the check; `hosts` are those
+# the source speaks of, and at any other host of this wire the rule is only
+# assumed. `apart` is what within a check is known in another way than the rest.
 RULES = (
     Rule("shape", "documented", f"{_OPENAI}: model and messages are required, and every message has a role", _shape, guide="openai-chat.md#shape"),
     Rule(

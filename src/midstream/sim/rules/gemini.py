@@ -57,8 +57,8 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
 
 def _model_turns_follow(body: Body, traits: Traits) -> Iterator[str]:
     """A call is the answer to a user or to results; any other answer of the model should be."""
-    # As if a model had spoken before the first turn, so that a history that begins with the model is found by the
-    # same comparison.
+    # As if a model had spoken before the first turn, so that a history
+    # that begins with the model is found by the same comparison.
     before = "model"
     for content in _contents(body):
         role = content.get("role") or "user"

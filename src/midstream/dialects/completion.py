@@ -49,6 +49,7 @@ class Family(msgspec.Struct, frozen=True):
 # Engines stop on [EOT] too, though the documented stop list has no word of it (field-guide/raw-completion.md#deepinfras-native-path).
 _KIMI_STOP = ("<|im_end|>", "[EOS]", "[EOT]")
 _CHATML_STOP = ("<|im_end|>", "<|endoftext|>")
+# In the order of `kimi_on`, row for row: `with_native` pairs the two by position.
 KIMI_FAMILIES = (
     Family(
         K3,
@@ -64,7 +65,6 @@ KIMI_FAMILIES = (
     Family(K27_CODE, "kimi-k2.7-code", "kimi", "kimi", _KIMI_STOP, "kimi", _KEEPS, True),
     Family(K26, "kimi-k2.6", "kimi", "kimi", _KIMI_STOP, "kimi", _ASKED, True),
     Family(K25, "kimi-k2.5", "kimi", "kimi", _KIMI_STOP, "kimi", _THINKS, True),
-    # The order is that of `kimi_on`, row for row: `with_native` pairs the two by position.
     Family(K2_THINKING, "kimi-k2-thinking", "kimi", "kimi", _KIMI_STOP, "kimi", _ALWAYS),
     Family(K2, "kimi-k2", "kimi", "kimi", _KIMI_STOP, "kimi"),
 )

@@ -311,8 +311,8 @@ def _own_body(document: Any, wire: str, host: Host) -> dict[str, Any]:
 
 def _resigned(message: dict[str, Any], host: Host) -> dict[str, Any]:
     """A message in the host's format with signatures its double accepts: it cannot verify real ones."""
-    # Real signatures cannot be verified here. On its own reasoning the host would accept them, so the double is given
-    # ones that it accepts; foreign ones stay, and are refused as the host would refuse them.
+    # Real signatures cannot be verified here. A history in the host's own format is taken to be signed by it, so the
+    # double is given signatures that it accepts.
     prefix = host.traits.signature_prefix
     if not prefix:
         return message

@@ -141,6 +141,6 @@ def _patterns(provider: str, wire: str) -> tuple[tuple[Route, re.Pattern[str]], 
         prefixes |= {"/" + "/".join(parts[at:]) for at in range(len(parts)) if parts[at]}
     if wire == "anthropic":  # its base paths end before the version
         prefixes |= {f"{prefix}/v1" for prefix in prefixes}
-    # The longest first, or "" would win and leave the version to be taken for a part of the path.
+    # The longest first, so that no part of a prefix is left for the pattern of the route itself.
     before = "|".join([re.escape(prefix) for prefix in sorted(prefixes, key=len, reverse=True)])
     return tuple([(route, re.compile(f"(?:{before}){route.path}/?")) for route in ROUTES[wire]])

@@ -24,7 +24,7 @@ _FIELDS = frozenset(
     " raw_prompting".split()
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Narrower than on other wires: top_p 1 is in order everywhere else, and refused here.
+# Narrower than on other wires: a top_p of 1, which others take, is refused here.
 _RANGES = {"p": (0.01, 0.99), "frequency_penalty": (0, 1), "presence_penalty": (0, 1), "k": (0, 500)}
 
 

@@ -92,6 +92,11 @@ class PostgresStore:
             name="midstream-store",
         )
 
+    @property
+    def read_only(self) -> bool:
+        """Whether the server only let itself be read when the store was opened: a replica, or set so."""
+        return self._server.read_only
+
     def create(self, conversation: Conversation = Conversation(), /) -> str:  # noqa: B008  (a frozen value)
         return self.add(Entry(conversation))
 

@@ -30,14 +30,16 @@ _RETRY_AFTER = 0.1
 
 # SQLSTATE codes that pass by themselves: connection lost or refused, the server starting, stopping or full, deadlocks, locks held.
 _PASSING_CLASSES = ("08", "40")
+_READ_ONLY = "25006"
 _PASSING = ("57P01", "57P02", "57P03", "57P05", "53300", "55P03")
 
 
 class Server:
-    """A database on a server. `name` is what errors call it."""
+    """A database on a server. `name` is what errors call it, `read_only` whether it could only be read when it was migrated."""
 
     def __init__(self, address: str, patience: float) -> None:
         self.patience = patience
+        self.read_only = False
         try:
             # libpq's own reading, so that every address works that works with psql.
             parts = conninfo_to_dict(address)
@@ -61,9 +63,16 @@ class Server:
                 raise StoreError(
                     f"{self.name} must have the encoding UTF8: create it with `createdb -E UTF8 -T template0`"
                 )
+            # So set, or a replica: nothing can be made there, and nothing has to be if the schema is the newest.
+            self.read_only = db.execute("SHOW transaction_read_only").fetchone() == ("on",)
             version = self._version(db, schema)
             if version == newest:
                 return
+            if self.read_only and version < newest:
+                raise StoreError(
+                    f"{self.name} is read-only and its tables are {'of an older midstream' if version else 'missing'}: "
+                    "open it once with this version where it can be written to, on its primary server"
+                )
             with db.transaction():
                 # There may be no table to lock yet. The lock goes with
                 # the transaction, so that nobody has to release it.
@@ -104,6 +113,10 @@ class Server:
         except psycopg.Error as error:
             if self.lost(error):
                 raise self.unavailable(error) from error
+            if error.sqlstate == _READ_ONLY:
+                raise StoreError(
+                    f"{self.name} is read-only, so nothing can be stored in it; name its primary server, or another store"
+                ) from error
             raise StoreError(f"{self.name}: {_first_line(error)}; nothing was written") from error
         except UnicodeEncodeError as error:
             raise StoreError(f"not valid Unicode (a lone surrogate at {error.start}); nothing was written") from error

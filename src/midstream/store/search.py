@@ -145,8 +145,12 @@ def indexed(text: str) -> tuple[str, str]:
         return held, ""
     # What else begins with such a character when folded: half-width katakana, say.
     found = {word for run in _unspaced().findall(held) for word in run.split()} - {_ONE}
-    found.update(*[_CHARACTERS[ord(char)].split() for char in characters])
-    return spaced if spaced.strip(GAP + " ") else "", " ".join(sorted(found))
+    bare = characters.translate(_CHARACTERS)
+    if " " in bare or len(bare) != len(characters):
+        found.update(*[_CHARACTERS[ord(char)].split() for char in characters])
+    else:
+        found.update(bare)
+    return spaced if spaced.strip(GAP + " ") else "", " ".join(found)
 
 
 def searchable(turn: Turn) -> str:

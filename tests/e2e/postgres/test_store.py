@@ -14,7 +14,16 @@ from click.testing import CliRunner
 from midstream import Session
 from midstream.cli.main import main
 from midstream.core.blocks import Conversation, human
-from midstream.store import CorruptRecord, MemoryStore, Store, import_file, open_store, to_jsonl
+from midstream.core.errors import StoreError
+from midstream.store import (
+    CorruptRecord,
+    MemoryStore,
+    Store,
+    StoreUnavailable,
+    import_file,
+    open_store,
+    to_jsonl,
+)
 from midstream.store.postgres import PostgresStore
 from midstream.store.schema import migrations
 from midstream.testing import sim_server
@@ -116,3 +125,41 @@ def test_the_command_line_takes_its_address(database: str, tmp_path: Path, monke
     assert "needle" in run("sessions", "search", "needle")
     assert "Once more" in run("sessions", "export")
     assert not (tmp_path / "home" / "conversations.db").exists()
+
+
+def test_a_server_that_can_only_be_read_is_read(database: str) -> None:
+    """As a replica, or one with `default_transaction_read_only`: everything is found, and a write says why it is refused."""
+    with closing(PostgresStore(database)) as store:
+        assert not store.read_only
+        made = store.add(FULL)
+    with closing(PostgresStore(f"{database}&options=-cdefault_transaction_read_only%3Don")) as store:
+        assert store.read_only
+        assert store.entry(made).conversation.turns == FULL.conversation.turns
+        assert [info.id for info in store.list()] == [made]
+        assert store.info(made).id == made
+        assert store.get_meta(made, "none") is None
+        assert isinstance(store.search("a"), list)
+        writes = {
+            "create": store.create,
+            "append": lambda: store.append(made, human("more"), len(FULL.conversation.turns)),
+            "fork": lambda: store.fork(made),
+            "set_meta": lambda: store.set_meta(made, "title", "x"),
+            "delete": lambda: store.delete(made),
+        }
+        for name, write in writes.items():
+            with pytest.raises(StoreError, match="is read-only, so nothing can be stored in it") as refused:
+                write()
+            assert not isinstance(refused.value, StoreUnavailable), name
+    with closing(PostgresStore(database)) as store:
+        assert [info.id for info in store.list()] == [made]
+
+
+def test_a_read_only_server_without_our_newest_tables_says_so(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = f"{database}&options=-cdefault_transaction_read_only%3Don"
+    with pytest.raises(StoreError, match="is read-only and its tables are missing"):
+        PostgresStore(replica)
+    PostgresStore(database).close()
+    ours = migrations(name="migrations_postgres")
+    monkeypatch.setattr("midstream.store.postgres.migrations", lambda name: [*ours, (len(ours) + 1, "SELECT 1")])
+    with pytest.raises(StoreError, match="is read-only and its tables are of an older midstream"):
+        PostgresStore(replica)

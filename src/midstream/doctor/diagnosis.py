@@ -100,11 +100,12 @@ def examine(conversation: Conversation, original: Original | None = None) -> Dia
     history = with_raw_ids(conversation) if original is not None else conversation
     document = _document(original)
     findings = sorted([*_blank_messages(document), *_repairs(history), *_invalid_blocks(history)], key=_place)
+    naive = _NaiveBodies(history)
     verdicts = [
         # Paranoid, since a diagnosis should rather warn once too often; what is only assumed is told last.
         Verdict(name, tuple(sorted(judge(body, HOSTS[name], "paranoid"), key=_is_assumed)))
         for name, provider in _JUDGES
-        if (body := _body(history, original, document, HOSTS[name], provider)) is not None
+        if (body := _body(naive, original, document, HOSTS[name], provider)) is not None
     ]
     return Diagnosis(tuple(findings), tuple(_cautions(history)), tuple(verdicts), heal(history))
 
@@ -141,23 +142,33 @@ def refusals(conversation: Conversation) -> dict[str, tuple[Problem, ...]]:
     short = outline(conversation)
     found: dict[str, tuple[Problem, ...]] = {}
     told: set[str] = set()
+    accepted: set[tuple[Host, bytes]] = set()
     for player in make_players().values():
         ids = player.target.dialect.ids
-        problems = _refused(short, player)
+        problems = _refused(short, player, accepted)
         # The outline leaves out turns, so its ids are other numbers: once per scheme the whole is tried, and a
         # refusal of the outline is checked against the whole before it is told.
         if short is not conversation and (problems or ids not in told):
-            problems = _refused(conversation, player)
+            problems = _refused(conversation, player, accepted)
         told.add(ids)
         if problems:
             found[player.name] = problems
     return found
 
 
-def _refused(conversation: Conversation, player: Player) -> tuple[Problem, ...]:
+def _refused(conversation: Conversation, player: Player, accepted: set[tuple[Host, bytes]]) -> tuple[Problem, ...]:
+    """What the player's host refuses. Most dialects say the same as another, but for the model's name: it is judged once."""
     request = encode_request(player.target, conversation, cache=None)
     host = host_for(request.dialect or player.target.dialect)  # without tools, a request may take another path
-    return tuple(judge(request.body, replace(host, traits=replace(host.traits, signature_prefix="")), "paranoid"))
+    host = replace(host, traits=replace(host.traits, signature_prefix=""))
+    named = b'"model":' + msgspec.json.encode(player.target.model)
+    same = (host, request.body.replace(named, b'"model":"any"', 1))
+    if same in accepted:
+        return ()
+    problems = tuple(judge(request.body, host, "paranoid"))
+    if not problems:
+        accepted.add(same)
+    return problems
 
 
 def _is_assumed(problem: Problem) -> bool:
@@ -290,13 +301,29 @@ def _blank_messages(document: Any) -> Iterator[Finding]:
             yield Finding("blank content", f"message {number} ({message['role']}) has no content")
 
 
+class _NaiveBodies:
+    """The naive requests of a history: hosts that sign nothing get the same one on a wire."""
+
+    def __init__(self, history: Conversation) -> None:
+        self._history = history
+        self._unsigned: dict[str, dict[str, Any] | None] = {}
+
+    def on(self, host: Host, provider: str) -> dict[str, Any] | None:
+        wire = host.traits.wire
+        if host.traits.signature_prefix:
+            return naive_body(_signed_for(self._history, host, provider), wire)
+        if wire not in self._unsigned:
+            self._unsigned[wire] = naive_body(self._history, wire)
+        return self._unsigned[wire]
+
+
 def _body(
-    conversation: Conversation, original: Original | None, document: Any, host: Host, provider: str
+    naive: _NaiveBodies, original: Original | None, document: Any, host: Host, provider: str
 ) -> dict[str, Any] | None:
     wire = host.traits.wire
     if original is not None and _OWN_WIRE.get(original.format) == wire:
         return _own_body(document, wire, host)
-    return naive_body(_signed_for(conversation, host, provider), wire)
+    return naive.on(host, provider)
 
 
 def _own_body(document: Any, wire: str, host: Host) -> dict[str, Any]:
@@ -332,8 +359,6 @@ def _resigned(message: dict[str, Any], host: Host) -> dict[str, Any]:
 def _signed_for(conversation: Conversation, host: Host, provider: str) -> Conversation:
     """With signatures the double accepts on the host's own reasoning; foreign ones stay, and are refused."""
     prefix = host.traits.signature_prefix
-    if not prefix:
-        return conversation
     turns = [
         replace(turn, blocks=tuple([_signed(block, prefix, provider) for block in turn.blocks]))
         for turn in conversation.turns

@@ -8,6 +8,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from midstream.core.blocks import (
@@ -23,9 +25,11 @@ from midstream.core.blocks import (
     human,
 )
 from midstream.doctor import SCENES, examine, refusals
+from midstream.doctor.diagnosis import _refused
+from midstream.doctor.naive import naive_body
 from midstream.doctor.outline import outline
 from midstream.sim.players import make_players
-from midstream.sim.rules.hosts import HOSTS, judge
+from midstream.sim.rules.hosts import HOSTS, host_for, judge
 from midstream.sim.rules.rule import Rule
 
 PLAYERS = make_players()
@@ -111,6 +115,146 @@ def test_what_an_odd_step_is_refused_for_is_found_by_way_of_the_outline(monkeypa
     turns[odd] = replace(turns[odd], blocks=turns[odd].tool_calls)
     found = refusals(Conversation(tuple(turns)))
     assert {each.message for each in found["moonshot-k2"]} == {f"messages[{odd}]: calls without a word"}
+
+
+# What a turn says and the ids of its calls: nearly always of one kind, now and then odd, in a way that some rule reads.
+said = st.sampled_from(["Yes.", "It is done.", "今天", "ok then"]) | st.sampled_from(
+    ["", " ", "ends \n", "\u2003", "\0"]
+)
+ids = st.sampled_from(
+    ["", "call_1", "a b", "functions.ls:7", "x" * 41, "x" * 70, "toolu_1!", "今", "123456789", "12345678-"]
+)
+names = st.sampled_from(["read_file", "ls"]) | st.sampled_from(["", "two words", "1st", "n" * 65, "a.b", "今"])
+arguments = st.sampled_from(["{}", '{"path":"a"}']) | st.sampled_from(["", "{", "[1]", "null", '{"a":1', " "])
+extras = st.none() | st.sampled_from([{"item": {"id": "fc_1"}}, {"item": {"id": "odd id"}}, {"id": "msg_1"}, {"x": []}])
+origins = st.sampled_from(
+    [None, ORIGIN, Origin("moonshot", "openai-chat", "kimi-k2.5"), Origin("openai", "openai-responses", "o")]
+)
+thoughts = st.builds(
+    Thinking, said, st.sampled_from(["reasoning_content", "thinking", ""]), st.none() | st.sampled_from(["", "sig"]),
+    st.none() | st.just("enc"), st.booleans(), origins,
+)  # fmt: skip
+media = st.sampled_from(
+    [Media("image/png", "iVBORw0KGgo="), Media("image/png", "data:x"), Media("image/png", url="https://x/y.png")]
+)
+calls = st.builds(ToolCall, ids, names, arguments, st.none() | ids, extra=extras)
+results = st.builds(
+    ToolResponse, ids, names, st.lists(st.builds(Text, said) | media, max_size=2).map(tuple), st.booleans()
+)
+blocks = st.builds(Text, said, extras) | thoughts | media | calls | results
+faults = st.builds(
+    Turn,
+    st.sampled_from(["human", "ai", "tool", "system"]),
+    st.lists(blocks, max_size=3).map(tuple),
+    key=st.just("fault"),
+    origin=origins,
+)
+planted = st.lists(st.tuples(st.integers(0, 99), st.booleans(), faults), max_size=3)
+# The words of one exchange in a history of exchanges that are alike but for them.
+words = st.dictionaries(
+    st.integers(3, 22),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "asked": said,
+            "said": said,
+            "id": ids,
+            "name": names,
+            "arguments": arguments,
+            "result": said,
+            "answer": said,
+        },
+    ),
+    max_size=3,
+)
+
+
+def with_faults(faults: list[tuple[int, bool, Turn]], words: dict[int, dict[str, str]]) -> Conversation:
+    """A long history with odd words in some of its exchanges, and odd turns: between two, or in place of one."""
+    turns: list[Turn] = []
+    for number in range(25):
+        odd = words.get(number, {})
+        call = ToolCall(odd.get("id", f"call_{number:03d}"), odd.get("name", "ls"), odd.get("arguments", "{}"))
+        turns += [
+            human(odd.get("asked", "And?"), key=f"q{number}"),
+            Turn("ai", (Text(odd.get("said", "I look.")), call), key=f"a{number}"),
+            Turn("tool", (ToolResponse(call.id, call.name, (Text(odd.get("result", "x")),)),), key=f"t{number}"),
+            Turn("ai", (Text(odd.get("answer", "Done.")),), key=f"b{number}"),
+        ]
+    for place, instead, turn in faults:
+        turns[place : place + instead] = [turn]
+    return Conversation(tuple(turns), system="Be kind.")
+
+
+# These count, or compare, through the whole of a history: one dialect for each scheme of ids is told all of it.
+COUNTED = {"ids count up", "ids unique"}
+
+
+def broken_rules(history: Conversation) -> set[tuple[str, str, str]]:
+    """What the hosts refuse about the history if nobody takes care of it; where it stands is another place in the outline."""
+    found = set()
+    for name in JUDGED:
+        body = naive_body(history, HOSTS[name].traits.wire)
+        assert body is not None
+        found |= {(name, problem.rule, problem.basis) for problem in judge(body, HOSTS[name], "paranoid")}
+    return {each for each in found if each[1] not in COUNTED}
+
+
+JUDGED = [name for name, host in HOSTS.items() if naive_body(Conversation(), host.traits.wire) is not None]
+
+
+@given(planted, words)
+@settings(max_examples=12, deadline=None)
+def test_the_outline_breaks_every_rule_that_the_whole_breaks(
+    faults: list[tuple[int, bool, Turn]], words: dict[int, dict[str, str]]
+) -> None:
+    history = with_faults(faults, words)
+    assert broken_rules(outline(history)) == broken_rules(history)
+
+
+ODD_WORDS = {
+    "id": ["a b", "x" * 41, "x" * 70],
+    "name": ["two words", "n" * 65, "a.b"],
+    "arguments": ["", "{", "[1]"],
+    "asked": ["", " "],
+    "said": [" "],
+    "answer": ["", " "],
+}
+
+
+@pytest.mark.parametrize(("where", "odd"), [(where, odd) for where, each in ODD_WORDS.items() for odd in each])
+def test_odd_words_in_one_place_break_a_rule_of_the_outline(where: str, odd: str) -> None:
+    history, plain = with_faults([], {14: {where: odd}}), with_faults([], {})
+    assert broken_rules(outline(history)) == broken_rules(history) > broken_rules(plain)
+
+
+@given(planted, words)
+@settings(max_examples=2, deadline=None)
+def test_what_is_refused_is_what_each_dialect_refuses_about_the_whole(
+    faults: list[tuple[int, bool, Turn]], words: dict[int, dict[str, str]]
+) -> None:
+    history = with_faults(faults, words)
+    found = refusals(history)
+    if history.turns[-1].speaker == "ai":
+        history = history.add(human("Go on.", key="doctor"))
+    whole = {name: _refused(history, player, set()) for name, player in PLAYERS.items()}
+    assert found == {name: problems for name, problems in whole.items() if problems}
+
+
+def test_a_body_that_one_host_accepts_is_still_judged_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two dialects that send the same are one question only to hosts of the same rules."""
+
+    def check(body: Any, traits: Any) -> Iterator[str]:
+        yield "never"
+
+    name = "xai"
+    monkeypatch.setitem(
+        HOSTS, name, replace(HOSTS[name], rules=(*HOSTS[name].rules, Rule("no", "observed", "a test", check)))
+    )
+    found = refusals(long_history(1))
+    assert found and set(found) == {
+        each.name for each in PLAYERS.values() if host_for(each.target.dialect).name == name
+    }
 
 
 def calls_made(work: Callable[[], object]) -> int:

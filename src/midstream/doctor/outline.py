@@ -7,6 +7,7 @@ step (a turn and the results behind it) that follows another in a way not seen b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, assert_never
 
@@ -16,6 +17,7 @@ from ..core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, To
 from ..core.tools import parse_arguments
 
 _OWN_ID = "hist_tool_"
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT = 64
 """A history of so many turns is its own outline."""
 
@@ -78,16 +80,17 @@ def _block_shape(block: Block, calls: dict[str, int]) -> Hashable:
             return ("thinking", _said(block.text), block.field, data, block.origin, _keys(block.extra))
         case ToolCall():
             readable = "_parse_error" not in parse_arguments(block)
-            # The length too: some hosts refuse ids by it.
-            known = (block.id[: len(_OWN_ID)] == _OWN_ID, len(block.id), block.raw_id is None)
+            # The length and the characters too: some hosts refuse ids by them.
+            known = (block.id[: len(_OWN_ID)] == _OWN_ID, *_id_shape(block.id), _id_shape(block.raw_id))
             name = (block.name, block.namespace, block.kind, block.provider)
             return ("call", name, known, readable, _said(block.arguments), _keys(block.extra))
         case ToolResponse():
             content = tuple([_block_shape(part, calls) for part in block.content])
-            return ("result", calls.get(block.call_id, -1), block.name, block.is_error, content, _keys(block.extra))
+            answered = (calls.get(block.call_id, -1), _id_shape(block.call_id))
+            return ("result", answered, block.name, block.is_error, content, _keys(block.extra))
         case Media():
             # The beginning of the address tells `https://` from `data:` and from a path.
-            where = (block.data is None, _said(block.url), (block.url or "")[:8])
+            where = (block.data is None, (block.data or "")[:5] == "data:", _said(block.url), (block.url or "")[:8])
             return ("media", block.mime, where, block.name is None, _keys(block.extra))
         case Opaque():
             kind = block.data.get("type") if isinstance(block.data, dict) else None
@@ -106,5 +109,21 @@ def _said(text: str | None) -> int:
     return 2 if text.isspace() else 3 if text[-1].isspace() else 4
 
 
+def _id_shape(text: str | None) -> tuple[int, bool]:
+    """How long an id is (-1: absent), and whether it has only characters that every host takes in one."""
+    return (-1, True) if text is None else (len(text), _PLAIN_ID.fullmatch(text) is not None)
+
+
 def _keys(extra: dict[str, Any] | None) -> Hashable:
-    return None if extra is None else tuple(sorted(extra))
+    """The keys at every level; of a value its type, and of a text how it begins: that is what tells kinds of ids apart."""
+    return None if extra is None else tuple([(key, _value_shape(extra[key])) for key in sorted(extra)])
+
+
+def _value_shape(value: Any) -> Hashable:
+    if isinstance(value, dict):
+        return _keys(value) if all(type(key) is str for key in value) else "dict"
+    if isinstance(value, list | tuple):
+        return frozenset([_value_shape(each) for each in value])
+    if isinstance(value, str):
+        return (_said(value), value.partition("_")[0] if "_" in value[:6] else "")
+    return type(value)

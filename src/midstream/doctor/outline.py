@@ -126,4 +126,4 @@ def _value_shape(value: Any) -> Hashable:
         return frozenset([_value_shape(each) for each in value])
     if isinstance(value, str):
         return (_said(value), value.partition("_")[0] if "_" in value[:6] else "")
-    return type(value)
+    return type(value).__name__

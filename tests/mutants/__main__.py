@@ -1,9 +1,9 @@
 """`python -m tests.mutants`: draw a sample of mutants, run for each the tests that reach its line, list those that survive.
 
-First the whole suite runs once, to learn which tests reach which lines (kept in `.mutants/`; `--learn` does it again). Then each mutant is
-written into a copy of the source, and the quickest tests that reach it run until one fails. A mutant counts as noticed if a test fails, or if
-the tests take several times as long as they should. Survivors that are known to mean the same are listed with a reason in
-`tests/data/mutants.toml`, by their line's text.
+First the whole suite runs once, to learn which tests reach which lines (kept in `.mutants/`; `--learn` does it again, and with `--tests`
+adds what these tests reach). Then each mutant is written into a copy of the source, and the quickest tests that reach it run until one fails.
+A mutant counts as noticed if a test fails that passes without it, or if the tests take several times as long as they should. Survivors that
+are known to mean the same are listed with a reason in `tests/data/mutants.toml`, by their line's text.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import sys
 import time
 import tomllib
 from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import coverage
 
-from .points import Mutant, mutants
+from .points import Mutant, Point, mutant, points
 from .reached import FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +32,8 @@ WORK = ROOT / ".mutants"
 PACKAGES = ("core", "wires", "transport", "agent", "store", "client")
 BUDGET = 25.0
 """Seconds of tests for one mutant, as they took when they were timed; the quickest go first."""
+SPARE = 60.0
+"""Seconds that the tests of a mutant may take beyond twice their time, for a busy machine and for pytest to start."""
 GOAL = 92.0
 
 
@@ -51,42 +55,49 @@ class Map:
                 for line, contexts in data.contexts_by_lineno(file).items():
                     self._lines[name][line].update([each for each in contexts if each])
 
-    def tests(self, mutant: Mutant) -> list[str]:
+    def tests(self, mutant: Mutant, budget: float) -> tuple[list[str], float]:
+        """The tests to run, the quickest first, and the seconds that they took."""
         lines = self._lines.get(mutant.path, {})
         found = lines.get(mutant.line) or set()
         if not found:  # reached only when the module is loaded, or in another process: whoever reaches the module
             found = set().union(*lines.values()) if lines else set()
-        chosen, spent = [], 0.0
-        for function in sorted(found, key=lambda each: self.seconds.get(each, 1.0)):
-            spent += self.seconds.get(function, 1.0)
-            if chosen and spent > BUDGET:
+        chosen: list[str] = []
+        spent = 0.0
+        for function in sorted(found, key=lambda each: (self.seconds.get(each, 1.0), each)):
+            if chosen and spent + self.seconds.get(function, 1.0) > budget:
                 break
+            spent += self.seconds.get(function, 1.0)
             chosen.append(function)
-        return chosen
+        return chosen, spent
 
 
-def learn(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    print("mutants: running the whole suite once, to learn which tests reach which lines …", flush=True)
+def learn(folder: Path, tests: list[str]) -> None:
+    if not tests:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    print(
+        f"mutants: running {' '.join(tests) or 'the whole suite'}, to learn which tests reach which lines …", flush=True
+    )
     subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "auto", "-p", "tests.mutants.reached", "--no-header", "tests"],
+        [sys.executable, "-m", "pytest", "-q", "-n", "auto", "-p", "tests.mutants.reached", "--no-header", *(tests or ["tests"])],
         cwd=ROOT, env={**os.environ, FOLDER: str(folder)}, check=False,
     )  # fmt: skip
 
 
-def sample(count: int, seed: int) -> list[Mutant]:
+@cache
+def _places(package: str) -> list[tuple[Path, Point]]:
+    folder = ROOT / "src" / "midstream" / package
+    return [(path, point) for path in sorted(folder.rglob("*.py")) for point in points(path.read_bytes())]
+
+
+def sample(count: int, seed: int, packages: Sequence[str] = PACKAGES) -> list[Mutant]:
     """The same number of each package, as far as they have so many."""
     drawn: list[Mutant] = []
     roll = random.Random(seed)
-    for place, package in enumerate(PACKAGES):
-        share = count // len(PACKAGES) + (place < count % len(PACKAGES))
-        found = [
-            make
-            for path in sorted((ROOT / "src" / "midstream" / package).rglob("*.py"))
-            for make in mutants(path, ROOT)
-        ]
-        drawn += [make() for make in roll.sample(found, min(share, len(found)))]
+    for place, package in enumerate(packages):
+        share = count // len(packages) + (place < count % len(packages))
+        found = _places(package)
+        drawn += [mutant(path, ROOT, point) for path, point in roll.sample(found, min(share, len(found)))]
     return drawn
 
 
@@ -113,27 +124,59 @@ def copy_of_the_source(folder: Path) -> None:
         (folder.parent / "shared").symlink_to(shared)
 
 
-def noticed(mutant: Mutant, tests: list[str], folder: Path) -> str:
-    """The first line of who noticed it; nothing if nobody did."""
-    if not tests:
+class Judge:
+    """Runs the tests of one mutant after the other, each in a free copy of the source."""
+
+    def __init__(self, reached: Map, jobs: int, budget: float) -> None:
+        self._reached, self._budget = reached, budget
+        self._free = [WORK / f"job{number}" / "midstream" for number in range(jobs)]
+        for folder in self._free:
+            copy_of_the_source(folder)
+        self._passes: dict[str, bool] = {}
+
+    def __call__(self, mutant: Mutant) -> tuple[Mutant, str]:
+        """Who noticed it; nothing if nobody did."""
+        folder = self._free.pop()
+        try:
+            return mutant, self._noticed(mutant, folder)
+        finally:
+            self._free.append(folder)
+
+    def _noticed(self, mutant: Mutant, folder: Path) -> str:
+        tests, seconds = self._reached.tests(mutant, self._budget)
+        target = folder / mutant.path
+        kept = target.read_text("utf-8")
+        while tests:
+            target.write_text(mutant.source, "utf-8")
+            try:
+                failed = _first_failure(tests, folder, 2 * seconds + SPARE)
+            finally:
+                target.write_text(kept, "utf-8")
+            if not failed or failed not in tests or self._passes_without(failed, folder):
+                return failed
+            tests.remove(failed)  # it fails by itself, on this machine, today
         return ""
-    target = folder / mutant.path
-    kept = target.read_text("utf-8")
-    target.write_text(mutant.source, "utf-8")
+
+    def _passes_without(self, test: str, folder: Path) -> bool:
+        if test not in self._passes:
+            self._passes[test] = not _first_failure([test], folder, BUDGET + SPARE)
+        return self._passes[test]
+
+
+def _first_failure(tests: list[str], folder: Path, timeout: float) -> str:
+    """The test that failed, or how else it ended; nothing if all passed."""
     environ = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests],
-            cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=4 * BUDGET + 60,
+            cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=timeout,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "took too long"
-    finally:
-        target.write_text(kept, "utf-8")
     if done.returncode == 0:
         return ""
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0] if failed else f"pytest ended with {done.returncode}"
+    failed = [line.split(" ")[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return failed[0].partition("[")[0] if failed else f"pytest ended with {done.returncode}"
 
 
 def known() -> dict[tuple[str, str, str], str]:
@@ -148,46 +191,45 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
+        "--budget", type=float, default=BUDGET, help="seconds of tests for one mutant, the quickest first"
+    )
+    parser.add_argument(
+        "--packages", nargs="+", default=PACKAGES, help=f"where to draw from; {', '.join(PACKAGES)} unless given"
+    )
+    parser.add_argument("--only", default="", help="of those drawn, judge those whose path:line holds this text")
+    parser.add_argument(
         "--learn", action="store_true", help="run the suite again to learn which tests reach which lines"
     )
+    parser.add_argument("--tests", nargs="+", default=[], help="with --learn: run only these, and add what they reach")
     given = parser.parse_args()
     if given.learn or not list(WORK.glob("map/seconds.*")):
-        learn(WORK / "map")
-    reached = Map(WORK / "map")
-    drawn = sample(given.count, given.seed)
-    folders = [WORK / f"job{number}" / "midstream" for number in range(given.jobs)]
-    for folder in folders:
-        copy_of_the_source(folder)
-    free = list(folders)
+        learn(WORK / "map", given.tests)
+    drawn = [
+        each for each in sample(given.count, given.seed, given.packages) if given.only in f"{each.path}:{each.line}"
+    ]
+    judge = Judge(Map(WORK / "map"), given.jobs, given.budget)
     same = known()
     survivors: list[str] = []
-    counted = {package: [0, 0] for package in PACKAGES}
+    counted = {package: [0, 0] for package in given.packages}
     began = time.monotonic()
 
-    def judge(mutant: Mutant) -> tuple[Mutant, str]:
-        folder = free.pop()
-        try:
-            return mutant, noticed(mutant, reached.tests(mutant), folder)
-        finally:
-            free.append(folder)
-
     with ThreadPoolExecutor(given.jobs) as pool:
-        for number, (mutant, by) in enumerate(pool.map(judge, drawn), 1):
-            package = mutant.path.split("/")[2]
-            code = (ROOT / mutant.path).read_text("utf-8").splitlines()[mutant.line - 1].strip()
-            why = same.get((mutant.path, code, mutant.what), "") if not by else ""
+        for number, (each, by) in enumerate(pool.map(judge, drawn), 1):
+            package = each.path.split("/")[2]
+            code = (ROOT / each.path).read_text("utf-8").splitlines()[each.line - 1].strip()
+            why = same.get((each.path, code, each.what), "") if not by else ""
             if why:
-                survivors.append(f"means the same: {mutant.path}:{mutant.line}: {mutant.what}: {code} ({why})")
+                survivors.append(f"means the same: {each.path}:{each.line}: {each.what}: {code} ({why})")
             else:
                 counted[package][1] += 1
                 counted[package][0] += bool(by)
                 if not by:
-                    survivors.append(f"survived: {mutant.path}:{mutant.line}: {mutant.what}: {code}")
+                    survivors.append(f"survived: {each.path}:{each.line}: {each.what}: {code}")
             print(
-                f"{number}/{len(drawn)} {'noticed' if by else 'same' if why else 'SURVIVED'} {mutant.path}:{mutant.line}: {mutant.what}",
+                f"{number}/{len(drawn)} {'noticed' if by else 'same' if why else 'SURVIVED'} {each.path}:{each.line}: {each.what}",
                 flush=True,
             )
-    found, all_of_them = (sum([each[place] for each in counted.values()]) for place in (0, 1))
+    found, all_of_them = (sum([some[place] for some in counted.values()]) for place in (0, 1))
     share = 100 * found / max(1, all_of_them)
     print(
         f"\n{found} of {all_of_them} noticed, {share:.1f} % (goal {GOAL:g} %), in {(time.monotonic() - began) / 60:.0f} minutes"

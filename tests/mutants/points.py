@@ -1,9 +1,13 @@
-"""Where a source can be changed in a way that means something else, and the changed source."""
+"""Where a source can be changed in a way that means something else, and the changed source.
+
+Only the changed place is written anew: comments, layout and all other lines stay, so that a test which reads the source, and a line
+named in a message, see what they saw before.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,11 +17,8 @@ _COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
 _BINARY: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.FloorDiv,
-    ast.FloorDiv: ast.Mult,
-}
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult,
+}  # fmt: skip
 
 
 class Mutant(msgspec.Struct, frozen=True):
@@ -28,98 +29,93 @@ class Mutant(msgspec.Struct, frozen=True):
     """The whole module, changed."""
 
 
-def mutants(path: Path, root: Path) -> Iterator[Callable[[], Mutant]]:
-    """Every mutant of a module, made when it is asked for: most are never drawn."""
-    text = path.read_text("utf-8")
-    places = sum(1 for _ in _changes(ast.parse(text)))
-    for number in range(places):
-        yield lambda number=number: _make(text, path, root, number)  # type: ignore[misc]
+class Point(msgspec.Struct, frozen=True):
+    """One place of a module, in bytes, and what is written there instead."""
+
+    line: int
+    start: int
+    end: int
+    what: str
+    text: str
 
 
-def _make(text: str, path: Path, root: Path, number: int) -> Mutant:
-    tree = ast.parse(text)
-    for place, (line, what, change) in enumerate(_changes(tree)):
-        if place == number:
-            change()
-            return Mutant(str(path.relative_to(root)), line, what, ast.unparse(ast.fix_missing_locations(tree)) + "\n")
-    raise IndexError(number)
+def points(source: bytes) -> list[Point]:
+    """Every place of a module that can be changed."""
+    starts = [0]
+    for line in source.split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    found = []
+    for node, what, text in _changes(ast.parse(source)):
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        start = starts[node.lineno - 1] + node.col_offset
+        found.append(Point(node.lineno, start, starts[node.end_lineno - 1] + node.end_col_offset, what, text))
+    return found
 
 
-def _changes(tree: ast.Module) -> Iterator[tuple[int, str, Callable[[], None]]]:
-    # What only a type checker reads, and words for people, cannot be noticed by a test that runs the code.
+def changed(source: bytes, point: Point) -> str:
+    return (source[: point.start] + point.text.encode() + source[point.end :]).decode()
+
+
+def mutant(path: Path, root: Path, point: Point) -> Mutant:
+    return Mutant(str(path.relative_to(root)), point.line, point.what, changed(path.read_bytes(), point))
+
+
+def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
     for node in _code(tree):
-        if isinstance(node, ast.Compare):
-            new = _COMPARE[type(node.ops[0])]
-            yield (
-                node.lineno,
-                f"{type(node.ops[0]).__name__} → {new.__name__}",
-                lambda node=node, new=new: node.ops.__setitem__(0, new()),
-            )  # type: ignore[misc]
-        elif isinstance(node, ast.BoolOp):
-            other: type[ast.boolop] = ast.Or if isinstance(node.op, ast.And) else ast.And
-            yield (
-                node.lineno,
-                f"{type(node.op).__name__} → {other.__name__}",
-                lambda node=node, other=other: setattr(node, "op", other()),
-            )  # type: ignore[misc]
-        elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY and not _joins_text(node):
-            arithmetic = _BINARY[type(node.op)]
-            yield (
-                node.lineno,
-                f"{type(node.op).__name__} → {arithmetic.__name__}",
-                lambda node=node, new=arithmetic: setattr(node, "op", new()),
-            )  # type: ignore[misc]
-        elif isinstance(node, ast.If | ast.While | ast.IfExp):
-            yield (
-                node.lineno,
-                "condition negated",
-                lambda node=node: setattr(node, "test", ast.UnaryOp(ast.Not(), node.test)),
-            )  # type: ignore[misc]
-        elif isinstance(node, ast.Return) and node.value is not None and not _is(node.value, None):
-            yield node.lineno, "returns None", lambda node=node: setattr(node, "value", ast.Constant(None))  # type: ignore[misc]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-            yield (
-                node.lineno,
-                f"{node.value} → {not node.value}",
-                lambda node=node: setattr(node, "value", not node.value),
-            )  # type: ignore[misc]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, int):
-            yield (
-                node.lineno,
-                f"{node.value} → {node.value + 1}",
-                lambda node=node: setattr(node, "value", node.value + 1),
-            )  # type: ignore[misc]
-        elif isinstance(node, ast.Continue | ast.Break):
-            yield node.lineno, "left out", lambda node=node: setattr(node, "__class__", ast.Pass)  # type: ignore[misc]
+        match node:
+            case ast.Compare(left, [first, *rest], comparators):
+                other = _COMPARE[type(first)]
+                written = ast.Compare(left, [other(), *rest], comparators)
+                yield node, _swapped(first, other), f"({ast.unparse(written)})"
+            case ast.BoolOp(op, values):
+                joint: type[ast.boolop] = ast.Or if isinstance(op, ast.And) else ast.And
+                yield node, _swapped(op, joint), f"({ast.unparse(ast.BoolOp(joint(), values))})"
+            case ast.BinOp(left, op, right) if type(op) in _BINARY and not _joins_text(node):
+                arithmetic = _BINARY[type(op)]
+                yield node, _swapped(op, arithmetic), f"({ast.unparse(ast.BinOp(left, arithmetic(), right))})"
+            case ast.If() | ast.While() | ast.IfExp():
+                yield node.test, "condition negated", f"(not ({ast.unparse(node.test)}))"
+            case ast.Return(ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+                yield node, "returns None", "return None"
+            case ast.Constant(bool() as value):
+                yield node, f"{value} → {not value}", str(not value)
+            case ast.Constant(int() as value):
+                yield node, f"{value} → {value + 1}", str(value + 1)
+            case ast.Continue() | ast.Break():
+                yield node, "left out", "pass"
+
+
+def _swapped(old: ast.AST, new: type[ast.AST]) -> str:
+    return f"{type(old).__name__} → {new.__name__}"
 
 
 def _code(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run: what only a type checker reads, and words for people, cannot be noticed by a test."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.AnnAssign):
-            inner: list[ast.AST] = [node.value] if node.value is not None else []
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            inner = [*node.body, *node.args.defaults, *[each for each in node.args.kw_defaults if each is not None]]
-        elif (
-            (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING")
-            or isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom | ast.JoinedStr)
-            or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-        ):
-            continue
-        else:
-            yield node
-            yield from _code(node)
-            continue
+        match node:
+            case ast.Raise() | ast.Assert() | ast.Import() | ast.ImportFrom() | ast.JoinedStr():
+                continue
+            case ast.Expr(ast.Constant()) | ast.If(ast.Name("TYPE_CHECKING")):
+                continue
+            case ast.AnnAssign():
+                inner: list[ast.AST] = [node.value] if node.value is not None else []
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                inner = [*node.body, *node.args.defaults, *[each for each in node.args.kw_defaults if each is not None]]
+            case _:
+                inner = [node]
+        # A module of its own for the inner nodes, so that each of them meets the rules above.
         for each in inner:
-            yield each
-            yield from _code(each)
+            if each is node:
+                yield each
+                yield from _code(each)
+            else:
+                yield from _code(ast.Expression(each))  # type: ignore[arg-type]
 
 
 def _joins_text(node: ast.BinOp) -> bool:
+    """Whether one side is text or a display of values, which has no other operator."""
     return any(
-        isinstance(side, ast.Constant | ast.JoinedStr) and not isinstance(getattr(side, "value", None), int)
+        isinstance(side, ast.JoinedStr | ast.List | ast.Tuple)
+        or (isinstance(side, ast.Constant) and not isinstance(side.value, int | float))
         for side in (node.left, node.right)
     )
-
-
-def _is(node: ast.expr, value: object) -> bool:
-    return isinstance(node, ast.Constant) and node.value is value

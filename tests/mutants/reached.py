@@ -1,4 +1,8 @@
-"""A pytest plugin: which test functions reach which lines. `pytest -p tests.mutants.reached` writes a file for each process."""
+"""A pytest plugin: which test functions reach which lines. `pytest -p tests.mutants.reached` writes a file for each process.
+
+A property tries few examples here, for the trace makes each slow, and few reach nearly all that many do; its time is counted as if it had
+tried all of them.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,13 @@ from collections.abc import Iterator
 
 import coverage
 import pytest
+from hypothesis import settings
 
 FOLDER = "MIDSTREAM_REACHED"
 """The variable that names the folder for the files."""
+_EXAMPLES = 8
+_SETTINGS = "_hypothesis_internal_use_settings"
+"""Where hypothesis keeps the settings of a property."""
 
 
 class _Reached:
@@ -20,7 +28,17 @@ class _Reached:
         )
         self._coverage.start()
         self._seconds: dict[str, float] = {}
+        self._shortened: dict[str, float] = {}
         self._file = f"{folder}/seconds.{os.getpid()}"
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            function = getattr(item, "obj", None)
+            function = getattr(function, "__func__", function)
+            given = getattr(function, _SETTINGS, None)
+            if given is not None and given.max_examples > _EXAMPLES:
+                setattr(function, _SETTINGS, settings(given, max_examples=_EXAMPLES))
+                self._shortened[item.nodeid.partition("[")[0]] = given.max_examples / _EXAMPLES
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -28,7 +46,8 @@ class _Reached:
         self._coverage.switch_context(function)
         began = time.perf_counter()
         found = yield
-        self._seconds[function] = self._seconds.get(function, 0.0) + time.perf_counter() - began
+        took = (time.perf_counter() - began) * self._shortened.get(function, 1.0)
+        self._seconds[function] = self._seconds.get(function, 0.0) + took
         self._coverage.switch_context("")
         return found
 

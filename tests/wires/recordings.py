@@ -1,22 +1,58 @@
-"""The shared recordings of provider traffic, and how an answer of ours is compared with what was expected of it."""
+"""Recordings of provider traffic: ours, written by hand in `tests/data/recordings`, and the shared ones where they are; and how an answer
+of ours is compared with what was expected of it."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from midstream.core.blocks import ToolCall, Turn, Usage
 from midstream.core.tools import freeform_input
-from tests.shared_data import shared
+from tests.shared_data import ROOT, shared
+
+
+_OWN = Path(__file__).resolve().parents[1] / "data" / "recordings"
 
 
 def recordings(*folders: str) -> Iterator[dict[str, Any]]:
     for folder in folders:
-        for path in sorted(shared(f"corpus/{folder}").glob("*.json")):
+        yield from _own(folder)
+        for path in sorted((ROOT / "corpus" / folder).glob("*.json")):
             yield msgspec.json.decode(path.read_bytes())
+
+
+def shared_only(cases: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The shared ones among these; the test is skipped where they are missing, for it is about them."""
+    shared("corpus")
+    return {name: case for name, case in cases.items() if not case.get("own")}
+
+
+def _own(folder: str) -> Iterator[dict[str, Any]]:
+    for row in tomllib.loads((_OWN / f"{folder}.toml").read_text("utf-8"))["case"]:
+        stream, body = row.get("stream", False), row["body"]
+        request = {"path": row.get("path", ""), "body": json.loads(row["request"])} if "request" in row else None
+        yield {
+            **{name: row[name] for name in ("id", "provider", "model")},
+            "own": True,
+            "wire": folder,
+            "features": row.get("features", []),
+            "request": request,
+            "response": {
+                "status": row.get("status", 200),
+                "stream": stream,
+                "body": body if stream else json.loads(body),
+            },
+            "expected": {
+                **{"text": "", "reasoning": "", "tool_calls": [], "finish_reason": None, "usage": None, "id": None},
+                **row["expected"],
+            },
+            "expected_usage_norm": row.get("usage"),
+        }
 
 
 def body_bytes(case: dict[str, Any]) -> bytes:

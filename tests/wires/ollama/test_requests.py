@@ -10,7 +10,7 @@ import pytest
 from midstream.dialects.registry import resolve
 from midstream.wires.ollama.parse import parse_request
 from tests.wires.drafts import encode_draft
-from tests.wires.recordings import recordings
+from tests.wires.recordings import recordings, shared_only
 
 CASES = {case["id"]: case for case in recordings("ollama-chat")}
 ORPHAN = "ollama-llama3-1-json-mt-b5e73b"
@@ -49,7 +49,7 @@ def test_requests_are_written_as_they_were_read(name: str) -> None:
 
 
 def test_a_result_without_a_name_finds_its_call_by_position() -> None:
-    body = CASES[ORPHAN]["request"]["body"]
+    body = shared_only(CASES)[ORPHAN]["request"]["body"]
     written = again(body)
     assert written["messages"][-1].pop("tool_name") == "get_current_weather"
     assert normal(written) == normal(body)

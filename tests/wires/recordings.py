@@ -15,7 +15,6 @@ from midstream.core.blocks import ToolCall, Turn, Usage
 from midstream.core.tools import freeform_input
 from tests.shared_data import ROOT, shared
 
-
 _OWN = Path(__file__).resolve().parents[1] / "data" / "recordings"
 
 
@@ -48,7 +47,7 @@ def _own(folder: str) -> Iterator[dict[str, Any]]:
                 "body": body if stream else json.loads(body),
             },
             "expected": {
-                **{"text": "", "reasoning": "", "tool_calls": [], "finish_reason": None, "usage": None, "id": None},
+                "text": "", "reasoning": "", "tool_calls": [], "finish_reason": None, "usage": None, "id": None,
                 **row["expected"],
             },
             "expected_usage_norm": row.get("usage"),

@@ -1,4 +1,4 @@
-"""Where the shared recordings, vectors and facts are: beside the repository, or where MIDSTREAM_SHARED says."""
+"""Where the shared recordings, vectors and facts are: beside the repository, or where MIDSTREAM_SHARED says; and our own vectors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 ROOT = Path(os.environ.get("MIDSTREAM_SHARED") or Path(__file__).resolve().parents[2] / "shared")
+_OWN = Path(__file__).resolve().parent / "data" / "vectors"
 
 
 def shared(relative: str) -> Path:
@@ -23,14 +24,22 @@ def shared(relative: str) -> Path:
 
 
 def vector_params(relative: str, where: Callable[[dict[str, Any]], bool] = lambda vector: True) -> list[Any]:
-    """The vectors of one shared file as parameters of a test, or one that is skipped and says what is missing.
+    """Our own vectors and those of one shared file as parameters of a test, or one that is skipped and says what is missing.
 
     For parameters only: `shared` and `vectors` at a module's top would skip our own tests that stand beside.
     """
-    if not (ROOT / "vectors" / relative).exists():
+    every = {**own_vectors(relative), **(vectors(relative) if (ROOT / "vectors" / relative).exists() else {})}
+    if not every:
         reason = f"shared data vectors/{relative} is not here: set MIDSTREAM_SHARED"
         return [pytest.param({"id": "missing"}, marks=pytest.mark.skip(reason=reason))]
-    return [pytest.param(vector, id=key) for key, vector in vectors(relative).items() if where(vector)]
+    return [pytest.param(vector, id=key) for key, vector in every.items() if where(vector)]
+
+
+def own_vectors(relative: str, key: str = "id") -> dict[str, dict[str, Any]]:
+    """The vectors written here in the same form, in `tests/data/vectors`, if there are any."""
+    path = _OWN / relative
+    found = msgspec.json.decode(path.read_bytes())["vectors"] if path.exists() else []
+    return {vector[key]: vector for vector in found}
 
 
 @cache

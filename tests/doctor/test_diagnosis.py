@@ -15,7 +15,7 @@ from midstream.doctor import Diagnosis, examine, heal, refusals
 from midstream.store.importing import read_history
 from midstream.store.protocol import Entry
 from tests.core.histories import from_vector
-from tests.shared_data import ROOT, vectors
+from tests.shared_data import ROOT, own_vectors, vectors
 
 OPENCLAW = "streaming/openclaw.json"
 REPAIR = "ids/history_repair.json"
@@ -30,19 +30,16 @@ SOUND = {
 }
 
 
-def _skip(relative: str) -> list[Any]:
-    reason = f"shared data vectors/{relative} is not here: set MIDSTREAM_SHARED"
-    return [pytest.param("", {}, marks=pytest.mark.skip(reason=reason))]
-
-
 def histories() -> list[Any]:
-    """Every history of the two files, as (id, diagnosis)."""
-    if not (ROOT / "vectors" / REPAIR).exists():
-        return _skip(REPAIR)
-    found = [(name, vector) for name, vector in vectors(REPAIR).items() if "before" in vector]
-    found += [
-        (name, v) for name, v in vectors(OPENCLAW).items() if v["kind"].startswith("tool_") and "ids" not in v["input"]
-    ]
+    """Our own histories, and those of the two shared files, as (id, vector)."""
+    found = list(own_vectors(REPAIR).items())
+    if (ROOT / "vectors" / REPAIR).exists():
+        found += [(name, vector) for name, vector in vectors(REPAIR).items() if "before" in vector]
+        found += [
+            (name, v)
+            for name, v in vectors(OPENCLAW).items()
+            if v["kind"].startswith("tool_") and "ids" not in v["input"]
+        ]
     return [pytest.param(name, vector, id=name) for name, vector in found]
 
 

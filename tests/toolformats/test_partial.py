@@ -97,8 +97,12 @@ def test_the_recorded_repairs_of_cut_texts() -> None:
         assert as_recorded_or_unguessed(text, wanted), text
 
 
-def test_every_prefix_of_an_object_grows_towards_it() -> None:
-    prefixes = [text_of(vector) for vector in of_kind("prefix", "property")]
+@pytest.mark.parametrize("written", [True, False])
+def test_every_prefix_of_an_object_grows_towards_it(written: bool) -> None:
+    found = of_kind("prefix", "property")
+    prefixes = [text_of(vector) for vector in found if vector["name"].startswith("written-") is written]
+    if not written:
+        shared(f"vectors/{VECTORS}")
     full = partial_arguments(max(prefixes, key=len))
     for prefix in prefixes:
         shown = partial_arguments(prefix)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
@@ -80,6 +82,32 @@ def test_no_request_changes_the_history_it_is_made_of() -> None:
     assert adapted > len(PLAYERS)
     assert msgspec.msgpack.encode(store.load(kept)) == before
     store.close()
+
+
+FROZEN = ("core", "dialects", "store", "transport", "client", "agent")
+"""Packages whose structs are all values; the wires' shapes and the gateway's counters are not."""
+
+
+def structs() -> dict[str, type[msgspec.Struct]]:
+    found = {}
+    for package in FROZEN:
+        at = importlib.import_module(f"midstream.{package}")
+        for each in pkgutil.walk_packages(at.__path__, f"{at.__name__}."):
+            module = importlib.import_module(each.name)
+            for name, value in vars(module).items():
+                if (
+                    isinstance(value, type)
+                    and issubclass(value, msgspec.Struct)
+                    and value.__module__ == module.__name__
+                ):
+                    found[f"{module.__name__}.{name}"] = value
+    return found
+
+
+def test_values_are_frozen() -> None:
+    found = structs()
+    assert len(found) > 80
+    assert [name for name, value in found.items() if not value.__struct_config__.frozen] == []
 
 
 def listed() -> dict[str, list[str]]:

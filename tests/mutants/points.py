@@ -97,6 +97,8 @@ def _code(tree: ast.AST) -> Iterator[ast.AST]:
                 continue
             case ast.Expr(ast.Constant()) | ast.If(ast.Name("TYPE_CHECKING")):
                 continue
+            case ast.keyword("gc"):  # of a struct: how it is collected, not what it is
+                continue
             case ast.AnnAssign():
                 inner: list[ast.AST] = [node.value] if node.value is not None else []
             case ast.FunctionDef() | ast.AsyncFunctionDef():

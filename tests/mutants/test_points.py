@@ -35,6 +35,11 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
     "types": ("a: Literal[1]\ndef f(b: Literal[2] = c, *, d: Literal[3]) -> Literal[4]: ...\n", {}),
     "for the type checker": ("if TYPE_CHECKING:\n    from a import b\n", {}),
     "words": ('"""One."""\ndef f():\n    """Two."""\n    raise E(f"{1}", 2)\n', {}),
+    "how a struct is collected": ("class A(Struct, gc=False): ...\n", {}),
+    "whether a struct is frozen": (
+        "class A(B, frozen=True): ...\n",
+        {"True → False": "class A(B, frozen=False): ...\n"},
+    ),
     "an assertion": ("assert a == 1\n", {}),
     "a decorator": ("@f(1)\ndef g(): ...\n", {}),
 }

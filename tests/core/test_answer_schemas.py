@@ -163,3 +163,21 @@ def test_a_wrapped_answer_keeps_its_references() -> None:
     assert faults({WRAPPED: [{"n": 1}]}, shell) == () and faults({WRAPPED: [{"n": "1"}]}, shell)
     loop = {"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}}]}
     assert faults({WRAPPED: None}, object_root(loop)) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "strict"),
+    [
+        ({"type": "string"}, {"type": ["string", "null"]}),
+        ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
+        ({"type": "string", "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+            {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]},
+        ),
+    ],
+)
+def test_an_optional_property_of_a_strict_host_may_be_null(given: dict[str, Any], strict: dict[str, Any]) -> None:
+    found = adapt("openai", {"type": "object", "properties": {"a": given}})
+    assert found is not None
+    assert (found.schema["properties"], found.schema["required"]) == ({"a": strict}, ["a"])

@@ -35,6 +35,48 @@ def test_a_value_is_judged_as_the_case_and_the_oracle_say(schema: Any, value: An
     assert (faults(value, schema) == ()) is valid, faults(value, schema)
 
 
+KEYWORDS: tuple[tuple[dict[str, Any], tuple[Any, ...]], ...] = (
+    ({"contains": {"type": "integer"}}, ([], ["a"], [1], [1, "a", 2])),
+    ({"contains": {"type": "integer"}, "maxContains": 2}, ([], [1], [1, 2], [1, "a", 2, 3])),
+    ({"contains": {"type": "integer"}, "minContains": 2}, ([1], [1, 2], [1, 2, 3])),
+    ({"contains": {"type": "integer"}, "minContains": 0}, ([], ["a"])),
+    ({"minItems": 1, "maxItems": 2}, ([], [1], [1, 2], [1, 2, 3], "abc")),
+    ({"minLength": 1, "maxLength": 2}, ("", "a", "ab", "abc", "🌊🌊", [])),
+    ({"minProperties": 1, "maxProperties": 2}, ({}, {"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 1, "c": 1})),
+    ({"minimum": 1, "maximum": 3}, (0, 1, 3, 4, 0.5, "0")),
+    ({"exclusiveMinimum": 1, "exclusiveMaximum": 3}, (1, 2, 3, 1.5)),
+    ({"multipleOf": 3}, (0, 2, 3, 4, 9, "x")),
+    ({"multipleOf": 0.5}, (1.5, 1.25, 2)),
+    ({"uniqueItems": True}, ([1, 1], [1, 2], [{"a": 1, "b": 2}, {"b": 2, "a": 1}], [1, True], [])),
+    ({"uniqueItems": False}, ([1, 1],)),
+    ({"prefixItems": [{"type": "integer"}], "items": {"type": "string"}}, ([], [1], ["a"], [1, "a"], [1, 2])),
+    ({"prefixItems": [{"type": "integer"}], "items": False}, ([1], [1, 2])),
+    ({"dependentRequired": {"a": ["b"]}}, ({}, {"a": 1}, {"a": 1, "b": 1}, {"b": 1})),
+    ({"dependentSchemas": {"a": {"required": ["b"]}}}, ({}, {"a": 1}, {"a": 1, "b": 1})),
+    ({"patternProperties": {"^x": {"type": "integer"}}}, ({"x1": 1}, {"x1": "a"}, {"y": "a"})),
+    ({"patternProperties": {"^x": {}}, "additionalProperties": False}, ({"x1": 1}, {"y": 1})),
+    ({"properties": {"a": {}}, "additionalProperties": {"type": "integer"}}, ({"a": "x"}, {"b": "x"}, {"b": 1})),
+    ({"propertyNames": {"maxLength": 2}}, ({"ab": 1}, {"abc": 1}, {})),
+    ({"if": {"type": "integer"}, "then": {"minimum": 5}, "else": {"type": "string"}}, (4, 5, "a", None)),
+    ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, (1, 2, 2.5, 1.5)),
+    ({"anyOf": [{"type": "string"}, {"minimum": 2}]}, ("a", 1, 2)),
+    ({"allOf": [{"type": "integer"}, {"minimum": 2}]}, (1, 2, 2.5)),
+    ({"not": {"type": "integer"}}, (1, "a")),
+    ({"const": {"a": [1]}}, ({"a": [1]}, {"a": [2]}, {"a": [True]}, None)),
+    ({"enum": [1, "a", None]}, (1, "a", None, 2, True, False)),
+    ({"type": "integer"}, (1, 1.0, 1.5, True)),
+    ({"type": ["number", "null"]}, (1, 1.5, None, True, "1")),
+    ({"required": ["a", "b"]}, ({"a": 1}, {"a": 1, "b": 1}, [])),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "tried"), [pytest.param(*row, id=json.dumps(row[0])) for row in KEYWORDS])
+def test_every_keyword_at_its_bounds_as_the_oracle_judges_it(schema: dict[str, Any], tried: tuple[Any, ...]) -> None:
+    oracle = Draft202012Validator(schema)
+    judged = {json.dumps(value): faults(value, schema) == () for value in tried}
+    assert judged == {json.dumps(value): oracle.is_valid(value) for value in tried}
+
+
 WRONG = (
     ("$.people[1].age", {"people": [{"age": 1}, {"age": "x"}]}, {"properties": {"people": {"items": {"properties": {"age": {"type": "integer"}}}}}}),
     ('$["a b"]', {"a b": 1}, {"properties": {"a b": {"type": "string"}}}),

@@ -61,15 +61,22 @@ class Map:
                 for line, contexts in data.contexts_by_lineno(file).items():
                     self._lines[name][line].update([each for each in contexts if each])
 
+    def _quickest(self, function: str) -> tuple[float, str]:
+        return self.seconds.get(function, 1.0), function
+
     def tests(self, mutant: Mutant, budget: float) -> tuple[list[str], float]:
         """The tests to run, the quickest first, and the seconds that they took."""
         lines = self._lines.get(mutant.path, {})
         found = lines.get(mutant.line) or set()
-        if not found:  # reached only when the module is loaded, or in another process: whoever reaches the module
-            found = set(LOADING).union(*lines.values()) if lines else set(LOADING)
+        if found:
+            ordered = sorted(found, key=self._quickest)
+        else:  # reached only when the module is loaded, or in another process: whoever reaches the module, one of each file first
+            ordered = sorted(set().union(*lines.values()), key=self._quickest)
+            firsts = {function.partition("::")[0]: function for function in reversed(ordered)}
+            ordered = [*LOADING, *sorted(firsts.values(), key=self._quickest), *ordered]
         chosen: list[str] = []
         spent = 0.0
-        for function in sorted(found, key=lambda each: (self.seconds.get(each, 1.0), each)):
+        for function in dict.fromkeys(ordered):
             if chosen and spent + self.seconds.get(function, 1.0) > budget:
                 break
             spent += self.seconds.get(function, 1.0)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
+import midstream.store
 from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
 from midstream.core.errors import StoreError
 from midstream.core.tools import ToolSpec
@@ -145,3 +147,10 @@ def test_system_turns_and_freeform_calls_in_markdown() -> None:
     shown = to_markdown(Entry(conversation))
     assert "## System\n\nBe kind.\n\n*Tools from here on: `late`.*" in shown
     assert "**files/patch**\n\n```\n+ a\n" in shown
+
+
+def test_what_is_loaded_when_first_asked_for_is_the_thing_itself() -> None:
+    for name, module in midstream.store._LATER.items():
+        assert getattr(midstream.store, name) is getattr(import_module(f"midstream.store{module}"), name)
+    with pytest.raises(AttributeError, match="no attribute 'to_xml'"):
+        _ = midstream.store.to_xml

@@ -470,6 +470,8 @@ def test_each_turn_costs_what_its_own_model_takes() -> None:
         answered("openrouter", "some/model", used),
         answered("nowhere", "x", used),
         answered("openai", "gpt-4o", None),
+        answered("sim:moonshot", "kimi-k2.5", used),
+        answered("", "imported", used),
     )
     config = Config(models={"openai/gpt-4o": ModelConfig(input_price=1.0, output_price=2.0)})
     costs = offline(conversation=Conversation(turns), config=config).costs()
@@ -479,10 +481,12 @@ def test_each_turn_costs_what_its_own_model_takes() -> None:
         ("openrouter/some/model", 0.25),
         ("openrouter/some/model", None),
         ("nowhere/x", None),
+        ("sim/kimi-k2.5", 0.0),  # a double, though none is running here
+        ("imported", None),
     ]
     assert costs[1].source == "configuration" and costs[2].source == "reported by the host"
     assert costs[0].source.startswith("table of ") and costs[3].source == "no price is known"
-    assert len(offline(conversation=Conversation(turns)).costs(since=4)) == 1
+    assert len(offline(conversation=Conversation(turns)).costs(since=4)) == 3
 
 
 def test_the_fallback_chain_of_a_session_answers_with_the_next() -> None:

@@ -11,6 +11,7 @@ from midstream.core.blocks import (
     Conversation,
     Media,
     Opaque,
+    Origin,
     Text,
     Thinking,
     ToolCall,
@@ -19,6 +20,7 @@ from midstream.core.blocks import (
     Usage,
     human,
 )
+from midstream.core.tools import Grammar, ToolSpec
 from midstream.dialects.registry import REGISTRY
 
 
@@ -48,6 +50,16 @@ def test_every_kind_of_block_counts_but_thinking_and_failed_turns() -> None:
     assert size(Turn("ai", (Text("x" * 4000),), failure="truncated")) == 0
     assert size(Turn("ai", (Opaque("server_tool", {"x": "y" * 4000}),))) >= empty
     assert estimate_conversation(Conversation((human("x"),), system="y" * 4000)) > 900
+    for tool in (ToolSpec("t", "x" * 4000), ToolSpec("t", "", grammar=Grammar("lark", "x" * 4000), kind="freeform")):
+        assert size(Turn("system", tools=(tool,))) > empty + 900
+        assert size(Turn("system", tools=(tool, tool))) > empty + 1800
+
+
+def test_a_reader_counts_its_own_thinking_only() -> None:
+    kimi, other = Origin("moonshot", "openai-chat", "kimi-k2.5"), Origin("deepseek", "openai-chat", "deepseek-chat")
+    said = Conversation((Turn("ai", (Thinking("x" * 4000, origin=kimi), Text("y"))),))
+    assert estimate_conversation(said, kimi) > estimate_conversation(said, other) + 900
+    assert estimate_conversation(said, other) == estimate_conversation(said)
 
 
 PRICE = Price(1.0, 10.0, 0.1, 2.0)

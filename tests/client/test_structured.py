@@ -265,11 +265,14 @@ def test_a_pydantic_model_says_what_is_wrong_with_an_answer() -> None:
                 raise ValueError("must be even")
             return n
 
-    async def act(session: Session, sim: SimServer) -> None:
-        assert await session.send("Go", schema=Even).value() == Even(n=2)
-        assert "must be even" in json.dumps(sim.seen[-1].body)
+    class Pairs(pydantic.BaseModel):
+        pairs: list[Even]
 
-    talk("openai/gpt-4o", act, script=says({"n": 1}, {"n": 2}))
+    async def act(session: Session, sim: SimServer) -> None:
+        assert await session.send("Go", schema=Pairs).value() == Pairs(pairs=[Even(n=2), Even(n=4)])
+        assert "$.pairs[1].n: Value error, must be even" in json.dumps(sim.seen[-1].body)
+
+    talk("openai/gpt-4o", act, script=says({"pairs": [{"n": 2}, {"n": 3}]}, {"pairs": [{"n": 2}, {"n": 4}]}))
 
 
 @pytest.mark.parametrize("given", [object(), 3, lambda: None, Person | Point, {1: 2}])

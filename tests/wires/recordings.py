@@ -47,7 +47,12 @@ def _own(folder: str) -> Iterator[dict[str, Any]]:
                 "body": body if stream else json.loads(body),
             },
             "expected": {
-                "text": "", "reasoning": "", "tool_calls": [], "finish_reason": None, "usage": None, "id": None,
+                "text": "",
+                "reasoning": "",
+                "tool_calls": [],
+                "finish_reason": None,
+                "usage": None,
+                "id": None,
                 **row["expected"],
             },
             "expected_usage_norm": row.get("usage"),

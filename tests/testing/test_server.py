@@ -6,11 +6,13 @@ import asyncio
 import threading
 import urllib.error
 import urllib.request
+from typing import Any
 
 import pytest
 
 from midstream.client.session import Session
-from midstream.core.errors import BadRequest, ProviderError
+from midstream.client.sync import SyncSession
+from midstream.core.errors import BadRequest, LocalError, ProviderError
 from midstream.core.tools import ToolSpec
 from midstream.testing import Answer, Call, ScriptedModel, sim_server
 
@@ -99,3 +101,52 @@ def test_a_script_can_be_used_without_a_server() -> None:
     script = ScriptedModel("x", Answer("y"))
     assert script(Conversation(), (), model="m", thinks=False).text == "x"
     assert script(Conversation(), (), model="m", thinks=False).text == "y"
+
+
+_UNFIT: dict[str, tuple[object, str]] = {
+    "a list of answers": (["One.", "Two."], r"sim_server\(\*answers\)"),
+    "a bare call": (Call("get_time"), r"Answer\(calls=\(Call\('get_time', …\),\)\)"),
+    "one call without its comma": (Answer(calls=Call("get_time")), "a tuple of Call"),  # type: ignore[arg-type]
+    "something else as a call": (Answer(calls=("get_time",)), "a tuple of Call"),  # type: ignore[arg-type]
+    "nothing": (None, "a scripted answer is a text, an Answer, or a function that gives one, not NoneType"),
+}
+
+
+@pytest.mark.parametrize(("line", "message"), _UNFIT.values(), ids=_UNFIT)
+def test_an_answer_that_is_none_is_refused_where_it_is_written(line: Any, message: str) -> None:
+    """In the thread of the doubles it would be a 500, which clients take for a bad day and try again: with the next answer."""
+    with pytest.raises(LocalError, match=message), sim_server(line, "Two."):
+        pass
+
+
+@pytest.mark.parametrize(("line", "message"), _UNFIT.values(), ids=_UNFIT)
+def test_so_is_one_that_a_function_gives(line: Any, message: str) -> None:
+    with sim_server(lambda heard: line, "Two.") as sim, SyncSession("openai/gpt-4o", client=sim.client()) as session:
+        with pytest.raises(BadRequest, match=message):
+            session.send("a").result()
+
+
+def test_the_headers_of_a_request_can_be_looked_at_and_are_not_shown_unasked() -> None:
+    with sim_server("Hi.") as sim:
+        url = sim.base_url("openai") + "/v1/chat/completions"
+        body = b'{"model": "gpt-4o", "messages": [{"role": "user", "content": "a"}]}'
+        urllib.request.urlopen(
+            urllib.request.Request(url, body, {"Authorization": "Bearer k-1", "X-Team": "a"})
+        ).close()
+        (seen,) = sim.seen
+    assert (seen.headers["authorization"], seen.headers["x-team"]) == ("Bearer k-1", "a")
+    assert "k-1" not in repr(seen) and "authorization" in repr(seen)
+
+
+def test_a_double_that_there_is_not_is_said_at_once() -> None:
+    with sim_server() as sim:
+        with pytest.raises(LocalError, match=r"no double of 'antropic'; did you mean anthropic or "):
+            sim.base_url("antropic")
+        assert sim.base_url("sim") == f"{sim.url}/sim"
+
+
+@pytest.mark.parametrize("faults", ["429", ["429"], [429]], ids=repr)
+def test_a_fault_may_be_written_as_a_number_or_alone(faults: Any) -> None:
+    with sim_server("Hi.", faults=faults) as sim, SyncSession("openai/gpt-4o", client=sim.client()) as session:
+        assert session.send("a").result().text == "Hi."
+        assert [seen.status for seen in sim.seen] == [429, 200]

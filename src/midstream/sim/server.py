@@ -70,6 +70,12 @@ class Seen(msgspec.Struct, frozen=True):
     path: str
     body: dict[str, Any]
     status: int
+    headers: dict[str, str] = {}
+    """By their names in lower case; of several with one name, the last."""
+
+    def __repr__(self) -> str:
+        # a program under test may have sent a real key; `headers` itself gives it to whoever asks for it
+        return f"Seen(path={self.path!r}, body={self.body!r}, status={self.status!r}, headers={sorted(self.headers)!r})"
 
 
 class Sim:
@@ -83,7 +89,7 @@ class Sim:
         *,
         port: int = 0,
         delay: float = 0.0,
-        faults: Iterable[str] = (),
+        faults: Iterable[str | int] = (),
         strict: Strict = "documented",
         script: Script = next_answer,
         keep: int = 1000,
@@ -100,7 +106,7 @@ class Sim:
         self.seen: deque[Seen] = deque(maxlen=keep)
         self._script = script
         self._faults: deque[str] = deque()
-        for fault in faults:
+        for fault in [faults] if isinstance(faults, str) else faults:
             self.inject(fault)
         self.requests = 0
         self.refusals = 0
@@ -125,11 +131,11 @@ class Sim:
         """The providers at this address, for a Catalog."""
         return sim_providers(self.url)
 
-    def inject(self, fault: str, times: int = 1) -> None:
+    def inject(self, fault: str | int, times: int = 1) -> None:
         """Make the next `times` requests go wrong; the table above names the faults."""
-        if fault not in FAULTS:
-            raise LocalError(f"unknown fault {fault!r}; expected one of {', '.join(FAULTS)}")
-        self._faults.extend([fault] * times)
+        if str(fault) not in FAULTS:
+            raise LocalError(f"unknown fault {str(fault)!r}; expected one of {', '.join(FAULTS)}")
+        self._faults.extend([str(fault)] * times)
 
     async def __aenter__(self) -> Sim:
         await self._server.start(port=self.port)
@@ -293,7 +299,7 @@ class Sim:
         """Remember a request, within bounds of number and size."""
         if len(self.seen) == self.seen.maxlen and self._sizes:
             self._sizes.popleft()
-        self.seen.append(Seen(request.path, body, status))
+        self.seen.append(Seen(request.path, body, status, dict(request.headers)))
         self._sizes.append(len(request.body))
         while len(self.seen) > 1 and sum(self._sizes) > _SEEN_BYTES:
             self.seen.popleft()

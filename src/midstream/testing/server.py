@@ -14,7 +14,8 @@ from ..client.sync import Background
 from ..core.blocks import Conversation
 from ..core.errors import LocalError
 from ..core.tools import ToolSpec
-from ..sim.answer import Answer
+from ..dialects.registry import meant
+from ..sim.answer import Answer, Call
 from ..sim.rules.hosts import Strict
 from ..sim.rules.rule import Problem
 from ..sim.scripted_model import next_answer
@@ -29,6 +30,9 @@ class ScriptedModel:
     """Answers to give in order, one per request: texts, Answers, or functions of the conversation as the provider read it."""
 
     def __init__(self, *lines: Line) -> None:
+        for line in lines:
+            if not callable(line):
+                _as_answer(line)  # said where the script is written, not in the thread of the doubles
         self._lines = deque(lines)
         self._given = 0
         self.received: list[Conversation] = []
@@ -41,8 +45,24 @@ class ScriptedModel:
             raise LocalError(f"all {self._given} scripted answers have been given; add one for this request")
         line = self._lines.popleft()
         self._given += 1
-        said = line(conversation) if callable(line) else line
-        return Answer(said) if isinstance(said, str) else said
+        return _as_answer(line(conversation) if callable(line) else line)
+
+
+def _as_answer(said: object) -> Answer:
+    """An answer of a script; LocalError says how one is written."""
+    if isinstance(said, str):
+        return Answer(said)
+    if isinstance(said, Call):
+        raise LocalError(f"a call stands in an answer: Answer(calls=(Call({said.name!r}, …),))")
+    if isinstance(said, (list, tuple)):
+        raise LocalError("each answer is an argument of its own: sim_server(*answers)")
+    if not isinstance(said, Answer):
+        raise LocalError(
+            f"a scripted answer is a text, an Answer, or a function that gives one, not {type(said).__name__}"
+        )
+    if not isinstance(said.calls, (tuple, list)) or not all(isinstance(call, Call) for call in said.calls):
+        raise LocalError("the calls of an Answer are a tuple of Call, with a comma also behind a single one")
+    return said
 
 
 class SimServer:
@@ -71,11 +91,16 @@ class SimServer:
         return list(self._sim.seen)
 
     def base_url(self, provider: str) -> str:
-        """The base URL to give another program for this provider."""
+        """The base URL to give another program for this provider; `sim` goes by the model's name."""
+        known = [row.name for row in self._sim.providers()]
+        if provider not in known:
+            raise LocalError(
+                f"there is no double of {provider!r}{meant(provider, known) or '.'} Known: {', '.join(known)}"
+            )
         return f"{self.url}/{provider}"
 
-    def inject(self, fault: str, times: int = 1) -> None:
-        """Make the next requests go wrong; midstream.sim.server lists the faults."""
+    def inject(self, fault: str | int, times: int = 1) -> None:
+        """Make the next requests go wrong: docs/doubles.md lists the faults."""
         self._sim.inject(fault, times)
 
     def catalog(self, **environ: str) -> Catalog:
@@ -92,7 +117,7 @@ class SimServer:
 def sim_server(
     *lines: Line,
     delay: float = 0.0,
-    faults: Iterable[str] = (),
+    faults: Iterable[str | int] = (),
     strict: Strict = "documented",
     port: int = 0,
     key: str | None = None,

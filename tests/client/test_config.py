@@ -75,8 +75,28 @@ def test_the_project_wins_value_by_value_and_every_value_knows_its_file(places: 
         ("default_model = ", "config.toml"),
         ("default_model = 5", "default_model"),
         ("nonsense = 1", "nonsense"),
-        ('[providers.x]\napi_key = "sk-1"', "api_key"),
-        ('[models."a/b"]\ncontext = "many"', "context"),
+        (
+            "default_mdel = 'a/b'",
+            r"at the top: unknown setting 'default_mdel'; did you mean default_model\? Known: def",
+        ),
+        ('[providers.x]\napi_key = "sk-1"', r"\[providers.x\]: a key does not belong .* api_key_env .* keys set x`"),
+        (
+            "[providers.x]\nheader = {}",
+            r"\[providers.x\]: unknown setting 'header'; did you mean headers\? Known: like, ",
+        ),
+        ('[providers.x]\napi_key_env = "sk-1"', r"\[providers.x\]: api_key_env is the name of a variable"),
+        ('[models."a/b"]\ncontext = "many"', r'\[models."a/b"\]: Expected `int \| null`, got `str` - at `context`'),
+        (
+            '[models."a/b"]\ntool = false',
+            r'\[models."a/b"\]: unknown setting \'tool\'; did you mean tools\? Known: context',
+        ),
+        ("[chat]\nvim = true", r"\[chat\]: unknown setting 'vim'; did you mean vi\?"),
+        ("providers = 1", "Expected `object`, got `int`"),
+        ("[models.b]\ntools = false", r'\[models.b\] names no provider and no alias: write \[models."PROVIDER/b"\]'),
+        ("[providers.a]\n[models.b]\ntools = false", r'write \[models."a/b"\]'),
+        ("[providers.a]\n[models.a]\ntools = false", r'about one model: write \[models."a/MODEL"\]'),
+        ('[models."a/*"]\ntools = false', "there are no patterns"),
+        ("[models.b]", "names no provider"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_what_and_where(places: Places, text: str, told: str) -> None:
@@ -84,6 +104,13 @@ def test_a_file_that_cannot_be_used_says_what_and_where(places: Places, text: st
     with pytest.raises(ConfigError, match=told) as caught:
         places.load()
     assert path in str(caught.value)
+    assert "sk-1" not in str(caught.value)
+
+
+def test_a_model_may_be_settled_under_an_alias_of_another_file(places: Places) -> None:
+    places.user('[aliases]\nfast = "groq/x"\n')
+    places.own("[models.fast]\ntools = false\n")
+    assert places.load().config.models["fast"].tools is False
 
 
 def test_the_users_folder_can_be_moved() -> None:

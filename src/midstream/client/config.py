@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -52,8 +52,11 @@ import msgspec
 
 from ..core.dialect import Auth, MediaKind, without_header_values
 from ..core.errors import ConfigError
+from ..core.patterns import late_pattern
 
 PROJECT_FILE = ".midstream.toml"
+_BARE_KEY = late_pattern(r"[A-Za-z0-9_-]+")
+_VARIABLE = late_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _ONLY_OFF = ("instructions", "memory", "skills")  # what you turned off, a project does not turn on again
 
 
@@ -184,7 +187,9 @@ def load_config(directory: Path | None = None, environ: Mapping[str, str] | None
         }
         _merge(merged, values, str(path), origins, "")
         found.append(str(path))
-    return LoadedConfig(msgspec.convert(merged, Config), origins, tuple(found), tuple(ignored))
+    config = msgspec.convert(merged, Config)
+    _check_names(config, origins, found)
+    return LoadedConfig(config, origins, tuple(found), tuple(ignored))
 
 
 def _project_file(start: Path, ignored: list[str]) -> tuple[Path, bytes] | None:
@@ -259,7 +264,69 @@ def _check(values: dict[str, Any], path: Path) -> Config:
     try:
         return msgspec.convert(values, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}. Known settings: {', '.join(Config.__struct_fields__)}") from None
+        raise ConfigError(f"{path}: {_misfit(values) or error}") from None
+
+
+def _misfit(values: Mapping[str, Any]) -> str:
+    """What does not fit, by the table it stands in; empty if every table fits."""
+    for title, table, kind in _tables(values):
+        known = kind.__struct_fields__
+        unknown = next((name for name in table if name not in known), None)
+        if unknown == "api_key" and kind is ProviderConfig:
+            return (
+                f"{title}: a key does not belong into this file; api_key_env names the variable that holds it, "
+                f"or `midstream keys set {title.partition('.')[2].rstrip(']')}` stores it"
+            )
+        if unknown is not None:
+            from ..dialects.registry import meant  # most files are right
+
+            hint = meant(unknown, known) or "."
+            return f"{title}: unknown setting {unknown!r}{hint} Known: {', '.join(known)}"
+        try:
+            msgspec.convert(table, kind)
+        except msgspec.ValidationError as error:
+            return f"{title}: {str(error).replace('`$.', '`')}"
+    return ""
+
+
+def _tables(values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], type[msgspec.Struct]]]:
+    """Every table that has settings of its own, with the title it has in the file; the whole file comes last."""
+    for group, kind in (("providers", ProviderConfig), ("models", ModelConfig)):
+        tables = values.get(group)
+        for name, table in tables.items() if isinstance(tables, dict) else ():
+            if isinstance(table, dict):
+                yield f"[{group}.{_toml_key(name)}]", table, kind
+    for group, kind in (("chat", ChatConfig), ("sandbox", SandboxConfig)):
+        table = values.get(group)
+        if isinstance(table, dict):
+            yield f"[{group}]", table, kind
+    yield "at the top", dict(values), Config
+
+
+def _toml_key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else f'"{name}"'
+
+
+def _check_names(config: Config, origins: Mapping[str, str], files: Sequence[str]) -> None:
+    """A name that leads nowhere would be ignored without a word: a price, or `tools = false`, that never counts."""
+    for name in config.models:
+        path = next((origins[each] for each in origins if each.startswith(f"models.{name}.")), files[-1])
+        title = f"{path}: [models.{_toml_key(name)}]"
+        if "*" in name:
+            raise ConfigError(f"{title}: each model has a table of its own; there are no patterns")
+        if name in config.aliases or "/" in name or ":" in name:
+            continue
+        if name in config.providers:
+            raise ConfigError(f'{title} is about one model: write [models."{name}/MODEL"]')
+        provider = next(iter(config.providers), "PROVIDER")
+        raise ConfigError(f'{title} names no provider and no alias: write [models."{provider}/{name}"] or its like')
+    for name, provider in config.providers.items():
+        if provider.api_key_env and not _VARIABLE.fullmatch(provider.api_key_env):  # it may be a key: not shown
+            path = origins[f"providers.{name}.api_key_env"]
+            raise ConfigError(
+                f"{path}: [providers.{_toml_key(name)}]: api_key_env is the name of a variable (letters, digits and _), "
+                f"never a key"
+            )
 
 
 def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted: Sequence[str]) -> None:

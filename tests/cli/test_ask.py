@@ -184,7 +184,7 @@ def test_without_a_key_it_says_which_to_set_and_what_needs_none(cli: Cli) -> Non
     ):
         result = cli("ask", "-m", model, "Hello")
         assert result.exit_code == FAILED
-        assert variable in result.stderr and "-m sim/kimi-k2.5" in result.stderr
+        assert variable in result.stderr and "that needs none: sim/kimi-k2.5" in result.stderr
         assert result.stderr.count("\n") == 1 and "Traceback" not in result.stderr
 
 

@@ -9,7 +9,8 @@ import pytest
 from midstream.cli.main import USAGE
 from midstream.cli.model_name import find_model
 from midstream.client.catalog import Catalog
-from midstream.client.config import Config
+from midstream.client.config import Config, ModelConfig, ProviderConfig
+from midstream.core.errors import UnknownModel
 from midstream.sim.providers import sim_provider
 
 from .conftest import Cli
@@ -69,6 +70,19 @@ def test_a_bare_name_is_the_first_providers_that_lists_it(word: str) -> None:
 def test_a_bare_name_goes_where_there_is_a_key() -> None:
     catalog = Catalog(Config(), environ={"DEEPINFRA_API_KEY": "k"}, providers=[sim_provider("http://127.0.0.1")])
     assert find_model(catalog, "kimi-k2.5") == "deepinfra/moonshotai/Kimi-K2.5"
+
+
+def test_a_model_of_the_configuration_is_a_listed_one() -> None:
+    work = Config(
+        providers={"work": ProviderConfig(base_url="http://127.0.0.1/v1")},
+        models={"work/Acme-7B": ModelConfig(tools=False), "gone/x": ModelConfig(), "work/kimi-k2.5": ModelConfig()},
+    )
+    catalog = Catalog(work, environ={}, providers=[sim_provider("http://127.0.0.1")])
+    assert catalog.names()[:2] == ["work/Acme-7B", "work/kimi-k2.5"]
+    assert find_model(catalog, "acme-7b") == "work/Acme-7B"
+    assert find_model(catalog, "kimi-k2.5") == "work/kimi-k2.5"
+    with pytest.raises(UnknownModel, match=r"did you mean work/Acme-7B\?"):
+        find_model(catalog, "wrk/acme-7b")
 
 
 def test_bare_names_work_everywhere(cli: Cli, script: Script, environ: dict[str, str]) -> None:

@@ -44,7 +44,8 @@ def test_serve_says_where_it_is_answers_and_ends_at_ctrl_c() -> None:
             with urllib.request.urlopen(request) as answer:
                 assert b"You said: hi" in answer.read()
             shown = "".join(server.stdout.readline() for _ in range(12))
-            assert f"{found[0]}/moonshot" in shown and f"{found[0]}/anthropic" in shown
+            assert re.search(rf"{found[0]}/moonshot +MOONSHOT_BASE_URL\n", shown)
+            assert re.search(rf"{found[0]}/anthropic +ANTHROPIC_BASE_URL\n", shown) and f"{found[0]}/sim\n" in shown
         finally:
             server.send_signal(signal.SIGINT)
         status = server.wait()

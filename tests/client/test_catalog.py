@@ -150,6 +150,14 @@ def test_aliases_resolve_and_are_offered_first() -> None:
     assert catalog.names()[:2] == ["fast", "w"]
 
 
+def test_a_double_is_not_taken_for_a_misspelled_provider() -> None:
+    with pytest.raises(
+        UnknownModel, match=r"unknown provider 'sim': .*midstream\.testing\.sim_server.*sim\.client\(\)"
+    ) as told:
+        Catalog(Config(), environ={}).resolve("sim/kimi-k2.5")
+    assert "did you mean" not in str(told.value)
+
+
 def test_figures_of_the_user_win_under_any_name_of_the_model() -> None:
     catalog = Catalog(WORK, environ={})
     work = catalog.resolve("work/kimi-k2.5")

@@ -13,6 +13,7 @@ from midstream.client.breaker import Breaker
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client, complete, explain, stream
 from midstream.client.config import Config, ModelConfig, ProviderConfig
+from midstream.client.sync import SyncSession
 from midstream.core.blocks import Conversation, Media, Text, Turn, human
 from midstream.core.dialect import Options, TextCalls
 from midstream.core.errors import (
@@ -251,6 +252,52 @@ def test_other_hosts_and_other_errors_get_no_such_hint() -> None:
     explain(refused, resolve("openai/gpt-4o"))
     explain(limited, resolve("moonshot/kimi-k2.5"))
     assert str(refused) == "openai 401: no" and str(limited) == "moonshot 503: busy"
+
+
+def test_a_refusal_of_a_request_without_a_key_names_the_variable() -> None:
+    error, open_host = Unauthorized("bad key", status=401), Unauthorized("no", status=401)
+    explain(error, resolve("moonshot/kimi-k2.5"), keyless=True)
+    assert str(error) == "moonshot 401: bad key. No key was sent: MOONSHOT_API_KEY is not set"
+    explain(open_host, resolve("ollama/qwen3"), keyless=True)
+    assert str(open_host) == "ollama 401: no"
+
+
+def test_a_key_that_the_configuration_names_and_nobody_set_is_told_of_when_the_host_refuses() -> None:
+    """A host on this machine is asked without one: most need none."""
+    with sim_server("Hi.", key="k-1") as sim:
+        work = ProviderConfig(base_url=sim.base_url("openai"), api_key_env="WORK_KEY")
+        catalog = Catalog(Config(providers={"work": work}), environ={})
+        told = r"No key was sent: WORK_KEY is not set$"
+        with SyncSession("work/gpt-4o", client=Client(catalog)) as session, pytest.raises(Unauthorized, match=told):
+            session.send("Hi").result()
+        wrong = Catalog(Config(providers={"work": work}), environ={"WORK_KEY": "k-2"})
+        with SyncSession("work/gpt-4o", client=Client(wrong)) as session, pytest.raises(Unauthorized) as caught:
+            session.send("Hi").result()
+        assert "No key was sent" not in str(caught.value)
+
+
+_TAKE_NO_TOOLS = (
+    "this server does not support tools",
+    "registry.ollama.ai/library/gemma3:4b does not support tools",
+    '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+    "tool calling is not supported by this model",
+    "No endpoints found that support tool use",
+)
+
+
+@pytest.mark.parametrize("said", _TAKE_NO_TOOLS)
+def test_a_host_that_takes_no_tools_is_answered_with_how_to_say_so(said: str) -> None:
+    error = BadRequest(said, status=400)
+    explain(error, resolve("vllm/gemma3"))
+    assert str(error).startswith(f"vllm 400: {said}. If this model takes no tools, say tools = false under ")
+    assert '[models."vllm/gemma3"] in config.toml' in str(error)
+
+
+@pytest.mark.parametrize("said", ["tools.0.name: too long", "this tool id is unknown", "temperature is not supported"])
+def test_other_refusals_are_left_as_they_are(said: str) -> None:
+    error = BadRequest(said, status=400)
+    explain(error, resolve("vllm/gemma3"))
+    assert str(error) == f"vllm 400: {said}"
 
 
 def test_closing_a_reply_closes_the_connection() -> None:

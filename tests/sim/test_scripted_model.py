@@ -56,6 +56,40 @@ def test_arguments_come_from_the_words_and_the_schema() -> None:
     assert say(human("Read src/a.py")).calls[0].arguments == {"path": "src/a.py"}
 
 
+STOCK = ToolSpec(
+    "stock",
+    "Pieces of an article",
+    {
+        "type": "object",
+        "properties": {
+            "sku": {"type": "string"},
+            "store": {"type": "string", "default": "Oslo"},
+            "limit": {"type": "integer"},
+            "share": {"type": "number"},
+            "fresh": {"type": "boolean"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["sku"],
+    },
+)
+_SAID_EXACTLY: list[tuple[str, list[dict[str, Any]]]] = [
+    ("Call stock with sku 'A1'.", [{"sku": "A1"}]),
+    ("Call stock with sku 'B 2' and store 'Bergen'.", [{"sku": "B 2", "store": "Bergen"}]),
+    ('call stock with store "Bergen", sku `B, and 2`', [{"sku": "B, and 2", "store": "Bergen"}]),
+    ("Call stock with sku *.py, limit 3, share 0.5 and fresh false.", [{"sku": "*.py", "limit": 3, "share": 0.5, "fresh": False}]),
+    ("Call stock with sku=A1, limit=many", [{"sku": "A1"}]),
+    ("Call stock with sku 'A1' and call stock with sku 'B2', limit 2", [{"sku": "A1"}, {"sku": "B2", "limit": 2}]),
+    ("Call stock with sku A1 and tags a", [{"sku": "A1"}]),
+    ("Call stock with restock 'no' and sku 'A1'", [{"sku": "A1"}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "expected"), _SAID_EXACTLY)
+def test_arguments_can_be_said_exactly(asked: str, expected: list[dict[str, Any]]) -> None:
+    answer = next_answer(Conversation((human(asked),)), (*ALL, STOCK), model="m", thinks=False)
+    assert [(call.name, call.arguments) for call in answer.calls] == [("stock", each) for each in expected]
+
+
 def run(asked: str) -> list[Answer]:
     """The whole loop, every tool answering with its name."""
     turns: list[Turn] = [human(asked)]

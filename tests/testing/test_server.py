@@ -121,9 +121,12 @@ def test_an_answer_that_is_none_is_refused_where_it_is_written(line: Any, messag
 
 @pytest.mark.parametrize(("line", "message"), _UNFIT.values(), ids=_UNFIT)
 def test_so_is_one_that_a_function_gives(line: Any, message: str) -> None:
-    with sim_server(lambda heard: line, "Two.") as sim, SyncSession("openai/gpt-4o", client=sim.client()) as session:
-        with pytest.raises(BadRequest, match=message):
-            session.send("a").result()
+    with (
+        sim_server(lambda heard: line, "Two.") as sim,
+        SyncSession("openai/gpt-4o", client=sim.client()) as session,
+        pytest.raises(BadRequest, match=message),
+    ):
+        session.send("a").result()
 
 
 def test_the_headers_of_a_request_can_be_looked_at_and_are_not_shown_unasked() -> None:

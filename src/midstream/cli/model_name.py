@@ -29,11 +29,15 @@ def find_model(catalog: Catalog, word: str) -> str:
 
 def _listed(catalog: Catalog, bare: str) -> str | None:
     wanted = bare.lower()
-    rows = [row for row in catalog.registry.providers.values() if row.name != SIM]
+    rows = {name: row for name, row in catalog.registry.providers.items() if name != SIM}
+    settled = [name.partition("/") for name in catalog.config.models]
     found = [
         (row, model)
-        for row in rows
-        for model in row.models
+        for row, models in [
+            *[(rows[provider], (model,)) for provider, _, model in settled if provider in rows],
+            *[(row, row.models) for row in rows.values()],
+        ]
+        for model in models
         if wanted in (model.lower(), model.rpartition("/")[2].lower())
     ]
     # The same name at several hosts: the one that can answer is meant.

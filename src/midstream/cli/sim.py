@@ -10,7 +10,7 @@ from typing import Literal
 
 import click
 
-from ..dialects.registry import Registry
+from ..dialects.registry import REGISTRY, Registry
 from ..doctor import SCENES, HandOff, hand_offs, table
 from ..sim.players import make_players
 from ..sim.providers import MODELS, PLAYED, SIM, sim_providers
@@ -61,12 +61,15 @@ def serve(
 async def _serve(server: Sim) -> None:
     async with server:
         click.echo(
-            f"The doubles are running at {server.url}; {'only your key works' if server.guarded else 'any key works'}. Base URLs:"
+            f"The doubles are running at {server.url}; {'only your key works' if server.guarded else 'any key works'}. "
+            "Base URLs, and the variables from which midstream takes them:"
         )
         hosts = {row.who: row.provider for row in PLAYED} | {"any of them, by the model's name": SIM}
-        width = max(len(who) for who in hosts)
+        width, address = max(len(who) for who in hosts), max(len(f"{server.url}/{name}") for name in hosts.values())
         for who, provider in hosts.items():
-            click.echo(f"  {who:{width}}  {server.url}/{provider}")
+            variable = "" if provider == SIM else REGISTRY.providers[provider].endpoint.base_env[0]
+            variable = variable.replace("_API_BASE", "_BASE_URL")  # both spellings are read
+            click.echo(f"  {who:{width}}  {f'{server.url}/{provider}':{address}}  {variable}".rstrip())
         click.echo(f"For example: MOONSHOT_BASE_URL={server.url}/moonshot midstream ask Hello -m moonshot/kimi-k2.5")
         click.echo(f"Models under /sim: {', '.join(MODELS)}")
         click.echo("Press Ctrl-C to stop.")

@@ -125,7 +125,7 @@ class Workspace:
         if not self._has_sim and self.catalog.resolve(model).provider == SIM:
             await self._start_sim()
         target = self.catalog.resolve(model)
-        ways = f"store one with `midstream keys set {target.provider}`, or try without a key: -m {SIM}/kimi-k2.5"
+        ways = f"store one with `midstream keys set {target.provider}`, or try a model that needs none: {SIM}/kimi-k2.5"
         self.catalog.check_key(target, otherwise=ways)
         return model
 

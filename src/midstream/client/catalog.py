@@ -127,8 +127,16 @@ class Catalog:
         return None
 
     def names(self) -> list[str]:
-        """Names to offer: aliases first."""
-        return [*sorted(self.config.aliases), *self.registry.known_models()]
+        """Names to offer: aliases first, then the models that the configuration says something of."""
+        own = [name for name in self.config.models if self._is_known(name)]
+        return list(dict.fromkeys([*sorted(self.config.aliases), *own, *self.registry.known_models()]))
+
+    def _is_known(self, name: str) -> bool:
+        try:
+            self.registry.resolve(self.config.aliases.get(name, name))
+        except UnknownModel:
+            return False  # it may belong to a provider of another program
+        return True
 
     def key_variable(self, target: Resolved | Provider) -> str | None:
         """The environment variable that holds this provider's key, if one is set."""

@@ -9,6 +9,7 @@ one answer.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -22,9 +23,11 @@ from ..codec import check_model_first, encode_request, mint_turn_key
 from ..core.blocks import Conversation, Turn, human
 from ..core.dialect import Options
 from ..core.errors import (
+    BadRequest,
     LocalError,
     MediaRefused,
     MidstreamError,
+    NotFound,
     ProviderError,
     RetriesExhausted,
     SchemaMismatch,
@@ -32,6 +35,7 @@ from ..core.errors import (
     Unauthorized,
 )
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event, Start
+from ..core.patterns import late_pattern
 from ..core.secret import Secret, SecretHeaders, hide
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
@@ -348,7 +352,7 @@ class Client:
         except MidstreamError as error:
             if sent.shared_key:
                 self._breaker.judge(host, error)
-            explain(error, target)
+            explain(error, target, keyless=not secret)
             raise
         self._breaker.succeeded(host)
         return answer
@@ -369,7 +373,7 @@ class Client:
         except MidstreamError as error:
             if sent.shared_key:
                 self._breaker.judge(host, error)
-            explain(error, target)
+            explain(error, target, keyless=not secret)
             raise
         self._breaker.succeeded(host)
 
@@ -553,19 +557,40 @@ _SISTERS = {
 }
 
 
-def explain(error: MidstreamError, target: Resolved) -> None:
-    """Add the provider's name to an error and, where one is known, what to try."""
+_NO_TOOLS = late_pattern(
+    r"(?:not|n't|no) support(?:ed)?(?: for)? (?:native )?(?:tools?|functions?)\b|(?:tools?|functions?)(?:[ _-]\w+)? (?:is|are) not "
+    r"(?:supported|enabled)|enable-auto-tool-choice|tool-call-parser|no endpoints? found that support tool",
+    re.I,
+)
+
+
+def explain(error: MidstreamError, target: Resolved, *, keyless: bool = False) -> None:
+    """Add the provider's name to an error and, where one is known, what to try. `keyless`: no key was sent."""
     if isinstance(error, ProviderError):
         error.provider = error.provider or target.provider
         # A good key at the wrong one of Moonshot's addresses looks
         # exactly like a bad key (field-guide/kimi.md#errors).
         if isinstance(error, Unauthorized) and error.status == 401:
-            error.message += _other_hosts(target.endpoint.base_url)
+            error.message += _no_key_sent(target) if keyless else _other_hosts(target.endpoint.base_url)
         elif isinstance(error, MediaRefused):
             error.message += (
                 f'. If this model reads none, say media = [] under [models."{target.name}"] in config.toml: '
                 "a line of text is then sent instead"
             )
+        elif (
+            target.dialect.native_tools
+            and isinstance(error, (BadRequest, NotFound))
+            and _NO_TOOLS.search(error.message)
+        ):
+            error.message += (
+                f'. If this model takes no tools, say tools = false under [models."{target.name}"] in config.toml: '
+                "they then go over plain text"
+            )
+
+
+def _no_key_sent(target: Resolved) -> str:
+    names = target.endpoint.key_env
+    return f". No key was sent: {names[0]} is not set" if names and target.endpoint.auth != "none" else ""
 
 
 def _other_hosts(base_url: str) -> str:

@@ -96,6 +96,8 @@ class Registry:
         spelled, model = match[1].lower(), match[2]
         provider = self.providers.get(self._names.get(spelled, ""))
         if provider is None:
+            if spelled in _ELSEWHERE:
+                raise UnknownModel(f"unknown provider {spelled!r}: {_ELSEWHERE[spelled]}")
             # The whole name first: what looks like a provider may be the beginning of a model's name.
             hint = meant(name, self.known_models()) or meant(spelled, self._names)
             raise UnknownModel(f"unknown provider {spelled!r}{hint or '.'} Known: {', '.join(sorted(self.providers))}")
@@ -105,6 +107,13 @@ class Registry:
             hint = meant(f"{provider.name}/{model}", known) or f". It serves {', '.join(provider.models)}"
             raise UnknownModel(f"{provider.name} has no model {model!r}{hint}")
         return Resolved(provider.name, model, dialect, provider.endpoint)
+
+
+_ELSEWHERE = {
+    "sim": "doubles run inside the command (`midstream chat -m sim/kimi-k2.5`). In Python start them first: "
+    "`with midstream.testing.sim_server() as sim:`, and pass client=sim.client()",
+}
+"""Names that are no provider's here, and where they are one's."""
 
 
 def meant(name: str, known: Iterable[str]) -> str:

@@ -1,14 +1,15 @@
 """A small scripted model: it thinks, calls the tools a prompt asks for, then answers from their results. No randomness.
 
 It reads the last human message as steps: `then`, full stops and new lines divide rounds, `and` and commas divide the calls of
-a round. A part that shares words with a declared tool calls that tool; the arguments come from the words and the schema. When
-all rounds are done, the answer quotes every result. A prompt that asks for no tool is answered with text.
+a round. A part that shares words with a declared tool calls that tool; the arguments come from the words and the schema.
+`Call NAME with PARAMETER 'value' and PARAMETER 3` says them exactly. When all rounds are done, the answer quotes every result.
+A prompt that asks for no tool is answered with text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
@@ -20,6 +21,8 @@ from .schema_instance import instance
 
 _ROUNDS = re.compile(r"\bthen\b|(?<=[.!?;])\s+|\n+", re.I)
 _PARTS = re.compile(r"\band\b|,", re.I)
+_EXACT = re.compile(r"\bcall\s+([\w-]+)\s+with\s+(?=[\w-]+[\s=])", re.I)
+_EXACT_PARTS = re.compile(r"(?:\band\b|,)\s*(?=call\b)", re.I)
 _WORD = re.compile(r"[a-z0-9]+")
 _FILE = re.compile(r"[\w./-]*\w\.\w{1,5}\b")
 _MESSAGE = re.compile(r"<\|im_(system|user|assistant)\|>(.*?)<\|im_middle\|>(.*?)(?:<\|im_end\|>|\Z)", re.S)
@@ -79,7 +82,8 @@ def plan(asked: str, tools: Sequence[ToolSpec]) -> list[list[tuple[ToolSpec, str
     """The rounds of calls: each a tool and the words that asked for it."""
     rounds: list[list[tuple[ToolSpec, str]]] = []
     for clause in _ROUNDS.split(asked):
-        calls = [(tool, part) for part in _PARTS.split(clause) if (tool := _asked_for(part, tools)) is not None]
+        parts = (_EXACT_PARTS if _EXACT.search(clause) else _PARTS).split(clause)
+        calls = [(tool, part) for part in parts if (tool := _asked_for(part, tools)) is not None]
         if calls:
             rounds.append(calls)
     return rounds
@@ -96,6 +100,9 @@ def _question(conversation: Conversation) -> tuple[str, list[Turn]]:
 
 
 def _asked_for(part: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
+    exact = _EXACT.search(part)
+    if exact is not None and (called := next((tool for tool in tools if tool.name == exact[1]), None)) is not None:
+        return called
     said = _meanings(part)
     best, most = None, 0
     for tool in tools:
@@ -121,9 +128,37 @@ def arguments_for(tool: ToolSpec, part: str, results: Sequence[ToolResponse] = (
     required = required if isinstance(required, list) else []
     properties = schema.get("properties")
     wanted: dict[str, Any] = properties if isinstance(properties, dict) else {}
-    # Required fields only, or else the first: a call with every optional field filled in looks like no model's.
-    names = [name for name in wanted if name in required] or list(wanted)[:1]
-    return {name: _value(name, wanted[name], part, results) for name in names}
+    told = _told(wanted, part) if (exact := _EXACT.search(part)) is not None and exact[1] == tool.name else {}
+    # Required fields and those that were named, or else the first: a call with every optional field filled in looks like no model's.
+    names = [name for name in wanted if name in required or name in told] or list(wanted)[:1]
+    return {name: told[name] if name in told else _value(name, wanted[name], part, results) for name in names}
+
+
+def _told(wanted: dict[str, Any], part: str) -> dict[str, Any]:
+    """The arguments that are written out, as far as their type fits: `sku 'A 1'`, `limit 3`, `path=a.py`."""
+    told: dict[str, Any] = {}
+    said = _EXACT.split(part, maxsplit=1)[-1]
+    for name, schema in wanted.items():
+        found = re.search(
+            rf"(?<![\w-]){re.escape(name)}\s*[\s=:]\s*(?:'([^']*)'|\"([^\"]*)\"|`([^`]*)`|([^\s,'\"`]+))", said
+        )
+        if found is None:
+            continue
+        text = next(group for group in found.groups() if group is not None)
+        text = text if found[4] is None else text.rstrip(".,;!?")
+        try:
+            told[name] = _READERS[schema.get("type", "string") if isinstance(schema, dict) else "string"](text)
+        except (KeyError, ValueError):
+            continue
+    return told
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "integer": int,
+    "number": lambda text: float(text) if "." in text else int(text),
+    "boolean": lambda text: {"true": True, "false": False}[text.lower()],
+}
 
 
 def _value(name: str, schema: Any, part: str, results: Sequence[ToolResponse]) -> Any:

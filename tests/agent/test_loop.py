@@ -42,6 +42,7 @@ from midstream.sim.players import make_players
 from midstream.sim.rules.hosts import judge
 from midstream.sim.server import Sim
 from midstream.store import MemoryStore
+from midstream.testing import sim_server
 from tests.client.scripted import Cut, Host, Item, Refusal, Said, Stall, play
 
 T = TypeVar("T")
@@ -565,6 +566,28 @@ def _nothing_finished_is_lost(seen: list[AgentEvent], conversation: Conversation
             assert key in keys  # an answer without a block has nothing to keep
     said = "".join(event.delta for event in seen if isinstance(event, TextDelta))
     assert "".join(turn.text for turn in conversation.turns if turn.speaker == "ai").startswith(said)
+
+
+def test_a_switch_while_tools_run_does_not_call_their_results_lost() -> None:
+    async def main(client: Client) -> list[str]:
+        lines: list[str] = []
+        async with Session("moonshot/kimi-k2.5", client=client) as session:
+            async for event in Agent(session, [look]).run("Call look with path 'a.txt'."):
+                if isinstance(event, ToolFinished):
+                    lines += session.switch_model("anthropic/claude-sonnet-4-5").lines()
+        return lines
+
+    with sim_server() as sim:
+        lines = asyncio.run(main(sim.client()))
+        assert sim.seen[-1].body["messages"][-1]["content"][0]["content"] == "a.txt holds 3 lines"
+    (told,) = [line for line in lines if "result" in line]
+    assert "has no result yet" in told and "sent an error" not in told
+
+
+def test_calls_that_were_left_are_reported_as_before() -> None:
+    left = Conversation((human("a"), Turn("ai", (ToolCall("hist_tool_1", "look", "{}"),)), human("b")))
+    report = Session("openai/gpt-4o", conversation=left, client=Client(Catalog(Config(), environ={}))).preview()
+    assert "look has no result; sent an error result instead" in "\n".join(report.lines())
 
 
 MODELS = ("moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5", "openai/gpt-4.1", "gemini/gemini-2.5-flash",

@@ -28,7 +28,7 @@ from ..core.events import (
     Event,
     Start,
 )
-from ..core.handoff import SwitchReport, switch_report
+from ..core.handoff import Note, SwitchReport, switch_report
 from ..core.ids import ToolFormat, valid_tool_format
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
@@ -44,6 +44,7 @@ from .reply import ParsedReply, Reply, aborted
 from .tokens import Price, estimate_conversation, estimate_tool, estimate_turn, price_of
 
 T = TypeVar("T")
+_NOT_YET = "a call of the last answer has no result yet; only if none comes is an error sent instead"
 
 
 class TurnCost(Value, frozen=True):
@@ -260,6 +261,9 @@ class Session:
         target = catalog.resolve(model or self.model)
         notes = self.request(model).notes if self.conversation.turns else ()
         sent = sent_turns(self.conversation.turns)
+        if self._has_open_calls:  # an agent is at work on them: the next request has their results
+            last = sent.places[-1]
+            notes = tuple([replace(note, why=_NOT_YET) if _is_open(note, last) else note for note in notes])
         report = switch_report(target.name, sent.turns, notes, sent.places)
         tokens = self._estimate()
         window = catalog.context_window(target)
@@ -535,6 +539,10 @@ def _copied(store: Store, kept: Conversation, parent: str) -> Conversation:
     """The conversation as a new one in the store, forked from its parent with the parent's settings."""
     entry = Entry(kept, store.entry(parent).meta, parent=parent, forked_at=len(kept.turns))
     return replace(kept, id=store.add(entry))
+
+
+def _is_open(note: Note, last: int) -> bool:
+    return note.code == "unanswered_call" and note.turn == last
 
 
 def is_refused_as_too_long(event: Event) -> bool:

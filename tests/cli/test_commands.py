@@ -107,7 +107,7 @@ def test_a_switch_tells_what_the_next_model_sees_and_wire_shows_it(script: Scrip
     assert "dropped: thinking" in err
     assert "POST http://127.0.0.1:" in err and "/v1/messages" in err
     assert '"toolu_' in err and "What now?" in err
-    assert "MOONSHOT_API_KEY" in err and "-m sim/kimi-k2.5" in err
+    assert "MOONSHOT_API_KEY" in err and "that needs none: sim/kimi-k2.5" in err
     assert out.endswith("This is claude-sonnet-4-5. You said: Hi\n")
 
 

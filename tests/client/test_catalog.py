@@ -171,6 +171,25 @@ def test_figures_of_the_user_win_under_any_name_of_the_model() -> None:
     assert catalog.context_window(catalog.resolve("moonshot/kimi-k2.5")) == 262_144
 
 
+_FIGURES: dict[str, tuple[ModelConfig, tuple[float, ...] | None]] = {
+    "nothing of it": (ModelConfig(tools=True), (2.5, 10.0, 1.25, 2.5)),
+    "all of it": (ModelConfig(input_price=1, output_price=2), (1, 2, 1, 1)),
+    "only the output": (ModelConfig(output_price=2), (2.5, 2, 1.25, 2.5)),
+    "only the input": (ModelConfig(input_price=1), (1, 10.0, 1, 1)),
+    "only the cache": (ModelConfig(cache_read_price=0), (2.5, 10.0, 0, 2.5)),
+}
+
+
+@pytest.mark.parametrize("case", _FIGURES)
+def test_a_figure_that_the_user_did_not_give_comes_from_the_table(case: str) -> None:
+    own, expected = _FIGURES[case]
+    catalog = Catalog(Config(models={"openai/gpt-4o": own, "openrouter/x/y": own}), environ={})
+    price = catalog.price(catalog.resolve("openai/gpt-4o"))
+    assert price is not None and (price.input, price.output, price.cache_read, price.cache_write) == expected
+    unknown = catalog.price(catalog.resolve("openrouter/x/y"))
+    assert (unknown is None) == (case != "all of it")
+
+
 def test_a_configured_header_is_named_in_no_repr_with_its_value() -> None:
     config = Config(providers={"work": ProviderConfig(base_url="http://w", headers={"x-team-key": "sk-canary-55"})})
     shown = f"{config!r} {config.providers!r} {Catalog(config, environ={}).resolve('work/x')!r}"

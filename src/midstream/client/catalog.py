@@ -278,13 +278,18 @@ class Catalog:
         return SecretHeaders({endpoint.auth: key})
 
     def price(self, target: Resolved) -> Price | None:
-        """What a token costs there, by the user's figures or the dated table; None if nobody knows."""
-        own = self._settled(target)
-        if own is not None and own.input_price is not None and own.output_price is not None:
-            read = own.input_price if own.cache_read_price is None else own.cache_read_price
-            write = own.input_price if own.cache_write_price is None else own.cache_write_price
-            return Price(own.input_price, own.output_price, read, write, "configuration")
-        return price_of(target.provider, target.model)
+        """What a token costs there: each figure by the user or the dated table; None if input or output has none."""
+        own, known = self._settled(target), price_of(target.provider, target.model)
+        if own is None or own.prices == (None, None, None, None):
+            return known
+        fresh = _first(own.input_price, known.input if known else None)
+        output = _first(own.output_price, known.output if known else None)
+        if fresh is None or output is None:
+            return None
+        cache = known if own.input_price is None else None  # the cache of the table belongs to the price of the table
+        read = _first(own.cache_read_price, cache.cache_read if cache else fresh)
+        write = _first(own.cache_write_price, cache.cache_write if cache else fresh)
+        return Price(fresh, output, read or 0.0, write or 0.0, "configuration")
 
     def context_window(self, target: Resolved) -> int | None:
         """How much the model can read, by the user's figure, the dialect or the dated table; None if nobody knows."""
@@ -340,6 +345,10 @@ class Catalog:
         if known is not None:
             return replace(known, endpoint=endpoint, dialects=dialects)
         return Provider(name, endpoint, dialects, models=model.models)
+
+
+def _first(own: float | None, usual: float | None) -> float | None:
+    return usual if own is None else own
 
 
 def _key_realm(row: Provider | None) -> tuple[str, str] | None:

@@ -97,6 +97,10 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: bool | None = None
     """Whether the host takes declared tools for this model; false sends them over plain text."""
 
+    @property
+    def prices(self) -> tuple[float | None, ...]:
+        return self.input_price, self.output_price, self.cache_read_price, self.cache_write_price
+
 
 class ChatConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How `midstream chat` and `ask` behave."""
@@ -296,10 +300,10 @@ def _tables(values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], ty
         for name, table in tables.items() if isinstance(tables, dict) else ():
             if isinstance(table, dict):
                 yield f"[{group}.{_toml_key(name)}]", table, kind
-    for group, kind in (("chat", ChatConfig), ("sandbox", SandboxConfig)):
+    for group, single in (("chat", ChatConfig), ("sandbox", SandboxConfig)):
         table = values.get(group)
         if isinstance(table, dict):
-            yield f"[{group}]", table, kind
+            yield f"[{group}]", table, single
     yield "at the top", dict(values), Config
 
 
@@ -320,8 +324,8 @@ def _check_names(config: Config, origins: Mapping[str, str], files: Sequence[str
             raise ConfigError(f'{title} is about one model: write [models."{name}/MODEL"]')
         provider = next(iter(config.providers), "PROVIDER")
         raise ConfigError(f'{title} names no provider and no alias: write [models."{provider}/{name}"] or its like')
-    for name, provider in config.providers.items():
-        if provider.api_key_env and not _VARIABLE.fullmatch(provider.api_key_env):  # it may be a key: not shown
+    for name, settings in config.providers.items():
+        if settings.api_key_env and not _VARIABLE.fullmatch(settings.api_key_env):  # it may be a key: not shown
             path = origins[f"providers.{name}.api_key_env"]
             raise ConfigError(
                 f"{path}: [providers.{_toml_key(name)}]: api_key_env is the name of a variable (letters, digits and _), "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from shlex import quote
 
 import click
 import msgspec
@@ -84,6 +85,8 @@ def doctor(
             _show(diagnosis, healthy=number not in wrong)
         if place is not None:
             click.echo(f"The healed copy is {place}.")
+            if model is None and len(entries) == 1:
+                click.echo(f"Continue it: midstream chat --session $(midstream sessions import {quote(str(place))}) -m MODEL")
     return FAILED if broken or wrong else OK
 
 

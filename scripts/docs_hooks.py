@@ -30,6 +30,10 @@ _SHOWN = (
     "benchmarks",
     "scripts",
 )
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_HEADING = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
+_ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+_TAG = re.compile(r"<[^>]+>")
 _LINK = re.compile(r"(\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^)\s]+)\)")
 
 
@@ -45,6 +49,27 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     here = posixpath.dirname(page.file.src_uri)
     return _LINK.sub(lambda link: _turned(link, here), markdown)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    return _TABLE.sub(lambda table: _labelled(table[0]), html)
+
+
+def _labelled(table: str) -> str:
+    """A table of more than two columns whose cells know their headings: on a phone each row is a card, and the headings are gone."""
+    headings = [_TAG.sub("", heading).strip().replace('"', "&quot;") for heading in _HEADING.findall(table)]
+    if len(headings) < 3:
+        return table
+
+    def label(row: re.Match[str]) -> str:
+        first, *others = row[0].split("<td")
+        cells = zip(headings, others, strict=False)
+        return first + "".join(
+            f'<td data-column="{heading}"{cell}' if at and heading else f"<td{cell}"
+            for at, (heading, cell) in enumerate(cells)
+        )
+
+    return _ROW.sub(label, table)
 
 
 def _moved(text: str, page: str) -> str:

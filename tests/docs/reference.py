@@ -139,7 +139,7 @@ def error_page() -> str:
         f"# Errors\n\n{_MADE}. All are in `midstream.errors`. *Retry*: whether the same request may succeed in a while (`error.retryable`); the exit "
         "code is that of `midstream ask`. `kind` is what `ErrorInfo.kind` and `Turn.failure` hold.\n"
     ]
-    lines.append(table("class", "kind", "below", "retry", "exit", "means"))
+    lines.append(table("class", "kind", "base", "retry", "exit", "means"))
     for name, kind in errors.KINDS.items():
         if kind.__module__ != errors.__name__:
             continue
@@ -202,8 +202,8 @@ def providers() -> str:
 
 def models() -> str:
     lines = [
-        f"# Models\n\n{_MADE}: the models that are known by name, and how each is spoken to. *Ids*: the shape of tool-call ids; *format*: how tools are spoken of; *reasoning*: the field it is sent "
-        "back in and how it is switched.\n",
+        f"# Models\n\n{_MADE}: the models that are known by name, and what midstream knows of each. *Ids*: the shape of tool-call ids; *format*: the [tool format](../tool-formats.md); *reasoning*: the field it is "
+        "sent back in, and how thinking is switched; *reads*: what it takes besides text.\n",
         table("provider", "models", "ids", "format", "reasoning", "reads"),
     ]
     for each in REGISTRY.providers.values():
@@ -211,7 +211,7 @@ def models() -> str:
         for model in each.models:
             spoken = each.dialect_for(model)
             rules = spoken.reasoning
-            sent = f"{rules.field or rules.echo}{', by ' + rules.control if rules.control else ''}"
+            sent = f"{rules.field or rules.echo}{', no switch' if rules.control == 'none' else ', by ' + rules.control}"
             ways = (spoken.ids, spoken.tool_format, cell(sent), ", ".join(spoken.media) or "text")
             alike.setdefault(ways, []).append(model)
         for ways, names in alike.items():

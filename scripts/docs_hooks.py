@@ -34,6 +34,7 @@ _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _HEADING = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
+_LONG = re.compile(r"<code>(?=(?:[^<]*\s)?[^<\s]{30})")
 _LINK = re.compile(r"(\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^)\s]+)\)")
 
 
@@ -56,7 +57,9 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
 
 
 def _labelled(table: str) -> str:
-    """A table of more than two columns whose cells know their headings: on a phone each row is a card, and the headings are gone."""
+    """A table whose cells know their headings, if it has more than two columns: on a phone each row is a card, and the headings are
+    gone. Code with a word that would push the other columns off the screen may be broken anywhere."""
+    table = _LONG.sub('<code class="long">', table)
     headings = [_TAG.sub("", heading).strip().replace('"', "&quot;") for heading in _HEADING.findall(table)]
     if len(headings) < 3:
         return table

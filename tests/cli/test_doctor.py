@@ -132,7 +132,10 @@ def test_the_copy_is_written_beside_its_history_never_over_it_and_only_for_its_o
     before = Path(history).read_bytes()
     result = run(history)
     copy = Path("elsewhere/h.json.healed.jsonl")
-    assert f"The healed copy is {copy}.\nContinue it: midstream chat --session $(midstream sessions import {copy}) -m" in result.output
+    assert (
+        f"The healed copy is {copy}.\nContinue it: midstream chat --session $(midstream sessions import {copy}) -m"
+        in result.output
+    )
     assert [each.name for each in Path().iterdir()] == ["elsewhere"]
     for path in (history, "elsewhere/../elsewhere/h.json"):
         refused = run(history, "-o", path)

@@ -86,7 +86,9 @@ def doctor(
         if place is not None:
             click.echo(f"The healed copy is {place}.")
             if model is None and len(entries) == 1:
-                click.echo(f"Continue it: midstream chat --session $(midstream sessions import {quote(str(place))}) -m MODEL")
+                click.echo(
+                    f"Continue it: midstream chat --session $(midstream sessions import {quote(str(place))}) -m MODEL"
+                )
     return FAILED if broken or wrong else OK
 
 

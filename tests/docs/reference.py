@@ -40,6 +40,10 @@ def row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+_BOUNDS = re.compile(r"Annotated\[(\w+), msgspec\.Meta\([^)]*\)\]")
+"""The bounds of a number, which are for the program that checks them; a reader of the type wants the type."""
+
+
 def fields(kind: type) -> Iterator[tuple[str, str, str, str]]:
     """The fields of a struct as they are written: name, type, default, and the words below it."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
@@ -55,7 +59,8 @@ def fields(kind: type) -> Iterator[tuple[str, str, str, str]]:
         words = ""
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
             words = below.value.value
-        yield node.target.id, ast.unparse(node.annotation), ast.unparse(node.value) if node.value else "", words
+        said = _BOUNDS.sub(r"\1", ast.unparse(node.annotation))
+        yield node.target.id, said, ast.unparse(node.value) if node.value else "", words
 
 
 def words_of(kind: object) -> str:

@@ -63,17 +63,24 @@ _ONLY_OFF = ("instructions", "memory", "skills")  # what you turned off, a proje
 # Unknown names are errors in every one of these: a misspelt setting that is silently ignored is the hardest to find.
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     like: str = "openai-compatible"
+    """The provider whose dialects it speaks."""
     base_url: str = ""
+    """Where it is reached, such as `http://127.0.0.1:8080/v1`."""
     api_key_env: str | None = None
+    """The variable that holds its key; never the key itself."""
     api_key_command: str | tuple[str, ...] = ()
     """A program that prints the key; a list is run as it is, a string by the shell."""
     api_key_ttl: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """How many seconds a key that the command printed is used, where its output does not say when it expires."""
     auth: Auth | None = None
+    """How the key is sent: `bearer`, `api-key`, `x-api-key`, `x-goog-api-key` or `none`; if nothing is said, as by the provider
+    that it is like."""
     headers: dict[str, str] = {}
+    """Headers that go with every request; not the place for a key."""
     query: dict[str, str] = {}
+    """Query parameters that go with every request; not the place for a key."""
     media: tuple[MediaKind, ...] | None = None
-    """What the models of this host read beside text."""
+    """What the models of this host read besides text: any of `image`, `audio`, `video`, `file`."""
     dialect: dict[str, Any] = {}
     """Fields of the dialects that this host does differently from the one it is like."""
 
@@ -88,12 +95,17 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: int | None = None
+    """Its window, in tokens."""
     media: tuple[MediaKind, ...] | None = None
-    """What the model reads beside text; empty for nothing."""
+    """What the model reads besides text: any of `image`, `audio`, `video`, `file`; empty for text only."""
     input_price: float | None = None
+    """Dollars per million tokens read; counts only together with `output_price`."""
     output_price: float | None = None
+    """Dollars per million tokens written."""
     cache_read_price: float | None = None
+    """The same for tokens that the host's cache served; `input_price` if nothing is said."""
     cache_write_price: float | None = None
+    """The same for tokens written to the cache; `input_price` if nothing is said."""
     tools: bool | None = None
     """Whether the host takes declared tools for this model; false sends them over plain text."""
 
@@ -130,9 +142,13 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default_model: str = ""
+    """The model where none is named: `provider/model` or an alias."""
     providers: dict[str, ProviderConfig] = {}
+    """Hosts of your own, and what is different about known ones."""
     aliases: dict[str, str] = {}
+    """Short names for models."""
     models: dict[str, ModelConfig] = {}
+    """What is known of single models: windows, prices, media."""
     chat: ChatConfig = ChatConfig()
     """How `midstream chat` and `midstream ask` behave."""
     sandbox: SandboxConfig = SandboxConfig()

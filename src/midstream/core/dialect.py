@@ -388,34 +388,41 @@ class Options(Value, frozen=True):
     it was said: further on it would be bent to the nearest known one, or sent."""
 
     max_tokens: int | None = None
+    """How many tokens the answer may have."""
     temperature: float | None = None
     top_p: float | None = None
     stop: tuple[str, ...] = ()
+    """Texts at which the answer ends."""
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     thinking: ThinkingMode | None = None
     """`on` or `off`; True and False are read so."""
     effort: str | None = None
+    """How hard the model thinks: `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; the nearest that it takes is sent."""
     thinking_budget: int | None = None
+    """How many tokens it may think."""
     keep_thinking: bool | None = None
     """Whether the host is to keep the model's reasoning of all turns, not only of the current tool loop; None leaves it to the
     dialect."""
     tool_choice: str | None = None
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel_tool_calls: bool | None = None
+    """Whether it may call several tools at once."""
     response_format: dict[str, Any] | None = None
     """In the words of OpenAI's chat, and sent as they are where the host takes them."""
     schema: dict[str, Any] | None = None
     """A JSON schema for the answer's text, which the host is held to in the best way that it has; instead of
     `response_format`. Whether the answer follows it is for the caller to check: `Session.send(schema=…)` does."""
     stream: bool = True
+    """False asks for the answer in one piece."""
     missing_reasoning: MissingReasoning = "placeholder"
     """For a host that requires reasoning the history does not have: send a `placeholder`, `disable-thinking` for this request,
     or `fail` with MissingReasoning before anything is sent."""
     foreign_thinking: ForeignThinking = "drop"
     """Another model's reasoning: `drop` it, send it as plain `text`, or `keep` it as reasoning where the wire has a place."""
     tool_format: str | None = None
+    """How tools are declared and called, such as `hermes`; None and `auto` leave it to the host."""
     cache: bool = False
     """Mark cache breakpoints where the wire has them."""
     prefill: str | None = None
@@ -425,11 +432,13 @@ class Options(Value, frozen=True):
     it, for the caller to ask the model for a real call, or for a person to look at."""
     user: str | None = None
     previous_response_id: str | None = None
+    """A stored response to continue, on OpenAI's Responses wire, where it fits the history."""
     path: HostPath | None = None
     """Which of a host's paths to take: `auto`, `native` or `chat`."""
     betas: tuple[str, ...] = ()
     """Features of the host that are turned on by name, where it has such names; elsewhere they mean nothing."""
     extra_body: dict[str, Any] | None = None
+    """Fields that are put into the body as they are."""
 
     def __post_init__(self) -> None:
         thinking: object = self.thinking

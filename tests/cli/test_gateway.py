@@ -288,6 +288,22 @@ def test_claude_code_keeps_its_names_where_they_are_served(cli: Cli) -> None:
     assert "OPENAI_MODEL=fast" in cli("serve", "--print", "qwen", "--config", "gateway.toml").stdout
 
 
+@pytest.mark.parametrize(
+    ("pattern", "instead"),
+    [
+        ("claude-*", {}),
+        ("claude-sonnet-*", {"OPUS": "claude-sonnet-4-5", "HAIKU": "claude-sonnet-4-5"}),
+        ("claude-haiku-*", {"OPUS": "claude-haiku-4-5", "SONNET": "claude-haiku-4-5"}),
+        ("fast", {"OPUS": "fast", "SONNET": "fast", "HAIKU": "fast"}),
+    ],
+)
+def test_claude_code_asks_for_no_name_that_is_not_served(cli: Cli, pattern: str, instead: dict[str, str]) -> None:
+    Path("gateway.toml").write_text(f'[aliases]\n"{pattern}" = "sim/kimi-k2.5"\n')
+    text = cli("serve", "--print", "claude", "--config", "gateway.toml").stdout
+    found = dict(re.findall(r"ANTHROPIC_DEFAULT_(\w+)_MODEL=(.*)", text))
+    assert found == instead
+
+
 def test_print_knows_its_clients(cli: Cli) -> None:
     result = cli("serve", "--print", "cursor")
     assert result.exit_code == 2 and "claude, codex" in result.stderr

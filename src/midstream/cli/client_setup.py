@@ -17,12 +17,16 @@ NO_KEY = "midstream"
 _KEY = f'"${{{KEY_VARIABLE}:-{NO_KEY}}}"'
 
 
+CLAUDES = {family: f"claude-{family}-4-5" for family in ("sonnet", "opus", "haiku")}
+"""The families of models that Claude Code asks for by itself, each with a name of it."""
+
+
 class Address(NamedTuple):
-    """Where the gateway is, and a model to begin with. `claude_names` says that names such as claude-sonnet-4-5 are served."""
+    """Where the gateway is, and a model to begin with. `claudes` are those of CLAUDES whose names are served."""
 
     url: str
     model: str
-    claude_names: bool = False
+    claudes: tuple[str, ...] = ()
 
 
 class ClientSetup(NamedTuple):
@@ -42,8 +46,12 @@ def _quoted(text: str) -> str:
 
 
 def _claude(to: Address) -> dict[str, str]:
-    names = ("MODEL", "DEFAULT_OPUS_MODEL", "DEFAULT_SONNET_MODEL", "DEFAULT_HAIKU_MODEL")
-    models = {} if to.claude_names else {f"ANTHROPIC_{name}": _quoted(to.model) for name in names}
+    # It asks for all three unasked (Opus by default, Haiku in the background): one that is not served would be its first error.
+    instead = CLAUDES[to.claudes[0]] if to.claudes else to.model
+    models = {} if to.claudes else {"ANTHROPIC_MODEL": _quoted(to.model)}
+    models |= {
+        f"ANTHROPIC_DEFAULT_{each.upper()}_MODEL": _quoted(instead) for each in CLAUDES if each not in to.claudes
+    }
     listing = {"CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1"}  # /model lists what the gateway serves
     return {"ANTHROPIC_BASE_URL": _quoted(to.url), "ANTHROPIC_AUTH_TOKEN": _KEY, **models, **listing}
 

@@ -31,7 +31,7 @@ from ..gateway.state import GatewayState, KeyRecord, open_state, state_path
 from ..gateway.tenants import LOCAL, tenant_of
 from ..sim.providers import MODELS, SIM, sim_providers
 from ..store.paths import is_postgres, shown_address
-from .client_setup import KEY_VARIABLE, SETUPS, Address, exports, overview
+from .client_setup import CLAUDES, KEY_VARIABLE, SETUPS, Address, exports, overview
 from .main import OK
 
 if TYPE_CHECKING:
@@ -533,13 +533,18 @@ def _address(url: str, router: Router, model: str | None) -> Address:
     """Where clients go, and the model they ask for: the one that was named, else the first that is served."""
     served = router.served()
     first = f"{SIM}/{MODELS[0]}" if f"{SIM}/{MODELS[0]}" in served else served[0] if served else f"{SIM}/{MODELS[0]}"
-    try:
-        claude = model is None and bool(router.route("claude-sonnet-4-5", LOCAL, "").models)
-    except MidstreamError:
-        claude = False
     if model is not None:
         router.route(model, LOCAL)
-    return Address(url, model or (router.config.aliases and served[0]) or first, claude)
+        return Address(url, model)
+    claudes = tuple([family for family, name in CLAUDES.items() if _is_served(name, router)])
+    return Address(url, (router.config.aliases and served[0]) or first, claudes)
+
+
+def _is_served(name: str, router: Router) -> bool:
+    try:
+        return bool(router.route(name, LOCAL, "").models)
+    except MidstreamError:
+        return False
 
 
 def _config_path(given: Path | None) -> Path | None:

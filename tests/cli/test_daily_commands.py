@@ -205,7 +205,7 @@ def test_compare_shows_both_answers_and_keeps_one(opened: Open, columns: int) ->
     terminal.enter("")
     terminal.wait_for("kept 1; the other answer is stored as")
     kimi, claude = ["Read notes.txt", *["<kimi-k2.5>"] * 2], ["Read notes.txt", *["<claude-sonnet-4-5>"] * 2]
-    assert conversations() == [claude, kimi]
+    assert conversations() == [kimi, claude]
     terminal.enter("/compare sim/claude-sonnet-4-5")
     terminal.wait_for("Keep which answer?", count=2)
     terminal.enter("2")
@@ -213,7 +213,7 @@ def test_compare_shows_both_answers_and_keeps_one(opened: Open, columns: int) ->
     terminal.enter("Thanks")
     terminal.wait_for("You said: Thanks")
     terminal.wait_for("(sim/claude-sonnet-4-5 ·")
-    assert conversations() == [[*claude, "Thanks", "<claude-sonnet-4-5>"], claude, kimi]
+    assert conversations() == [[*claude, "Thanks", "<claude-sonnet-4-5>"], kimi, claude]
 
 
 def git(*arguments: str) -> None:

@@ -165,7 +165,9 @@ async def _ask(
     gate = Gate(view)
     outcome = _Outcome()
     content = content_of(text, attachments)
-    async with Workspace(settings, ask=_asker(gate), limits=RunLimits(retry_text=not view.streams)) as workspace:
+    # What is written as it arrives cannot be taken back, neither from a terminal nor from a program that reads the events.
+    limits = RunLimits(retry_text=not view.streams and lines is None)
+    async with Workspace(settings, ask=_asker(gate), limits=limits) as workspace:
         session = workspace.session
         first = len(session.conversation.turns)
         status = Status(session.model)

@@ -63,7 +63,8 @@ class Attachments:
 
     async def compose(self, chat: Chat, text: str) -> tuple[str | Media, ...] | None:
         """The content of a message: its text, what it names with @, and what was attached. None if there is nothing to send
-        yet: the text was the path of a dropped file, or the user had second thoughts."""
+        yet: the text was the path of a dropped file, or the user had second thoughts. What was attached stays so until the
+        message is part of the conversation."""
         dropped = dropped_paths(text) if chat.interactive else None
         if dropped is not None:
             await self.add(chat, *dropped)
@@ -75,8 +76,6 @@ class Attachments:
         if named:
             chat.view.notice(*[f"attached: {each.label}" for each in named])
             self.warn(chat, *named)
-        # Only now: if anything above failed, they still wait for the next try.
-        self.items = ()
         return content
 
     def tell(self, chat: Chat, *added: Attachment) -> None:

@@ -24,6 +24,7 @@ from ..agent.run import RunLimits
 from ..client.config import ChatConfig
 from ..client.session import Session
 from ..core.blocks import Media, Text
+from ..core.compaction import said_last
 from ..core.errors import ConfigError, LocalError, MidstreamError
 from ..core.events import AgentEvent
 from ..store.paths import data_dir
@@ -38,7 +39,7 @@ from .notification import Notifier
 from .options import Settings, conversation_options, tool_option
 from .plain_view import PlainView
 from .running import interrupts, run
-from .shell_command import is_shell_line, run_shell_line
+from .shell_command import is_shell_line, run_shell_line, shell_line
 from .slash import complete, dispatch, is_command
 from .terminal import Paint, color_choice, columns, has_cursor, is_terminal, wants_color
 from .view import Gate, Status, View, shortened, summary
@@ -349,14 +350,24 @@ class Chat:
 
     async def _send(self, *content: str | Text | Media) -> None:
         """Answer a message, with the output of commands before it. What could not be sent stays for the next one."""
-        waiting, self.unsent = self.unsent, []
-        before = self.session.conversation
+        first = len(self.session.conversation.turns)
         try:
-            await self.answer(*waiting, *content)
+            await self.answer(*self.unsent, *content)
         finally:
-            # By identity: any turn that was added made a new conversation, and then the message has been sent.
-            if self.session.conversation is before:
-                self.unsent = waiting
+            if self._was_said(first):
+                self.unsent, self.attachments.items = [], ()
+
+    def _was_said(self, first: int) -> bool:
+        """Whether there is a message of the human from this turn on. Earlier turns may have been summarised before it."""
+        place = said_last(self.session.conversation.turns)
+        return place is not None and place >= first
+
+    def tell_waiting(self) -> None:
+        """Say what will go with the next message, whichever conversation that is in."""
+        for each in self.unsent:
+            self.view.notice(f"goes with your next message: the output of {shell_line(each)} (/undo takes it back)")
+        for item in self.attachments.items:
+            self.view.notice(f"goes with your next message: {item.label} (/attach remove takes it off)")
 
     async def answer(self, *content: str | Text | Media) -> None:
         """Send a message and show the answer to it. Without content, the model continues from where the conversation is."""
@@ -367,9 +378,12 @@ class Chat:
             finished = await self.until_stopped(self._stream(content), status)
         finally:
             self.workspace.store_settings()
-        self.view.notice(
-            f"({summary(session, first, status.seconds)})" if finished else "(stopped; what has arrived is kept)"
-        )
+        if finished:
+            self.view.notice(f"({summary(session, first, status.seconds)})")
+        elif content and not self._was_said(first):
+            self.view.notice("(stopped; your message was not sent)")
+        else:
+            self.view.notice("(stopped; what has arrived is kept)")
         if finished:
             self._notify(f"{session.model} has answered")
 

@@ -21,6 +21,7 @@ from ..agent.processes import PipeReader
 from ..client.cancellation import shield
 from ..core.blocks import Text
 from ..core.errors import LocalError
+from ..core.secret import Secret
 from ..core.visible import terminal_safe, visible
 from .view import Status, shortened
 
@@ -54,22 +55,22 @@ async def run_shell_line(chat: Chat, text: str) -> None:
         )
     command = text[1:].strip()
     if not command:
-        chat.view.notice(*_ABOUT, *[f"  with the next message: {_first_line(each)}" for each in chat.unsent])
+        chat.view.notice(*_ABOUT, *[f"  with the next message: {shell_line(each)}" for each in chat.unsent])
         return
     shown = _Shown(chat.view.notice)
     running = ShellCommand(command, shown.add)
     finished = await chat.until_stopped(running.run(), Status(f"$ {shortened(visible(command), 40)}"))
     shown.end()
     ended = running.ended if finished else "stopped"
-    keys = chat.workspace.catalog.key_names()
-    chat.unsent.append(Text(without_keys(f"{running.said}\n[{ended}]", keys, os.environ)))
+    keys = chat.workspace.catalog.keys_at_hand()
+    chat.unsent.append(Text(without_keys(f"{running.said}\n[{ended}]", keys)))
     chat.view.notice(f"({ended}; goes with your next message, /undo takes it back)")
 
 
-def without_keys(text: str, names: frozenset[str], environ: Mapping[str, str]) -> str:
-    """The text with the name of the variable instead of each known key: `!env` must not hand them to a model."""
-    for name in names:
-        if len(value := environ.get(name, "")) >= _TELLING:
+def without_keys(text: str, keys: Mapping[str, Secret]) -> str:
+    """The text with the name of each key instead of it: neither `!env` nor the file of the keys must hand them to a model."""
+    for name, key in sorted(keys.items(), key=lambda each: -len(each[1].reveal())):
+        if len(value := key.reveal()) >= _TELLING:
             text = text.replace(value, f"‹{name}›")
     return text
 
@@ -174,5 +175,6 @@ class _Shown:
             self._notice(shortened(clean.expandtabs(8), LINE_LENGTH))
 
 
-def _first_line(content: Text) -> str:
+def shell_line(content: Text) -> str:
+    """The command whose output this is."""
     return shortened(content.text.split("\n")[1], 60)

@@ -24,7 +24,8 @@ Run: TypeAlias = Callable[["Chat", str], Awaitable[None]]
 
 
 class Command(msgspec.Struct, frozen=True):
-    """`run` gets what follows the name; `words` gives the completions of it; with `paths`, these are files."""
+    """`run` gets what follows the name; `words` gives the completions of it; with `paths`, these are files. `short` means this
+    command, although others begin like that: those that are used every minute keep their letter when new ones come."""
 
     name: str
     usage: str
@@ -32,6 +33,7 @@ class Command(msgspec.Struct, frozen=True):
     run: Run
     words: Callable[[Chat], Words]
     paths: bool = False
+    short: str = ""
 
 
 COMMANDS: list[Command] = []
@@ -39,12 +41,12 @@ COMMANDS: list[Command] = []
 
 
 def command(
-    usage: str, help: str, words: Callable[[Chat], Words] = lambda chat: (), *, paths: bool = False
+    usage: str, help: str, words: Callable[[Chat], Words] = lambda chat: (), *, paths: bool = False, short: str = ""
 ) -> Callable[[Run], Run]:
     """Make a function a slash command. It is called with the chat and what follows the name."""
 
     def register(run: Run) -> Run:
-        COMMANDS.append(Command(usage.split()[0].removeprefix("/"), usage, help, run, words, paths))
+        COMMANDS.append(Command(usage.split()[0].removeprefix("/"), usage, help, run, words, paths, short))
         return run
 
     return register
@@ -78,14 +80,19 @@ def complete(chat: Chat, line: str) -> Words:
 
 
 def _find(name: str) -> Command:
-    # An exact name wins over longer ones that begin with it.
-    fits = [each for each in COMMANDS if each.name == name] or [each for each in COMMANDS if each.name.startswith(name)]
+    exact = [each for each in COMMANDS if name in (each.name, each.short)]
+    fits = exact or [each for each in COMMANDS if each.name.startswith(name)]
     if len(fits) == 1:
         return fits[0]
     near = difflib.get_close_matches(name, [each.name for each in COMMANDS], 1)
     if fits:
         raise LocalError(f"/{name} is ambiguous: {', '.join(f'/{each.name}' for each in fits)}")
     raise LocalError(f"no command /{name}; " + (f"did you mean /{near[0]}?" if near else "/help lists them all"))
+
+
+def short_forms() -> str:
+    """The letters that stand for a command, in words."""
+    return ", ".join([f"/{each.short} is /{each.name}" for each in COMMANDS if each.short])
 
 
 def words_of(*words: str) -> Callable[[Chat], Words]:

@@ -96,7 +96,7 @@ class Workspace:
         toolbox = self._toolbox()
         session = Session(
             model,
-            store=None if self._read_only else self.store,
+            store=self.writable_store,
             tools=toolbox.specs(),
             conversation=conversation,
             options=settings.options(stored),
@@ -194,6 +194,11 @@ class Workspace:
         entry = store.entry(found)
         self._note_own_prompt(entry)
         return self._continued(entry.conversation), entry.meta
+
+    @property
+    def writable_store(self) -> Store | None:
+        """Where conversations are kept; None if nowhere."""
+        return None if self._read_only else self.store
 
     @property
     def _read_only(self) -> bool:

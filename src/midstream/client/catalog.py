@@ -152,6 +152,14 @@ class Catalog:
         rows = [*REGISTRY.providers.values(), *self.registry.providers.values()]
         return frozenset(configured).union(*[(*row.endpoint.key_env, *row.endpoint.bearer_env) for row in rows])
 
+    def keys_at_hand(self) -> dict[str, Secret]:
+        """Every key that is known without asking a keyring or running a command, by its variable, or by its provider if the
+        user stored it."""
+        environ = self._environ
+        found = {name: Secret(environ[name]) for name in self.key_names() if environ.get(name)}
+        stored = {} if self._keys is None else self._keys.at_hand()
+        return found | {f"key of {provider}": key for provider, key in stored.items()}
+
     def key_source(self, target: Resolved) -> str | None:
         """Where this provider's key comes from: the name of a variable, `api_key_command`, `keyring` or `keys.json` (where it
         was stored), or None if there is none."""

@@ -76,6 +76,11 @@ class KeyStore:
         entry = self._current().get(provider)
         return entry is None or not entry.keyring or provider in self._fetched
 
+    def at_hand(self) -> dict[str, Secret]:
+        """The keys that `get` gives at once, by provider."""
+        held = {provider: entry.key or self._fetched.get(provider) for provider, entry in self._current().items()}
+        return {provider: key for provider, key in held.items() if key is not None}
+
     def get(self, provider: str) -> Secret | None:
         """The stored key, or None. MissingKey if the keyring does not give it out. A keyring may wait for its user."""
         entry = self._current().get(provider)

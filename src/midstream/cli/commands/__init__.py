@@ -9,10 +9,10 @@ from __future__ import annotations
 # In the order of /help.
 # isort: off
 from . import model
+from . import context
 from . import sessions
 from . import answers
 from . import changes
 from . import attach
 from . import memory
-from . import context
 from . import inspect

@@ -16,6 +16,8 @@ from ...client.session import Session
 from ...core import events
 from ...core.blocks import Conversation, Media, Text, Turn
 from ...core.errors import LocalError
+from ...store import Entry
+from ..attachment import unread
 from ..slash import command
 from ..view import Status, summary, total_cost
 from .model import models, report_lines
@@ -24,20 +26,21 @@ from .sessions import last_message, step_back
 if TYPE_CHECKING:
     from ..chat import Chat
 
+_MOMENT = 0.001  # seconds
+
 
 @command("/retry [MODEL]", "answer your last message again, or let another model answer it", models)
 async def _retry(chat: Chat, model: str) -> None:
-    last_message(chat.session.conversation)
-    if model:
-        # Before anything is taken back: a model without a key must not cost the answer that is there.
-        await chat.workspace.reach(model)
     dropped = chat.session.conversation.turns[last_message(chat.session.conversation) :]
+    if model:
+        model = await chat.workspace.reach(model)
     message, kept = await step_back(chat)
     chat.view.notice(f"answering again{kept}")
     if any(turn.tool_calls for turn in dropped):
         chat.view.notice("what the tools of the earlier answer did is not undone")
     if model:
         chat.view.notice(f"model: {model}", *report_lines(await chat.workspace.use(model)))
+        chat.view.notice(*unread(chat.session, _media(message)))
     await chat.answer(*_content(message))
 
 
@@ -51,12 +54,13 @@ async def _compare(chat: Chat, model: str) -> None:
     place = last_message(mine.conversation)
     if not _text(mine.conversation.turns[place:]):
         raise LocalError("there is no answer to compare with yet; /retry asks for one")
-    await chat.workspace.reach(model)
+    model = await chat.workspace.reach(model)
     other = await _rival(chat, model, place)
+    message = mine.conversation.turns[place]
     chat.view.notice(f"asking {model}; it may use only tools that read: {_names(other.toolbox)}")
+    chat.view.notice(*unread(other.session, _media(message)))
     status = Status(model)
     failures: list[str] = []
-    message = mine.conversation.turns[place]
     finished = await chat.until_stopped(_answered(other, message, status, failures), status)
     theirs = other.session
     # Whichever is kept, both were paid for.
@@ -71,30 +75,47 @@ async def _compare(chat: Chat, model: str) -> None:
     )
     if failures or not _text(theirs.conversation.turns[place:]):
         raise LocalError(f"{model} gave no whole answer{': ' if failures else ''}{' '.join(failures)}; 1 is kept")
-    if await chat.ask("Keep which answer? [1] or 2: ") != "2":
-        chat.view.notice(f"kept 1{_stored_as(theirs)}")
+    keeps_theirs = await chat.ask("Keep which answer? [1] or 2: ") == "2"
+    stored = _stored(chat, theirs.conversation, model, place, is_last=keeps_theirs)
+    if not keeps_theirs:
+        chat.view.notice(f"kept 1{_remark(stored)}")
         return
-    dropped = _stored_as(mine)
-    mine.conversation = mine.carry_costs(theirs.conversation)
+    dropped = _remark(mine.conversation)
+    mine.conversation = mine.carry_costs(stored)
     await chat.workspace.use(model)
     chat.view.notice(f"kept 2{dropped}", f"model: {model}")
 
 
 async def _rival(chat: Chat, model: str, place: int) -> Agent:
-    """Another session at the same point, with a copy of what was said so far and the tools that only read."""
+    """Another session at the same point, with a copy of what was said so far and the tools that only read.
+
+    It has no store: its answer is stored when it is there, so that one that is stopped or fails leaves nothing behind.
+    """
     mine = chat.session
     # Two models that both change files would each work on what the other has done.
     toolbox = Toolbox([tool for tool in chat.workspace.agent.toolbox if not tool.writes and not tool.runs])
     session = Session(
         model,
-        store=chat.workspace.store,
         tools=toolbox.specs(),
         conversation=mine.conversation,
         options=mine.options,
         client=mine.client,
+        compaction=mine.compaction,
     )
     await session.rewind(place)
     return Agent(session, toolbox)
+
+
+def _stored(chat: Chat, theirs: Conversation, model: str, place: int, *, is_last: bool) -> Conversation:
+    """The other model's conversation, in the store if mine is there. Unless it `is_last`, it counts as older than mine:
+    `--continue` goes on with the answer that was kept."""
+    store, parent = chat.workspace.writable_store, chat.session.conversation.id
+    if store is None or not parent:
+        return theirs
+    mine = store.entry(parent)
+    updated = None if is_last or mine.updated is None else mine.updated - _MOMENT
+    entry = Entry(theirs, {**mine.meta, "model": model}, None, updated, parent, place)
+    return replace(theirs, id=store.add(entry))
 
 
 async def _answered(agent: Agent, message: Turn, status: Status, failures: list[str]) -> None:
@@ -121,6 +142,10 @@ def _content(message: Turn) -> list[Text | Media]:
     return [block for block in message.blocks if isinstance(block, Text | Media)]
 
 
+def _media(message: Turn) -> list[Media]:
+    return [block for block in message.blocks if isinstance(block, Media)]
+
+
 def _text(turns: tuple[Turn, ...]) -> str:
     return "\n\n".join([turn.text for turn in turns if turn.speaker == "ai" and turn.text and not turn.failure])
 
@@ -139,6 +164,5 @@ def _names(toolbox: Toolbox) -> str:
     return ", ".join([tool.name for tool in toolbox]) or "none here"
 
 
-def _stored_as(session: Session) -> str:
-    conversation = session.conversation.id
-    return f"; the other answer is stored as {conversation[:8]}" if conversation else ""
+def _remark(dropped: Conversation) -> str:
+    return f"; the other answer is stored as {dropped.id[:8]}" if dropped.id else ""

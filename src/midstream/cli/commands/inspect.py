@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,12 +10,13 @@ import msgspec
 from ...agent.toolbox import BUILTIN
 from ...client.catalog import Catalog
 from ...client.session import Session
-from ...core.blocks import human
+from ...core.blocks import Media, Text, human
 from ...core.compaction import sent_turns
 from ...core.secret import hide_url_secrets
 from ...dialects.registry import REGISTRY, Resolved
+from ..attachment import content_of
 from ..sandbox import sandbox_lines
-from ..slash import COMMANDS, command
+from ..slash import COMMANDS, command, short_forms
 from ..view import money, shortened, total_cost, two_columns
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ async def _usage(chat: Chat, _: str) -> None:
 
 @command("/wire [TEXT]", "show the exact request the model would get next, without secrets")
 async def _wire(chat: Chat, text: str) -> None:
-    chat.view.notice(*wire_lines(chat.session, text))
+    waiting = (*chat.unsent, *content_of(text or _NEXT, chat.attachments.items))
+    chat.view.notice(*wire_lines(chat.session, waiting, always=waiting != (_NEXT,)))
 
 
 @command("/help", "show this list")
@@ -68,6 +70,7 @@ async def _help(chat: Chat, _: str) -> None:
         *two_columns([(each.usage, each.help) for each in COMMANDS], chat.view.width),
         "Enter sends; Alt-Enter, or a backslash before Enter, starts a new line. Esc stops an answer, Ctrl-T unfolds thinking.",
         "!COMMAND runs in your shell; its output goes with your next message.",
+        f"The beginning of a command is enough where only one begins so (/und), and {short_forms()}.",
         "Ctrl-D, or Ctrl-C twice, quits.",
     )
 
@@ -78,15 +81,15 @@ async def _exit(chat: Chat, _: str) -> None:
     chat.leave()
 
 
-def wire_lines(session: Session, text: str = "") -> Iterator[str]:
-    """The request line, headers, body and notes of the next request; a placeholder stands for a message not yet written."""
+def wire_lines(session: Session, content: Sequence[str | Text | Media], *, always: bool) -> Iterator[str]:
+    """The request line, headers, body and notes of the next request, with a message of this content: `always`, or else only
+    where it is the human's turn."""
     before = session.conversation
     sent = sent_turns(before.turns).turns
     last = sent[-1].speaker if sent else ""
     try:
-        # A request needs something to answer; after results the model goes on without a message.
-        if text or last in ("", "ai"):
-            session.conversation = before.add(human(text or _NEXT))
+        if always or last in ("", "ai"):
+            session.conversation = before.add(human(*content))
         request = session.request()
     finally:
         session.conversation = before

@@ -53,7 +53,7 @@ def _providers(chat: Chat) -> Words:
     return [(row.name, key_state(catalog, row)[0]) for row in catalog.registry.providers.values()]
 
 
-@command("/model [NAME]", "change the model, and show what it will see", models)
+@command("/model [NAME]", "change the model, and show what it will see", models, short="m")
 async def _model(chat: Chat, name: str) -> None:
     if not name:
         chat.view.notice(f"model: {chat.session.model} (/model NAME changes it; Tab completes)")
@@ -63,7 +63,7 @@ async def _model(chat: Chat, name: str) -> None:
     chat.attachments.warn(chat)
 
 
-@command("/provider [NAME]", "list the providers, or use the same model at another one", _providers)
+@command("/provider [NAME]", "list the providers, or use the same model at another one", _providers, short="p")
 async def _provider(chat: Chat, name: str) -> None:
     catalog = chat.workspace.catalog
     providers = catalog.registry.providers

@@ -31,7 +31,7 @@ def _stored_sessions(chat: Chat) -> Words:
     return [(info.id, shortened(info.title, 50)) for info in store.list(50)] if store is not None else ()
 
 
-@command("/sessions [WORDS]", "list or search stored conversations")
+@command("/sessions [WORDS]", "list or search stored conversations", short="s")
 async def _sessions(chat: Chat, words: str) -> None:
     store = chat.workspace.require_store()
     if words:
@@ -55,6 +55,7 @@ async def _resume(chat: Chat, wanted: str) -> None:
     report = await chat.workspace.resume(found)
     chat.show_history()
     chat.view.notice(f"model: {chat.session.model}", *report_lines(report))
+    chat.tell_waiting()
 
 
 async def _picked(chat: Chat) -> str | None:
@@ -93,6 +94,7 @@ async def _new(chat: Chat, _: str) -> None:
     chat.workspace.start_new()
     chat.view.notice("started a new conversation")
     chat.show_sources()
+    chat.tell_waiting()
 
 
 @command("/fork", "continue in a copy of this conversation")

@@ -1,0 +1,199 @@
+"""Where two features of the terminal meet: what waits for the next message, answers that were compared, keys, short names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from midstream.cli import commands  # noqa: F401  (registers the slash commands)
+from midstream.cli.slash import COMMANDS, _find
+from midstream.core.errors import LocalError
+from midstream.sim.server import Sim
+from midstream.store import SqliteStore
+from tests.store.test_read_only import folder, read_only
+
+from .conftest import Cli
+from .terminal import Terminal
+
+__all__ = ["folder"]
+KIMI = ("chat", "--no-tools", "-m", "sim/kimi-k2.5")
+CONTINUE = ("chat", "--no-tools", "--continue")
+LONG = "Tell me more. " + "word " * 200
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def opened(environ: dict[str, str]) -> Iterator[Open]:
+    terminals: list[Terminal] = []
+
+    def open_terminal(*args: str, columns: int = 100, **changes: str) -> Terminal:
+        terminals.append(Terminal(*args, environ={**environ, **changes}, columns=columns))
+        terminals[-1].wait_for("›")
+        return terminals[-1]
+
+    yield open_terminal
+    for terminal in terminals:
+        terminal.close()
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Piped = Callable[..., Said]
+
+
+@pytest.fixture
+def piped(home: Path) -> Piped:
+    """The program with these lines as its input."""
+
+    def run(args: tuple[str, ...], *given: str) -> Said:
+        done = subprocess.run(
+            [sys.executable, "-m", "midstream.cli.main", *args],
+            input="".join([f"{line}\n" for line in given]),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.mark.parametrize(("answer", "kept"), [("1", "kimi-k2.5"), ("2", "gpt-4o")])
+def test_the_answer_that_was_kept_is_continued(piped: Piped, answer: str, kept: str) -> None:
+    compared = piped(KIMI, "Hello", "/compare sim/gpt-4o", answer)
+    assert f"kept {answer}; the other answer is stored as" in compared.err
+    again = piped(CONTINUE, "/model")
+    assert f"model: sim/{kept}" in again.err and f"This is {kept}." in again.out + again.err
+    with closing(SqliteStore()) as store:
+        assert sorted(info.models for info in store.list()) == [("sim/gpt-4o",), ("sim/kimi-k2.5",)]
+
+
+def test_a_comparison_that_fails_leaves_nothing_behind(
+    piped: Piped, doubles: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOONSHOT_API_KEY", "sk-canary-1234567890")
+    doubles.inject("cut", 9)
+    # The bare name of a listed model is enough, as for /model.
+    compared = piped(KIMI, "Hello", "/compare kimi-k2.5")
+    assert "asking moonshot/kimi-k2.5" in compared.err and "gave no whole answer" in compared.err
+    with closing(SqliteStore()) as store:
+        assert len(store.list()) == 1
+
+
+@contextmanager
+def typed(*given: str) -> Iterator[None]:
+    """These lines at descriptor 0, where a chat of this process reads."""
+    before = os.dup(0)
+    read_end, write_end = os.pipe()
+    try:
+        os.write(write_end, "".join([f"{line}\n" for line in given]).encode())
+        os.close(write_end)
+        os.dup2(read_end, 0)
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(read_end)
+
+
+def test_answers_are_compared_where_nothing_can_be_stored(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "conversations.db"
+    (folder / "work").mkdir()
+    monkeypatch.chdir(folder / "work")
+    monkeypatch.setenv("MIDSTREAM_HOME", str(folder))
+    script = ("Hello", "/compare sim/gpt-4o", "2", "/retry", "/undo", "/model")
+    with typed(*script):
+        cli(*KIMI)  # everything is imported before privileges are dropped
+    with read_only(path, folder), typed(*script):
+        compared = cli(*KIMI, "--store", str(path))
+    assert compared.exit_code == 0, compared.output
+    assert "kept 2\n" in compared.stderr and "undone: Hello\n" in compared.stderr
+    assert "model: sim/gpt-4o (" in compared.stderr
+
+
+def test_what_waits_is_told_when_the_conversation_changes_and_stands_in_the_next_request(piped: Piped) -> None:
+    talked = piped(KIMI, "Hello", "/attach notes.txt", "/new", "/wire Look")
+    assert "goes with your next message: notes.txt" in talked.err
+    request = talked.err.partition("POST ")[2]
+    assert "buy milk" in request and "Look" in request and "Hello" not in request
+
+
+def test_a_message_that_was_not_sent_keeps_what_was_to_go_with_it(opened: Open, home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text('[models."sim/claude-sonnet-4-5"]\ncontext = 1500\n')
+    terminal = opened(*KIMI, SHELL="/bin/sh", MIDSTREAM_SIM_DELAY="0.01")
+    for number in range(1, 5):
+        terminal.enter(LONG)
+        terminal.wait_for("(sim/kimi-k2.5 · ", count=number)
+    terminal.enter("/model sim/claude-sonnet-4-5")
+    terminal.wait_for("first summarises the earlier turns")
+    terminal.enter("!echo an output")
+    terminal.wait_for("(exit code 0;")
+    terminal.enter("/attach notes.txt")
+    terminal.wait_for("attached: notes.txt")
+    terminal.enter("What is to buy?")
+    terminal.wait_for("summarises the first")
+    terminal.type("\x1b")
+    terminal.wait_for("(stopped; your message was not sent)")
+    terminal.enter("/attach")
+    terminal.wait_for("1. notes.txt")
+    terminal.enter("What is to buy?")
+    terminal.wait_for("(sim/claude-sonnet-4-5 · ")
+    terminal.enter("/attach")
+    terminal.wait_for("nothing is attached")
+    with closing(SqliteStore()) as store:
+        said = [turn for turn in store.load(store.list(1)[0].id).turns if turn.speaker == "human"]
+    assert "an output" in said[-1].text and "buy milk" in said[-1].text
+
+
+def test_events_of_an_answer_that_broke_off_are_not_followed_by_the_same_text(
+    cli: Cli, doubles: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOONSHOT_API_KEY", "sk-canary-1234567890")
+    doubles.inject("cut", 1)
+    result = cli("ask", "-m", "moonshot/kimi-k2.5", "--thinking", "off", "--jsonl", "Say " + "word " * 30)
+    events = [msgspec.json.decode(line) for line in result.stdout.splitlines()]
+    text = "".join([event["delta"] for event in events if event["type"] == "text_delta"])
+    assert text.count("This is kimi-k2.5.") == 1
+    assert result.exit_code == 75 and events[-1]["error"]["retryable"] is True
+
+
+def test_a_stored_key_in_the_output_of_a_command_is_named(opened: Open, cli: Cli, home: Path) -> None:
+    assert cli("keys", "set", "moonshot", "--file", "--stdin", stdin="sk-canary-1234567890\n").exit_code == 0
+    terminal = opened(*KIMI, SHELL="/bin/sh")
+    terminal.enter(f"!cat {home}/keys.json")
+    terminal.wait_for("(exit code 0;")
+    terminal.enter("/wire")
+    terminal.wait_for("‹key of moonshot›")
+    assert "canary" not in terminal.screen.partition("POST ")[2]
+
+
+SHORT = [("m", "model"), ("p", "provider"), ("s", "sessions"), ("mem", "memory"), ("und", "undo"), ("model", "model")]
+
+
+@pytest.mark.parametrize(("typed", "meant"), SHORT)
+def test_a_letter_keeps_its_command(typed: str, meant: str) -> None:
+    assert _find(typed).name == meant
+
+
+def test_short_forms_are_told_and_the_rest_is_ambiguous(piped: Piped) -> None:
+    assert "/m is /model, /p is /provider, /s is /sessions" in " ".join(piped(KIMI, "/help").err.split())
+    for letter in {each.name[0] for each in COMMANDS} - {"m", "p", "s"}:
+        if sum(each.name.startswith(letter) for each in COMMANDS) > 1:
+            with pytest.raises(LocalError, match="is ambiguous: /"):
+                _find(letter)

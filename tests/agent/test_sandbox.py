@@ -167,6 +167,25 @@ def test_commands_share_a_temporary_folder_and_further_paths_can_be_read(
     assert not (data / "new").exists()
 
 
+@pytest.mark.parametrize("wider", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_readable_folder_may_lie_in_a_hidden_one(
+    way: Way, wider: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need(way)
+    work, hidden = tmp_path / "work", tmp_path / "home"
+    work.mkdir()
+    (hidden / "skills" / "one").mkdir(parents=True)
+    (hidden / "skills" / "one" / "say.sh").write_text("echo said\n")
+    (hidden / "keys.json").write_text("a key")
+    monkeypatch.setenv("MIDSTREAM_HOME", str(hidden))
+    read = [str(hidden / "skills" / "one"), *([str(tmp_path)] if wider else [])]
+    tool = Bash(Folder(work), sandbox=Sandbox.find(read=read, ways=[way]))
+    command = f"sh {hidden}/skills/one/say.sh; cat {hidden}/keys.json; echo > {hidden}/skills/new"
+    answer = asyncio.run(tool.bash(command))
+    assert "said" in answer and "a key" not in answer and not (hidden / "skills" / "new").exists()
+
+
 def test_where_there_is_none_an_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(

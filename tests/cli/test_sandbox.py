@@ -120,3 +120,26 @@ def test_tools_shows_where_commands_run(sandbox: Sandbox) -> None:
     alone = tools("--sandbox", "--unattended")
     assert "bash (does not ask)" in alone and "unattended: only files that run code later are asked about" in alone
     assert "the network is open" in tools("--sandbox", "--sandbox-network")
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_scripts_of_skills_run_in_the_sandbox_and_what_lies_beside_them_stays_hidden(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(home, f"read = ['{home.parent}']")  # more than the skill, and the folder that is hidden is in it
+    (home / "keys.json").write_text("{}")
+    project = Path.cwd()
+    (project / ".git").mkdir()
+    (project / "inner").mkdir()
+    below = {"user": home / "skills" / "hello", "project": project / ".midstream" / "skills" / "bye"}
+    for scope, folder in below.items():
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\nname: {folder.name}\ndescription: of the {scope}\n---\nRun say.sh\n")
+        (folder / "say.sh").write_text(f"echo this is {scope}\n")
+    monkeypatch.chdir(project / "inner")
+    run = ("ask", *KIMI, "-T", "all", "--skills", "--sandbox", "--unattended")
+    for scope, folder in below.items():
+        assert f"this is {scope}" in cli(*run, f'Run bash "sh {folder}/say.sh"').output
+    assert "[exit code 1]" in cli(*run, f'Run bash "cat {home}/keys.json"').output
+    assert "[exit code 1]" in cli(*run, f'Run bash "echo no >> {below["user"]}/say.sh"').output
+    assert "no" not in (below["user"] / "say.sh").read_text()

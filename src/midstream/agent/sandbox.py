@@ -145,15 +145,20 @@ class Box:
         # Mounted over in this order: first what may be read, then emptiness over the secrets inside it, then the
         # folder, then its guarded files. Later mounts lie on top of earlier ones.
         secrets = secrets_of(self._home, os.environ)
-        paths = _outermost([path for path in self._readable() if os.path.realpath(path) not in secrets])
+        readable = [path for path in self._readable() if os.path.realpath(path) not in secrets]
+        # What is listed inside a hidden folder (a skill in the user's configuration) is bound when that is hidden.
+        inside = [path for path in readable if os.path.realpath(path).startswith(tuple([f"{each}/" for each in secrets]))]
+        paths = _outermost([path for path in readable if path not in inside])
         for path in paths:
             words += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind-try", path, path]
-        for secret in secrets:
-            if any(f"{secret}/".startswith(f"{path.rstrip('/')}/") for path in paths):
-                is_folder = os.path.isdir(secret)
-                words += (
-                    ["--tmpfs", secret, "--remount-ro", secret] if is_folder else ["--ro-bind", "/dev/null", secret]
-                )
+        hidden = [each for each in secrets if any(f"{each}/".startswith(f"{path.rstrip('/')}/") for path in paths)]
+        folders = [each for each in hidden if os.path.isdir(each)]
+        for secret in hidden:
+            words += ["--tmpfs", secret] if secret in folders else ["--ro-bind", "/dev/null", secret]
+        for path in inside:
+            words += ["--ro-bind-try", path, path]
+        for folder in folders:
+            words += ["--remount-ro", folder]
         # Read-only: root in a namespace is still the owner of /proc/sys, and what is set there the whole machine obeys.
         words += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--bind", self.folder, self.folder]
         for path in guarded.read_only():

@@ -53,6 +53,12 @@ class Guidance:
             self._skills = find_skills(self.project, config_home() / "skills")
         return self._skills
 
+    def skill_folders(self) -> list[str]:
+        """The folders that a sandboxed command may read, because the scripts of skills are there. One of a project counts
+        where it stands among skills: a link to another folder of the project does not open that."""
+        found = self.skills.found if self.uses_skills else ()
+        return [each.folder for each in found if each.scope == "user" or Path(each.folder).parent.name == "skills"]
+
     def instructions(self) -> Instructions:
         """The project instructions as they are now."""
         return find_instructions(self.project, config_home())

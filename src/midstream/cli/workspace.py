@@ -109,7 +109,13 @@ class Workspace:
         settings = self.settings
         approve = Approval(self._ask, yolo=settings.yolo, unattended=settings.unattended, allow=settings.allow)
         self.sandbox = chosen_sandbox(settings, self._loaded.config.sandbox)
+        self._open_skills()
         return Toolbox(self.guidance.tools(settings.tools), approve=approve, sandbox=self.sandbox)
+
+    def _open_skills(self) -> None:
+        """Let sandboxed commands read the skills there are, since their scripts run through bash."""
+        if self.sandbox is not None:
+            self.sandbox.read = (*self._loaded.config.sandbox.read, *self.guidance.skill_folders())
 
     @property
     def session(self) -> Session:
@@ -165,6 +171,7 @@ class Workspace:
     def start_new(self) -> None:
         """Continue with a new conversation."""
         self.session.conversation = self.new_conversation()
+        self._open_skills()
         for tool in self.guidance.tools(("skill",)):  # the first skill may have come since the chat began
             if isinstance(tool, Tool) and tool.name not in self.agent.toolbox:
                 self.agent.toolbox.add(tool)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client
@@ -174,6 +175,30 @@ def test_if_it_fails_by_itself_the_message_is_sent_all_the_same_and_not_at_every
             for _ in range(3):
                 assert (await chat.send("Hello")).text == "Yes."
             assert len(writers(sim)) == asked
+
+    asyncio.run(main())
+
+
+def test_what_happened_in_one_conversation_does_not_count_in_another() -> None:
+    other = replace(long_story(), turns=tuple([replace(turn, key=f"other-{turn.key}") for turn in long_story().turns]))
+
+    async def main() -> None:
+        async with session(lambda _: Answer(""), compaction=Compaction(), windows={KIMI: 12_000}) as (chat, sim):
+            await chat.send("Hello")
+            asked = len(writers(sim))
+            chat.conversation = other
+            await chat.send("Hello")
+            assert len(writers(sim)) == 2 * asked, "that one could not be summarised, this one was not tried"
+        # A model that answered only in another conversation is not sent this one to summarise.
+        for conversation, writer in ((None, KIMI), (other, CLAUDE)):
+            async with session(compaction=Compaction(), windows={CLAUDE: 12_000}) as (chat, _):
+                await chat.send("Hello")
+                chat.conversation = conversation or chat.conversation
+                assert f"{writer} first summarises" in chat.preview(CLAUDE).compaction
+                chat.switch_model(CLAUDE)
+                started, *_ = [event async for event in chat.make_room("Hello")]
+                reason = "smaller_window" if writer == KIMI else "near_limit"
+                assert isinstance(started, CompactionStarted) and (started.model, started.reason) == (writer, reason)
 
     asyncio.run(main())
 

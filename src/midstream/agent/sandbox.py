@@ -147,7 +147,9 @@ class Box:
         secrets = secrets_of(self._home, os.environ)
         readable = [path for path in self._readable() if os.path.realpath(path) not in secrets]
         # What is listed inside a hidden folder (a skill in the user's configuration) is bound when that is hidden.
-        inside = [path for path in readable if os.path.realpath(path).startswith(tuple([f"{each}/" for each in secrets]))]
+        inside = [
+            path for path in readable if os.path.realpath(path).startswith(tuple([f"{each}/" for each in secrets]))
+        ]
         paths = _outermost([path for path in readable if path not in inside])
         for path in paths:
             words += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind-try", path, path]

@@ -95,7 +95,7 @@ class Session:
         self._turnstile = Turnstile("the session is already answering: read that reply to its end, or close it, first")
         self._adding = asyncio.Lock()
         self._larger = ""  # the model before the current one, if its window was larger
-        self._gave_up_at: int | None = None  # the tokens of a conversation that could not be compacted
+        self._gave_up: tuple[str, int] | None = None  # a conversation that could not be compacted, and its tokens then
 
     @property
     def model(self) -> str:
@@ -274,7 +274,9 @@ class Session:
         policy = self.compaction
         if policy is None or window is None or tokens < policy.at * window:
             return ""
-        leaves_larger = target.name != self.target.name and self._has_larger_window(target.name)
+        leaves_larger = (
+            target.name != self.target.name and self._has_larger_window(target.name) and self._reads_more(self.model)
+        )
         writer = policy.model or (self.model if leaves_larger else target.name)
         return f"with your next message, {writer} first summarises the earlier turns; the last ones stay as they are"
 
@@ -464,7 +466,7 @@ class Session:
         plan = make_plan(self.conversation, sent_turns(self.conversation.turns), use, policy.recent, self._origin())
         if plan is None:
             return
-        reason = "too_long" if refused else "smaller_window" if self._larger else "near_limit"
+        reason = "too_long" if refused else "smaller_window" if self._reads_more(self._larger) else "near_limit"
         async for event in self._compact(reason, plan, use, (), self._writers()):
             yield event
 
@@ -475,13 +477,32 @@ class Session:
         mark = self.conversation.turns[sent.summary].compacted if sent.summary >= 0 else None
         if mark is not None and not use.grew(mark.tokens_after):
             return False  # the last summary did not help: neither would another
-        return self._gave_up_at is None or use.grew(self._gave_up_at)
+        return self._gave_up is None or self._gave_up[0] != self._first_key or use.grew(self._gave_up[1])
+
+    @property
+    def _first_key(self) -> str:
+        """What tells one conversation from another, and stays when it is rewound or forked."""
+        turns = self.conversation.turns
+        return turns[0].key if turns else ""
+
+    def _reads_more(self, model: str) -> bool:
+        """Whether a model that was left for one with a smaller window is part of this conversation: it may be the model of
+        another one, which has no business with this one's words."""
+        if not model:
+            return False
+        target = self._client.catalog.resolve(model)
+        who = (target.dialect.provider, target.model)
+        return any(
+            turn.origin is not None and (turn.origin.provider, turn.origin.model) == who
+            for turn in self.conversation.turns
+        )
 
     def _writers(self) -> tuple[str, ...]:
         """Who may write a summary, in the order in which they are asked."""
         chosen = self.compaction.model if self.compaction is not None else ""
         # The model that was left may still read all of the conversation; the current one is the last resort.
-        return tuple(dict.fromkeys([chosen or self._larger or self.model, self.model]))
+        larger = self._larger if self._reads_more(self._larger) else ""
+        return tuple(dict.fromkeys([chosen or larger or self.model, self.model]))
 
     async def _compact(
         self, reason: str, plan: Plan, use: ContextUse, keep: Sequence[str], writers: Sequence[str]
@@ -499,12 +520,12 @@ class Session:
                     failure = Compacted("failure", reason=error.kind, tokens_before=use.tokens, tokens_after=use.tokens)
                     await self.add(Turn("system", origin=summary.origin, usage=summary.usage, compacted=failure))
                 # Not tried again at once with the next message; see `_is_due`.
-                self._gave_up_at = use.tokens
+                self._gave_up = (self._first_key, use.tokens)
                 if number == len(writers):
                     yield CompactionFinished(error=replace(ErrorInfo.of(error), message=str(error)))
                 continue
             await self.add(turn)
-            self._gave_up_at, self._larger = None, ""
+            self._gave_up, self._larger = None, ""
             yield CompactionFinished(self.conversation.turns[-1])
             return
 

@@ -6,14 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pytest
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 
 from midstream.cli import commands  # noqa: F401  (registers the slash commands)
+from midstream.cli.prompt import _history
 from midstream.cli.slash import COMMANDS, _find
 from midstream.core.errors import LocalError
 from midstream.sim.server import Sim
@@ -116,14 +118,27 @@ def test_answers_are_compared_where_nothing_can_be_stored(
     (folder / "work").mkdir()
     monkeypatch.chdir(folder / "work")
     monkeypatch.setenv("MIDSTREAM_HOME", str(folder))
-    script = ("Hello", "/compare sim/gpt-4o", "2", "/retry", "/undo", "/model")
+    script = ("Hello", "/compare sim/gpt-4o", "2", "/fork", "/retry", "/undo", "/model")
     with typed(*script):
         cli(*KIMI)  # everything is imported before privileges are dropped
     with read_only(path, folder), typed(*script):
         compared = cli(*KIMI, "--store", str(path))
-    assert compared.exit_code == 0, compared.output
+    assert "this conversation is not stored because the store is read-only" in compared.stderr
     assert "kept 2\n" in compared.stderr and "undone: Hello\n" in compared.stderr
     assert "model: sim/gpt-4o (" in compared.stderr
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_is_typed_is_remembered_where_nothing_can_be_stored(folder: Path, there: bool) -> None:
+    path = folder / "history"
+    if there:
+        path.write_text("\n# 2026-01-01 00:00:00.000000\n+earlier\n")
+    for kind in (InMemoryHistory, FileHistory):
+        with read_only(*([path] if there else []), folder) if kind is InMemoryHistory else nullcontext():
+            history = _history(path)
+            assert type(history) is kind
+            history.append_string("Hello")
+            assert list(history.get_strings())[-1] == "Hello"
 
 
 def test_what_waits_is_told_when_the_conversation_changes_and_stands_in_the_next_request(piped: Piped) -> None:

@@ -29,8 +29,9 @@ from prompt_toolkit.styles import Style
 
 from ..agent.approval import NO, Decision
 from ..agent.approval_request import ApprovalRequest
+from ..core.errors import StoreError
 from ..core.visible import visible
-from ..store.paths import make_private_file
+from ..store.paths import is_read_only, make_private_file
 from .line_input import Interrupted, decision_of, in_rows, question
 from .mention import complete_mention, dropped_paths, written
 from .picker import pick
@@ -273,5 +274,8 @@ def _question_keys() -> KeyBindings:
 def _history(path: Path | None) -> History:
     if path is None:
         return InMemoryHistory()
-    make_private_file(path)
-    return FileHistory(str(path))
+    try:
+        make_private_file(path)
+    except StoreError:  # a read-only medium: what is typed is remembered while the chat is open
+        return InMemoryHistory()
+    return InMemoryHistory() if is_read_only(path) else FileHistory(str(path))

@@ -80,9 +80,7 @@ def _picker_row(info: ConversationInfo, now: float) -> str:
 @command("/title [TEXT]", "show or set the title of this conversation")
 async def _title(chat: Chat, text: str) -> None:
     store = chat.workspace.require_store()
-    conversation = chat.session.conversation.id
-    if not conversation:
-        raise LocalError("this conversation is not stored yet: say something first")
+    conversation = _stored_id(chat)
     if text:
         chat.title = shortened(" ".join(visible(text).split()), TITLE_LENGTH)
     how = "" if chat.title else " (its first words; /title TEXT sets another)"
@@ -100,11 +98,21 @@ async def _new(chat: Chat, _: str) -> None:
 @command("/fork", "continue in a copy of this conversation")
 async def _fork(chat: Chat, _: str) -> None:
     store = chat.workspace.require_store()
-    conversation = chat.session.conversation
-    if not conversation.id:
-        raise LocalError("this conversation is not stored yet: say something first")
-    chat.session.conversation = store.load(store.fork(conversation.id))
-    chat.view.notice(f"continuing in a copy, {chat.session.conversation.id[:8]}; {conversation.id[:8]} stays unchanged")
+    before = _stored_id(chat)
+    chat.session.conversation = chat.session.carry_costs(store.load(store.fork(before)))
+    chat.view.notice(f"continuing in a copy, {chat.session.conversation.id[:8]}; {before[:8]} stays unchanged")
+
+
+def _stored_id(chat: Chat) -> str:
+    conversation = chat.session.conversation.id
+    if not conversation:
+        why = (
+            "yet: say something first"
+            if chat.workspace.writable_store is not None
+            else "because the store is read-only"
+        )
+        raise LocalError(f"this conversation is not stored {why}")
+    return conversation
 
 
 @command("/undo", "continue from before the last exchange, or take back a summary just made")

@@ -179,3 +179,8 @@ def test_a_private_key_is_known_by_its_content() -> None:
     for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "):
         assert holds_secrets("/x/notes.txt", b"so:\n-----BEGIN " + kind.encode() + b"PRIVATE KEY-----\nMII")
     assert not holds_secrets("/x/notes.txt", b"-----BEGIN CERTIFICATE-----")
+
+
+def test_the_file_of_the_keys_is_known_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDSTREAM_HOME", str(tmp_path / "mine"))
+    assert holds_secrets(f"{tmp_path}/mine/keys.json") and not holds_secrets(f"{tmp_path}/other/keys.json")

@@ -212,3 +212,18 @@ def test_short_forms_are_told_and_the_rest_is_ambiguous(piped: Piped) -> None:
         if sum(each.name.startswith(letter) for each in COMMANDS) > 1:
             with pytest.raises(LocalError, match="is ambiguous: /"):
                 _find(letter)
+
+
+def test_ctrl_c_answers_the_question_whether_to_send_a_secret_on_a_dumb_terminal(home: Path) -> None:
+    Path(".env").write_text("A=b\n")
+    terminal = Terminal(*KIMI, environ={**os.environ, "TERM": "dumb", "MIDSTREAM_HOME": str(home)})
+    try:
+        terminal.wait_for("›")
+        terminal.enter("Look at @.env")
+        terminal.wait_for("Send it to sim/kimi-k2.5?")
+        terminal.type("\x03")
+        terminal.wait_for("not sent")
+        terminal.enter("Hello")
+        terminal.wait_for("You said: Hello")
+    finally:
+        terminal.close()

@@ -55,6 +55,12 @@ BARS = [
 ]
 
 
+def test_a_wide_title_counts_by_its_cells() -> None:
+    session = Session("moonshot/kimi-k2.5", client=Client(Catalog(Config(), environ={})), conversation=Conversation())
+    title = "河" * 20
+    assert title in Meter().bar(session, 89, title) and title not in Meter().bar(session, 88, title)
+
+
 @pytest.mark.parametrize(("model", "width", "bar"), BARS, ids=[f"{row[0]} in {row[1]}" for row in BARS])
 def test_the_bar_fits(model: str, width: int, bar: str) -> None:
     session = Session(model, client=Client(Catalog(Config(), environ={})), conversation=Conversation(SAID))

@@ -24,7 +24,7 @@ from ..client.cancellation import shield
 from ..core.errors import ToolFailed
 from . import supervisor
 from .paths import Folder, checked_text
-from .processes import PipeReader, child_environment, known_key_names
+from .processes import PipeReader, child_environment, held, known_key_names
 from .sandbox import Box, Sandbox
 from .tool import FailedOutput, Preview, Tool
 
@@ -173,7 +173,7 @@ class _Run:
         leash_read, self._leash = os.pipe()
         output_read, output_write = os.pipe()
         report_read, report_write = os.pipe()
-        command_fd = _held(command.encode())
+        command_fd = held(command.encode())
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", supervisor.__file__, self._marker, str(command_fd), *shell, "-c"],
@@ -284,15 +284,6 @@ def close_to_others() -> None:
     For the whole process and for good: core dumps and debuggers of the same user are shut out too.
     """
     ctypes.CDLL(None).prctl(supervisor.PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-def _held(data: bytes) -> int:
-    """A descriptor to read the data from. Not a pipe, which holds less than a long command."""
-    fd = os.memfd_create("command")
-    with open(fd, "wb", closefd=False) as file:
-        file.write(data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
 
 
 def _shell() -> str:

@@ -20,6 +20,15 @@ from ..core.errors import ConfigError
 CHUNK = 1 << 16
 
 
+def held(data: bytes) -> int:
+    """A descriptor to read the data from, which a child inherits if it is passed on. Not a pipe, which holds less."""
+    fd = os.memfd_create("midstream")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
 class PipeReader:
     """The reading end of a pipe on the event loop: hands each chunk to `take` until the end, or until closed; then sets `done`.
 

@@ -26,6 +26,8 @@ from functools import lru_cache
 
 import msgspec
 
+from ..client.config import config_home
+from ..client.key_store import FILE as KEYS_FILE
 from ..core.patterns import late_pattern
 
 _HOOKS = (
@@ -146,6 +148,8 @@ def holds_secrets(path: str, data: bytes = b"") -> str:
         for at in starts:
             if at >= 0 and all(fnmatchcase(part, each) for part, each in zip(parts[at:], names, strict=False)):
                 return f"its name says that it may hold keys or passwords ({name})"
+    if parts and parts[-1] == KEYS_FILE and os.path.realpath(path) == os.path.realpath(config_home() / KEYS_FILE):
+        return "midstream stores your keys in it"  # wherever MIDSTREAM_HOME has it
     return "there is a private key in it" if _PRIVATE_KEY.search(data[: 1 << 20]) else ""
 
 

@@ -23,6 +23,7 @@ from ..core.errors import ConfigError
 from ..core.patterns import late_pattern
 from . import landlock, seccomp
 from .guarded import GuardedFiles
+from .processes import held
 from .readable import git_settings_hidden, home_folder, readable_paths, secrets_of, without
 
 Way: TypeAlias = Literal["bubblewrap", "landlock"]
@@ -165,9 +166,9 @@ class Box:
         words += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--bind", self.folder, self.folder]
         for path in guarded.read_only():
             words += ["--ro-bind-try", path, path]
-        filter_fd = _held(_filter(families=seccomp.INTERNET))
+        filter_fd = held(_filter(families=seccomp.INTERNET))
         words += ["--remount-ro", "/", "--chdir", self.folder, "--seccomp", str(filter_fd)]
-        arguments_fd = _held(b"\0".join([os.fsencode(word) for word in words]) + b"\0")
+        arguments_fd = held(b"\0".join([os.fsencode(word) for word in words]) + b"\0")
         program = shutil.which("bwrap") or "bwrap"
         return Launch(
             [program, "--args", str(arguments_fd), "--"], (filter_fd, arguments_fd), self._environment("/tmp")
@@ -191,7 +192,7 @@ class Box:
                 name: number for name in seccomp.ON_BEHALF if (number := seccomp.number(name, machine)) is not None
             },
         }
-        fd = _held(msgspec.json.encode(policy))
+        fd = held(msgspec.json.encode(policy))
         prefix = [sys.executable, "-I", "-S", landlock.__file__, str(fd)]
         return Launch(prefix, (fd,), self._environment(self._temporary))
 
@@ -220,15 +221,6 @@ def _filter(*, families: Iterable[int], landlock: bool = False) -> bytes:
     machine = seccomp.machine()
     assert machine is not None  # looked at before the sandbox was made
     return seccomp.filter_program(machine, families=families, landlock=landlock)
-
-
-def _held(data: bytes) -> int:
-    """A descriptor to read the data from, which a child inherits if it is passed on."""
-    fd = os.memfd_create("sandbox")
-    with open(fd, "wb", closefd=False) as file:
-        file.write(data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
 
 
 def _fault(way: Way) -> str:

@@ -278,7 +278,10 @@ class Chat:
             raise LocalError(f"{item.name} was not attached: {item.secret}, and nobody is there to be asked")
         warning, question = secret_question(item, self.session.model)
         self.view.notice(warning)
-        return await self._human.confirm(question)
+        try:
+            return await self._interruptible(self._human.confirm(question))
+        except Interrupted:
+            return False
 
     def paste(self) -> None:
         """Attach the image on the clipboard; what goes wrong is shown."""

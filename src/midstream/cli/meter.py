@@ -11,6 +11,7 @@ from ..client.compaction import ContextUse
 from ..client.session import Session
 from ..core.blocks import Conversation
 from .context_line import used
+from .terminal import cells
 from .view import money, shortened
 
 _SHORTEST_MODEL = 8
@@ -33,7 +34,7 @@ class Meter:
         model, bare = session.model, session.model.rpartition("/")[2]
         for count in range(len(others), -1, -1):
             line = _joined([model, *others[:count], long, *cost])
-            if len(line) <= width:
+            if cells(line) <= width:
                 return line
         for parts in ([model, short, *cost], [bare, short, *cost]):
             if len(_joined(parts)) <= width:

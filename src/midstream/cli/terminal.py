@@ -9,6 +9,7 @@ from __future__ import annotations
 import locale
 import os
 import shutil
+import unicodedata
 from collections.abc import Mapping
 from typing import IO, Literal, TypeAlias, cast
 
@@ -51,6 +52,13 @@ def columns(stream: IO[str]) -> int:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
         return shutil.get_terminal_size((80, 24)).columns
+
+
+def cells(text: str) -> int:
+    """How many columns a text takes: a wide character (of Chinese, an emoji) takes two."""
+    return (
+        len(text) if text.isascii() else sum([2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text])
+    )
 
 
 def encoding(stream: IO[str]) -> str:

@@ -15,6 +15,7 @@ import click
 from midstream.cli import commands as _registers  # noqa: F401
 from midstream.cli.main import COMMANDS, code_for, main
 from midstream.cli.slash import COMMANDS as SLASH
+from midstream.cli.slash import short_forms
 from midstream.client import config
 from midstream.core import dialect, errors, events
 from midstream.dialects.registry import REGISTRY
@@ -100,7 +101,7 @@ def _command(name: str, command: click.Command, level: int = 1) -> Iterator[str]
 
 def slash_commands() -> str:
     lines = [
-        f"# Slash commands\n\n{_MADE}: `/help` in the chat prints the same. A beginning that fits only one is enough (`/mod`).\n"
+        f"# Slash commands\n\n{_MADE}: `/help` in the chat prints the same. A beginning that fits only one is enough (`/und`); {short_forms()}.\n"
     ]
     lines += [table("command", "does"), *[row(code(each.usage), cell(each.help)) for each in SLASH], ""]
     return "\n".join(lines)

@@ -148,13 +148,29 @@ def test_what_waits_is_told_when_the_conversation_changes_and_stands_in_the_next
     assert "buy milk" in request and "Look" in request and "Hello" not in request
 
 
-def test_a_message_that_was_not_sent_keeps_what_was_to_go_with_it(opened: Open, home: Path) -> None:
+def long_talk(opened: Open, home: Path, *args: str) -> Terminal:
+    """A chat that is too long for another model: it would first be summarised."""
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text('[models."sim/claude-sonnet-4-5"]\ncontext = 1500\n')
-    terminal = opened(*KIMI, SHELL="/bin/sh", MIDSTREAM_SIM_DELAY="0.01")
+    terminal = opened(*KIMI, *args, SHELL="/bin/sh", MIDSTREAM_SIM_DELAY="0.01")
     for number in range(1, 5):
-        terminal.enter(LONG)
+        terminal.enter(f"{number} {LONG}")
         terminal.wait_for("(sim/kimi-k2.5 · ", count=number)
+    return terminal
+
+
+def test_another_answer_that_is_stopped_before_it_is_asked_for_loses_nothing(opened: Open, home: Path) -> None:
+    terminal = long_talk(opened, home, "--no-store")
+    terminal.enter("/retry sim/claude-sonnet-4-5")
+    terminal.wait_for("summarises the first")
+    terminal.type("\x1b")
+    terminal.wait_for("the earlier answer is kept")
+    terminal.enter("/undo")
+    terminal.wait_for("undone: 4 Tell me more.")
+
+
+def test_a_message_that_was_not_sent_keeps_what_was_to_go_with_it(opened: Open, home: Path) -> None:
+    terminal = long_talk(opened, home)
     terminal.enter("/model sim/claude-sonnet-4-5")
     terminal.wait_for("first summarises the earlier turns")
     terminal.enter("!echo an output")

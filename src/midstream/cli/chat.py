@@ -357,10 +357,10 @@ class Chat:
         try:
             await self.answer(*self.unsent, *content)
         finally:
-            if self._was_said(first):
+            if self.was_said(first):
                 self.unsent, self.attachments.items = [], ()
 
-    def _was_said(self, first: int) -> bool:
+    def was_said(self, first: int) -> bool:
         """Whether there is a message of the human from this turn on. Earlier turns may have been summarised before it."""
         place = said_last(self.session.conversation.turns)
         return place is not None and place >= first
@@ -383,7 +383,7 @@ class Chat:
             self.workspace.store_settings()
         if finished:
             self.view.notice(f"({summary(session, first, status.seconds)})")
-        elif content and not self._was_said(first):
+        elif content and not self.was_said(first):
             self.view.notice("(stopped; your message was not sent)")
         else:
             self.view.notice("(stopped; what has arrived is kept)")

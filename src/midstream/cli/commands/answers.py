@@ -31,17 +31,23 @@ _MOMENT = 0.001  # seconds
 
 @command("/retry [MODEL]", "answer your last message again, or let another model answer it", models)
 async def _retry(chat: Chat, model: str) -> None:
-    dropped = chat.session.conversation.turns[last_message(chat.session.conversation) :]
+    before = chat.session.conversation
+    place = last_message(before)
     if model:
         model = await chat.workspace.reach(model)
     message, kept = await step_back(chat)
     chat.view.notice(f"answering again{kept}")
-    if any(turn.tool_calls for turn in dropped):
+    if any(turn.tool_calls for turn in before.turns[place:]):
         chat.view.notice("what the tools of the earlier answer did is not undone")
     if model:
         chat.view.notice(f"model: {model}", *report_lines(await chat.workspace.use(model)))
         chat.view.notice(*unread(chat.session, _media(message)))
-    await chat.answer(*_content(message))
+    try:
+        await chat.answer(*_content(message))
+    finally:
+        if not chat.was_said(place):  # stopped before it was sent: neither it nor the earlier answer may be lost
+            chat.session.conversation = chat.session.carry_costs(before)
+            chat.view.notice("the earlier answer is kept")
 
 
 @command("/compare MODEL", "let another model answer your last message too, and keep one of the two answers", models)

@@ -272,5 +272,5 @@ def test_every_screen_is_readable_and_nothing_is_cut_without_a_mark(
 
 
 def body(shown: str) -> str:
-    """A screen without the status bar, which shows what fits."""
-    return re.sub(r"\n{3,}.*\Z", "", shown)
+    """A screen without the status bar and the hint at folded thinking, which are shown as far as they fit."""
+    return re.sub(r"\n{3,}.*\Z", "", shown).replace(" (Ctrl-T unfolds)", "")

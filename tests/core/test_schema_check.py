@@ -104,6 +104,39 @@ def test_a_schema_that_goes_round_ends() -> None:
     assert faults("x" * 10, {"pattern": "(?<n>x)[", "type": "string"}) == ()  # not Python's, so nobody's
 
 
+_AGAIN = {"$ref": "#"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "lists"),
+    [
+        ({"properties": {"a": _AGAIN}}, False),
+        ({"patternProperties": {"^a": _AGAIN}}, False),
+        ({"additionalProperties": _AGAIN}, False),
+        ({"items": _AGAIN}, True),
+        ({"prefixItems": [_AGAIN]}, True),
+        ({"contains": _AGAIN}, True),
+        ({"items": {"allOf": [_AGAIN]}}, True),
+        ({"items": {"anyOf": [_AGAIN]}}, True),
+        ({"items": {"oneOf": [_AGAIN]}}, True),
+        ({"items": {"not": _AGAIN}}, True),
+        ({"items": {"if": _AGAIN}}, True),
+        ({"items": {"if": {}, "then": _AGAIN}}, True),
+        ({"items": {"if": False, "else": _AGAIN}}, True),
+        ({"dependentSchemas": {"a": {"properties": {"a": _AGAIN}}}}, False),
+    ],
+)
+def test_a_value_may_be_so_deep_and_no_deeper(schema: dict[str, Any], lists: bool) -> None:
+    shallow: Any = 1
+    for _ in range(8):
+        shallow = [shallow] if lists else {"a": shallow}
+    assert not any("too deep" in fault for fault in faults(shallow, schema))
+    deep: Any = 1
+    for _ in range(300):
+        deep = [deep] if lists else {"a": deep}
+    assert any("too deep" in fault for fault in faults(deep, schema))
+
+
 def test_alternatives_of_alternatives_end_soon_enough() -> None:
     node: dict[str, Any] = {"anyOf": [{"$ref": "#/$defs/a"}, {"items": {"$ref": "#/$defs/a"}, "minItems": 9}]}
     schema = {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [node, node, node]}}}

@@ -105,7 +105,8 @@ def test_a_property_the_alternatives_disagree_on_may_be_either(name: str) -> Non
 @pytest.mark.parametrize("name", ["openai", "anthropic", "moonshot", "gemini"])
 def test_a_branch_that_is_no_object_adds_nothing(name: str) -> None:
     taken = {"type": ["object", "null"], "properties": {"a": {"type": "string"}}, "required": ["a"]}
-    schema = {"anyOf": [{"type": "string"}, taken]}
+    other = {"type": ["string", "null"], "properties": {"b": {}}}
+    schema = {"anyOf": [{"type": "string"}, taken, other]}
     out = PASSES[name](schema)
     assert out["properties"] == {"a": {"type": "string"}}
     assert out["required"] == ["a"]

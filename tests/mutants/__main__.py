@@ -9,6 +9,7 @@ are known to mean the same are listed with a reason in `tests/data/mutants.toml`
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import random
 import shutil
@@ -67,7 +68,9 @@ class Map:
     def tests(self, mutant: Mutant, budget: float) -> tuple[list[str], float]:
         """The tests to run, the quickest first, and the seconds that they took."""
         lines = self._lines.get(mutant.path, {})
-        found = lines.get(mutant.line) or set()
+        found = lines.get(mutant.line) or set().union(
+            *[lines.get(line, ()) for line in _body(ROOT / mutant.path, mutant.line)]
+        )
         if found:
             ordered = sorted(found, key=self._quickest)
         else:  # reached only when the module is loaded, or in another process: whoever reaches the module, one of each file first
@@ -82,6 +85,14 @@ class Map:
             spent += self.seconds.get(function, 1.0)
             chosen.append(function)
         return chosen, spent
+
+
+def _body(path: Path, line: int) -> range:
+    """The lines of the function whose signature holds this one: its defaults are set when the module is loaded, and matter here."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line < node.body[0].lineno:
+            return range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+    return range(0)
 
 
 def learn(folder: Path, tests: list[str]) -> None:

@@ -15,6 +15,7 @@ from midstream.core.errors import StoreError
 from midstream.core.history import repair
 from midstream.core.ids import PREFIX
 from midstream.store import FORMATS, Entry, MemoryStore, SqliteStore, import_file, read_history
+from midstream.store.importing import looks_like
 
 CALL = {"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 
@@ -405,3 +406,38 @@ class TestLlm:
             db.execute("CREATE TABLE recipes (name)")
         with pytest.raises(StoreError, match=r"not a logs\.db of llm"):
             import_file(MemoryStore(), tmp_path / "x.db")
+
+
+LOOKS = {
+    # what a history looks like -> histories that do
+    "openai": (
+        [{"role": role} for role in ("system", "developer", "user", "assistant", "tool", "function")],
+        [{"role": "user", "content": "x"}],
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
+    ),
+    "anthropic": (
+        {"system": "s", "messages": [{"role": "user", "content": "x"}]},
+        *[
+            [{"role": "assistant", "content": [{"type": kind}]}]
+            for kind in ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
+        ],
+    ),
+    "responses": (
+        {"input": "x"}, {"output": []}, {"instructions": "x"},
+        [{"role": "user", "content": "x"}, {"type": "function_call"}],
+        [{"type": "message", "role": "user", "content": [{"type": "input_text"}]}],
+        [{"type": "reasoning"}], [{"type": "item_reference"}], [{"type": "function_call_output"}],
+    ),
+    "kimi": (
+        [{"role": "_checkpoint"}, {"role": "user", "content": "x"}],
+        [{"role": "assistant", "content": [{"type": "think", "think": "x"}]}],
+    ),
+    None: ([], {}, 3, [3], [{"role": "user"}, 3], [{"role": "narrator"}], [{"role": 3}], {"messages": 3}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("format", "document"), [(name, each) for name, documents in LOOKS.items() for each in documents]
+)
+def test_what_a_history_looks_like(format: str | None, document: Any) -> None:
+    assert looks_like(document) == format

@@ -169,6 +169,14 @@ def test_figures_of_the_user_win_under_any_name_of_the_model() -> None:
     assert catalog.price(catalog.resolve("openrouter/x/y")) is None
     assert catalog.context_window(catalog.resolve("openrouter/x/y")) is None
     assert catalog.context_window(catalog.resolve("moonshot/kimi-k2.5")) == 262_144
+    strangers = {
+        "gone/x": ModelConfig(context=1),
+        "openai/gpt-4o": ModelConfig(context=2),
+        "gone/y": ModelConfig(context=3),
+    }
+    others = Catalog(Config(models=strangers, aliases={"openai/gpt-4o": "openai/gpt-4.1"}), environ={})
+    assert others.context_window(others.resolve("openai/gpt-4.1")) == 2
+    assert others.context_window(others.resolve("moonshot/kimi-k2.5")) == 262_144
 
 
 _FIGURES: dict[str, tuple[ModelConfig, tuple[float, ...] | None]] = {

@@ -25,6 +25,7 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
     "either": ("a = b if c else d\n", {"condition negated": "a = b if (not (c)) else d\n"}),
     "return": ("def f(a):\n    return a\n", {"returns None": "def f(a):\n    return None\n"}),
     "return of nothing": ("def f(a):\n    return None\n\ndef g(a):\n    return\n", {}),
+    "return of what is false": ("def f():\n    return False\n", {"False → True": "def f():\n    return True\n"}),
     "truth": ("a = f(b=True)\n", {"True → False": "a = f(b=False)\n"}),
     "number": ("a = 3\n", {"3 → 4": "a = 4\n"}),
     "default": ("def f(a: int = 7): ...\n", {"7 → 8": "def f(a: int = 8): ...\n"}),

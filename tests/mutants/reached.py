@@ -27,6 +27,7 @@ class _Reached:
         self._coverage = coverage.Coverage(
             data_file=f"{folder}/reached.{os.getpid()}", source_pkgs=["midstream"], messages=False, config_file=False
         )
+        self._coverage.set_option("run:disable_warnings", ["module-not-measured", "no-data-collected"])
         self._coverage.start()
         self._seconds: dict[str, float] = {}
         self._scale: dict[str, float] = {}

@@ -139,3 +139,11 @@ def test_what_cannot_be_attached_says_why(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(LocalError, match=rf"cannot attach .*{words}"):
             Media.from_path(tmp_path / name)
+
+
+def test_a_text_is_one_though_the_look_at_its_head_ends_inside_a_character() -> None:
+    wave = "\U0001f30a".encode()
+    for cut in (1, 2, 3):
+        assert Media.from_bytes(b"a" * (HEAD - cut) + wave).mime.startswith("text/plain"), cut
+    assert not Media.from_bytes(b"a" * 9 + wave[:3]).mime.startswith("text/")
+    assert not Media.from_bytes(b"a" * (HEAD - 5) + wave[:1] + b"aaaaa").mime.startswith("text/")

@@ -38,7 +38,7 @@ SPARE = 60.0
 GOAL = 92.0
 
 
-ELSEWHERE = ("src/midstream/store/postgres.py",)
+ELSEWHERE = ("src/midstream/store/postgres.py", "src/midstream/store/postgres_server.py")
 """Modules whose tests need a server: `make test-e2e` has them."""
 LOADING = ("tests/test_laws.py::test_values_are_frozen",)
 """Tests of what modules hold once they are loaded."""

@@ -31,8 +31,8 @@ from .reached import FOLDER
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / ".mutants"
 PACKAGES = ("core", "wires", "transport", "agent", "store", "client")
-BUDGET = 25.0
-"""Seconds of tests for one mutant, as they took when they were timed; the quickest go first."""
+BUDGET = 60.0
+"""Seconds of tests for one mutant, the quickest first, as they took under the trace: several times as long as without."""
 SPARE = 60.0
 """Seconds that the tests of a mutant may take beyond twice their time, for a busy machine and for pytest to start."""
 GOAL = 92.0
@@ -120,10 +120,10 @@ def _places(package: str) -> list[tuple[Path, Point]]:
 def sample(count: int, seed: int, packages: Sequence[str] = PACKAGES) -> list[Mutant]:
     """The same number of each package, as far as they have so many."""
     drawn: list[Mutant] = []
-    roll = random.Random(seed)
     for place, package in enumerate(packages):
         share = count // len(packages) + (place < count % len(packages))
         found = _places(package)
+        roll = random.Random(f"{seed} {package}")  # so that a change in one package draws no others elsewhere
         drawn += [mutant(path, ROOT, point) for path, point in roll.sample(found, min(share, len(found)))]
     return drawn
 

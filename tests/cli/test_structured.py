@@ -178,8 +178,8 @@ def test_a_line_is_whole_and_there_at_once(encoding: str, plain: bool) -> None:
     events = (
         TextDelta(0, "größe \U0001f30d\u2028\x85\n"),
         TextDelta(0, "half \ud83c"),
-        BlockEvent(1, Media("image/png", b"\x00\xff\n")),
-        Done(Turn("ai", (Media("image/png", b"\x00"),))),
+        BlockEvent(1, Media.from_bytes(b"\x00\xff\n", "image/png")),
+        Done(Turn("ai", (Media.from_bytes(b"\x00", "image/png"),))),
         Stopped("text"),
     )
     for number, event in enumerate(events, 1):

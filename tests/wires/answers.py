@@ -44,7 +44,7 @@ LOSSES: dict[str, tuple[str, ...]] = {
     ),
     "gemini": (
         "the border between two blocks of one kind, and empty ones",
-        "a signature that is not base64; one of streamed text comes behind it, in an empty block",
+        "a signature that is not base64; one of streamed text comes after it, in an empty block",
         "encrypted and redacted reasoning; opaque blocks of other wires",
         "the layout of a call's arguments, and how they streamed",
         "tokens written to a cache; the cost",

@@ -84,6 +84,11 @@ def loaded(program: str) -> set[str]:
 RARE = {"email.utils", "html", "tomllib", "difflib", "sqlite3", "click", "rich", "prompt_toolkit", "aiohttp"}
 
 
+def test_a_session_loads_no_archive_formats() -> None:
+    """tempfile and shutil bring bz2 and lzma along; only a store that cannot be written needs them."""
+    assert not loaded("import midstream; midstream.Session") & {"tempfile", "shutil", "bz2", "lzma"}
+
+
 def test_a_client_loads_no_wire_and_nothing_that_most_programs_never_need() -> None:
     found = loaded("from midstream import Client")
     assert not found & RARE

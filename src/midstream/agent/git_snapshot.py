@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 
+from ..core.errors import ToolFailed
 from .paths import Folder
 
 MAX_FILES = 50_000
@@ -80,7 +81,7 @@ class GitSnapshot:
     def _read(self, path: str) -> bytes | None:
         try:
             return self._folder.read(path, MAX_KEPT)[0]
-        except Exception:  # a link, a socket, a file that is just being removed: nothing that could be compared
+        except (OSError, ToolFailed):  # a link, a socket, a file just being removed: nothing that could be compared
             return None
 
     def _git(self, *arguments: str) -> bytes:

@@ -306,7 +306,8 @@ class Chat:
         """Wait for the human; Interrupted if a SIGINT comes first."""
         self._reading = asyncio.ensure_future(reading)
         try:
-            return await self._reading  # type: ignore[no-any-return]
+            said: T = await self._reading
+            return said
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ..core.errors import LocalError
+from ..core.errors import LocalError, MalformedStream
 from ..core.refs import admit
 from ..wires.lenient_json import decode_leniently
 
@@ -64,7 +64,7 @@ def _json(text: str, where: str) -> dict[str, Any]:
         return admit(decode_leniently(text))
     except LocalError as error:
         raise click.UsageError(f"{where}: {error}") from None
-    except Exception as error:  # whatever is wrong with a file of the user's is wrong usage
+    except MalformedStream as error:
         raise click.UsageError(f"{where} is no JSON: {error}") from None
 
 

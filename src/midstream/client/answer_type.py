@@ -140,9 +140,11 @@ class AnswerType(Generic[T]):
             # leaves out comes as null, and is tried without those too.
             for shape in (each, without_nulls(each, self.schema)):
                 try:
-                    return self._convert(shape)  # type: ignore[no-any-return]
+                    found: T = self._convert(shape)
                 except _NotIt as error:
                     wrong = wrong or error.places
+                else:
+                    return found
         raise _NotIt(wrong)
 
 

@@ -371,6 +371,8 @@ PASSES: dict[str, Callable[[Schema], Adapted]] = {
     "cohere": _cohere,
     "grammar": _grammar,
 }
+STRICT_BY_WORD = frozenset({"openai"})
+"""Passes of hosts that enforce a schema only if they are told to (`strict`), and take one outside the subset as advice."""
 
 
 def adapt(name: str, schema: Schema) -> Adapted | None:

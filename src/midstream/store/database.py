@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -86,6 +85,8 @@ def is_current(db: sqlite3.Connection) -> bool:
 
 def copy_database(path: Path, folder: Path) -> Path:
     """A copy of a file and its log in another folder, where they can be opened and migrated."""
+    import shutil  # only for a database that cannot be written: every chat loads this module
+
     for suffix in ("", "-wal"):
         source = Path(f"{path}{suffix}")
         if source.exists():

@@ -7,9 +7,7 @@ A file that cannot be written to, or in a folder that cannot, is opened for read
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -249,6 +247,9 @@ class SqliteStore:
                         return self.path
             except sqlite3.OperationalError:
                 pass  # the copy tells what is wrong with it
+        import shutil  # both only for a store that cannot be written
+        import tempfile
+
         folder = tempfile.mkdtemp(prefix="midstream-")
         # Not only in `close`, which is forgotten easily: the copy holds private conversations.
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..core.answer_schemas import Adapted, adapt, object_root
+from ..core.answer_schemas import STRICT_BY_WORD, Adapted, adapt, object_root
 from ..core.blocks import Text, Turn
 from ..core.dialect import Dialect, Options
 from ..core.errors import MalformedStream
@@ -75,12 +75,13 @@ def _by_schema(
     adapted, strict = adapt(dialect.answer_pass, schema), True
     # Outside the strict subset this host still takes a schema as
     # advice. Better than none, since the answer is checked anyway.
-    if adapted is None and dialect.answer_pass == "openai":
+    by_word = dialect.answer_pass in STRICT_BY_WORD
+    if adapted is None and by_word:
         adapted, strict = Adapted(object_root(schema)), False  # told to the model, and not enforced
     if adapted is None:
         return None
     named: dict[str, Any] = {"name": ANSWER, "schema": adapted.schema}
-    if dialect.strict_tools and dialect.answer_pass == "openai":
+    if dialect.strict_tools and by_word:
         named["strict"] = strict
     wanted = replace(options, response_format={"type": "json_schema", "json_schema": named})
     return AnswerPlan(wanted, tuple(tools), notes=_left_out(adapted))

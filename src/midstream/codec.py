@@ -87,7 +87,7 @@ def _without_older_response(options: Options, sent: SentTurns) -> Options:
 
 def check_model_first(model: object) -> None:
     """TypeError for the arguments (conversation, model), which some libraries take in this order."""
-    if isinstance(model, Conversation | Turn):
+    if isinstance(model, (Conversation, Turn)):  # not `|`, which makes a type anew at each request
         raise TypeError(
             f"expected a model first and the conversation second, got a {type(model).__name__} as the model: "
             "swap the two arguments"

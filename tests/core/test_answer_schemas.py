@@ -181,3 +181,34 @@ def test_an_optional_property_of_a_strict_host_may_be_null(given: dict[str, Any]
     found = adapt("openai", {"type": "object", "properties": {"a": given}})
     assert found is not None
     assert (found.schema["properties"], found.schema["required"]) == ({"a": strict}, ["a"])
+
+
+@pytest.mark.parametrize(("levels", "sayable"), [(9, True), (10, True), (11, False)])
+@pytest.mark.parametrize(
+    "innermost", [{}, {"a": {"type": "string"}}, {"a": {"enum": ["x"]}}], ids=["empty", "a text", "a word"]
+)
+def test_a_strict_host_takes_ten_levels_of_objects(levels: int, sayable: bool, innermost: dict[str, Any]) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": innermost, "additionalProperties": False}
+    for _ in range(levels - 1):
+        schema = {"type": "object", "properties": {"inner": schema}}
+    assert (adapt("openai", schema) is not None) is sayable
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        (["a", "b"], "string"),
+        ([1, 2], "integer"),
+        (["a", 1], ["string", "integer"]),
+        ([True, None], ["boolean", "null"]),
+    ],
+)
+def test_values_without_a_type_are_sent_with_theirs(values: list[Any], kinds: Any) -> None:
+    schema = {"type": "object", "properties": {"a": {"enum": values}}, "required": ["a"]}
+    for host in ("openai", "closed"):
+        adapted = adapt(host, schema)
+        assert adapted is not None
+        said = adapted.schema["properties"]["a"]["type"]
+        assert (sorted(said) if isinstance(said, list) else said) == (
+            sorted(kinds) if isinstance(kinds, list) else kinds
+        )

@@ -61,6 +61,22 @@ SENT = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("turns", "place", "since"),
+    [
+        ((A, B), -1, -1),
+        ((A, B, summary(2)), 2, 2),
+        ((A, B, summary(2), C, summary(3)), 4, 4),
+        ((A, B, summary(2), C, summary(3), UNDO), 2, 5),
+        ((A, B, summary(2), UNDO), -1, 3),
+        ((A, B, FAILURE), -1, 2),
+    ],
+)
+def test_the_summary_in_force_and_the_last_mark_are_known(turns: tuple[Turn, ...], place: int, since: int) -> None:
+    sent = sent_turns(turns)
+    assert (sent.summary, sent.since) == (place, since)
+
+
 @pytest.mark.parametrize(("turns", "places"), [row[1:] for row in SENT], ids=[row[0] for row in SENT])
 def test_what_is_sent(turns: tuple[Turn, ...], places: list[int]) -> None:
     sent = sent_turns(turns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -165,3 +166,15 @@ def test_a_query_joins_the_path() -> None:
     assert plain.at("/x") == "/x"
     assert dated.at("/x") == "/x?api-version=1"
     assert dated.at("/x?alt=sse") == "/x?alt=sse&api-version=1"
+
+
+def test_what_passed_is_remembered_within_bounds() -> None:
+    """A program may make dialects of its users' data, for years."""
+    from midstream.core.dialect import _FieldChecks
+
+    checks = _FieldChecks({"word": ("a",)}, {}, also=("more",))
+    for number in range(1100):
+        checks.check(SimpleNamespace(word="a", more=number))
+    assert len(checks._passed) == 1024
+    with pytest.raises(ConfigError):
+        checks.check(SimpleNamespace(word="b", more=0))

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.core import ids
 from midstream.core.blocks import Text, ToolCall, ToolResponse, Turn
 from midstream.core.errors import UnknownToolFormat
 from midstream.core.ids import (
@@ -289,7 +288,7 @@ def test_mistral_collisions_are_rehashed_with_a_salt(monkeypatch: pytest.MonkeyP
         def digest(self) -> bytes:
             return bytes([0] * 15 + [self.value])
 
-    monkeypatch.setattr(ids, "sha256", Weak)
+    monkeypatch.setattr("hashlib.sha256", Weak)
     turns = [ai(*[(f"hist_tool_{n}", "f") for n in range(6)])]
     found = in_order(mistral_strategy.create_mapper(turns), turns)
     assert len(set(found)) == 6

@@ -157,6 +157,40 @@ def test_what_need_not_be_there_may_be_said_to_be_null() -> None:
     assert without_nulls(["x", {"a": None, "c": "y"}], inner) == ["x", {"c": "y"}]
 
 
+@pytest.mark.parametrize("deep", [100, 127, 128, 129, 5000])
+@pytest.mark.parametrize("way", ["properties", "additionalProperties", "items"])
+def test_nulls_are_taken_out_as_deep_as_a_value_is_checked(deep: int, way: str) -> None:
+    inside = {"properties": {"gone": {"type": "string"}, "a": {"$ref": "#"}}}
+    schema = {
+        "properties": inside,
+        "additionalProperties": {"additionalProperties": {"$ref": "#"}, "properties": {"gone": {"type": "string"}}},
+        "items": {"properties": {"gone": {"type": "string"}}, "items": {"$ref": "#"}},
+    }[way]
+    value: Any = {"gone": None}
+    for _ in range(deep):
+        value = [value] if way == "items" else {"a": value}
+    found = without_nulls(value, schema if way != "properties" else inside)
+    for _ in range(deep):
+        found = found[0] if way == "items" else found["a"]
+    assert found in ({}, {"gone": None})
+    if deep > 128:
+        assert found == {"gone": None}, "too deep: left as it was"
+
+
+@pytest.mark.parametrize(("deep", "left"), [(126, {"x": "y"}), (127, {"x": "y"}), (128, {"gone": None, "x": "y"})])
+@pytest.mark.parametrize("way", ["properties", "additionalProperties", "items"])
+def test_every_level_of_a_value_counts_once(deep: int, left: dict[str, Any], way: str) -> None:
+    schema: dict[str, Any] = {"properties": {"gone": {"type": "string"}}}
+    value: Any = {"gone": None, "x": "y"}
+    for _ in range(deep):
+        schema = {way: {"a": schema} if way == "properties" else schema}
+        value = [value] if way == "items" else {"a": value}
+    found = without_nulls(value, schema)
+    for _ in range(deep):
+        found = found[0] if way == "items" else found["a"]
+    assert found == left
+
+
 _KINDS = st.sampled_from(["string", "integer", "number", "boolean", "null", "object", "array"])
 _NAMES = st.sampled_from(["a", "b", "c"])
 _VALUES = st.recursive(
@@ -235,3 +269,33 @@ def test_any_value_and_any_schema_as_the_oracle_judges_them(schema: Any, value: 
 )
 def test_a_number_beyond_floats_is_judged_too(value: float, schema: dict[str, Any], fits: bool) -> None:
     assert (faults(value, schema) == ()) is fits
+
+
+@pytest.mark.parametrize(
+    ("value", "unique"),
+    [
+        ([[1], [2]], True),
+        ([[1], [1.0]], False),
+        ([[[1, "a"]], [[1, "b"]]], True),
+        ([[[1, "a"]], [[1.0, "a"]]], False),
+        ([{"a": [1]}, {"a": [2]}], True),
+        ([{"a": [1], "b": 0}, {"b": 0.0, "a": [1]}], False),
+        ([True, 1, "1", None], True),
+    ],
+)
+def test_lists_in_a_list_are_told_apart_by_what_they_hold(value: Any, unique: bool) -> None:
+    assert (not faults(value, {"uniqueItems": True})) is unique
+
+
+def test_a_check_may_take_as_many_steps_as_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each value and schema that meet: the list, its items, and the null that is tried."""
+    schema = {"items": {"properties": {"a": {"type": "string"}}}}
+    for steps, expected in ((2, [{"a": None}]), (3, [{}]), (4, [{}])):
+        monkeypatch.setattr("midstream.core.schema_check._STEPS", steps)
+        assert without_nulls([{"a": None}], schema) == expected
+    for steps, expected in ((3, [{"a": None}, 1]), (4, [{}, 1])):
+        monkeypatch.setattr("midstream.core.schema_check._STEPS", steps)
+        assert without_nulls([{"a": None}, 1], schema) == expected
+    for steps, fine in ((2, False), (3, True), (4, True)):
+        monkeypatch.setattr("midstream.core.schema_check._STEPS", steps)
+        assert (not faults([{"a": "x"}], schema)) is fine

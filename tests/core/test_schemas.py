@@ -299,6 +299,15 @@ def untyped(schema: Any) -> list[Any]:
             {"type": "integer", "minimum": 1, "maximum": 2, "default": 1, "title": "T"}, id="numbers",
         ),
         pytest.param({"type": "null"}, {"type": "string", "nullable": True}, id="only null"),
+        pytest.param(
+            {"anyOf": [{"type": "string"}, {"type": "string"}], "description": "D"}, {"type": "string", "description": "D"},
+            id="the same alternative twice",
+        ),
+        pytest.param(
+            {"anyOf": [{"type": "string"}, {"type": "integer"}], "default": None},
+            {"anyOf": [{"type": "string"}, {"type": "integer"}]}, id="two alternatives",
+        ),
+        pytest.param({"type": "string", "default": None}, {"type": "string"}, id="null is no default"),
         pytest.param({"not": {"type": "string"}}, {"type": "string"}, id="not"),
     ],
 )  # fmt: skip

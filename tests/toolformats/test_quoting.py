@@ -56,20 +56,19 @@ CALLS = {
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("chosen", [False, True], ids=["rescued", "chosen"])
-def test_case(call: str, case: Case, chosen: bool) -> None:
-    format, written = CALLS[call]
-    text = case.text.replace("{call}", written)
-    for portions in splits(text):
-        filter = get_filter(format, TOOLS) if chosen else leak_filter(format, TOOLS)
-        found = outcome(feed(filter, portions))
-        assert found.parsed == [("read", ARGUMENTS)] * (case.chosen if chosen else case.rescued)
-        assert found.problems == []
-        if not found.calls:
-            assert found.text == text
-        quoted = case.text.count("{call}") - len(found.calls)
-        assert found.text.count(written) == quoted
+def test_case(case: Case, chosen: bool) -> None:
+    for call, (format, written) in CALLS.items():
+        text = case.text.replace("{call}", written)
+        for portions in splits(text):
+            filter = get_filter(format, TOOLS) if chosen else leak_filter(format, TOOLS)
+            found = outcome(feed(filter, portions))
+            assert found.parsed == [("read", ARGUMENTS)] * (case.chosen if chosen else case.rescued), call
+            assert found.problems == [], call
+            if not found.calls:
+                assert found.text == text, call
+            quoted = case.text.count("{call}") - len(found.calls)
+            assert found.text.count(written) == quoted, call
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -409,6 +410,7 @@ def test_responses_number_every_event_and_item() -> None:
     assert [event["output_index"] for event in done] == [0, 1, 2, 3]
     assert all(event["item"]["call_id"].startswith("call_") for event in done[2:])
     assert len({event["item"]["id"] for event in done}) == 4
+    assert {event["summary_index"] for event in events if "summary_index" in event} == {0}, "one part a summary"
     last = events[-1]["response"]
     assert last["output"] == [event["item"] for event in done] and last["id"] == CONTEXT.response_id
 
@@ -445,3 +447,26 @@ def test_a_call_without_arguments_has_an_empty_object(wire: str) -> None:
     whole = DecodeContext(get_wire(wire).default, "read", "m").decoder().read_body(body)
     for found in (read(wire, written(make_writer(wire, CONTEXT), events)), whole):
         assert last_turn(found).tool_calls[0].arguments == "{}"
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("usage", [None, Usage(5, 3)])
+def test_a_raw_completion_counts_where_it_was_asked_to(usage: Usage | None, counted: bool) -> None:
+    events = speak(Answer((Act("text", ("a",)),), usage=usage), "completion")
+    data = b"".join(written(make_writer("completion", replace(CONTEXT, usage=counted)), events))
+    chunks = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    told = [chunk["usage"]["total_tokens"] for chunk in chunks if chunk.get("usage")]
+    assert told == ([8] if usage is not None and counted else [])
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks if chunk["choices"]][-1] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("format", "written_id"), [("mistral", r'"id": ?"(\w+)"'), ("kimi", r"call_begin\|>(\S+?)<\|")]
+)
+def test_a_call_in_a_raw_completion_has_its_id_where_the_format_writes_one(format: str, written_id: str) -> None:
+    events = speak(Answer((Act("call", ('{"a":1}',), "f"),), "tool_use"), "completion")
+    data = b"".join(written(make_writer("completion", replace(CONTEXT, habits=Habits(text_format=format))), events))
+    chunks = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    text = "".join([chunk["choices"][0]["text"] for chunk in chunks if chunk["choices"]])
+    found = re.search(written_id, text)
+    assert found is not None and found[1], text

@@ -172,3 +172,13 @@ def test_grown_request_by_request(
     grown = encoded(RequestDraft(Conversation(turns), dialect, "m", (), options, cache))
     general = encoded(GeneralDraft(Conversation(turns), dialect, "m", (), options))
     assert grown[0] == general[0]
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_two_calls_of_one_id_go_the_general_way(name: str) -> None:
+    calls = (ToolCall("twice", "look", '{"n": 1}'), ToolCall("twice", "look", '{"n": 2}'))
+    results = tuple([ToolResponse("twice", "look", (Text(word),)) for word in ("one", "two")])
+    turns = (human("go"), Turn("ai", calls), Turn("tool", results), human("on"))
+    dialect = REGISTRY.resolve(name).dialect
+    fields = (Conversation(turns), dialect, "m", (ToolSpec("look"),), Options())
+    assert encoded(RequestDraft(*fields)) == encoded(GeneralDraft(*fields))

@@ -4,9 +4,10 @@ import pytest
 
 from midstream.codec import encode_request
 from midstream.core.dialect import Options
+from midstream.core.errors import MalformedStream
 from midstream.sim.players import Player, make_players
 from midstream.sim.rules.hosts import judge
-from midstream.wires.lenient_json import arguments_text, object_text
+from midstream.wires.lenient_json import arguments_text, decode_leniently, object_text
 from tests.conversations import Story
 
 
@@ -32,3 +33,9 @@ def test_a_call_with_null_for_arguments_goes_to_every_host_without_any(player: P
     request = encode_request(player.target, story, options=Options(path="chat"), cache=None)
     assert b"_raw" not in request.body
     assert judge(request.body, player.host, "paranoid") == []
+
+
+@pytest.mark.parametrize(("data", "why"), [(b"[" * 100_000, "nested too deeply"), (b"{x}", "Expecting property name")])
+def test_what_is_no_json_is_told_with_its_reason(data: bytes, why: str) -> None:
+    with pytest.raises(MalformedStream, match=why):
+        decode_leniently(data)

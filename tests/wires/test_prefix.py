@@ -7,6 +7,7 @@ are the encoded array without its closing bracket; on a completion wire, the pro
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -18,9 +19,11 @@ from midstream.sim.answer import Answer, Call
 from midstream.sim.players import Player, make_players
 from midstream.wires.history_cache import HistoryCache
 from midstream.wires.request import Request, RequestDraft
+from tests.long_run import covering
 
 PLAYERS = make_players()
 FOREIGN = PLAYERS["deepseek-reasoner"]
+AUTHORS = ("itself", "another model")
 TOOLS = (
     ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}),
     ToolSpec("glob", "Finds.", {"type": "object", "properties": {"pattern": {"type": "string"}}}),
@@ -64,13 +67,18 @@ EXCEPTIONS: dict[str, tuple[str, dict[tuple[str, str | None], list[int]]]] = {
     ),
     "mistral": (
         "the tools are declared before the last question: a new question moves them",
-        {(author, thinking): _NEW_QUESTION for author in ("itself", "another model") for thinking in (None, "on")},
+        {(author, thinking): _NEW_QUESTION for author in AUTHORS for thinking in (None, "on")},
     ),
     "deepseek": (
         "an answer is asked for with an open think tag and written down with a closed one, its thinking left out",
         {("itself", "on"): _FIRST_ANSWERS, ("another model", "on"): _FIRST_ANSWERS},
     ),
 }
+
+
+PROMPTED = [name for name in PLAYERS if PLAYERS[name].target.dialect.template]
+"""Those that may have exceptions, which depend on who answered."""
+PLAIN = [name for name in PLAYERS if name not in PROMPTED]
 
 
 def requests_of(player: Player, author: Player, options: Options, cache: HistoryCache | None) -> list[Request]:
@@ -118,8 +126,7 @@ def messages(request: Request) -> str:
     return body[start : end - 1]
 
 
-@pytest.mark.parametrize("author", ["itself", "another model"])
-@pytest.mark.parametrize("name", PLAYERS)
+@pytest.mark.parametrize(("name", "author"), [*covering(PLAIN, AUTHORS), *itertools.product(PROMPTED, AUTHORS)])
 def test_every_request_begins_with_the_one_before(name: str, author: str) -> None:
     player = PLAYERS[name]
     maker = player if author == "itself" else FOREIGN

@@ -59,6 +59,11 @@ class Text(Value, frozen=True, tag="text"):
     extra: dict[str, Any] | None = None
 
 
+# Here and not in the gateway, because whoever reads a client's history must know one from a signature that a host gave.
+SEAL = "midseal"
+"""The prefix of reasoning that our gateway has sealed for a client; only the gateway can open it."""
+
+
 class Thinking(Value, frozen=True, tag="thinking"):
     """Reasoning. `text == ""` is not the same as no block: an empty one is echoed where the wire wants the field.
 
@@ -352,6 +357,8 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     tools: tuple[ToolSpec, ...] = ()
     compacted: Compacted | None = None
     """Set on a turn that was not said: a summary of turns before it, or the end of one."""
+    ttft_ms: float | None = None
+    """Milliseconds until the first piece of a streamed answer came; `latency_ms` are those until its end."""
 
     def __post_init__(self) -> None:
         if self.speaker not in _SPEAKERS:

@@ -94,7 +94,7 @@ def lawful_length(turns: Sequence[Turn], known: set[str]) -> int:
             break
         else:
             for block in blocks:
-                kind = type(block)
+                kind = type(block)  # mypy does not narrow by it
                 if kind is ToolCall:
                     due.append(block.id)  # type: ignore[union-attr]
                 elif kind is ToolResponse:

@@ -12,12 +12,17 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from hashlib import sha256
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 from .blocks import Block, ToolCall, ToolResponse, Turn
 from .errors import UnknownToolFormat
+from .modules import late_module
 from .patterns import late_pattern
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    hashlib = late_module("hashlib", globals())
 
 PREFIX = "hist_tool_"
 
@@ -56,7 +61,7 @@ def canonical_tool_call_id(
     # (field-guide/tool-ids.md#what-goes-wrong-when-they-are-rewritten).
     # Lengths make the seed injective whatever the parts hold; surrogatepass makes it total.
     seed = f"{len(provider)},{len(raw_id)},{len(tool_name)},{call_index}|{provider}|{raw_id}|{tool_name}|{turn_key}"
-    return PREFIX + urlsafe_b64encode(sha256(seed.encode("utf-8", "surrogatepass")).digest()[:18]).decode()
+    return PREFIX + urlsafe_b64encode(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()[:18]).decode()
 
 
 def canonical_tool_response_id(
@@ -178,7 +183,7 @@ def _prefixed(prefix: str) -> Callable[[str, str, int, int], str]:
             suffix = _suffix(canonical) if len(canonical) <= _LONGEST else None
             if suffix is not None:
                 return prefix + suffix
-        digest = sha256(f"{canonical}|{salt}".encode("utf-8", "surrogatepass")).digest()
+        digest = hashlib.sha256(f"{canonical}|{salt}".encode("utf-8", "surrogatepass")).digest()
         return prefix + urlsafe_b64encode(digest[:18]).decode()
 
     return mint
@@ -202,7 +207,7 @@ def _mint_mistral(canonical: str, name: str, count: int, salt: int) -> str:
     if not salt and _NINE.match(canonical):
         return canonical
     # 128 bits over 62^9 values: the remainder is even enough, and a digest is the same on every machine.
-    number = int.from_bytes(sha256(f"{canonical}|{salt}".encode("utf-8", "surrogatepass")).digest()[:16], "big")
+    number = int.from_bytes(hashlib.sha256(f"{canonical}|{salt}".encode("utf-8", "surrogatepass")).digest()[:16], "big")
     digits = []
     for _ in range(9):
         number, digit = divmod(number, 62)

@@ -89,7 +89,7 @@ def diagram() -> str:
     """The table as a Mermaid state diagram, for the documentation."""
     lines = ["stateDiagram-v2", "    [*] --> idle"]
     for (state, event), after in TRANSITIONS.items():
-        tag = event.__struct_config__.tag  # type: ignore[attr-defined]
+        tag = event.__struct_config__.tag  # type: ignore[attr-defined]  # every event is a Struct
         lines.append(f"    {state} --> {after}: {tag}")
     lines.append("    ended --> [*]")
     return "\n".join(lines) + "\n"

@@ -9,11 +9,10 @@ what begins streams; otherwise the two are interleaved, and it waits in a queue 
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolKind, Turn, Usage
 from .errors import LimitExceeded, MalformedStream
@@ -36,7 +35,14 @@ from .events import (
 )
 from .ids import canonical_tool_call_id
 from .json_progress import JsonProgress, object_text
+from .modules import late_module
 from .surrogates import REPLACEMENT, clean, join
+
+if TYPE_CHECKING:
+    import json
+else:
+    # Only for freeform calls.
+    json = late_module("json", globals())
 
 MAX_TURN_CHARS = 64 * 1024 * 1024
 """What one answer may hold: far above any model's output limit, far below a machine's memory."""
@@ -400,6 +406,18 @@ class TurnBuilder:
         else:
             self.ended = True
             self.out.append(Done(self._turn(stop_reason, raw_stop, "")))
+
+    def text_answer(
+        self, text: str, stop_reason: str, raw_stop: str | None, model: str = "", response_id: str | None = None
+    ) -> Turn | None:
+        """The turn of an answer that is one text and has ended: what `start`, `text` and `finish` come to, without the events.
+        None where they come to anything else."""
+        if _blank(text) or len(text) > self._limit:
+            return None
+        self.start(model, response_id)
+        self.blocks.append(Text(text))
+        self.ended = True
+        return self._turn(stop_reason, raw_stop, "")
 
     def fail(self, error: ErrorInfo) -> None:
         """The stream cannot go on: close what is open, keep what came, say why."""

@@ -5,11 +5,16 @@ Only the code that sends a secret calls `reveal`.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from .modules import late_module
 from .patterns import late_pattern
+
+if TYPE_CHECKING:
+    import hmac
+else:
+    hmac = late_module("hmac", globals())
 
 VEIL = "***"
 
@@ -98,6 +103,11 @@ class SecretHeaders(dict[str, Secret]):
         """The plain headers, for sending."""
         # A library that fails with its arguments in the traceback prints their repr.
         return {name: SecretText(value.reveal()) for name, value in self.items()}
+
+
+def hidden_headers(headers: Mapping[str, str | Secret] | None) -> SecretHeaders:
+    """Headers that are hidden: the same ones if they are so already."""
+    return headers if type(headers) is SecretHeaders else SecretHeaders(headers)
 
 
 class SecretEnvironment(Mapping[str, str]):

@@ -12,7 +12,7 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits
 from ..wires.anthropic.wire import DEFAULT
-from .efforts import efforts_of
+from . import efforts
 from .provider import Provider
 
 _replace = msgspec.structs.replace
@@ -27,7 +27,7 @@ def _limits(most: int | None) -> Limits:
 # Two ways to ask for thinking: a budget of tokens up to Claude 4.5, and from 4.6 on adaptively, with an
 # effort (field-guide/anthropic-messages.md#thinking). 4.6 takes either.
 _BUDGET = DEFAULT.reasoning
-_ADAPTIVE = _replace(_BUDGET, required=False, control="adaptive", **efforts_of("claude-opus-5"))
+_ADAPTIVE = _replace(_BUDGET, required=False, control="adaptive", **efforts.CLAUDE_OPUS_5)
 _OLD_SAMPLING = ("temperature", "top_p", "stop")
 
 # Fields of a client's request that the gateway passes on as they came; others are dropped, with a note.
@@ -66,7 +66,7 @@ CLAUDE_4_OPUS = _replace(CLAUDE_4, name="claude-4-opus", limits=_limits(32_000),
 CLAUDE_46 = _replace(
     CLAUDE,
     name="claude-4.6",
-    reasoning=_replace(_ADAPTIVE, control="either", required=True, **efforts_of("claude-opus-4-6")),
+    reasoning=_replace(_ADAPTIVE, control="either", required=True, **efforts.CLAUDE_OPUS_46),
     limits=_limits(128_000),
     default_max_tokens=16_384,
 )

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Place, Reasoning, SamplingOption
-from .efforts import efforts_of
+from . import efforts
 from .kimi import kimi_on
 from .provider import Provider
 
@@ -97,7 +97,7 @@ MISTRAL_EFFORT = _replace(MISTRAL, name="mistral-effort", reasoning=Reasoning(co
 # (field-guide/reasoning.md#who-wants-it-back).
 _DEEPSEEK_REASONING = Reasoning(
     echo="calls", required=True, placeholder="", control="thinking.type+effort", keep="always",
-    **efforts_of("deepseek-v4-pro"),
+    **efforts.DEEPSEEK_V4,
 )  # fmt: skip
 DEEPSEEK = Dialect(
     "deepseek",
@@ -180,9 +180,7 @@ XAI_EFFORT_MODELS = r"grok-3-mini|grok-(?:4\.[3-9]|[5-9])(?!.*non-reasoning)"
 XAI_EFFORT = _replace(XAI, name="xai-effort", reasoning=Reasoning(control="reasoning_effort", default_on=True))
 # No control: a field that asks for thinking is known only for gpt-oss here, which has its own row below.
 CEREBRAS = Dialect("cerebras", _WIRE, "cerebras", media=(), reasoning=Reasoning(field="reasoning"))
-_OSS = Reasoning(
-    field="reasoning", default_on=True, can_disable=False, control="reasoning_effort", **efforts_of("gpt-oss")
-)
+_OSS = Reasoning(field="reasoning", default_on=True, can_disable=False, control="reasoning_effort", **efforts.GPT_OSS)
 _OPENROUTER_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")  # for all models alike; the host maps them
 _OPENROUTER_REASONING = Reasoning(
     fields=("reasoning", "reasoning_content"), field="reasoning", echo="always", details=True, control="reasoning",
@@ -263,7 +261,7 @@ def _azure(name: str, path: str) -> tuple[tuple[str, Dialect], ...]:
 # Bedrock's gpt-oss leaves its reasoning in the text, in tags of its own.
 _BEDROCK_OSS = Reasoning(
     tags=("<reasoning>", "</reasoning>"), default_on=True, can_disable=False, control="reasoning_effort",
-    **efforts_of("gpt-oss"),
+    **efforts.GPT_OSS,
 )  # fmt: skip
 
 

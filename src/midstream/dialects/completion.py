@@ -14,7 +14,7 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning, TemplateName, TextFormat
 from ..core.ids import IdScheme, ToolFormat
-from .efforts import efforts_of
+from . import efforts
 from .families import K2, K2_THINKING, K3, K25, K26, K27_CODE
 from .kimi import kimi_on
 from .provider import Provider
@@ -58,7 +58,7 @@ KIMI_FAMILIES = (
         "kimi",
         ("<|end_of_msg|>",),
         "kimi-k3",
-        _replace(_KEEPS, **efforts_of("kimi-k3")),
+        _replace(_KEEPS, **efforts.KIMI_K3),
         True,
         mid_tools=True,
     ),

@@ -1,7 +1,6 @@
 """How hard each model can be asked to think: one table for every host and wire, told by the model's name.
 
-A row is a pattern searched in the lower-cased name, the levels the model takes, and the words that do not go to the nearest
-level. A host that maps efforts by itself (a router) names its own levels in its dialect instead. What is sent as another word
+A row is a pattern searched in the lower-cased name, and the levels the model takes. A host that maps efforts by itself (a router) names its own levels in its dialect instead. What is sent as another word
 than was asked for leaves a note. Sources: field-guide/reasoning.md#efforts; OpenAI's, Anthropic's, Google's, Mistral's
 and xAI's pages of their models; models that are not here take no effort, or take any.
 """
@@ -19,47 +18,60 @@ _replace = msgspec.structs.replace
 
 _THREE = ("low", "medium", "high")
 
+
+def _levels(*efforts: str, **words: str) -> dict[str, Any]:
+    """The fields of a dialect's reasoning: the levels a model takes, and the words that do not go to the nearest of them."""
+    return {"efforts": efforts, "effort_words": words or None}
+
+
+# Models with a dialect of their own have a name here: their rows need it at import, and a search would compile patterns.
+GPT_OSS = _levels(*_THREE)
+CLAUDE_OPUS_46 = _levels(*_THREE, "max")
+CLAUDE_OPUS_5 = _levels(*_THREE, "xhigh", "max")
+GEMINI_3_PRO = _levels("low", "high", medium="high")
+GEMINI_31_PRO = _levels(*_THREE)
+GEMINI_3 = _levels("minimal", *_THREE)
+KIMI_K3 = _levels("low", "high", "max", medium="high", xhigh="max")
+DEEPSEEK_V4 = _levels("high", "max")
+
 # First fit wins, so narrow names stand above wide ones: `gpt-5-pro` before `gpt-5`, `codex-max` before `codex`.
-# `(?!\d)` keeps gpt-5.1 from taking gpt-5.10. Which level is nearest to one that a model lacks is our choice; the
-# third column is for words that must go to another (field-guide/reasoning.md#efforts).
-EFFORTS: tuple[tuple[str, tuple[str, ...], dict[str, str] | None], ...] = (
+# `(?!\d)` keeps gpt-5.1 from taking gpt-5.10. Which level is nearest to one that a model lacks is our choice; a level
+# that is named as a word is for what must go to another (field-guide/reasoning.md#efforts).
+EFFORTS: tuple[tuple[str, dict[str, Any]], ...] = (
     # OpenAI
-    (r"gpt-oss", _THREE, None),
-    (r"(?:^|/)o\d", _THREE, None),
-    (r"gpt-5-pro", ("high",), None),
-    (r"gpt-5\.\d+-pro", ("medium", "high", "xhigh"), None),
-    (r"codex-max|gpt-5\.[2-9].*codex", (*_THREE, "xhigh"), None),
-    (r"codex|computer-use", _THREE, None),
-    (r"gpt-5\.1(?!\d)", ("none", *_THREE), None),
-    (r"gpt-5(?![.\d])", ("minimal", *_THREE), None),
-    (r"gpt-(?:5\.\d|[6-9])", ("none", *_THREE, "xhigh"), None),
+    (r"gpt-oss", GPT_OSS),
+    (r"(?:^|/)o\d", _levels(*_THREE)),
+    (r"gpt-5-pro", _levels("high")),
+    (r"gpt-5\.\d+-pro", _levels("medium", "high", "xhigh")),
+    (r"codex-max|gpt-5\.[2-9].*codex", _levels(*_THREE, "xhigh")),
+    (r"codex|computer-use", _levels(*_THREE)),
+    (r"gpt-5\.1(?!\d)", _levels("none", *_THREE)),
+    (r"gpt-5(?![.\d])", _levels("minimal", *_THREE)),
+    (r"gpt-(?:5\.\d|[6-9])", _levels("none", *_THREE, "xhigh")),
     # Anthropic: from Opus 4.7 on there is a level between high and max
-    (r"(?:opus|sonnet|haiku)-4[-.]6", (*_THREE, "max"), None),
-    (r"(?:opus|sonnet|haiku)-(?:4[-.][7-9]|[5-9])|fable|mythos", (*_THREE, "xhigh", "max"), None),
+    (r"(?:opus|sonnet|haiku)-4[-.]6", CLAUDE_OPUS_46),
+    (r"(?:opus|sonnet|haiku)-(?:4[-.][7-9]|[5-9])|fable|mythos", CLAUDE_OPUS_5),
     # Google
-    (r"gemini-3-pro", ("low", "high"), {"medium": "high"}),
-    (r"gemini-[3-9].*pro", _THREE, None),
-    (r"gemini-[3-9]", ("minimal", *_THREE), None),
+    (r"gemini-3-pro", GEMINI_3_PRO),
+    (r"gemini-[3-9].*pro", GEMINI_31_PRO),
+    (r"gemini-[3-9]", GEMINI_3),
     # Moonshot, DeepSeek, Z.ai: medium is less than what they do by themselves, which is high or more
-    (K3, ("low", "high", "max"), {"medium": "high", "xhigh": "max"}),
-    (r"deepseek-(?:v4|chat|reasoner)", ("high", "max"), None),
-    (r"glm-5\.2", ("high", "max"), None),
-    (r"glm-(?:5\.[3-9]|[6-9])", ("low", "high", "max"), {"medium": "high"}),
+    (K3, KIMI_K3),
+    (r"deepseek-(?:v4|chat|reasoner)", DEEPSEEK_V4),
+    (r"glm-5\.2", _levels("high", "max")),
+    (r"glm-(?:5\.[3-9]|[6-9])", _levels("low", "high", "max", medium="high")),
     # xAI, Mistral
-    (r"grok-3-mini", ("low", "high"), None),
-    (r"grok-(?:4\.[3-9]|[5-9])", _THREE, None),
-    (r"mistral-large-4", _THREE, None),
-    (r"mistral-(?:small-(?:latest|2603|4)|medium-3[-.]5)", ("none", "high"), None),
+    (r"grok-3-mini", _levels("low", "high")),
+    (r"grok-(?:4\.[3-9]|[5-9])", _levels(*_THREE)),
+    (r"mistral-large-4", _levels(*_THREE)),
+    (r"mistral-(?:small-(?:latest|2603|4)|medium-3[-.]5)", _levels("none", "high")),
 )
 
 
 def efforts_of(model: str) -> dict[str, Any]:
     """The fields of a dialect's reasoning that say which efforts a model takes; none if the table does not know it."""
     lowered = model.lower()
-    for pattern, levels, words in EFFORTS:
-        if search(pattern, lowered):
-            return {"efforts": levels, "effort_words": words}
-    return {}
+    return next((levels for pattern, levels in EFFORTS if search(pattern, lowered)), {})
 
 
 _TAKES_ANY = ("reasoning_effort", "thinking.type+effort", "reasoning", "adaptive", "either")

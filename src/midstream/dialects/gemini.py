@@ -7,25 +7,27 @@ where media of a tool result stand.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Place
 from ..wires.gemini.wire import DEFAULT
-from .efforts import efforts_of
+from . import efforts
 from .provider import Provider
 
 _replace = msgspec.structs.replace
 
 
-def _levels(name: str, model: str) -> Dialect:
-    return _replace(DEFAULT, name=name, reasoning=_replace(DEFAULT.reasoning, **efforts_of(model)))
+def _levels(name: str, levels: dict[str, Any]) -> Dialect:
+    return _replace(DEFAULT, name=name, reasoning=_replace(DEFAULT.reasoning, **levels))
 
 
 # From 3 on a level, before that a budget (field-guide/gemini.md#thinking); and from 3 on the first call of a step
 # must be signed, which `required` in the wire's default says (field-guide/gemini.md#thought-signatures).
-GEMINI_3 = _levels("gemini", "gemini-3-flash")
-GEMINI_3_PRO = _levels("gemini-3-pro", "gemini-3-pro")
-GEMINI_31_PRO = _levels("gemini-3.1-pro", "gemini-3.1-pro")
+GEMINI_3 = _levels("gemini", efforts.GEMINI_3)
+GEMINI_3_PRO = _levels("gemini-3-pro", efforts.GEMINI_3_PRO)
+GEMINI_31_PRO = _levels("gemini-3.1-pro", efforts.GEMINI_31_PRO)
 _BUDGET = _replace(DEFAULT.reasoning, required=False, control="thinkingBudget", efforts=(), effort_words=None)
 GEMINI_25_PRO = _replace(DEFAULT, name="gemini-2.5-pro", reasoning=_BUDGET, tool_result_media="user")
 GEMINI_25_FLASH = _replace(GEMINI_25_PRO, name="gemini-2.5-flash", reasoning=_replace(_BUDGET, can_disable=True))

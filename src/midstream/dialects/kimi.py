@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
-from .efforts import efforts_of
+from . import efforts
 from .families import K2_THINKING, K3, K25, K26, K27_CODE, KIMI
 from .provider import Provider
 
@@ -90,7 +90,7 @@ MOONSHOT_K3 = _replace(
     ids="kimi-k3",
     leaks="kimi-k3",
     mid_tools=True,
-    reasoning=_replace(_THINKS, can_disable=False, control="reasoning_effort", keep="always", **efforts_of("kimi-k3")),
+    reasoning=_replace(_THINKS, can_disable=False, control="reasoning_effort", keep="always", **efforts.KIMI_K3),
     forced_choice=("required",),
     forced_choice_thinking=("required",),
 )

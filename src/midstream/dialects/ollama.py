@@ -9,7 +9,7 @@ import msgspec
 
 from ..core.dialect import Endpoint
 from ..wires.ollama.wire import DEFAULT
-from .efforts import efforts_of
+from . import efforts
 from .kimi import kimi_on_ollama
 from .provider import Provider
 
@@ -20,7 +20,7 @@ OLLAMA = DEFAULT
 OLLAMA_LEVELS = _replace(
     DEFAULT,
     name="ollama-levels",
-    reasoning=_replace(DEFAULT.reasoning, default_on=True, can_disable=False, **efforts_of("gpt-oss")),
+    reasoning=_replace(DEFAULT.reasoning, default_on=True, can_disable=False, **efforts.GPT_OSS),
 )
 
 # "registry.ollama.ai/library/gemma3:4b does not support tools" (ollama#9680), nor does the first Llama 3 (ollama#5793): Ollama

@@ -12,6 +12,7 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import UnknownModel
+from ..core.nearest import nearest
 from ..core.patterns import late_pattern
 from . import anthropic, chat_hosts, cohere, completion, gemini, kimi, ollama, openai_responses
 from .provider import Provider
@@ -123,9 +124,7 @@ def meant(name: str, known: Iterable[str]) -> str:
     for option in list(spelled.values()):
         spelled.setdefault(option.lower().partition("/")[2], option)
     spelled.pop("", None)
-    import difflib  # for a name that nobody knows
-
-    near = difflib.get_close_matches(name.lower(), spelled, n=3, cutoff=0.6)
+    near = nearest(name.lower(), spelled, n=3, cutoff=0.6)
     found = list(dict.fromkeys(spelled[match] for match in near))
     return f"; did you mean {' or '.join(found)}?" if found else ""
 

@@ -8,6 +8,8 @@ no I/O and keeps no time: the response's id and date are given. How one host dif
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -19,7 +21,7 @@ from ..core.handoff import Note, NoteCode
 from ..core.ids import STRATEGIES, IdScheme, ToolIdMapper
 from ..core.surrogates import mended
 from ..core.tools import ToolSpec, parse_arguments
-from .lenient_json import arguments_text, encode_json, json_text, json_value
+from .lenient_json import arguments_text, encode_json_lines, json_text, json_value
 from .registry import get_wire
 from .request import ParsedRequest
 from .stop_reasons import settled_stop
@@ -87,18 +89,28 @@ class AnswerContext(msgspec.Struct, frozen=True):
     habits: Habits = Habits()
 
 
-def answer_to(parsed: ParsedRequest, *, response_id: str, created: int, **fields: Any) -> AnswerContext:
+def answer_to(
+    parsed: ParsedRequest,
+    *,
+    response_id: str,
+    created: int,
+    model: str | None = None,
+    include: tuple[str, ...] | None = None,
+    **fields: Any,
+) -> AnswerContext:
     """The context of the answer to a client's request: what it asked for, and the fields that only the caller knows."""
     asked = parsed.requested
-    told: dict[str, Any] = {
-        "model": parsed.model,
-        "thinking": asked.thinking is not False,
-        "usage": asked.usage,
-        "include": asked.include,
-        "tools": parsed.tools,
-        "echo": asked.echo,
-    }
-    return AnswerContext(response_id=response_id, created=created, **{**told, **fields})
+    return AnswerContext(
+        parsed.model if model is None else model,
+        response_id,
+        created,
+        thinking=asked.thinking is not False,
+        usage=asked.usage,
+        include=asked.include if include is None else include,
+        tools=parsed.tools,
+        echo=asked.echo,
+        **fields,
+    )
 
 
 class AnswerWriter(Protocol):
@@ -131,31 +143,28 @@ def write_events(writer: AnswerWriter, events: Sequence[Event]) -> bytes:
     if frame is None or len(events) < _FEW:
         return b"".join([writer.event(event) for event in events])
     written: list[bytes] = []
-    texts: list[str] = []
-    for event in events:
-        if type(event) is TextDelta:
-            # Only text: every other event may change the frame.
-            texts.append(event.delta)
-            continue
-        if texts:
-            written.append(_framed(texts, *frame()))
-            texts = []
-        written.append(writer.event(event))
-    if texts:
-        written.append(_framed(texts, *frame()))
+    # No loop of ours over the events of a run: there are a hundred in one read of a quick host.
+    for kind, run in groupby(events, type):
+        # Only text: every other event may change the frame.
+        if kind is TextDelta:
+            written.append(_framed([*map(_DELTA, run)], *frame()))
+        else:
+            written += [writer.event(event) for event in run]
     return b"".join(written)
 
 
 # Below this the frame costs more than it saves.
 _FEW = 4
+_DELTA = attrgetter("delta")
 
 
 def _framed(texts: list[str], before: bytes, behind: bytes) -> bytes:
     try:
-        literals = [encode_json(text) for text in texts]
+        lines = encode_json_lines(texts)
     except UnicodeEncodeError:  # half a surrogate pair
-        literals = [json_text(text) for text in texts]
-    return before + (behind + before).join(literals) + behind
+        lines = b"".join([json_text(text) + b"\n" for text in texts])
+    # No text that is written as JSON holds a line break of its own.
+    return before + lines[:-1].replace(b"\n", behind + before) + behind
 
 
 def make_writer(wire: str, context: AnswerContext) -> AnswerWriter:
@@ -302,6 +311,13 @@ def refusal_of(error: MidstreamError) -> Refusal:
     if isinstance(error, ProviderError) and error.provider is None and error.code:
         changed["code"] = changed["own_code"] = error.code
     return msgspec.structs.replace(row, **changed)
+
+
+def openai_refusal(error: MidstreamError, *, mid_stream: bool) -> tuple[int, bytes]:
+    """The status and the body of an error for a client of OpenAI's chat or completions; an event once a stream has begun."""
+    refusal = refusal_of(error)
+    body = openai_error(refusal)
+    return refusal.status, sse(body) if mid_stream else body
 
 
 def openai_error(refusal: Refusal) -> bytes:

@@ -1,7 +1,7 @@
-"""How an answer is held to a JSON schema: the best way that the dialect has for this request.
+"""How an answer is made to follow a JSON schema: the best way that the dialect has for this request.
 
 The host's own mode, if it takes the schema beside what else is asked; a tool that must be called, whose call is told as the
-answer's text (wires/answer_tool.py); or words. Words stand in a message of their own behind the conversation and belong to
+answer's text (wires/decode_context.py); or words. Words stand in a message of their own behind the conversation and belong to
 this one request: what is before them is what the next request begins with.
 """
 

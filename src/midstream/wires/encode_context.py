@@ -227,6 +227,10 @@ class EncodeContext:
         """Whether the reader's host (or the very model) made it, so that ids and signatures in it mean something there."""
         return origin is not None and same_origin(origin, self.dialect, self.model if same_model else None)
 
+    def is_own_part(self, block: Opaque) -> bool:
+        """Whether this is a content part of the reader's own wire, which goes back as it came."""
+        return block.kind == "part" and (block.origin is None or block.origin.wire == self.dialect.wire)
+
     def foreign_thinking(self, block: Thinking, *, keeps: bool = True, unsigned: bool = False) -> Fate:
         """What becomes of thinking that cannot go back as the reader's own: the caller's policy decides.
 
@@ -249,6 +253,15 @@ class EncodeContext:
             why = f"reasoning belongs to {maker(block)}; not sent to other models"
             self.note("dropped", "thinking", "foreign_thinking", why)
         return "drop"
+
+    def thinking_fate(self, block: Thinking, *, own: bool) -> Fate:
+        """What becomes of thinking on a wire that takes any model's: the reader's own goes back, if it wants it back."""
+        if not own:
+            return self.foreign_thinking(block)
+        if self.dialect.reasoning.echo == "never":
+            self.not_echoed(block)
+            return "drop"
+        return "keep"
 
     def not_echoed(self, block: Thinking) -> None:
         """The reader's own thinking, which it does not want back here."""

@@ -59,8 +59,8 @@ class _Checkpoint:
 
 # Encoding is most of the work of a request with a long history, and nearly all of it is the same
 # as the last time. An entry is found by what the writing depends on and by the identity of its
-# last turn: a conversation that grows shares its old turns, so walking back from the end meets
-# it. Equal turns that are not the same objects are a miss, which is slow and nothing worse.
+# last turn: a conversation that grows shares its old turns. Equal turns that are not the same
+# objects are a miss, which is slow and nothing worse.
 class HistoryCache:
     """Checkpoints of encoded histories, least recently used first out, bounded by count and bytes.
 
@@ -73,24 +73,25 @@ class HistoryCache:
         self._bytes = 0
         self._declared: OrderedDict[int, tuple[tuple[Turn, ...], list[tuple[int, ToolSpec]]]] = OrderedDict()
         self._sent: OrderedDict[int, tuple[tuple[Turn, ...], SentTurns]] = OrderedDict()
+        self._compared: tuple[tuple[Turn, ...], tuple[Turn, ...]] = (), ()
         self._max_entries = max_entries
         self._max_bytes = max_bytes
 
     def take(self, key: Hashable, turns: tuple[Turn, ...]) -> _Checkpoint | None:
         """The longest checkpoint that these turns continue; it is the caller's from now on."""
-        if not self._entries:
-            return None
-        entries = self._entries
-        # From the end: the longest prefix that was ever written is the best one.
-        for length in range(len(turns), 0, -1):
-            place = (key, id(turns[length - 1]))
-            found = entries.get(place)
-            # Identity of the last turn finds it; the comparison makes
-            # sure. Tuples compare by identity first, so this is cheap.
-            if found is not None and len(found.turns) == length and found.turns == turns[:length]:
-                # Taken out, not shared: a writer goes on from here and would spoil it for others.
-                return self._drop(place)  # None where another thread was quicker: it is its writer now
-        return None
+        best, longest = None, 0
+        # A few entries are looked at, not each of many turns.
+        for place, found in list(self._entries.items()):
+            length = len(found.turns)
+            if (
+                longest < length <= len(turns)
+                and turns[length - 1] is found.turns[-1]
+                and place[0] == key
+                and self._continues(turns, found.turns)
+            ):
+                best, longest = place, length
+        # Taken out, not shared: a writer goes on from here and would spoil it for others.
+        return None if best is None else self._drop(best)  # None where another thread was quicker: it is its writer now
 
     def put(self, key: Hashable, checkpoint: _Checkpoint) -> None:
         size = checkpoint.writer.size
@@ -110,7 +111,7 @@ class HistoryCache:
         tools: list[tuple[int, ToolSpec]] = []
         for length in range(len(turns), max(0, len(turns) - _GROWS), -1):
             found = self._declared.get(id(turns[length - 1]))
-            if found is not None and len(found[0]) == length and found[0] == turns[:length]:
+            if found is not None and len(found[0]) == length and self._continues(turns, found[0]):
                 known, tools = self._declared.pop(id(turns[length - 1]))
                 break
         start = len(known)
@@ -126,7 +127,7 @@ class HistoryCache:
         sent: SentTurns | None = None
         for length in range(len(turns), max(0, len(turns) - _GROWS), -1):
             found = self._sent.get(id(turns[length - 1]))
-            if found is not None and len(found[0]) == length and found[0] == turns[:length]:
+            if found is not None and len(found[0]) == length and self._continues(turns, found[0]):
                 sent = self._sent.pop(id(turns[length - 1]))[1].grown(turns, length)
                 break
         sent = sent_turns(turns) if sent is None else sent
@@ -136,7 +137,22 @@ class HistoryCache:
                 self._sent.popitem(last=False)
         return sent
 
+    def _continues(self, turns: tuple[Turn, ...], known: tuple[Turn, ...]) -> bool:
+        """Whether the turns begin with these. One request asks it several times, and of a long history it is most of its cost."""
+        before, grown = self._compared
+        if before is not known or grown is not turns:
+            # Item by item, by identity first. `<=` of tuples is that of the first items that differ, and turns have no order;
+            # where none does, the shorter one comes first. `==` would need a copy of all turns that are known.
+            try:
+                if not known <= turns:
+                    return False
+            except TypeError:
+                return False
+            self._compared = known, turns
+        return True
+
     def clear(self) -> None:
+        self._compared = (), ()
         self._entries.clear()
         self._declared.clear()
         self._sent.clear()
@@ -191,7 +207,7 @@ def write_history(
     # `is`: only if all of it was written for good.
     if cache is not None and checkpoint.turns is turns:
         cache.put(key, checkpoint)
-    return writer  # type: ignore[return-value]
+    return writer  # type: ignore[return-value]  # made by `make_writer`, now or for an earlier request
 
 
 def _sort(notes: list[Note], begin: int) -> None:

@@ -7,19 +7,26 @@ and digit bombs end there in MalformedStream.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from ..core.errors import LocalError, MalformedStream
 from ..core.json_progress import object_text
+from ..core.modules import late_module
 from ..core.surrogates import clean, mended
+
+if TYPE_CHECKING:
+    import json
+else:
+    # Only for what msgspec refuses.
+    json = late_module("json", globals())
 
 T = TypeVar("T")
 
 encode_json = msgspec.json.Encoder().encode
+encode_json_lines = msgspec.json.Encoder().encode_lines
 _decode = msgspec.json.Decoder().decode
 _SHOWN = 120
 # The largest integer that every JSON reader keeps exactly; no answer has as many tokens.
@@ -33,7 +40,7 @@ def decode_leniently(data: bytes | str, halves: Collection[str] = ()) -> Any:
 
     The texts of fields named in `halves` keep half a character at their edge: the next piece may bring the other half.
     """
-    # Escapes may spell half a character, and msgspec has no way to mend one.
+    # Escapes may spell half a character, and msgspec has no way to mend one. (mypy does not see that both are of one type.)
     if not halves and (b"\\u" if isinstance(data, bytes) else "\\u") not in data:  # type: ignore[operator]
         try:
             return _decode(data)
@@ -67,11 +74,14 @@ def convert_leniently(value: Any, type: type[T]) -> T:
         raise MalformedStream(f"unexpected shape: {error}") from None
 
 
+_NUMBERS = frozenset({int, float})
+
+
 def token_count(*values: Any) -> int:
     """The first of these that is a count; 0 if none is. What is infinite, or more than a store can hold, counts nothing."""
     for value in values:
-        # `type(…) in`: a bool is an int in Python, and `true` is no count.
-        if type(value) in (int, float) and 0 < value < _MAX_COUNT:
+        # By its type: a bool is an int in Python, and `true` is no count.
+        if value is not None and type(value) in _NUMBERS and 0 < value < _MAX_COUNT:
             return int(value)
     return 0
 

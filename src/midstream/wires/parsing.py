@@ -6,10 +6,10 @@ encoding the result for the same dialect gives the same request again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -26,6 +26,40 @@ def open_messages(body: bytes, provider: str, wire: str) -> tuple[dict[str, Any]
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
         raise InvalidHistory("expected a JSON object with a `messages` list")
     return value, Origin(provider, wire, text_field(value, "model"))
+
+
+T = TypeVar("T")
+
+
+class Said(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A message of one text, and nothing else in it."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+def decode_texts(decode: Callable[[bytes], T], body: bytes) -> T | None:
+    """A body by the typed decoder of requests that are nothing but texts; None for any other."""
+    if b'"tools"' in body:  # a long list of them would only be read to be refused
+        return None
+    try:
+        return decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+
+
+def text_turns(messages: Sequence[Said], first: int, origin: Origin) -> tuple[Turn, ...] | None:
+    """The turns of messages that are nothing but texts, from the one with the number `first` on; None where a message has rules
+    of its own: instructions inside the conversation, and an answer without a word."""
+    turns: list[Turn] = []
+    for number, said in enumerate(messages[first:], first):
+        if said.role == "user":
+            turns.append(Turn("human", (Text(said.content),), key=f"m{number}"))
+        elif said.role == "assistant" and said.content:
+            turns.append(Turn("ai", (Text(said.content),), key=f"m{number}", origin=origin))
+        else:
+            return None
+    return tuple(turns)
 
 
 def numbered(items: Iterable[Any], what: str) -> Iterator[tuple[int, dict[str, Any]]]:

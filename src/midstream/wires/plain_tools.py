@@ -11,14 +11,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..core.blocks import ToolCall, ToolKind, ToolSpec
 from ..core.dialect import Dialect, Limits
+from ..core.modules import late_module
 from ..core.reduce import Called
 from ..core.tools import INPUT
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    hashlib = late_module("hashlib", globals())
 
 # Eight hex digits: enough to keep apart the tools of one request, and short beside a limit of 64.
 _DIGEST = 8
@@ -36,7 +42,7 @@ def rewritten(words: str, seed: str, limits: Limits) -> str:
     # Some hosts want a letter first (field-guide/kimi.md#tools).
     if not plain[:1].isalpha():
         plain = "t_" + plain
-    digest = sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+    digest = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
     name = f"{plain[: limits.tool_name_max - _DIGEST - 1]}_{digest}"
     # A pattern without hyphens: Cohere takes letters, digits and underscores only (field-guide/cohere.md#pairing).
     return name if compiled(limits.tool_name_pattern).fullmatch(name) else name.replace("-", "_")

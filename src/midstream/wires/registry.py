@@ -1,21 +1,18 @@
-"""The wires by name. A new wire is one row here."""
+"""The wires by name. A new wire is one row in `core/dialect.py: WIRES` and a package here that has its name."""
 
 from __future__ import annotations
 
+from importlib import import_module
+
+from ..core.dialect import WIRES as NAMES
 from ..core.errors import UnknownModel
-from .anthropic.wire import WIRE as ANTHROPIC
-from .cohere.wire import WIRE as COHERE
-from .completion.wire import WIRE as COMPLETION
-from .gemini.wire import WIRE as GEMINI
-from .ollama.wire import WIRE as OLLAMA
-from .openai_chat.wire import WIRE as OPENAI_CHAT
-from .openai_responses.wire import WIRE as OPENAI_RESPONSES
 from .wire import Wire
 
-# Only the values: what a wire can do is loaded when a room of it is entered.
+# The core's table comes first, because a dialect is checked before any wire is loaded; a second list of the same names
+# here could only disagree with it. Only the values are loaded: what a wire can do comes when a room of it is entered.
 WIRES: dict[str, Wire] = {
-    wire.name: wire for wire in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA, COHERE, COMPLETION)
-}
+    name: import_module(f".{name.replace('-', '_')}.wire", __package__).WIRE for name in NAMES
+}  # fmt: skip
 
 
 def get_wire(name: str) -> Wire:

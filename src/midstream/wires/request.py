@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -14,18 +14,26 @@ from ..core.dialect import Dialect, Options, TextCalls, TextFormat
 from ..core.errors import InvalidHistory, LocalError, MidstreamError, RemoteError
 from ..core.handoff import Note
 from ..core.history import CallIdentity
+from ..core.modules import late_module
 from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec, declared_tools, join_tools
-from .answer_schema import plan_answer
 from .decode_context import DecodeContext
 from .encode_context import EncodeContext
 from .history_cache import HistoryCache, W, write_history
-from .parsing import system_prompt
+from .lenient_json import json_text
 from .plain_tools import plain_dialect, spelled_choice
 from .registry import get_wire
-from .stream_decoder import StreamDecoder
-from .text_tools import TextTools, TextToolWriter
+from .stream_decoder import StreamDecoder, decode_whole
 from .tool_format import resolve_tool_format
+
+if TYPE_CHECKING:
+    from . import answer_schema, parsing, text_tools
+    from .text_tools import TextTools
+else:
+    # Few requests ask for a schema, begin with instructions, or have their tools as text.
+    answer_schema = late_module(".answer_schema", globals())
+    parsing = late_module(".parsing", globals())
+    text_tools = late_module(".text_tools", globals())
 
 
 class Request(Value, frozen=True):
@@ -55,6 +63,15 @@ class Request(Value, frozen=True):
 
     def decoder(self, turn_key: str) -> StreamDecoder:
         """A decoder for the answer to this request."""
+        return self._decode_context(turn_key).decoder()
+
+    def read_answer(self, body: bytes, turn_key: str, provider: str = "") -> Turn:
+        """The whole answer to this request, in one body. An error the provider sent is raised; an answer that is only thinking
+        has `failure` set."""
+        context = self._decode_context(turn_key)
+        return context.text_answer(body) or decode_whole(context.decoder(), body, provider=provider)
+
+    def _decode_context(self, turn_key: str) -> DecodeContext:
         if self.dialect is None:
             raise LocalError("this request has no dialect; make requests with encode_request")
         return DecodeContext(
@@ -66,7 +83,7 @@ class Request(Value, frozen=True):
             self.text_calls,
             self.text_format,
             self.answer_tool,
-        ).decoder()
+        )
 
 
 class RequestDraft(msgspec.Struct, frozen=True):
@@ -121,7 +138,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
             # The same turns as text are other bytes.
             place = (*place, text.name)
             writer = write_history(
-                turns, lambda: TextToolWriter(make_writer(self.context()), text.format), place, self.cache
+                turns, lambda: text_tools.TextToolWriter(make_writer(self.context()), text.format), place, self.cache
             ).inner
         if self.words:
             # A clone, because these words belong to this request alone:
@@ -180,7 +197,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
     def _with_schema(self) -> RequestDraft:
         """The draft with all that its reader is told about the schema of the answer."""
         tools = join_tools(self.tools, [tool for _, tool in declared_tools(self.conversation.turns)])
-        plan = plan_answer(self.dialect, self.options, tools)
+        plan = answer_schema.plan_answer(self.dialect, self.options, tools)
         return replace(
             self,
             options=plan.options,
@@ -204,7 +221,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
         # Over plain text no tool is freeform, has a namespace or is
         # declared in between: the dialect says so for all that follows.
         draft = replace(self, dialect=plain_dialect(self.dialect))._in_own_terms()
-        text = TextTools.of(choice.text, draft.tools)
+        text = text_tools.TextTools.of(choice.text, draft.tools)
         options, words, changes = text.option_words(draft.options)
         told = (choice.note,) if choice.note is not None and text.tools else ()
         return replace(
@@ -233,7 +250,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
             )
             for turn in self.conversation.turns[:lead]:
                 texts += [block for block in turn.blocks if type(block) is Text and block.text.strip()]
-            changed["conversation"] = replace(self.conversation, system=system_prompt(texts))
+            changed["conversation"] = replace(self.conversation, system=parsing.system_prompt(texts))
         return replace(self, **changed) if changed else self
 
     def _tools_in_own_terms(self, declared: Sequence[tuple[int, ToolSpec]]) -> dict[str, Any]:
@@ -314,10 +331,16 @@ def parse_request(
     try:
         known = get_wire(wire)
         path = {"model": model, "stream": stream} if known.names_in_path else {}
-        parsed: ParsedRequest = known.room("parse").parse_request(body, provider=provider, identity=identity, **path)
-        # Written out and read in again: what a parser built from a
-        # stranger's body is checked against the types once, here.
-        parsed = msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
+        room = known.room("parse")
+        # Most short requests are a few texts: typed at once, where the wire has such a way.
+        # Escapes may spell half a character, which only the parser mends.
+        short: Callable[[bytes, str], ParsedRequest | None] | None = getattr(room, "text_request", None)
+        parsed = short(body, provider) if short is not None and b"\\u" not in body else None
+        if parsed is None:
+            parsed = room.parse_request(body, provider=provider, identity=identity, **path)
+            # Written out and read in again: what a parser built from a
+            # stranger's body is checked against the types once, here.
+            parsed = msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
         return _with_betas(parsed, headers) if headers else parsed
     except RemoteError as error:  # the peer is a client here, and its mistake is in the request
         raise InvalidHistory(f"not a valid {wire} request: {error}") from None
@@ -334,6 +357,15 @@ def _with_betas(parsed: ParsedRequest, headers: Mapping[str, str]) -> ParsedRequ
     betas = tuple(dict.fromkeys([*parsed.requested.betas, *[name for name in names if name]]))
     requested = msgspec.structs.replace(parsed.requested, betas=betas)
     return msgspec.structs.replace(parsed, requested=requested)
+
+
+def below_system(conversation: Conversation, messages: Sequence[bytes]) -> list[bytes]:
+    """The messages below the system prompt, for wires where that is a message with the role `system`."""
+    system = conversation.system_text
+    below = [b'{"role":"system","content":%b}' % json_text(system), *messages] if system else list(messages)
+    if not below:
+        raise empty_conversation()
+    return below
 
 
 def empty_conversation() -> InvalidHistory:

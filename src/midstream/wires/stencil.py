@@ -12,11 +12,12 @@ in those that were seen to differ, has to be read as the same event with that te
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from ..core.patterns import late_pattern
 
@@ -26,7 +27,7 @@ _TEXT, _NUMBER, _PADDING, _CHOICE = "text", "number", "padding", "choice"
 # A number as JSON writes it, and one that every field of numbers can hold; between quotes, what is one string for sure.
 # Possessive, so that each is one pass.
 _KINDS = {
-    _TEXT: rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"',
+    _TEXT: rb'"[^"\\\x00-\x1f]*+(?:"|(?:\\.[^"\\\x00-\x1f]*+)++")',
     _NUMBER: rb"(?:0|[1-9][0-9]{0,14}+)",
     _PADDING: rb"[ !#-\[\]-~]*+",
 }
@@ -44,11 +45,17 @@ _ROOM = 256
 """For a text and what else differs, where it is guessed how many bytes some events take."""
 _ROWS = 256
 """How many events are read at once, at most: what comes behind them may not fit."""
+_SHORT = 64
+"""Up to this many single events, compiling a pattern would cost more than it saves."""
 _MOST_TOKENS = 400
 _LARGE = 8 * 1024
 """A larger event is not worth learning from: its text is what costs."""
 _MOST = 4
 """How many stencils one answer keeps."""
+_MOST_KNOWN = 4
+"""How many stencils of earlier answers are kept for each kind of reader."""
+_KNOWN_REACH = 128
+"""How many events a kept stencil matches at once: a host that wrote this way before will do so again."""
 _MOST_CHOICES = 32
 """How many templates one stencil chooses from: calls may come interleaved."""
 # After so many events that fitted nothing, learning pauses, twice as long each
@@ -100,7 +107,8 @@ _NOTHING: tuple[list[Run], int] = ([], 0)
 
 def is_empty(shape: msgspec.Struct, *, but: str) -> bool:
     """Whether every other field holds nothing."""
-    return not any(getattr(shape, name) for name in shape.__struct_fields__ if name != but)
+    filled = list(filter(None, astuple(shape)))
+    return not filled or (len(filled) == 1 and filled[0] is getattr(shape, but))
 
 
 ReadTemplate = Callable[[bytes, str], Template | None]
@@ -114,7 +122,7 @@ class Stencil:
     `layout` is the event it was learned from. One number may choose between several templates: whose arguments these are, say.
     """
 
-    __slots__ = ("_chosen", "_columns", "_glue", "_layout", "_pattern", "_reach", "_segments", "_size", "_templates", "_text", "_two", "template")  # fmt: skip
+    __slots__ = ("_alone", "_chosen", "_columns", "_glue", "_layout", "_parts", "_pattern", "_reach", "_segments", "_size", "_templates", "_text", "_two", "template")  # fmt: skip
 
     def __init__(self, layout: _Layout, templates: dict[bytes, Template]) -> None:
         """`templates` are given by the number that chooses, or by b"" if there is none."""
@@ -131,11 +139,47 @@ class Stencil:
         self._text = kinds.index(_TEXT)
         self._chosen = kinds.index(_CHOICE) if _CHOICE in kinds else None
         self._pattern: re.Pattern[bytes] | None = None
+        self._alone = 0  # events that came alone and were read without a pattern
+        self._parts = [part for segment in segments for part in (segment, b"")][
+            :-1
+        ]  # with room for the values of one event
         # How many events to look for at once. It doubles while everything fits and falls back when something does not,
         # so that a mismatch costs little more than what fitted.
         self._reach = 8
         self._templates = templates
         self.template = next(iter(templates.values()))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but the text differs, so that events of another answer may fit it, too."""
+        return len(self._segments) == 2
+
+    def bare(self) -> Stencil:
+        """The same without what belongs to the answer it was learned from: the reader, and the text of an event."""
+        layout = self._layout
+        twin = self._twin({})
+        twin._layout = replace(layout, parts=[*layout.parts[: layout.text], b'""', *layout.parts[layout.text + 1 :]])
+        return twin
+
+    def of(self, template: Template) -> Stencil:
+        """The same for another answer, whose reader gave this template of an event that fits."""
+        twin = self._twin({b"": template})
+        twin._reach = _KNOWN_REACH
+        twin.template = template
+        return twin
+
+    def _twin(self, templates: dict[bytes, Template]) -> Stencil:
+        twin = object.__new__(Stencil)
+        twin._layout, twin._segments, twin._glue, twin._columns = (
+            self._layout,
+            self._segments,
+            self._glue,
+            self._columns,
+        )
+        twin._size, twin._two, twin._text, twin._chosen = self._size, self._two, self._text, self._chosen
+        twin._pattern = self._pattern
+        twin._reach, twin._templates = self._reach, templates
+        return twin
 
     def covers(self, other: Stencil) -> bool:
         """Whether what fits the other one fits this one."""
@@ -165,7 +209,30 @@ class Stencil:
             return None
 
     def _read_values(self, data: bytes) -> str | None:
-        """As `read_one`, where more than the text differs. Without a pattern: on a cold start one costs more than it finds."""
+        """As `read_one`, where more than the text differs."""
+        if self._pattern is None:
+            # On a cold start a pattern costs more than it finds.
+            if self._alone < _SHORT:
+                self._alone += 1
+                return self._find_values(data)
+            self._pattern = self._compiled()
+        found = self._pattern.fullmatch(data)
+        if found is None:
+            return None
+        values = found.groups()
+        # What stands around the values is proved as in `read`.
+        parts = self._parts
+        parts[1::2] = values
+        if b"".join(parts) != data:
+            return None
+        if self._chosen is not None:
+            template = self._templates.get(values[self._chosen])
+            if template is None:
+                return None
+            self.template = template
+        return _decode_text(values[self._text])
+
+    def _find_values(self, data: bytes) -> str | None:
         segments, at, text = self._segments, self._size, ""
         last = len(segments) - 1
         for place, kind in enumerate(self._columns, 1):
@@ -186,14 +253,21 @@ class Stencil:
             at = end + len(segments[place])
         return text
 
-    def read(self, data: bytes) -> tuple[list[Run], int]:
-        """The events that `data` begins with, and how many bytes these take; ([], 0) where one text is odd."""
-        if not data.startswith(self._segments[0]):
+    def _compiled(self) -> re.Pattern[bytes]:
+        return _pattern(self._segments[0][:1], tuple(map(len, self._segments)), tuple(self._columns))
+
+    def read(self, data: bytes, at: int, stop: int) -> tuple[list[Run], int]:
+        """The events that begin at this place, and how many bytes these take; ([], 0) where one text is odd."""
+        if not data.startswith(self._segments[0], at):
             return _NOTHING
+        if stop - at < self._two:
+            text = self.read_one(data[at:stop])
+            if text is not None:
+                return [(self.template, [text])], stop - at
         # Only now: in a short answer the pattern would cost more than it saves.
         if self._pattern is None:
-            self._pattern = _pattern(self._segments, self._columns)
-        found: list[Any] = self._pattern.findall(data, 0, self._reach * (self._two // 2 + _ROOM))
+            self._pattern = self._compiled()
+        found: list[Any] = self._pattern.findall(data, at, min(stop, at + self._reach * (self._two // 2 + _ROOM)))
         columns: list[Sequence[bytes]] = [found] if len(self._columns) == 1 else list(zip(*found, strict=True))
         count = len(found)
         if self._chosen is not None and count and not self._templates.keys() >= set(columns[self._chosen]):
@@ -203,8 +277,8 @@ class Stencil:
         size = len(rows)
         # The pattern knows lengths, not bytes. That the rest really is what
         # it was is proved here, by building the bytes and comparing them.
-        if not data.startswith(rows):
-            count, size = self._fitting(data, columns, count)
+        if not data.startswith(rows, at):
+            count, size = self._fitting(data, at, columns, count)
         self._reach = min(2 * self._reach, _ROWS) if count == len(found) else 2 + count
         if not count:
             return _NOTHING
@@ -232,14 +306,14 @@ class Stencil:
         parts[-1] = last
         return b"".join(parts)
 
-    def _fitting(self, data: bytes, columns: list[Sequence[bytes]], count: int) -> tuple[int, int]:
-        """How many events of these fit, before the first that does not, and how many bytes they take."""
+    def _fitting(self, data: bytes, at: int, columns: list[Sequence[bytes]], count: int) -> tuple[int, int]:
+        """How many events of these fit at this place, before the first that does not, and how many bytes they take."""
         fitting, size = 0, 0
         # Binary search: each step compares a prefix, so finding the first misfit among n costs log n comparisons.
         while fitting < count:
             middle = (fitting + count + 1) // 2
             rows = self._together([column[:middle] for column in columns], middle)
-            if data.startswith(rows):
+            if data.startswith(rows, at):
                 fitting, size = middle, len(rows)
             else:
                 count = middle - 1
@@ -309,12 +383,13 @@ class _Layout(msgspec.Struct, frozen=True):
         return replace(self, choice=places[0])
 
 
-def _pattern(segments: list[bytes], kinds: list[str]) -> re.Pattern[bytes]:
+@lru_cache(maxsize=256)
+def _pattern(first: bytes, sizes: tuple[int, ...], kinds: tuple[str, ...]) -> re.Pattern[bytes]:
     """Finds what differs. It knows the lengths of the rest only, so that it serves the answers to come as well: to make one costs
-    as much as reading a hundred events. Whether the rest is as it should be is looked at afterwards, in one comparison."""
-    parts = [re.escape(segments[0][:1]), rb".{%d}" % (len(segments[0]) - 1)]
-    for kind, segment in zip(kinds, segments[1:], strict=True):
-        parts.append(b"(" + _KINDS[kind] + rb").{%d}" % len(segment))
+    as much as reading a thousand events. Whether the rest is as it should be is looked at afterwards, in one comparison."""
+    parts = [re.escape(first), rb".{%d}+" % (sizes[0] - 1)]
+    for kind, size in zip(kinds, sizes[1:], strict=True):
+        parts.append(b"(" + _KINDS[kind] + rb").{%d}+" % size)
     return re.compile(b"".join(parts), re.DOTALL)
 
 
@@ -328,19 +403,45 @@ def _each(literals: Sequence[bytes]) -> list[str]:
     return texts
 
 
+class _HostMemory:
+    """Stencils of earlier answers, without their readers: where a host writes the same around each text in every answer, the next
+    one need not find that out again. By what reads the events; the last that was learned first."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, tuple[Stencil, ...]] = {}
+
+    def find(self, kind: object, raw: bytes) -> Iterator[tuple[Stencil, str]]:
+        """Those that an event fits, with its text."""
+        for stencil in self._known.get(kind, ()):
+            text = stencil.read_one(raw)
+            if text is not None:
+                yield stencil, text
+
+    def add(self, kind: object, stencil: Stencil) -> None:
+        others = [each for each in self._known.get(kind, ()) if each._segments != stencil._segments]
+        # A new tuple each time: another thread may be reading the old one.
+        self._known[kind] = (stencil.bare(), *others[: _MOST_KNOWN - 1])
+
+
+_hosts = _HostMemory()
+
+
 class StencilMemory:
     """The stencils of one answer, learned from events that were read in full.
 
     `last` is the one that fitted last. `failures` counts the events that were learned from since one fitted.
     """
 
-    __slots__ = ("_differs", "_parts", "_read_template", "_stencils", "_wait", "failures", "last")
+    __slots__ = ("_differs", "_kind", "_parts", "_read_template", "_stencils", "_unsplit", "_wait", "failures", "last")
 
     def __init__(self, read_template: ReadTemplate) -> None:
         self._read_template = read_template
+        # The function without its reader: all readers of a wire read the bytes of an event alike.
+        self._kind = getattr(read_template, "__func__", read_template)
         self._stencils: list[Stencil] = []  # the last one that fitted first
         self.last: Stencil | None = None
         self._parts: list[bytes] = []  # of the last event: what is between tokens, and the tokens, in turn
+        self._unsplit = b""  # the last event, where nobody has looked for its tokens yet
         self._differs: set[int] = set()  # places of tokens that differ from event to event
         self.failures = 0
         self._wait = 0
@@ -354,11 +455,10 @@ class StencilMemory:
         """So many events were read and not learned from."""
         self._wait = max(0, self._wait - events)
 
-    def read(self, data: bytes) -> tuple[list[Run], int]:
-        """The events that `data` begins with, and how many bytes these take."""
+    def read(self, data: bytes, at: int, stop: int) -> tuple[list[Run], int]:
+        """The events that begin at this place, as far as they end before `stop`, and how many bytes these take."""
         for stencil in self._stencils:
-            text = stencil.read_one(data)
-            runs, size = ([(stencil.template, [text])], len(data)) if text is not None else stencil.read(data)
+            runs, size = stencil.read(data, at, stop)
             if size:
                 if stencil is not self.last:
                     self._return_to(stencil)
@@ -386,14 +486,30 @@ class StencilMemory:
         self.failures += 1
         if self.failures > _PATIENCE:
             self._wait = 1 << min(self.failures - _PATIENCE, _LONGEST_WAIT)
-        stencil = self._cut(raw, data, name) if len(raw) <= _LARGE else None
+        stencil = (self._known(raw, data, name) or self._cut(raw, data, name)) if len(raw) <= _LARGE else None
         if stencil is None:
             return
         # The new one covers what an older one did: it was learned with more tokens known to differ.
         self._stencils = [known for known in self._stencils if not stencil.covers(known)]
         self._put_first(stencil)
 
+    def _known(self, raw: bytes, data: bytes, name: str) -> Stencil | None:
+        """A stencil of an earlier answer that this event fits. That the text is all of it that matters was proved there, of the
+        same bytes; what the event means is this answer's reader's to say."""
+        for stencil, text in _hosts.find(self._kind, raw):
+            template = self._read_template(data, name)
+            if template is not None and getattr(template.owner, template.field) == text:
+                self._parts, self._unsplit, self._differs = [], data, set()
+                return stencil.of(template)
+        return None
+
     def _cut(self, raw: bytes, data: bytes, name: str) -> Stencil | None:
+        found = self._learned(raw, data, name)
+        if found is not None and found.is_plain:
+            _hosts.add(self._kind, found)
+        return found
+
+    def _learned(self, raw: bytes, data: bytes, name: str) -> Stencil | None:
         # From the end: the name of an event may contain the same bytes.
         at = raw.rfind(data)
         prefix, end = raw[:at], raw[at + len(data) :]
@@ -426,7 +542,7 @@ class StencilMemory:
 
     def _compare(self, parts: list[bytes]) -> None:
         """Which tokens differ from those of the last event, if the rest does not."""
-        before, self._parts = self._parts, parts
+        before, self._parts = self._parts or _TOKEN.split(self._unsplit, _MOST_TOKENS), parts
         # Another layout: what was learned about differences belongs to the old one.
         if parts[::2] != before[::2]:
             self._differs = set()

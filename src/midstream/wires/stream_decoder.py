@@ -37,6 +37,8 @@ _LONG_RUN = 4
 _TRIES = 8
 """What is read at once holds more than this many events, or shorter runs of them, that fit no stencil: then the rest is read in
 full, for each try costs a copy of it."""
+_ALIKE = 24
+"""The first bytes that show whether two events are of the same kind: they include the event's name, or its first field."""
 # The byte order mark counts as blank: it may stand before a body as well.
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
@@ -144,7 +146,7 @@ class StreamDecoder:
                 self._hold(data)
                 return []
             if len(data) <= _SLICE:
-                self._take_in(data)
+                self._take_in(data, 0, len(data))
             else:
                 self._read_slices(data)
         except (RemoteError, ProviderError) as error:
@@ -218,18 +220,19 @@ class StreamDecoder:
                 if found > at:
                     stop = found + len(end)
                     break
-            if self._take_in(data[at:stop]):
+            stop = min(stop, len(data))
+            if self._take_in(data, at, stop):
                 return
             at = stop
 
-    def _take_in(self, data: bytes) -> bool:
-        """What fits the stencil by it, the rest in full; whether the answer ended."""
+    def _take_in(self, data: bytes, at: int, stop: int) -> bool:
+        """What fits the stencil by it, the rest in full; whether the answer ended. Only what lies between these places."""
         framing, stencils = self._framing, self.stencils
-        if stencils is None or len(data) < _TINY or not framing.ends:
-            return self._read(framing.feed(data))
+        if stencils is None or stop - at < _TINY or not framing.ends:
+            return self._read(framing.feed(data[at:stop]))
         last = stencils.last
         # A stencil compares bytes, so it can only be used where an event begins.
-        if last is not None and framing.between and len(data) <= self._limit:
+        if last is not None and not at and framing.between and len(data) <= self._limit:
             text = last.read_one(data)
             if text is not None:  # one read, one event: the live stream's case
                 stencils.failures = 0
@@ -239,36 +242,38 @@ class StreamDecoder:
         # Read what fits by stencil, one event in full where none fits (and
         # learn from it), and give up on stencils where too much does not fit.
         tries = 0
-        while data:
+        while at < stop:
             runs: list[Run] = []
-            if framing.between and len(data) <= self._limit:
-                runs, size = stencils.read(data)
+            if framing.between and stop - at <= self._limit:
+                runs, size = stencils.read(data, at, stop)
                 if runs:
                     if self._tell(runs):
                         return True
-                    if size == len(data):
+                    at += size
+                    if at == stop:
                         return False
-                    data = data[size:]
                     # The run was long enough to be worth another try.
                     if len(runs) >= _LONG_RUN or len(runs[0][1]) >= _LONG_RUN:
                         continue
             tries += 1
             if stencils.is_waiting or tries > _TRIES:
                 before = self.progress
-                ended = self._read(framing.feed(data))
+                ended = self._read(framing.feed(data[at:stop]))
                 # Events that were read in full shorten the wait until stencils are tried again.
                 stencils.skip(self.progress - before)
                 return ended
             if runs:
                 continue
-            size = _end(data, framing.ends)
-            piece, data = data[:size], data[size:]
+            end = _end(data, at, stop, framing.ends)
+            piece, at = data[at:end], end
             began = framing.between
             events = list(framing.feed(piece))
             if self._read(events):
                 return True
-            # Exactly one whole event: only then do piece and event belong together.
-            if began and framing.between and len(events) == 1:
+            # Exactly one whole event: only then do piece and event belong together. Where the next one is here and begins
+            # in another way, there is nothing to repeat.
+            repeats = at == stop or data.startswith(piece[:_ALIKE], at)
+            if repeats and began and framing.between and len(events) == 1:
                 stencils.learn(piece, events[0].data, events[0].event)
         return False
 
@@ -348,13 +353,13 @@ def decode_whole(decoder: StreamDecoder, body: bytes, *, status: int = 200, prov
     return last.turn
 
 
-def _end(data: bytes, ends: tuple[bytes, ...]) -> int:
-    """Where the first event that ends in this data ends; all of it if none does."""
+def _end(data: bytes, at: int, stop: int, ends: tuple[bytes, ...]) -> int:
+    """Where the first event that ends between these places ends; `stop` if none does."""
     for end in ends:
-        at = data.find(end)
-        if at >= 0:
-            return at + len(end)
-    return len(data)
+        found = data.find(end, at, stop)
+        if found >= 0:
+            return found + len(end)
+    return stop
 
 
 def _first(data: bytes) -> bytes:

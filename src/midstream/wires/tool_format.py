@@ -7,11 +7,18 @@ everything is text: the chat template has a format of its own, and any other is 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..core.blocks import Value
 from ..core.dialect import Dialect, TextFormat
 from ..core.handoff import Note
 from ..core.ids import PINNED_SCHEMES, ToolFormat, get_tool_id_strategy, valid_tool_format
-from ..toolformats.registry import text_format
+from ..core.modules import late_module
+
+if TYPE_CHECKING:
+    from ..toolformats import registry as formats
+else:
+    formats = late_module("..toolformats.registry", globals(), "formats")
 
 # `kimi-text` and not `kimi`, because the plain name already means the wire's own calls with Kimi's ids.
 TEXT_FORMATS: dict[ToolFormat, TextFormat] = {
@@ -114,7 +121,7 @@ def _clash(dialect: Dialect, text: TextFormat) -> str:
     """Why the answers of this dialect cannot be read in a text format; empty if they can."""
     tags = dialect.reasoning.tags
     # Two ways of marking the thinking in one text cannot both be read.
-    if tags is not None and text_format(text).own_channels:
+    if tags is not None and formats.text_format(text).own_channels:
         return f"has channels of its own, and {dialect.name} thinks between {tags[0]} and {tags[1]}"
     return ""
 

@@ -322,3 +322,42 @@ def test_what_is_no_stop_reason_does_not_unsay_one(reason: str, later: Any) -> N
     got = turn(START, says("a"), finish(reason), {**finish(), "delta": {"stop_reason": later}}, STOP)
     assert got.raw_stop == reason
     assert got.stop_reason == {"stop_sequence": "end_turn"}.get(reason, reason)
+
+
+@pytest.mark.parametrize("first", ["tool_use", "server_tool_use"])
+def test_a_block_that_was_never_stopped_ends_where_its_index_begins_anew(first: str) -> None:
+    call = {"type": first, "id": "a", "name": "look", "input": {}}
+    other = {"type": "tool_use", "id": "b", "name": "look", "input": {}}
+    found = turn(
+        START,
+        opened(call),
+        piece({"type": "input_json_delta", "partial_json": '{"n": 1}'}),
+        opened(other),
+        piece({"type": "input_json_delta", "partial_json": '{"n": 2}'}),
+        closed(),
+        finish("tool_use"),
+        STOP,
+    )
+    assert [block.arguments for block in found.tool_calls][-1] == '{"n": 2}'
+    if first == "tool_use":
+        assert [block.arguments for block in found.tool_calls] == ['{"n": 1}', '{"n": 2}']
+    else:
+        assert [block.data["input"] for block in found.blocks if isinstance(block, Opaque)] == [{"n": 1}]
+
+
+def test_a_block_at_a_new_index_leaves_an_open_call_open() -> None:
+    """Imitators interleave them."""
+    one, two = ({"type": "tool_use", "id": name, "name": "look", "input": {}} for name in "ab")
+    found = turn(
+        START,
+        opened(one, 0),
+        piece({"type": "input_json_delta", "partial_json": '{"n":'}, 0),
+        opened(two, 1),
+        piece({"type": "input_json_delta", "partial_json": '{"n": 2}'}, 1),
+        piece({"type": "input_json_delta", "partial_json": " 1}"}, 0),
+        closed(0),
+        closed(1),
+        finish("tool_use"),
+        STOP,
+    )
+    assert sorted([json.loads(block.arguments)["n"] for block in found.tool_calls]) == [1, 2]

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.blocks import Opaque, Usage
+from ...core.blocks import Opaque, Turn, Usage
 from ...core.errors import LimitExceeded, MalformedStream, ProviderError, TruncatedStream
 from ...core.json_progress import object_text
 from ...core.reduce import MAX_TURN_CHARS, Piece
@@ -38,6 +38,7 @@ from .shapes import (
     Ping,
     SignaturePiece,
     StreamEvent,
+    TextMessage,
     TextPiece,
     ThinkingPiece,
     decode_event,
@@ -109,6 +110,22 @@ class _Held:
 def make_decoder(context: DecodeContext) -> StreamDecoder:
     reader = MessagesStreamReader(context)
     return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit, template=reader.template)
+
+
+def text_answer(context: DecodeContext, body: bytes) -> Turn | None:
+    """See DecodeContext.text_answer."""
+    try:
+        message = _decode_text_message(body)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    builder = context.builder()
+    if message.usage is not None:
+        builder.usage = read_usage(message.usage)
+    raw = message.stop_reason or None
+    return builder.text_answer(message.content[0].text, stop_reason(raw, 0), raw, message.model, message.id or None)
+
+
+_decode_text_message = msgspec.json.Decoder(TextMessage).decode
 
 
 class MessagesStreamReader:
@@ -212,6 +229,7 @@ class MessagesStreamReader:
 
     def _delta(self, event: BlockDelta) -> None:
         delta = event.delta
+        # Compared by type, since this runs for every delta; mypy does not narrow by it.
         kind = type(delta)
         if kind is TextPiece:
             if delta.text:  # type: ignore[union-attr]

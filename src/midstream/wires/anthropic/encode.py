@@ -34,6 +34,10 @@ _TOOL_KEYS = ("type", "cache_control", "defer_loading", "allowed_callers", "inpu
 _BUILTIN = late_pattern(r".+_\d{8}\Z")
 
 
+TEXTS_AS_THEY_ARE = True
+"""See `wires/request_stencil.py`: a text that is not blank is sent unchanged and affects nothing else in the request."""
+
+
 def encode_request(draft: RequestDraft) -> Request:
     options = draft.options
     # What changes the bytes of old turns; everything else stands before or behind them.

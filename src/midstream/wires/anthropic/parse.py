@@ -7,8 +7,9 @@ turn of its results and a human turn of the rest. Ids become canonical here; the
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ...core.blocks import Block, Conversation, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
@@ -18,6 +19,8 @@ from ...core.tools import ToolSpec
 from ..lenient_json import text_of
 from ..parsing import (
     OptionFields,
+    Said,
+    decode_texts,
     make_call,
     make_tool,
     numbered,
@@ -28,6 +31,7 @@ from ..parsing import (
     split_results,
     strings,
     text_field,
+    text_turns,
 )
 from ..request import ParsedRequest, RequestedAnswer
 from .media import read_media
@@ -57,6 +61,34 @@ def parse_request(body: bytes, *, provider: str = "anthropic", identity: CallIde
         billing=billing,
     )
     return ParsedRequest(conversation, origin.model, _tools(value.get("tools")), _options(value), requested)
+
+
+class _TextRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A request that holds only texts and plain options; one with any other field or type is not decoded as this."""
+
+    messages: list[Said]
+    model: str = ""
+    system: str = ""
+    stream: bool = False
+    max_tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+
+
+_decode_text_request = msgspec.json.Decoder(_TextRequest).decode
+
+
+def text_request(body: bytes, provider: str) -> ParsedRequest | None:
+    """What `parse_request` gives for a request that holds only texts, which have no ids to map; None for any other."""
+    value = decode_texts(_decode_text_request, body)
+    if value is None:
+        return None
+    turns = text_turns(value.messages, 0, Origin(provider, DEFAULT.wire, value.model))
+    if turns is None:
+        return None
+    options = Options(value.max_tokens, value.temperature, value.top_p, stream=value.stream)
+    requested = RequestedAnswer(usage=True, thinking=False)
+    return ParsedRequest(Conversation(turns, value.system), value.model, (), options, requested)
 
 
 def _turns(number: int, message: dict[str, Any], origin: Origin) -> list[Turn]:
@@ -130,8 +162,8 @@ def _response(block: dict[str, Any], origin: Origin) -> ToolResponse:
 def _system(system: Any) -> tuple[str | tuple[Text, ...], str | None]:
     """The system prompt, and the line before it that is not meant for the model: where it changes from request to request,
     no host's prompt cache would hold."""
-    if isinstance(system, str):
-        return system, None
+    if system is None or isinstance(system, str):
+        return system or "", None
     texts = [block for block in objects(system) if isinstance(block.get("text"), str)]
     billing = texts.pop(0)["text"] if texts and texts[0]["text"].startswith(_BILLING) else None
     return tuple([Text(block["text"], rest(block, "type", "text")) for block in texts]), billing

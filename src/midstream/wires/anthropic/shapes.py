@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,24 @@ class CitationPiece(_Shape, tag="citations_delta"):
 
 
 Piece: TypeAlias = TextPiece | JsonPiece | ThinkingPiece | SignaturePiece | CitationPiece
+
+
+class WholeText(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["text"]  # a tag of a lone shape need not be there
+    text: str
+
+
+class TextMessage(msgspec.Struct, forbid_unknown_fields=True):
+    """A whole answer that is one text: anything else in it is another message, and is read field by field."""
+
+    content: Annotated[list[WholeText], msgspec.Meta(min_length=1, max_length=1)]
+    type: Literal["message"] = "message"
+    role: Literal["assistant"] = "assistant"
+    id: str = ""
+    model: str = ""
+    stop_reason: str | None = None
+    stop_sequence: None = None
+    usage: dict[str, Any] | None = None
 
 
 class BlockDelta(_Shape, tag="content_block_delta"):

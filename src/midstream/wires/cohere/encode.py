@@ -16,7 +16,7 @@ from ..encode_context import SAMPLING, EncodeContext, result_text, write_turns
 from ..lenient_json import json_text, json_value
 from ..media import MEDIA_FOLLOWS
 from ..reasoning import is_own
-from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
+from ..request import Request, RequestDraft, below_system, join_body, merge_body
 from .wire import PLAN, THINKING
 
 _SPELLED = {"top_p": "p", "stop": "stop_sequences"}
@@ -59,13 +59,7 @@ class _CohereRequest:
         )
 
     def _messages(self) -> list[bytes]:
-        messages: list[bytes] = []
-        system = self.draft.conversation.system_text
-        if system:
-            messages.append(b'{"role":"system","content":%b}' % json_text(system))
-        messages += self.writer.messages
-        if not messages:
-            raise empty_conversation()
+        messages = below_system(self.draft.conversation, self.writer.messages)
         if self.options.prefill:
             self.context.option_dropped("prefill: this host continues no answer that was begun for it")
         return messages
@@ -201,9 +195,7 @@ class CohereWriter:
                 case Media():
                     parts.append(self._media(block))
                 case Opaque():
-                    if block.kind == "part" and (
-                        block.origin is None or block.origin.wire == self.context.dialect.wire
-                    ):
+                    if self.context.is_own_part(block):
                         parts.append(block.data)
                     else:
                         self.context.foreign_block(block)

@@ -31,7 +31,7 @@ from ...core.events import (
 )
 from ...core.ids import STRATEGIES
 from ...toolformats.registry import text_format
-from ..answer import COMMENT, AnswerContext, CallIds, LeftOut, openai_error, refusal_of, sse, stop_word
+from ..answer import COMMENT, AnswerContext, CallIds, LeftOut, openai_refusal, sse, stop_word
 from ..lenient_json import json_value
 from ..openai_chat.answer import write_usage
 from ..sse import DONE
@@ -146,9 +146,7 @@ class CompletionWriter:
         return json_value(self._flavour.body("".join(self._said), turn, self._finish(turn), self._context))
 
     def error(self, error: MidstreamError, *, mid_stream: bool = False) -> tuple[int, bytes]:
-        refusal = refusal_of(error)
-        told = openai_error(refusal)
-        return refusal.status, sse(told) if mid_stream else told
+        return openai_refusal(error, mid_stream=mid_stream)
 
     def keep_alive(self) -> bytes:
         return COMMENT

@@ -287,10 +287,7 @@ class ContentsWriter:
         own = is_own(block, context.dialect, context.model)
         # Parts marked as thoughts do not go back as input to some
         # models; signatures do (field-guide/gemini.md#thinking).
-        if own and context.dialect.reasoning.echo == "never":
-            context.not_echoed(block)
-            return
-        fate = "keep" if own else context.foreign_thinking(block)
+        fate = context.thinking_fate(block, own=own)
         if fate == "text":
             parts.append(encode_text(block.text))
         signature = block.signature if own else None

@@ -15,7 +15,7 @@ from ..encode_context import SAMPLING, EncodeContext, result_text, write_turns
 from ..lenient_json import json_text, json_value
 from ..media import MEDIA_FOLLOWS, opened
 from ..reasoning import asked_off, is_own
-from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
+from ..request import Request, RequestDraft, below_system, join_body, merge_body
 
 
 def encode_request(draft: RequestDraft) -> Request:
@@ -54,13 +54,7 @@ class _OllamaRequest:
         )
 
     def _messages(self) -> list[bytes]:
-        messages: list[bytes] = []
-        system = self.draft.conversation.system_text
-        if system:
-            messages.append(b'{"role":"system","content":%b}' % json_text(system))
-        messages += self.writer.messages
-        if not messages:
-            raise empty_conversation()
+        messages = below_system(self.draft.conversation, self.writer.messages)
         if self.options.prefill:
             # The host goes on with a message of the assistant's at the end.
             messages.append(b'{"role":"assistant","content":%b}' % json_text(self.options.prefill))
@@ -224,11 +218,7 @@ class OllamaWriter:
 
     def _thinking(self, block: Thinking, thoughts: list[str], texts: list[str]) -> None:
         context = self.context
-        own = is_own(block, context.dialect, context.model)
-        if own and context.dialect.reasoning.echo == "never":
-            context.not_echoed(block)
-            return
-        fate = "keep" if own else context.foreign_thinking(block)
+        fate = context.thinking_fate(block, own=is_own(block, context.dialect, context.model))
         if fate == "keep":
             thoughts.append(block.text)
         elif fate == "text":

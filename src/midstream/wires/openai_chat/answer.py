@@ -30,9 +30,8 @@ from ..answer import (
     AnswerContext,
     CallIds,
     LeftOut,
-    openai_error,
+    openai_refusal,
     own_block,
-    refusal_of,
     sse,
     stop_word,
 )
@@ -62,14 +61,13 @@ class ChatWriter:
         self._context = context
         self._habits = context.habits
         self._field = context.habits.reasoning_field or "reasoning_content"
-        self._ids = CallIds(context, "standard")
+        self._ids: CallIds | None = None  # made at the first call: most answers have none
         self._left_out = LeftOut(DEFAULT.wire)
         self.notes = self._left_out.notes
         self._calls = -1  # the index of the call that came last
         self._freeform = False
         self._last_calls: list[dict[str, Any]] = []  # those that wait for the last chunk
-        # The frame of every chunk is the same: encoded once, and cut before its closing brace.
-        self._head = json_value(self._frame("chat.completion.chunk"))[:-1]
+        self._head = b""
         counted = context.usage and context.habits.usage == "chunk"
         # OpenAI sends `usage: null` in every chunk if usage was asked for, and clients read the last one.
         self._tail = b',"usage":null}' if counted else b"}"
@@ -104,9 +102,20 @@ class ChatWriter:
         return before, behind
 
     def body(self, turn: Turn) -> bytes:
-        text = [block.text for block in turn.blocks if isinstance(block, Text) and not _is_refusal(block)]
-        refused = [block.text for block in turn.blocks if isinstance(block, Text) and _is_refusal(block)]
-        thoughts = [block.text for block in turn.blocks if isinstance(block, Thinking)]
+        text: list[str] = []
+        refused: list[str] = []
+        thoughts: list[str] = []
+        others: list[Opaque] = []
+        calls: list[ToolCall] = []
+        for block in turn.blocks:
+            if isinstance(block, Text):
+                (refused if _is_refusal(block) else text).append(block.text)
+            elif isinstance(block, Thinking):
+                thoughts.append(block.text)
+            elif isinstance(block, ToolCall):
+                calls.append(block)
+            elif isinstance(block, Opaque):
+                others.append(block)
         content: Any = "".join(text) if text else None
         # Mistral's way (field-guide/reasoning.md#fields).
         if thoughts and self._context.thinking and self._habits.thinking_parts:
@@ -117,23 +126,20 @@ class ChatWriter:
         message["refusal"] = "".join(refused) or None
         if thoughts and self._context.thinking:
             message[self._field] = "".join(thoughts)
-        for block in turn.blocks:
-            if isinstance(block, Opaque):
-                # A block of another wire would be noise under this one's keys.
-                own = own_block(BlockEvent(0, block), DEFAULT.wire)
-                if own is not None and own.kind in _FIELDS:
-                    message[own.kind] = own.data
-                else:
-                    self._left_out.block(block)
-        if turn.tool_calls:
-            message["tool_calls"] = [self._whole_call(call) for call in turn.tool_calls]
+        for other in others:
+            # A block of another wire would be noise under this one's keys.
+            own = own_block(BlockEvent(0, other), DEFAULT.wire)
+            if own is not None and own.kind in _FIELDS:
+                message[own.kind] = own.data
+            else:
+                self._left_out.block(other)
+        if calls:
+            message["tool_calls"] = [self._whole_call(call) for call in calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish(turn)}
         return json_value({**self._frame("chat.completion"), "choices": [choice], "usage": write_usage(turn.usage)})
 
     def error(self, error: MidstreamError, *, mid_stream: bool = False) -> tuple[int, bytes]:
-        refusal = refusal_of(error)
-        told = openai_error(refusal)
-        return refusal.status, sse(told) if mid_stream else told
+        return openai_refusal(error, mid_stream=mid_stream)
 
     def keep_alive(self) -> bytes:
         return COMMENT
@@ -143,6 +149,9 @@ class ChatWriter:
         return {"id": context.response_id, "object": kind, "created": context.created, "model": context.model}
 
     def _delta(self, delta: bytes) -> bytes:
+        if not self._head:
+            # The frame of every chunk is the same: encoded once, and cut before its closing brace.
+            self._head = json_value(self._frame("chat.completion.chunk"))[:-1]
         choice = b',"choices":[{"index":0,"delta":%b,"logprobs":null,"finish_reason":null}]' % delta
         return b"data: %b%b%b\n\n" % (self._head, choice, self._tail)
 
@@ -185,6 +194,8 @@ class ChatWriter:
         return self._call(call, freeform_input(call) if freeform else call.arguments or "{}", freeform)
 
     def _call(self, call: ToolCall | ToolCallStart, text: str, freeform: bool) -> dict[str, Any]:
+        if self._ids is None:
+            self._ids = CallIds(self._context, "standard")
         call_id = self._ids.of(call)
         named = {} if call_id is None else {"id": call_id}
         if freeform:

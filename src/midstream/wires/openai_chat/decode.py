@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.blocks import Media, Opaque, Usage
+from ...core.blocks import Media, Opaque, Turn, Usage
 from ...core.errors import ProviderError, TruncatedStream
 from ...toolformats.apply import FilteredText
 from ...toolformats.findings import TextFilter
@@ -75,12 +75,52 @@ def make_decoder(context: DecodeContext) -> StreamDecoder:
     return StreamDecoder(reader, SSEParser(limit=context.limit), limit=context.limit, template=reader.template)
 
 
+def text_answer(context: DecodeContext, body: bytes) -> Turn | None:
+    """See DecodeContext.text_answer."""
+    try:
+        chunk = _decode_chunk(body)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    choice = chunk.choices[0] if chunk.choices is not None and len(chunk.choices) == 1 else None
+    message = choice.message if choice is not None else None
+    if choice is None or message is None or type(message.content) is not str or _says_more(chunk, choice, message):
+        return None
+    builder = context.builder()
+    if chunk.usage is not None:
+        builder.usage = read_usage(chunk.usage)
+    raw = choice.finish_reason
+    return builder.text_answer(message.content, stop_reason(raw, 0), raw, chunk.model or "", chunk.id)
+
+
+def _says_more(chunk: Chunk, choice: Choice, message: Message) -> bool:
+    """Whether there is anything in a whole answer beside its text, its end and the top's usage."""
+    return bool(
+        chunk.error is not None
+        or chunk.x_groq is not None
+        or chunk.citations
+        or chunk.search_results
+        or choice.index
+        or choice.error is not None
+        or choice.usage is not None
+        or not choice.finish_reason
+        or choice.finish_reason == "error"
+        or message.tool_calls
+        or message.refusal
+        or message.function_call is not None
+        or message.annotations
+        or message.images
+        or message.audio
+        or message.reasoning_details
+        or any(getattr(message, field) is not None for field in _REASONING_FIELDS)
+    )
+
+
 class ChatStreamReader:
     """Reads chunks, or the one body that stands for them all."""
 
     __slots__ = (
-        "_calls", "_details", "_dialect", "_filter", "_finish", "_is_whole", "_make_reasoning_filter", "_reasoning_text",
-        "_seen", "_sources", "_usage", "builder",
+        "_calls", "_details", "_dialect", "_filter", "_finish", "_is_whole", "_make_reasoning_filter", "_other_fields",
+        "_reasoning_text", "_seen", "_sources", "_usage", "builder",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +130,8 @@ class ChatStreamReader:
         reasoning_filter: Callable[[], TextFilter] | None = None,
     ) -> None:
         self._dialect = context.dialect
+        # Names of a user's own host, which no typed shape can have: its chunks are read in a slower way.
+        self._other_fields = [name for name in context.dialect.reasoning.fields if name not in _REASONING_FIELDS]
         self.builder = context.builder()
         self._calls = ToolDeltaRouter(self.builder, context.wire_names, context.tool_names)
         self._filter = FilteredText(self.builder, text_filter) if text_filter is not None else None
@@ -110,6 +152,8 @@ class ChatStreamReader:
     def event(self, data: bytes, name: str) -> None:
         if name == "error":
             raise told_error(data, self._dialect.provider)
+        if self._other_fields:
+            data = _with_usual_fields(data, self._other_fields)
         try:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
@@ -120,6 +164,8 @@ class ChatStreamReader:
 
     def template(self, data: bytes, name: str) -> Template | None:
         """A chunk of one text, of reasoning or of arguments, and nothing else."""
+        if self._other_fields:
+            return None
         try:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
@@ -178,7 +224,7 @@ class ChatStreamReader:
     def whole(self, body: bytes) -> None:
         self._is_whole = True
         self._halves()
-        self._chunk(read_chunk(body))
+        self._chunk(read_chunk(_with_usual_fields(body, self._other_fields) if self._other_fields else body))
 
     def _halves(self) -> None:
         """From here on texts may begin or end in the middle of a character: filters must see every piece."""
@@ -286,7 +332,7 @@ class ChatStreamReader:
             self._end_reasoning()
         # Parts instead of a string: Mistral's thinking, images, a host's own kinds.
         if type(content) is not str:
-            self._parts(content)  # type: ignore[arg-type]
+            self._parts(content)  # type: ignore[arg-type]  # a list then; mypy does not narrow by `type`
         elif self._filter is None:
             self.builder.text(content)
         elif self._filter.alarm not in content:
@@ -478,6 +524,27 @@ def _is_part(part: dict[str, Any]) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
+
+
+def _with_usual_fields(data: bytes, names: list[str]) -> bytes:
+    """A chunk with the reasoning of these fields under the usual one; anything unreadable as it is."""
+    try:
+        chunk = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return data
+    choices = chunk.get("choices") if isinstance(chunk, dict) else None
+    messages = [
+        message
+        for choice in (choices if isinstance(choices, list) else ())
+        if isinstance(choice, dict)
+        for key in ("delta", "message")
+        if isinstance(message := choice.get(key), dict)
+    ]
+    for message in messages:
+        for name in names:
+            if isinstance(message.get(name), str) and not message.get(_REASONING_FIELDS[0]):
+                message[_REASONING_FIELDS[0]] = message.pop(name)
+    return msgspec.json.encode(chunk)
 
 
 def _softened(chunk: dict[str, Any]) -> dict[str, Any]:

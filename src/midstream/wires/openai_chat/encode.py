@@ -25,6 +25,9 @@ from ..request import Request, RequestDraft, empty_conversation, join_body, merg
 from .everyday import ChatLane
 from .thinking import thinking_fields
 
+TEXTS_AS_THEY_ARE = True
+"""See `wires/request_stencil.py`: a text that is not blank is sent unchanged and affects nothing else in the request."""
+
 
 def encode_request(draft: RequestDraft) -> Request:
     options = draft.options
@@ -302,9 +305,7 @@ class ChatWriter:
                 case Media():
                     parts.append(self._media_part(block))
                 case Opaque():
-                    if block.kind == "part" and (
-                        block.origin is None or block.origin.wire == self.context.dialect.wire
-                    ):
+                    if self.context.is_own_part(block):
                         parts.append(block.data)
                     else:
                         self.context.foreign_block(block)

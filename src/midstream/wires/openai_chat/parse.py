@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from ...core.blocks import Block, Conversation, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
 from ...core.dialect import EFFORTS, Options
 from ...core.history import CallIdentity, canonicalize
@@ -17,6 +19,8 @@ from ..lenient_json import text_of
 from ..media import opened
 from ..parsing import (
     OptionFields,
+    Said,
+    decode_texts,
     flag,
     freeform_tool,
     host_tool,
@@ -29,6 +33,7 @@ from ..parsing import (
     result_parts,
     system_prompt,
     text_field,
+    text_turns,
 )
 from ..request import ParsedRequest, RequestedAnswer
 from .wire import DEFAULT
@@ -57,6 +62,49 @@ def parse_request(body: bytes, *, provider: str = "", identity: CallIdentity | N
     conversation = read_messages(value["messages"], origin, identity)
     tools = _tools(value.get("tools")) + _tools([{"function": each} for each in objects(value.get("functions"))])
     return ParsedRequest(conversation, origin.model, tools, _options(value), _requested(value))
+
+
+class _StreamOptions(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    include_usage: bool = False
+
+
+class _TextRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A request that holds only texts and plain options; one with any other field or type is not decoded as this."""
+
+    messages: list[Said]
+    model: str = ""
+    stream: bool = False
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+
+
+_decode_text_request = msgspec.json.Decoder(_TextRequest).decode
+
+
+def text_request(body: bytes, provider: str) -> ParsedRequest | None:
+    """What `parse_request` gives for a request that holds only texts, which have no ids to map; None for any other."""
+    value = decode_texts(_decode_text_request, body)
+    if value is None:
+        return None
+    if value.max_completion_tokens is not None and value.max_tokens is not None:
+        return None
+    messages = value.messages
+    first = 1 if messages and messages[0].role == "system" else 0
+    turns = text_turns(messages, first, Origin(provider, DEFAULT.wire, value.model))
+    if turns is None:
+        return None
+    options = Options(
+        value.max_tokens if value.max_completion_tokens is None else value.max_completion_tokens,
+        value.temperature,
+        value.top_p,
+        stream=value.stream,
+    )
+    counted = value.stream_options is not None and value.stream_options.include_usage
+    conversation = Conversation(turns, messages[0].content if first else "")
+    return ParsedRequest(conversation, value.model, (), options, RequestedAnswer(usage=counted))
 
 
 def _requested(body: dict[str, Any]) -> RequestedAnswer:

@@ -394,7 +394,7 @@ class _AnswerItems:
                     parts = [block]
                     # Texts of one message go back as the parts of one message, if they go back under its id.
                     while at < len(blocks) and self._continues(block, blocks[at]):
-                        parts.append(blocks[at])  # type: ignore[arg-type]
+                        parts.append(blocks[at])  # type: ignore[arg-type]  # `_continues` has checked that it is a Text
                         at += 1
                     self._message(parts)
                 case ToolCall():

@@ -1,0 +1,57 @@
+"""What only the long run tries: `make test-long`, or MIDSTREAM_LONG=1 with pytest. CI runs it.
+
+A case marked `long` repeats a rule at one more place of a product (one more terminal, one more host) that other cases have shown
+in `make test`; it is deselected there. A property tries a quarter of its examples, always the same ones; so does a loop over
+random cases that asks `examples` how many.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Set
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+LONG = bool(os.environ.get("MIDSTREAM_LONG") or os.environ.get("MIDSTREAM_EXAMPLES"))
+_SHARE, _FEWEST = 4, 10
+SETTINGS = "_hypothesis_internal_use_settings"
+"""Where hypothesis keeps the settings of a property."""
+
+
+def cases(every: Iterable[str], quick: Set[str]) -> list[Any]:
+    """Parameters of a test: all of them, those that are not quick marked as long."""
+    found = list(every)
+    assert quick <= set(found), f"no such case: {sorted(quick - set(found))}"
+    return [case if case in quick else pytest.param(case, marks=pytest.mark.long) for case in found]
+
+
+def examples(count: int) -> int:
+    """How many random examples a loop tries that is not hypothesis's: all in the long run, otherwise the same share of them."""
+    return count if LONG else min(count, max(_FEWEST, count // _SHARE))
+
+
+def in_share(number: int) -> bool:
+    """Whether the case of this number in a loop has its costly part tried: each in the long run, otherwise every fourth."""
+    return LONG or number % _SHARE == 0
+
+
+def covering(*axes: Iterable[Any]) -> list[Any]:
+    """The product of some axes, every second cell marked as long: what is quick has each pair of two axes, if there are three."""
+    numbered = itertools.product(*[list(enumerate(axis)) for axis in axes])
+    cells = [([place for place, _ in cell], [value for _, value in cell]) for cell in numbered]
+    return [pytest.param(*values, marks=pytest.mark.long if sum(places) % 2 else ()) for places, values in cells]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if LONG:
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("long")]
+    for function in {getattr(item, "function", None) for item in items}:
+        if (given := getattr(function, SETTINGS, None)) is not None:
+            share = max(_FEWEST, given.max_examples // _SHARE)
+            setattr(function, SETTINGS, settings(given, max_examples=min(given.max_examples, share)))

@@ -97,6 +97,12 @@ class Server:
             self._moved.clear()
             await self._moved.wait()
 
+    async def asked(self) -> None:
+        """Wait until a request has come."""
+        while not self.seen:
+            self._moved.clear()
+            await self._moved.wait()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         task = asyncio.current_task()
@@ -107,6 +113,7 @@ class Server:
             while not writer.is_closing():
                 seen = await self._request(reader)
                 self.seen.append(seen)
+                self._moved.set()
                 await self._script(Wire(reader, writer), seen)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass  # the client went away, or the test is over

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from midstream.core.errors import ConnectFailed, LocalError, MidstreamError
+from midstream.core.errors import ConnectFailed, LocalError, MidstreamError, TimedOut
 from midstream.transport import RetryPolicy, Transport, TransportOptions
 from midstream.transport.connection_pool import ConnectionPool
 from midstream.transport.encoding import accept_encoding
@@ -263,6 +263,8 @@ def test_cancelled_at_every_turn_of_the_loop(way: str, authority: Authority) -> 
             await asyncio.sleep(0)
         assert len(asyncio.all_tasks()) == 1
 
+    gc.collect()
+    gc.freeze()  # what other tests hold need not be walked over at every turn
     run(main(), limit=120)
     gc.collect()
 
@@ -283,3 +285,37 @@ def test_a_dropped_exchange_holds_nothing() -> None:
                 assert await answer.read() == JSON_OK
 
     run(main())
+
+
+def test_each_request_is_late_at_its_own_time() -> None:
+    """One timer for all: a request with an earlier limit is not kept waiting by one with a later limit, nor ends with it."""
+
+    async def silent(wire: Wire, seen: Seen) -> None:
+        if seen.body == b"late":
+            await wire.begin()
+        if seen.body != b"quick":
+            await asyncio.Event().wait()
+        await wire.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    async def act(pool: ConnectionPool) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        async def asked(body: bytes, limit: float) -> tuple[bytes, float]:
+            target = _target(server.base).again(body)
+            exchange = await pool.send(target, began + limit, limit)
+            while (data := exchange.take()) is None:
+                await exchange.ready()
+            exchange.first_byte_by(float("inf"))
+            return data, loop.time() - began
+
+        async with Server(silent) as server:
+            waits = [(b"never", 0.4), (b"late", 0.1), (b"never", 0.2), (b"quick", 0.05)]
+            found = await asyncio.gather(*[asked(*each) for each in waits], return_exceptions=True)
+            assert [type(each) for each in found] == [TimedOut, TimedOut, TimedOut, tuple]
+            assert [f"in the {limit:g} s allowed" in str(each) for (_, limit), each in zip(waits, found, strict=True)] == [
+                True, True, True, False
+            ]  # fmt: skip
+            assert loop.time() - began > 0.39  # uvloop counts milliseconds, and their difference is rounded
+
+    pooled(act)

@@ -141,3 +141,10 @@ def test_trust_comes_from_the_environment(tmp_path: Path) -> None:
             file.write_bytes(content)
         with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
             ssl_context({"SSL_CERT_FILE": str(file)})
+
+
+@pytest.mark.parametrize("character", ["\x01", "\x1f", "\x7f", " "])
+def test_a_proxy_with_a_control_character_is_refused(character: str) -> None:
+    with pytest.raises(ConfigError, match="is not a URL"):
+        proxy_for("https", "api.example", 443, {"https_proxy": f"http://pro{character}xy.example:3128"})
+    assert proxy_for("https", "api.example", 443, {"https_proxy": "http://pro\u0080xy.example:3128"}) is not None

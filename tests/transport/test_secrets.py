@@ -76,3 +76,27 @@ def test_every_text_of_an_event_is_scrubbed_and_so_are_the_attempts_behind_it() 
 def test_every_text_of_an_exception_is_scrubbed() -> None:
     error = LONG_SECRETS.scrub_error(quoting())
     assert LONG_KEY not in f"{error!r} {error} {vars(error)}" and error.request_id == "wrong: ***"
+
+
+WRITINGS = {
+    "\\u": lambda code: f"\\u{code:04x}",
+    "\\U": lambda code: f"\\U{code:08x}",
+    "\\u{}": lambda code: f"\\u{{{code:x}}}",
+    "\\x": lambda code: f"\\x{code:02x}",
+    "octal": lambda code: f"\\{code:03o}",
+    "percent": lambda code: f"%{code:02x}",
+    "percent twice": lambda code: f"%25{code:02x}",
+    "%u": lambda code: f"%u{code:04x}",
+    "decimal": lambda code: f"&#{code};",
+    "hexadecimal": lambda code: f"&#x{code:x};",
+}
+
+
+@pytest.mark.parametrize("writing", WRITINGS)
+def test_a_key_is_found_however_its_characters_are_written(writing: str) -> None:
+    """Each of them, and every second one only."""
+    write = WRITINGS[writing]
+    for step in (1, 2):
+        written = "".join([write(ord(each)) if at % step == 0 else each for at, each in enumerate(LONG_KEY)])
+        scrubbed = LONG_SECRETS.scrub(f"bad key: {written} !".encode()).decode()
+        assert _one_veil(scrubbed) == "bad key: *** !"

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from midstream.core.errors import LocalError
 from midstream.core.secret import SecretHeaders
-from midstream.transport.target import Target, origin_of, prepare
+from midstream.transport.encoding import accept_encoding
+from midstream.transport.http1 import request_head
+from midstream.transport.target import KnownTargets, Target, origin_of, prepare
 from midstream.wires.request import Request
 
 from .asking import AUTH, CANARY, asks
@@ -194,3 +196,38 @@ def test_no_key_in_a_repr_a_message_or_the_locals_of_a_frame() -> None:
     except Exception as error:
         shown = traceback.TracebackException.from_exception(error, capture_locals=True)
         assert CANARY not in "".join(line for line in shown.format() if "midstream/transport" in line)
+
+
+# Requests that differ in each thing that a target is made from.
+_ASKED = st.builds(
+    asks,
+    st.binary(max_size=5),
+    method=st.sampled_from(["POST", "GET"]),
+    path=st.sampled_from(["/a", "/b", "/a?x=1"]),
+    headers=st.sampled_from([{}, {"x-a": "1"}, {"x-a": "2"}, {"x-a": "1", "x-b": "1"}]),
+    stream=st.booleans(),
+)
+_CALLS = st.lists(st.tuples(_ASKED, st.sampled_from([BASE, BASE + "/other"]), st.sampled_from(["k-1", "k-2"])))
+
+
+@given(_CALLS)
+def test_a_target_that_goes_on_from_an_earlier_one_is_the_same_as_a_fresh_one(
+    calls: list[tuple[Request, str, str]],
+) -> None:
+    known = KnownTargets()
+    for request, base, key in calls:
+        auth = SecretHeaders({"x-api-key": key})
+        found, fresh = known.prepare(request, base, auth), prepare(request, base, auth, accept_encoding(request.stream))
+        assert request_head(found, False, None) + found.body == request_head(fresh, False, None) + fresh.body
+        assert (found.url, found.headers, found.stream) == (fresh.url, fresh.headers, fresh.stream)
+        assert (found.scheme, found.host, found.port) == (fresh.scheme, fresh.host, fresh.port)
+
+
+def test_no_query_is_remembered_and_what_is_has_an_end() -> None:
+    known = KnownTargets()
+    known.prepare(asks(path=f"/x?key={CANARY}"), BASE, SecretHeaders())
+    assert CANARY not in repr(vars(known))
+    for number in range(2_000):
+        known.prepare(asks(path=f"/models/{number}"), BASE, SecretHeaders(AUTH))
+    assert len(vars(known)["_known"]) <= 512
+    assert CANARY not in repr(vars(known))

@@ -8,13 +8,12 @@ comes.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
 from types import TracebackType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..core.blocks import Value
 from ..core.errors import (
@@ -23,17 +22,28 @@ from ..core.errors import (
     MidstreamError,
     ProviderError,
     RetriesExhausted,
-    TimedOut,
     TruncatedStream,
 )
-from ..core.secret import Secret, SecretEnvironment, SecretHeaders
+from ..core.modules import late_module
+from ..core.secret import Secret, SecretEnvironment, hidden_headers
 from ..wires.provider_errors import provider_error
-from .connection_pool import ConnectionPool
-from .encoding import accept_encoding
 from .options import TransportOptions
 from .response import HTTPResponse, RawResponse
 from .retry import retry_after, retry_delay, worth_retrying
-from .target import OutgoingRequest, Target, prepare
+from .tap import Sender, Tap, TappedSender, everywhere
+from .target import KnownTargets, OutgoingRequest, Target
+
+if TYPE_CHECKING:
+    import asyncio
+    import random
+
+    from . import connection_pool
+    from .connection_pool import ConnectionPool
+else:
+    # The event loop, TLS and llhttp: nothing needs them before the first request.
+    asyncio = late_module("asyncio", globals())
+    random = late_module("random", globals())
+    connection_pool = late_module(".connection_pool", globals())
 
 ErrorReader: TypeAlias = Callable[[int, Mapping[str, str], bytes], ProviderError]
 """(status, headers, body) -> the typed error they tell of."""
@@ -42,6 +52,14 @@ ErrorReader: TypeAlias = Callable[[int, Mapping[str, str], bytes], ProviderError
 # GET in most clients, which no model host means; they are reported, never followed.
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _KEEPING_METHOD = frozenset((307, 308))
+
+
+async def _sleep(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+def _random() -> float:
+    return random.random()
 
 
 def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
@@ -71,10 +89,11 @@ class Transport:
         *,
         error_from_response: ErrorReader = error_from_response,
         environ: Mapping[str, str] | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        tap: Tap | None = None,
+        sleep: Callable[[float], Awaitable[None]] = _sleep,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
-        rng: Callable[[], float] = random.random,
+        rng: Callable[[], float] = _random,
     ) -> None:
         self.options = options or TransportOptions()
         self._error_from_response = error_from_response
@@ -83,8 +102,11 @@ class Transport:
         self._clock = clock
         self._now = now
         self._rng = rng
+        self._targets = KnownTargets()
         self._pool: ConnectionPool | None = None
         self._closed = False
+        self.tap = tap
+        """Receives every exchange."""
 
     async def open(
         self,
@@ -93,8 +115,8 @@ class Transport:
         auth_headers: Mapping[str, str | Secret] | None = None,
     ) -> HTTPResponse:
         """Send the request, again if need be, and wait for the first byte of a good answer."""
-        auth_headers = hidden = SecretHeaders(auth_headers)  # rebound too: the locals of a frame may be shown
-        target = prepare(request, base_url, hidden, accept_encoding(request.stream))
+        auth_headers = hidden = hidden_headers(auth_headers)  # rebound too: the locals of a frame may be shown
+        target = self._targets.prepare(request, base_url, hidden, plain=self._listened)
         pool = self._ready()
         # Two clocks. Budgets of waits are counted by the clock that was handed in, so that tests need not
         # wait; timeouts of asyncio know only the loop's time.
@@ -102,58 +124,28 @@ class Transport:
         attempts: list[MidstreamError] = []
         while True:
             start = pool.loop.time()
+            # One limit over sending, headers and first byte: a host that thinks for minutes sends its
+            # headers late or its first byte late, and the user set one limit for both.
             limit = min(self.options.first_byte, moments.ends - start)
-            try:
-                # One timer over sending, headers and first byte: a host that thinks for minutes sends its
-                # headers late or its first byte late, and the user set one limit for both.
-                async with asyncio.timeout_at(start + limit):
-                    outcome = await self._ask(pool, target, moments, tuple(attempts))
-                    if isinstance(outcome, HTTPResponse):
-                        failure = await self._begun(outcome, target)
-                        if failure is None:
-                            return outcome
-                        outcome = failure
-            except TimeoutError:
-                outcome = _late(target, limit)
+            outcome = await self._ask(pool, target, moments, start + limit, limit, attempts)
+            if isinstance(outcome, HTTPResponse):
+                failure = await self._begun(outcome, target)
+                if failure is None:
+                    return outcome
+                outcome = failure
             await self._before_the_next(outcome, attempts, moments)
 
-    async def answers(
+    def answers(
         self,
         request: OutgoingRequest,
         base_url: str,
         auth_headers: Mapping[str, str | Secret] | None = None,
-    ) -> AsyncGenerator[HTTPResponse, None]:
-        """Each answer whose status and headers are good, as soon as they have come.
-
-        Asking for the next waits for the first byte of this one: then the iterator ends, and this answer is to be read. If
-        that byte does not come, the request is sent again where that may help, and another answer follows.
-        """
-        auth_headers = hidden = SecretHeaders(auth_headers)
-        target = prepare(request, base_url, hidden, accept_encoding(request.stream))
+    ) -> Answers:
+        """Send the request, again if need be: each answer whose status and headers are good, as soon as they have come."""
+        auth_headers = hidden = hidden_headers(auth_headers)
+        target = self._targets.prepare(request, base_url, hidden, plain=self._listened)
         pool = self._ready()
-        moments = _Moments(self._clock(), pool.loop.time() + self.options.total)
-        attempts: list[MidstreamError] = []
-        while True:
-            start = pool.loop.time()
-            limit = min(self.options.first_byte, moments.ends - start)
-            outcome = await self._attempt(pool, target, moments, start + limit, limit, tuple(attempts))
-            if isinstance(outcome, HTTPResponse):
-                # The caller may look at the answer for as long as it likes;
-                # that time is not the host's, and the limit moves by it.
-                told = pool.loop.time()
-                try:
-                    yield outcome
-                # The caller left without reading: nobody else has this answer, and its connection would stay open.
-                except GeneratorExit:
-                    outcome.close()
-                    raise
-                # What the caller took is given back to the host.
-                ends = start + limit + pool.loop.time() - told
-                failure = await self._first_byte(outcome, target, ends, limit)
-                if failure is None:
-                    return
-                outcome = failure
-            await self._before_the_next(outcome, attempts, moments)
+        return Answers(self, pool, target, _Moments(self._clock(), pool.loop.time() + self.options.total))
 
     async def pause(self, attempt: int, spent: float, asked: float | None = None) -> bool:
         """Wait before an answer that broke off at once is asked for again, as the policy says; False if it is not to be.
@@ -166,7 +158,7 @@ class Transport:
         delay = retry_delay(attempt, headers, self._now(), self._rng, self.options.retry)
         if delay is None or spent + delay > min(self.options.retry.budget, self.options.total):
             return False
-        await self._sleep(delay)
+        await self._wait(delay)
         return True
 
     async def aclose(self) -> None:
@@ -183,11 +175,19 @@ class Transport:
     ) -> None:
         await self.aclose()
 
+    async def _wait(self, delay: float) -> None:
+        if everywhere.source is None or not everywhere.source.instant:
+            await self._sleep(delay)
+
+    @property
+    def _listened(self) -> bool:
+        return self.tap is not None or everywhere.tap is not None
+
     def _ready(self) -> ConnectionPool:
         if self._closed:
             raise LocalError("the transport is closed; create a new one")
         if self._pool is None:
-            self._pool = ConnectionPool(self.options, self._environ)
+            self._pool = connection_pool.ConnectionPool(self.options, self._environ)
         # A socket belongs to the loop that opened it. Used from another
         # it hangs without an error, so this is refused by name.
         elif self._pool.loop is not asyncio.get_running_loop():
@@ -210,45 +210,33 @@ class Transport:
         delay = self._delay(len(attempts) - 1, failure.headers, moments) if hopeful else None
         if delay is None:
             raise _verdict(attempts, hopeful)
-        await self._sleep(delay)
+        await self._wait(delay)
 
-    async def _attempt(
+    async def _ask(
         self,
         pool: ConnectionPool,
         target: Target,
         moments: _Moments,
-        ends: float,
+        due: float,
         limit: float,
-        attempts: tuple[MidstreamError, ...],
-    ) -> HTTPResponse | _Failure:
-        try:
-            async with asyncio.timeout_at(ends):
-                return await self._ask(pool, target, moments, attempts)
-        except TimeoutError:
-            return _late(target, limit)
-
-    async def _ask(
-        self, pool: ConnectionPool, target: Target, moments: _Moments, attempts: tuple[MidstreamError, ...]
+        attempts: Sequence[MidstreamError],
     ) -> HTTPResponse | _Failure:
         """Send, follow what may be followed, and wait for a status and headers."""
+        listened = self.tap is not None or everywhere.tap is not None or everywhere.source is not None
+        sender = TappedSender(pool, self.tap) if listened else pool
         try:
-            # The target may have moved by a redirect within its
-            # origin; messages name where the answer truly came from.
-            response, target = await self._send(pool, target)
+            response: RawResponse = await sender.send(target, due, limit)
+            if response.status in _KEEPING_METHOD and self.options.max_redirects:
+                # The target moves by a redirect within its origin;
+                # messages name where the answer truly came from.
+                response, target = await self._follow(sender, response, target, due, limit)
         except MidstreamError as error:
             return _Failure(error, {})
-        answer = HTTPResponse(response, self.options, moments.ends, attempts, target.secrets)
+        answer = HTTPResponse(response, self.options, moments.ends, tuple(attempts), target.secrets)
         if not 200 <= answer.status < 300:
             body = await self._error_body(answer)
             return _Failure(self._refusal(answer, target, body), target.secrets.scrub_headers(answer.headers))
         return answer
-
-    async def _first_byte(self, answer: HTTPResponse, target: Target, ends: float, limit: float) -> _Failure | None:
-        try:
-            async with asyncio.timeout_at(ends):
-                return await self._begun(answer, target)
-        except TimeoutError:
-            return _late(target, limit)
 
     async def _begun(self, answer: HTTPResponse, target: Target) -> _Failure | None:
         """Wait for the first byte."""
@@ -264,9 +252,10 @@ class Transport:
             return _Failure(error, {})
         return None
 
-    async def _send(self, pool: ConnectionPool, target: Target) -> tuple[RawResponse, Target]:
-        """Send it, and again where a redirect within the origin leads, as often as the options allow."""
-        response = await pool.send(target)
+    async def _follow(
+        self, sender: Sender, response: RawResponse, target: Target, due: float, limit: float
+    ) -> tuple[RawResponse, Target]:
+        """Send it again where a redirect within the origin leads, as often as the options allow."""
         for _ in range(self.options.max_redirects):
             # `moved` refuses another origin: the key is in the headers, and it would go along.
             place = target.moved(response.headers.get("location", "")) if response.status in _KEEPING_METHOD else None
@@ -274,7 +263,7 @@ class Transport:
                 break
             response.close()
             target = place
-            response = await pool.send(target)
+            response = await sender.send(target, due, limit)
         return response, target
 
     async def _error_body(self, answer: HTTPResponse) -> bytes:
@@ -312,8 +301,52 @@ class Transport:
         return error
 
 
-def _late(target: Target, limit: float) -> _Failure:
-    return _Failure(TimedOut(f"{target.where} did not begin to answer in the {limit:g} s allowed"), {})
+class Answers:
+    """The answers to one request. Close it wherever it is left: an answer that nobody has begun to read is closed with it."""
+
+    # Not an async generator: the loop keeps a list of those, and closing one
+    # is another coroutine, which together cost as much as sending the request.
+    __slots__ = ("_answer", "_attempts", "_due", "_moments", "_pool", "_target", "_told", "_transport")
+
+    def __init__(self, transport: Transport, pool: ConnectionPool, target: Target, moments: _Moments) -> None:
+        self._transport = transport
+        self._pool = pool
+        self._target = target
+        self._moments = moments
+        self._attempts: list[MidstreamError] = []
+        self._answer: HTTPResponse | None = None
+        self._due = self._told = 0.0
+
+    async def next(self) -> HTTPResponse | None:
+        """The next answer that was accepted, after waiting for the first byte of the one before: None says that this byte has
+        come, and that the answer before is to be read. If it does not come, the request is sent again where that may help."""
+        transport, time = self._transport, self._pool.loop.time
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            # What the caller took is given back to the host.
+            answer.first_byte_by(self._due + time() - self._told)
+            failure = await transport._begun(answer, self._target)
+            if failure is None:
+                return None
+            await transport._before_the_next(failure, self._attempts, self._moments)
+        while True:
+            start = time()
+            limit = min(transport.options.first_byte, self._moments.ends - start)
+            self._due = start + limit
+            outcome = await transport._ask(self._pool, self._target, self._moments, self._due, limit, self._attempts)
+            if isinstance(outcome, HTTPResponse):
+                # The caller may look at the answer for as long as it likes;
+                # that time is not the host's, and the limit moves by it.
+                self._told = time()
+                outcome.first_byte_by(inf)
+                self._answer = outcome
+                return outcome
+            await transport._before_the_next(outcome, self._attempts, self._moments)
+
+    def close(self) -> None:
+        # Nobody else has this answer, and its connection would stay open.
+        if self._answer is not None:
+            self._answer.close()
 
 
 def _verdict(attempts: list[MidstreamError], hopeful: bool) -> MidstreamError:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Mapping
+from math import inf
 
 from ..core.errors import ConfigError, ConnectFailed, LocalError, TruncatedStream
-from .http1 import Connection, Exchange
+from .http1 import Connection, Exchange, late
 from .options import TransportOptions
 from .proxy import proxy_for
 from .route import Resolve, Route, addresses, connect
@@ -36,24 +37,29 @@ class ConnectionPool:
         self._routes: dict[Connection, Route] = {}
         """Every connection that is open, used or not."""
         self._sweeper: asyncio.TimerHandle | None = None
+        self._watcher: asyncio.TimerHandle | None = None
+        self._watched_until = inf  # what is due earlier would be missed by the watcher
         self._emptied: asyncio.Future[None] | None = None
         self._closed = False
         # An async generator held open only for its `finally`; see `_with_the_loop`.
         self._end: AsyncGenerator[None, None] | None = None
 
-    async def send(self, target: Target) -> Exchange:
-        """Send it and wait for the head of the answer."""
+    async def send(self, target: Target, due: float = inf, limit: float = inf) -> Exchange:
+        """Send it and wait for the head of the answer; TimedOut where its first byte has not come when it is `due`."""
         route = Route.of(target, proxy_for(target.scheme, target.host, target.port, self._environ))
         connection = self._kept(route)
         reused = connection is not None
+        if due < self._watched_until:
+            self._watch(due)
         if connection is None:
-            connection = await self._connect(route)
-        exchange = await self._exchange(connection, route, target)
+            connection = await self._connect_by(due, limit, route, target)
+        exchange = await self._exchange(connection, route, target, due, limit)
         # A POST is not repeated here: the peer may have read it, and an answer of a model is paid for. It
         # fails as ConnectFailed, and the retry policy decides.
         if exchange is None and reused and target.method in _IDEMPOTENT:
             # The peer may have closed it as unused just when it was used: once more, on a new one.
-            exchange = await self._exchange(await self._connect(route), route, target)
+            connection = await self._connect_by(due, limit, route, target)
+            exchange = await self._exchange(connection, route, target, due, limit)
         if exchange is None:
             raise ConnectFailed(f"{route.shown} closed the connection before it answered")
         return exchange
@@ -66,9 +72,10 @@ class ConnectionPool:
 
     async def _close(self) -> None:
         self._closed = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
+        for timer in (self._sweeper, self._watcher):
+            if timer is not None:
+                timer.cancel()
+        self._sweeper = self._watcher = None
         self._free.clear()
         for connection in list(self._routes):
             connection.abort()
@@ -98,6 +105,15 @@ class ConnectionPool:
         if not self._routes and self._emptied is not None and not self._emptied.done():
             self._emptied.set_result(None)
 
+    async def _connect_by(self, due: float, limit: float, route: Route, target: Target) -> Connection:
+        failure = None
+        try:
+            async with asyncio.timeout_at(None if due == inf else due):
+                return await self._connect(route)
+        except TimeoutError:
+            failure = late(target.url, limit)
+        raise failure
+
     async def _connect(self, route: Route) -> Connection:
         connection = await connect(route, self._trust, self._options.connect, self._resolve)
         # The pool was closed while this connection was being made; nobody would ever close it.
@@ -119,12 +135,16 @@ class ConnectionPool:
         finally:
             await self._close()
 
-    async def _exchange(self, connection: Connection, route: Route, target: Target) -> Exchange | None:
+    async def _exchange(
+        self, connection: Connection, route: Route, target: Target, due: float, limit: float
+    ) -> Exchange | None:
         """The answer; None if the peer hung up without a word."""
         proxy = route.proxy
         try:
             return await connection.exchange(
                 target,
+                due=due,
+                limit=limit,
                 absolute=route.forwarded,
                 authorization=proxy.authorization if proxy is not None and route.forwarded else None,
             )
@@ -172,6 +192,24 @@ class ConnectionPool:
         left = [connection.expires for connection in kept if connection.expires > now]
         if left:
             self._sweeper = self.loop.call_at(min(left), self._sweep)
+
+    def _watch(self, due: float) -> None:
+        """Look at this moment at what is due; one timer for all requests. Limits are mostly the same, so a request that begins
+        later is due later, and the timer stays as it is."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+        self._watched_until = due
+        self._watcher = self.loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        # The loop may call a moment before the time that was asked for.
+        now = max(self.loop.time(), self._watched_until)
+        self._watcher, self._watched_until = None, inf
+        for connection in [each for each in self._routes if each.due <= now]:
+            connection.expire()
+        left = min([each.due for each in self._routes], default=inf)
+        if left < inf:
+            self._watch(left)
 
     def _trust(self) -> ssl.SSLContext:
         if self._ssl is None:

@@ -12,14 +12,16 @@ import asyncio
 import select
 import threading
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from math import inf
 from typing import Protocol, cast
 
 import httptools
 
-from ..core.errors import LimitExceeded, LocalError, MalformedStream, MidstreamError, TruncatedStream
+from ..core.errors import LimitExceeded, LocalError, MalformedStream, MidstreamError, TimedOut, TruncatedStream
 from ..core.secret import Secret
 from .arrival import Arrival
-from .target import Target
+from .target import Target, head_of
 
 # Bounds on what a peer can make us hold. A head that is larger is refused; a body that is not read stops
 # being received, so that TCP slows the peer down; `_WHOLE` saves a packet for the common request, while a
@@ -130,6 +132,11 @@ class Exchange:
         arrival.waiting = True
         return arrival
 
+    def first_byte_by(self, moment: float) -> None:
+        """The moment, by the loop's clock, by which the body must begin; inf once it has."""
+        if self._connection is not None:
+            self._connection.due = moment
+
     async def begun(self) -> None:
         """Wait for the status and headers."""
         while not self.began:
@@ -137,7 +144,7 @@ class Exchange:
                 raise self._error
             await self.ready()
 
-    def close(self) -> None:
+    def close(self, _: MidstreamError | None = None) -> None:
         """Close the connection, unless the answer was read to its end; a reader that waits gets an error."""
         self._parts.clear()
         if not self.done:
@@ -161,7 +168,7 @@ class Exchange:
 
     # for the connection
 
-    def feed(self, data: bytes | memoryview) -> None:
+    def feed(self, data: memoryview) -> None:
         assert self._parser is not None
         parts = self._parts
         held = len(parts)
@@ -183,14 +190,16 @@ class Exchange:
             self._size += len(data)
             if self._linger is not None:
                 parts.clear()
+            # Data for a waiting reader: resume it here, in this callback.
+            # `now` must be the last thing done, hence the return.
+            elif self._arrival.waiting:
+                self._arrival.now()
+                return
+            # Not where a reader waits: it takes all there is, and pausing
+            # the socket and resuming it are two more system calls.
             elif self._size > _HIGH and not self._paused and self._connection is not None:
                 self._paused = True
                 self._connection.pause()
-            # Data for a waiting reader: resume it here, in this callback.
-            # `now` must be the last thing done, hence the return.
-            if self._arrival.waiting and parts:
-                self._arrival.now()
-                return
         else:  # a head, trailers or the extensions of a chunk: nobody but this limit ends them
             self._quiet += len(data)
             if self._quiet > _MAX_HEAD:
@@ -229,8 +238,14 @@ class Exchange:
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.began:
             return  # a trailer, or the head of a message nobody asked for
-        self._fields.append((name, value))
-        self._size += len(name) + len(value)
+        fields = self._fields
+        fields.append((name, value))
+        size = self._size = self._size + len(name) + len(value)
+        # A head with a field that is too long is longer than that field, so most are not looked at more closely.
+        if size > _MAX_FIELD or len(fields) > _MAX_FIELDS:
+            self._check_size(name, value)
+
+    def _check_size(self, name: bytes, value: bytes) -> None:
         if len(value) > _MAX_FIELD or len(name) > _MAX_FIELD:
             self._refuse(LimitExceeded(f"a header in the response of {self.host} is longer than {_MAX_FIELD} bytes"))
         if self._size > _MAX_HEAD or len(self._fields) > _MAX_FIELDS:
@@ -252,17 +267,18 @@ class Exchange:
         for raw_name, raw_value in fields:
             # No byte is refused here: a header in some old encoding
             # must not cost an answer. Surrogates keep it reversible.
-            name = raw_name.decode("utf-8", "surrogateescape").lower()
+            name = _field_name(raw_name)
             value = raw_value.strip(b" \t").decode("utf-8", "surrogateescape")
             # Repeated fields are one list (RFC 9110 §5.3). Set-Cookie is the exception, and cookies are not used.
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         self.status, self.headers, self.began, self._quiet = status, headers, True, 0
         # Transfer-Encoding wins over Content-Length, and only
         # `chunked` as the last coding frames the body (RFC 9112 §6.3).
-        coding = headers.get("transfer-encoding", "").rpartition(",")[2].strip().lower()
-        self._framed = status in _BODILESS or (
-            coding == "chunked" if "transfer-encoding" in headers else "content-length" in headers
-        )
+        codings = headers.get("transfer-encoding")
+        if codings is None:
+            self._framed = "content-length" in headers or status in _BODILESS
+        else:
+            self._framed = codings.rpartition(",")[2].strip().lower() == "chunked" or status in _BODILESS
         # llhttp does not know the request's method and would wait for the body that the headers announce.
         if self._method in _HEAD_ONLY:
             self.done = True
@@ -340,6 +356,11 @@ class Exchange:
         return LimitExceeded(f"the headers in the response of {self.host} are longer than {_MAX_HEAD} bytes in all")
 
 
+@lru_cache(maxsize=256)  # hosts send the same twenty or thirty with every answer
+def _field_name(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape").lower()
+
+
 def _parser(exchange: Exchange) -> httptools.HttpResponseParser:
     """Strict, but for two things that small servers do and RFC 9112 lets a reader take (§2.2, §7.1): lines that end in LF alone,
     blanks behind the size of a chunk."""
@@ -359,14 +380,16 @@ class _Scratch(threading.local):
 _scratch = _Scratch()
 
 
-class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
+class Connection(asyncio.BufferedProtocol):
     """One connection to a peer. `keeper` gets it back when an exchange leaves it free for the next.
 
-    It is both kinds of protocol: asyncio takes it for a buffered one, uvloop, which has a buffer of its own, for a plain one.
+    A buffered protocol, so that uvloop too reads into the buffer of its thread: with a bytes object for each large read, the
+    heap grows past what malloc keeps, and memory is returned to the system and requested again at every read.
     """
 
     __slots__ = (
-        "_drained", "_exchange", "_full", "_lost", "_partial", "_readable", "_view", "expires", "keeper", "loop", "transport",
+        "_drained", "_exchange", "_full", "_limit", "_lost", "_partial", "_readable", "_url", "_view", "due", "expires", "keeper", "loop",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -375,6 +398,10 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
         self.keeper: Keeper | None = None
         self.expires = 0.0
         """When it has been unused for too long, by the loop's clock."""
+        self.due = inf
+        """When the answer to its request must have begun. The pool checks it: a timer per request would cost too much."""
+        self._limit = inf
+        self._url = ""
         self._exchange: Exchange | None = None
         self._drained: asyncio.Future[None] | None = None
         self._readable: Callable[[], bool] | None = None
@@ -383,10 +410,18 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
         self._partial = False  # a request was broken off: the peer waits for the rest of it
 
     async def exchange(
-        self, target: Target, *, absolute: bool = False, authorization: Secret | None = None
+        self,
+        target: Target,
+        *,
+        due: float = inf,
+        limit: float = inf,
+        absolute: bool = False,
+        authorization: Secret | None = None,
     ) -> Exchange:
-        """Send the request and wait for the head of the answer; TruncatedStream if the peer hangs up before."""
+        """Send the request and wait for the head of the answer; TruncatedStream if the peer hangs up before. The first byte of
+        the body is `due` at a moment, `limit` seconds after the attempt began."""
         exchange = self._begin(target.host, target.method)
+        self.due, self._limit, self._url = due, limit, target.url
         try:
             self._send(target, absolute, authorization)
             if len(target.body) > _WHOLE:
@@ -425,9 +460,16 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
             self._readable = _never if sock is None else _reader_of(sock.fileno())
         return not self._readable()
 
+    def expire(self) -> None:
+        """The answer has not begun in time."""
+        self.due = inf
+        if self._exchange is not None:
+            self._exchange.fail(late(self._url, self._limit))
+
     def end(self, reusable: bool) -> None:
         """The exchange is over."""
         self._exchange = None
+        self.due = inf
         # With a request half written the peer would read the next one as the rest of its body.
         if not reusable or not self.alive or self._unsent():
             self.abort()
@@ -446,7 +488,7 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
         if self.transport is not None and not self._lost and not self.loop.is_closed():
             self.transport.abort()
 
-    # asyncio.Protocol and asyncio.BufferedProtocol
+    # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -455,16 +497,13 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(self._view[:nbytes])
-
-    def data_received(self, data: bytes | memoryview) -> None:
         exchange = self._exchange
         if exchange is None or exchange.done:
             self.abort()  # nobody asked: what it says now could be taken for the next answer
         else:
             if self._drained is not None:
                 self._wake_writer()  # an answer to a request that is still being sent
-            exchange.feed(data)  # last: it may resume who reads the answer
+            exchange.feed(self._view[:nbytes])  # last: it may resume who reads the answer
 
     def pause_writing(self) -> None:
         self._full = True
@@ -490,7 +529,7 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
 
     def _send(self, target: Target, absolute: bool, authorization: Secret | None) -> None:
         # The head is not bound to a name: it holds the key, and the locals of a frame may be shown.
-        if not self.alive or self.transport is None:
+        if self._exchange is None or self.transport is None:  # the connection was lost before it began
             return
         if len(target.body) <= _WHOLE:
             self.transport.write(request_head(target, absolute, authorization) + target.body)
@@ -503,7 +542,7 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
         self._partial = True
         for start in range(0, len(body), _PIECE):
             # A host refuses a request that is too large while it is still being sent, and may then stop
-            # reading. Waiting for room would wait for ever, so `data_received` wakes the writer, and an
+            # reading. Waiting for room would wait for ever, so `buffer_updated` wakes the writer, and an
             # error status ends the sending.
             while self._full and self.alive and exchange.status < 300:
                 self._drained = self.loop.create_future()
@@ -524,19 +563,14 @@ class Connection(asyncio.Protocol, asyncio.BufferedProtocol):
 
 def request_head(target: Target, absolute: bool, authorization: Secret | None) -> bytes:
     """The request line and headers; `absolute` and `authorization` for a proxy that reads the request itself."""
-    _, _, rest = target.url.partition("://")
-    slash = rest.find("/")
-    path = rest[slash:] if slash >= 0 else "/"
-    authority = target.authority
-    place = f"{target.scheme}://{authority}{path}" if absolute else path
-    lines = [f"{target.method} {place} HTTP/1.1", f"host: {authority}"]
-    lines += [f"{name}: {value.reveal()}" for name, value in target.headers.items()]
-    if authorization:
-        lines.append(f"proxy-authorization: {authorization.reveal()}")
     # A POST without a body says so: some servers answer 411 to one without a length (RFC 9110 §8.6).
-    if target.body or target.method not in _NO_BODY_MEANT:
-        lines.append(f"content-length: {len(target.body)}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
+    meant = target.body or target.method not in _NO_BODY_MEANT
+    length = b"content-length: %d\r\n\r\n" % len(target.body) if meant else b"\r\n"
+    if not absolute and not authorization:
+        return target.head + length
+    place = f"{target.scheme}://{target.authority}{target.path}" if absolute else target.path
+    allowed = b"proxy-authorization: %b\r\n" % authorization.reveal().encode() if authorization else b""
+    return head_of(target, place) + allowed + length
 
 
 def tunnel_head(authority: str, authorization: Secret) -> bytes:
@@ -559,6 +593,11 @@ def _reader_of(descriptor: int) -> Callable[[], bool]:
 
 def _never() -> bool:
     return False
+
+
+def late(url: str, limit: float) -> TimedOut:
+    """The error of a request whose answer did not begin in time. The query is left out: some hosts take their key there."""
+    return TimedOut(f"{url.partition('?')[0]} did not begin to answer in the {limit:g} s allowed")
 
 
 def _lost() -> TruncatedStream:

@@ -14,9 +14,7 @@ from urllib.parse import unquote, urlsplit
 from ..core.blocks import Value
 from ..core.errors import ConfigError
 from ..core.secret import Secret
-from .target import is_loopback
-
-_PORTS = {"http": 80, "https": 443}
+from .target import PORTS, is_loopback
 
 
 class Proxy(Value, frozen=True, repr_omit_defaults=True):
@@ -98,7 +96,7 @@ def _parse(setting: Secret) -> Proxy | str:
         host, port = parts.hostname, parts.port
     except ValueError:
         return "is not a URL; expected http://host:port"
-    if parts.scheme not in _PORTS:
+    if parts.scheme not in PORTS:
         return f"names a {parts.scheme} proxy; only http and https proxies are supported"
     if not host or any(ord(c) <= 32 or ord(c) == 127 for c in value):
         return "is not a URL; expected http://host:port"
@@ -107,4 +105,4 @@ def _parse(setting: Secret) -> Proxy | str:
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = Secret("Basic " + base64.b64encode(pair.encode()).decode())
-    return Proxy(f"{parts.scheme}://{shown}:{port or _PORTS[parts.scheme]}", authorization)
+    return Proxy(f"{parts.scheme}://{shown}:{port or PORTS[parts.scheme]}", authorization)

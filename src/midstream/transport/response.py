@@ -6,16 +6,22 @@ An end of the body gives the connection back for the next turn, and so does `fin
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from math import inf
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.errors import IdleTimeout, LimitExceeded, LocalError, MidstreamError, TimedOut, TransportError
+from ..core.modules import late_module
 from .encoding import Inflater, inflater
 from .options import TransportOptions
 from .secrets import Secrets
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = late_module("asyncio", globals())
 
 
 class RawResponse(Protocol):
@@ -24,14 +30,21 @@ class RawResponse(Protocol):
     status: int
     headers: Mapping[str, str]
 
+    @property
+    def done(self) -> bool:
+        """Whether all of the body has come, read or not."""
+
     def take(self) -> bytes | None:
         """All raw bytes that have come, empty at the end, None for nothing yet; RemoteError if the body was cut off."""
 
     def ready(self) -> Awaitable[None]:
         """To be awaited when `take` gave None."""
 
-    def close(self) -> None:
-        """Close the connection; a read that waits ends with an error."""
+    def first_byte_by(self, moment: float) -> None:
+        """The moment, by the loop's clock, by which the body must begin; inf once it has."""
+
+    def close(self, reason: MidstreamError | None = None) -> None:
+        """Close the connection; a read that waits ends with an error. `reason`: the limit that ended it."""
 
     def finish(self, grace: float) -> None:
         """Nothing more is wanted: reuse the connection if the body ends within `grace`, else close it."""
@@ -50,7 +63,8 @@ class HTTPResponse:
     ) -> None:
         self._over = False
         self._inner = raw
-        self._watch = Watch(options.idle, options.total, deadline, self._expire)
+        self._deadline = deadline
+        self._watch: Watch | None = None
         self.status = raw.status
         self.headers = raw.headers
         self.attempts = attempts
@@ -80,17 +94,25 @@ class HTTPResponse:
     async def begin(self) -> bytes:
         """Wait for the first bytes and keep them for the reader; empty if the body is."""
         if self._head is None:
-            try:
-                self._inflater = inflater(self.headers.get("content-encoding", ""))
-            except MidstreamError:
-                self.close()
-                raise
+            if "content-encoding" in self.headers:
+                try:
+                    self._inflater = inflater(self.headers["content-encoding"])
+                except MidstreamError:
+                    self.close()
+                    raise
             # Set before `chunk`, which would otherwise call `begin` again.
             self._head = b""
-            self._head = await self.chunk()
-            if not self._over and not getattr(self._inner, "done", False):
-                self._watch.start()  # all of a short answer comes at once: there is nothing left to wait for
+            # Mostly the first bytes came with the headers: no coroutine for what is here already.
+            first = self._taken() if self._inflater is None and not self._over else None
+            self._head = await self.chunk() if first is None else first
+            self._inner.first_byte_by(inf)
+            if not self._over and not self._inner.done:
+                self._watching().start()
         return self._head
+
+    def first_byte_by(self, moment: float) -> None:
+        """The moment, by the loop's clock, by which `begin` must have something; inf for no limit."""
+        self._inner.first_byte_by(moment)
 
     def chunk(self) -> Coroutine[Any, Any, bytes]:
         """The next bytes, empty at the end. Does not restart the idle timer: only the caller knows what counts as data."""
@@ -118,6 +140,15 @@ class HTTPResponse:
         limit = self.options.max_body if limit is None else limit
         parts: list[bytes] = []
         size = 0
+        data = self._head
+        if data and self._inner.done and self._inflater is None and len(data) <= limit:
+            # A short answer was here with its first bytes: what remains is to see its end.
+            self._head = b""
+            rest = self._after_the_end() if self._over else self._taken()
+            if rest == b"":
+                return data
+            parts, size = [data], len(data)
+            self._head = rest or b""
         while data := await self.chunk():
             if not data.isspace():
                 self.progress()
@@ -130,21 +161,30 @@ class HTTPResponse:
 
     def progress(self) -> None:
         """Data came: restart the idle timer."""
-        self._watch.progress()
+        if self._watch is not None:
+            self._watch.progress()
+
+    def _watching(self) -> Watch:
+        """The timers, made when there is first something to wait for: a short answer is all there when its head is."""
+        if self._watch is None:
+            self._watch = Watch(self.options.idle, self.options.total, self._deadline, self._expire)
+        return self._watch
 
     def finish(self) -> None:
         """Nothing more of the body is wanted; what follows within `options.linger` is thrown away."""
         if not self._over:
             self._over = True
-            self._watch.stop()
+            if self._watch is not None:
+                self._watch.stop()
             self._inner.finish(self.options.linger)
 
     def close(self) -> None:
         """Close the connection now, unless the body has ended."""
         if not self._over:
             self._over = True
-            self._watch.stop()
-            self._inner.close()
+            if self._watch is not None:
+                self._watch.stop()
+            self._inner.close(self._ended)
 
     async def aclose(self) -> None:
         self.close()
@@ -180,7 +220,7 @@ class HTTPResponse:
         try:
             data = inner.take()
             if data is None:
-                watch = self._watch
+                watch = self._watching()
                 watch.wait()
                 try:
                     while data is None:
@@ -189,15 +229,31 @@ class HTTPResponse:
                 finally:
                     watch.rest()
         except BaseException as error:  # a cancelled caller's connection is closed before anything else happens
-            self.close()
-            # A timer closed the connection, and the reader woke to
-            # "connection lost". The timer's reason is the true one.
-            if self._ended is not None and isinstance(error, MidstreamError):
-                raise self._ended from None
+            self._fail(error)
             raise
+        return self._seen(data)
+
+    def _taken(self) -> bytes | None:
+        """As `_raw` while the response is open, without waiting: None if nothing is here yet."""
+        try:
+            data = self._inner.take()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        return None if data is None else self._seen(data)
+
+    def _fail(self, error: BaseException) -> None:
+        self.close()
+        # A timer closed the connection, and the reader woke to
+        # "connection lost". The timer's reason is the true one.
+        if self._ended is not None and isinstance(error, MidstreamError):
+            raise self._ended from None
+
+    def _seen(self, data: bytes) -> bytes:
         if not data:
             self._over = self._eof = True
-            self._watch.stop()
+            if self._watch is not None:
+                self._watch.stop()
         # Compressed bodies are counted after they were expanded, in `_inflated`: that is what is held.
         elif self._inflater is None:
             self._count(data)

@@ -63,6 +63,19 @@ class Secrets:
         text = _veiled(text, _read(text), self._forms.found)
         return _veiled(text, _letters(text), self._forms.found_letters)
 
+    def cover(self, text: str) -> str:
+        """The same text with as many bytes: a star for each byte of a secret, so that what was cut at places is cut there again."""
+        if self._forms is None:
+            self._forms = _Forms(self._headers)
+        text = _veiled(text, _read(text), self._forms.found, _stars)
+        return _veiled(text, _letters(text), self._forms.found_letters, _stars)
+
+    def spellings(self) -> frozenset[str]:
+        """Every way of writing a secret that is looked for, as its letters and digits alone; for a search that only has to be quick."""
+        if self._forms is None:
+            self._forms = _Forms(self._headers)
+        return self._forms.spellings
+
     def scrub_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {name: self.scrub_text(value) for name, value in headers.items()}
 
@@ -101,7 +114,7 @@ class _Forms:
     Long ones are also looked for by their letters and digits alone, whatever is between them: `s-k-c`, `["s", "k"]`, `73:6b`.
     """
 
-    __slots__ = ("_letters", "_parts", "_whole")
+    __slots__ = ("_letters", "_parts", "_whole", "spellings")
 
     def __init__(self, headers: SecretHeaders) -> None:
         values = [value.reveal() for value in headers.values()]
@@ -113,7 +126,9 @@ class _Forms:
         forms = {form for word in single for form in (_bare(word), *_codes(word))}
         self._whole = [_bare(word) for word in words if word not in single or len(word) < _TELLING]
         self._parts = _parts(forms)
-        self._letters = _parts({_letters(form)[0] for word in single for form in (word, *_codes(word))})
+        letters = {_letters(form)[0] for word in single for form in (word, *_codes(word))}
+        self._letters = _parts(letters)
+        self.spellings = frozenset({*letters, *[_letters(word)[0] for word in words]})
 
     def found(self, bare: str) -> Iterator[tuple[int, int]]:
         """Where secrets begin and end, in order; those that touch are joined."""
@@ -145,13 +160,23 @@ def _parts(forms: Iterable[str]) -> set[str]:
     return {form[at : at + _TELLING] for form in forms for at in range(len(form) - _TELLING + 1)}
 
 
-def _veiled(text: str, read: Reading, found: Callable[[str], Iterator[tuple[int, int]]]) -> str:
+def _veiled(
+    text: str,
+    read: Reading,
+    found: Callable[[str], Iterator[tuple[int, int]]],
+    veil: Callable[[str], str] = lambda _: VEIL,
+) -> str:
     bare, places = read
     pieces, done = list[str](), 0
     for at, end in found(bare):
-        pieces += [text[done : places[at][0]], VEIL]
-        done = places[end - 1][1]
+        start, stop = places[at][0], places[end - 1][1]
+        pieces += [text[done:start], veil(text[start:stop])]
+        done = stop
     return "".join([*pieces, text[done:]])
+
+
+def _stars(secret: str) -> str:
+    return "*" * len(secret.encode("utf-8", "surrogateescape"))
 
 
 def _letters(text: str) -> Reading:

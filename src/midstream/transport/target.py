@@ -18,6 +18,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from ..core.errors import LocalError
 from ..core.patterns import late_pattern
 from ..core.secret import Secret, SecretHeaders
+from .encoding import accept_encoding
 from .secrets import Secrets
 
 # What may be sent. A line break in a header's value would begin a header of its own, a space in a path another
@@ -30,7 +31,9 @@ _HOST = late_pattern(r"[A-Za-z0-9._\-]+|\[[0-9A-Fa-f:.]+\]")
 _FRAMING = frozenset(
     ("connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade")
 )
-_PORTS = {"http": 80, "https": 443}
+PORTS = {"http": 80, "https": 443}
+"""The schemes that are spoken, and where their hosts listen if nothing else is said."""
+_KNOWN = 512
 
 
 class OutgoingRequest(Protocol):
@@ -51,7 +54,7 @@ class OutgoingRequest(Protocol):
 class Target:
     """A request that may be sent."""
 
-    __slots__ = ("body", "headers", "host", "method", "port", "scheme", "secrets", "stream", "url")
+    __slots__ = ("_head", "body", "headers", "host", "method", "port", "request", "scheme", "secrets", "stream", "url")
 
     def __init__(
         self,
@@ -69,8 +72,11 @@ class Target:
         self.body = body
         self.stream = stream
         self.secrets = secrets
+        self.request: OutgoingRequest | None = None
+        """The request it was made from, for a tap."""
         # `origin` is handed in where it was already worked out and remembered; a redirect works it out anew.
         self.scheme, self.host, self.port = origin or origin_of(url)
+        self._head = b""
 
     def __repr__(self) -> str:
         return f"<{self.method} {self.where}>"
@@ -83,7 +89,30 @@ class Target:
     @property
     def authority(self) -> str:
         """Host and port as a Host header has them: the port only where it is not the scheme's own."""
-        return authority(self.host, self.port if self.port != _PORTS[self.scheme] else None)
+        return authority(self.host, self.port if self.port != PORTS[self.scheme] else None)
+
+    @property
+    def path(self) -> str:
+        """What follows the host."""
+        _, _, rest = self.url.partition("://")
+        slash = rest.find("/")
+        return rest[slash:] if slash >= 0 else "/"
+
+    @property
+    def head(self) -> bytes:
+        """The request line and the headers, but for those that frame the body. They hold the key: bind them to no name."""
+        if not self._head:
+            self._head = head_of(self, self.path)
+        return self._head
+
+    def again(self, body: bytes, request: OutgoingRequest | None = None) -> Target:
+        """The same request with another body: nothing is checked or put together twice."""
+        twin = object.__new__(Target)
+        twin.method, twin.url, twin.headers, twin.secrets = self.method, self.url, self.headers, self.secrets
+        twin.scheme, twin.host, twin.port = self.scheme, self.host, self.port
+        twin.stream, twin.body, twin._head = self.stream, body, self.head
+        twin.request = request
+        return twin
 
     def moved(self, location: str) -> Target | None:
         """The same request at the place a redirect names, or None if that is not within this origin."""
@@ -96,7 +125,40 @@ class Target:
                 return None
         except (LocalError, ValueError):
             return None
-        return Target(self.method, url, self.headers, self.body, self.secrets, self.stream)
+        target = Target(self.method, url, self.headers, self.body, self.secrets, self.stream)
+        target.request = self.request
+        return target
+
+
+def head_of(target: Target, place: str) -> bytes:
+    """The request line, for a request to this place, and the headers."""
+    lines = [f"{target.method} {place} HTTP/1.1", f"host: {target.authority}"]
+    lines += [f"{name}: {value.reveal()}" for name, value in target.headers.items()]
+    return ("\r\n".join(lines) + "\r\n").encode("utf-8")
+
+
+class KnownTargets:
+    """Prepares requests, and reuses an earlier one if only the body differs, as it does with every turn of a
+    conversation. A path with a query is prepared each time: it may hold a key."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[SecretHeaders, Target]] = {}
+
+    def prepare(
+        self, request: OutgoingRequest, base_url: str, auth_headers: SecretHeaders, *, plain: bool = False
+    ) -> Target:
+        """`plain` asks for an answer that is not compressed, so that a tap can find a secret in it."""
+        plain = plain or request.stream
+        place = (request.method, base_url, request.path, request.stream, plain, *request.headers.items())
+        known = self._known.get(place)
+        if known is not None and known[0] == auth_headers:
+            return known[1].again(request.body, request)
+        target = prepare(request, base_url, auth_headers, accept_encoding(plain))
+        if "?" not in request.path:
+            if len(self._known) >= _KNOWN:  # models are named in paths, and clients of a gateway choose them
+                self._known.clear()
+            self._known[place] = (SecretHeaders(auth_headers), target.again(b""))
+        return target
 
 
 def prepare(request: OutgoingRequest, base_url: str, auth_headers: SecretHeaders, accept_encoding: str) -> Target:
@@ -109,7 +171,9 @@ def prepare(request: OutgoingRequest, base_url: str, auth_headers: SecretHeaders
     merged["accept-encoding"] = _accepted(accept_encoding)
     base, origin = _base(base_url)
     url = base + _path(request.path)
-    return Target(request.method, url, merged, request.body, Secrets(auth_headers), request.stream, origin)
+    target = Target(request.method, url, merged, request.body, Secrets(auth_headers), request.stream, origin)
+    target.request = request
+    return target
 
 
 # The same few addresses, paths and names are asked for again and again, and checking them costs as much as encoding a short
@@ -141,9 +205,9 @@ def origin_of(url: str) -> tuple[str, str, int]:
         scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
     except ValueError:
         raise LocalError("invalid URL; expected https://host[:port]/path") from None
-    if scheme not in _PORTS or not host or port == 0:
+    if scheme not in PORTS or not host or port == 0:
         raise LocalError(f"expected an http or https URL with a host, got the scheme {scheme[:20]!r}")
-    return scheme, host, port or _PORTS[scheme]
+    return scheme, host, port or PORTS[scheme]
 
 
 def authority(host: str, port: int | None) -> str:
@@ -241,16 +305,22 @@ def _known_origin(base_url: str) -> tuple[str, str, int]:
         return origin_of(base_url)
 
 
-def warn_of_clear_text(base_url: str, header_names: Iterable[str]) -> None:
-    """Warn once per host when a key goes over plain http to another machine."""
+@_remembered
+def _read_by_all(base_url: str) -> str:
+    """The host and port that requests go to over plain http, through a network; empty if they do not."""
     if not base_url.lower().startswith("http:"):
-        return
+        return ""
     try:
         _, host, port = _known_origin(base_url)
     except LocalError:
-        return  # the transport refuses it
-    where = f"{host}:{port}"
-    if is_loopback(host) or where in _told or not any(_CARRIES_A_KEY.search(name) for name in header_names):
+        return ""  # the transport refuses it
+    return "" if is_loopback(host) else f"{host}:{port}"
+
+
+def warn_of_clear_text(base_url: str, header_names: Iterable[str]) -> None:
+    """Warn once per host when a key goes over plain http to another machine."""
+    where = _read_by_all(base_url)
+    if not where or where in _told or not any(_CARRIES_A_KEY.search(name) for name in header_names):
         return
     _told.add(where)
     warnings.warn(

@@ -35,6 +35,7 @@ TOOL_TALK = Conversation(
             usage=Usage(10, 3, raw={"prompt_tokens": 10}),
             stop_reason="tool_use",
             latency_ms=12.5,
+            ttft_ms=3.25,
         ),
         Turn("tool", (ToolResponse(CALL.id, "get_weather", (Text("Sunny, 21 °C"), Media("image/png", "aGk="))),), "t2"),
         Turn(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 
 import midstream.store
-from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
+from midstream.core.blocks import Compacted, Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
 from midstream.core.errors import StoreError
 from midstream.core.tools import ToolSpec
 from midstream.store import (
@@ -154,3 +154,12 @@ def test_what_is_loaded_when_first_asked_for_is_the_thing_itself() -> None:
         assert getattr(midstream.store, name) is getattr(import_module(f"midstream.store{module}"), name)
     with pytest.raises(AttributeError, match="no attribute 'to_xml'"):
         _ = midstream.store.to_xml
+
+
+def test_a_summary_is_named_as_one_and_other_records_of_it_are_not_shown() -> None:
+    summary = Turn("human", (Text("They met."),), compacted=Compacted("summary", 2))
+    undo = Turn("system", compacted=Compacted("undo"))
+    talk = Conversation((human("hi"), Turn("ai", (Text("hello"),)), summary, undo))
+    shown = to_markdown(Entry(talk))
+    heads = [line for line in shown.splitlines() if line.startswith("## ")]
+    assert heads == ["## You", "## Assistant", "## Summary of the first 2 turns, sent to models in their place"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from contextlib import closing
@@ -320,6 +321,25 @@ class TestLlm:
         assert store.info(talk).created == 1735689601.0
         assert store.info(talk).models == ("gpt-5",)
 
+    @pytest.mark.parametrize("changed", [False, True])
+    def test_a_file_that_was_attached_is_read_if_it_is_still_that_file(
+        self, logs: Path, tmp_path: Path, changed: bool
+    ) -> None:
+        """A database may have come from anywhere, and name any file of this machine."""
+        file = tmp_path / "dot.png"
+        file.write_bytes(b"hi")
+        digest = hashlib.sha256(b"changed since" if changed else b"hi").hexdigest()
+        with closing(sqlite3.connect(logs)) as db:
+            db.executescript(LLM_LATER)
+            db.execute("INSERT INTO attachments VALUES (?, 'image/png', ?, NULL, NULL)", (digest, str(file)))
+            db.execute("INSERT INTO prompt_attachments VALUES ('01', ?, 0)", (digest,))
+            db.commit()
+        with closing(SqliteStore(tmp_path / "mine.db")) as store:
+            asked = store.entry(import_file(store, logs)[1]).conversation.turns[0]
+        read = [block for block in asked.blocks if isinstance(block, Media)]
+        assert read == ([] if changed else [Media("image/png", "aGk=")])
+        assert any(isinstance(block, Opaque) for block in asked.blocks) is changed
+
     def test_reads_tools_reasoning_fragments_and_attachments(self, logs: Path, tmp_path: Path) -> None:
         with closing(sqlite3.connect(logs)) as db:
             db.executescript(LLM_LATER)
@@ -329,7 +349,11 @@ class TestLlm:
             db.execute("INSERT INTO fragments (id, content) VALUES (1, 'a fragment')")
             db.execute("INSERT INTO prompt_fragments VALUES ('01', 1, 0)")
             db.execute("INSERT INTO attachments VALUES ('a', 'image/png', NULL, NULL, x'6869')")
-            db.execute("INSERT INTO prompt_attachments VALUES ('01', 'a', 0)")
+            db.execute("INSERT INTO attachments VALUES ('b', 'image/gif', NULL, 'https://x.example/b', NULL)")
+            db.execute("INSERT INTO attachments VALUES ('c', NULL, '/home/me/c.pdf', NULL, NULL)")
+            db.execute("INSERT INTO attachments VALUES ('d', 'text/plain', '/home/me/d', 'https://x.example/d', x'64')")
+            for order, name in enumerate("abcd"):
+                db.execute("INSERT INTO prompt_attachments VALUES ('01', ?, ?)", (name, order))
             db.execute(
                 """INSERT INTO tool_calls VALUES (1, '01', 1, 'f', '{"a": 1}', 'call_1'), (2, '01', 1, 'f', '{}', NULL)"""
             )
@@ -340,7 +364,15 @@ class TestLlm:
         with closing(SqliteStore(tmp_path / "mine.db")) as store:
             talk = store.entry(import_file(store, logs)[1])
         asked, answer, results, last = talk.conversation.turns
-        assert asked.blocks == (Text("a fragment"), Text("weather?"), Media("image/png", "aGk="))
+        assert asked.blocks == (
+            Text("a fragment"),
+            Text("weather?"),
+            Media("image/png", "aGk="),
+            Media("image/gif", url="https://x.example/b"),
+            # llm keeps the path only; a host can do nothing with it, and it is nobody's business there.
+            Opaque("llm.attachment", {"id": "c", "type": None, "path": "/home/me/c.pdf", "url": None}),
+            Media("text/plain", "ZA==", "https://x.example/d"),
+        )
         assert answer.blocks[0] == Thinking("hm", origin=answer.origin)
         assert answer.usage is not None
         assert answer.usage.input == 3
@@ -350,6 +382,7 @@ class TestLlm:
             ("two", True),
         ]
         assert [response.call_id for response in results.tool_responses] == [call.id for call in answer.tool_calls]
+        assert [response.raw_id for response in results.tool_responses] == ["call_1", None]
         assert last == Turn("ai", (Text("Sunny."),), last.key, origin=last.origin, latency_ms=7)
         assert talk.original is not None
         kept = json.loads(talk.original.data)

@@ -121,3 +121,23 @@ def test_a_character_costs_no_step_of_its_own_in_any_script(name: str) -> None:
 def test_a_title_is_taken_from_the_beginning_of_a_large_turn() -> None:
     assert title_of([human(" \n\n  Of rivers \n" + "and lakes\n" * 9)]) == "Of rivers"
     assert title_of([human(" \n"), human("x" * 500)]) == "x" * 80
+
+
+# text, query, where its marks are; the snippet is 160 characters long and begins a quarter of that before the first match
+MARKS = [
+    ("sun and moon", "sun", [(0, 3)]),
+    ("sun and moon", "moon", [(8, 12)]),
+    ("moon sun moon", "moon", [(0, 4), (9, 13)]),
+    ("x" * 300 + " sun", "sun", [(40, 43)]),
+    ("x" * 300 + " sun " + "y" * 112 + " sun", "sun", [(40, 43), (157, 160)]),
+    ("x" * 300 + " sun " + "y" * 113 + " sun", "sun", [(40, 43)]),
+    ("sun " + "y" * 152 + " sun", "sun", [(0, 3), (157, 160)]),
+    ("sun " + "y" * 153 + " sun", "sun", [(0, 3)]),
+]
+
+
+@pytest.mark.parametrize(("text", "query", "marks"), MARKS)
+def test_every_match_within_the_snippet_is_marked(text: str, query: str, marks: list[tuple[int, int]]) -> None:
+    snippet, found = Query(query).snippet(text)
+    assert list(found) == marks
+    assert {snippet[start:end] for start, end in found} == {query}

@@ -4,11 +4,15 @@ Up to 0.31: one row per response, with its prompt, tool calls and tool results. 
 results of the previous response's calls), its `tool_calls` its output. Columns and tables that an older file does not have
 count as empty.
 From 0.32: `threads` point at the last of a chain of `messages`, each made of `parts`; `turns` name the model. A thread that is
-in both schemas is read from the newer one.
+in both schemas is read from the newer one. An answer that came through our own plugin carries the whole turn.
+
+An attachment that was a file is only named; it is read if it is still the file that was attached, which its id, a digest, says.
+What cannot be read is kept as an Opaque block, which no model gets.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from base64 import b64encode
 from collections.abc import Iterator
@@ -32,12 +36,18 @@ from ..core.blocks import (
     Turn,
     Usage,
 )
-from ..core.errors import StoreError
+from ..core.errors import LocalError, StoreError
 from .protocol import Entry, Original
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 
 Row: TypeAlias = dict[str, Any]
+
+MAX_ATTACHMENT = 64 << 20
+"""Bytes of a file that is read: more than any host takes in a request."""
+ATTACHMENT = "llm.attachment"
+"""The kind of an Opaque block for an attachment whose bytes are not there."""
+_OURS = "midstream"  # the key of our plugin's data in a part's metadata: adapters/llm_model.py
 
 # What stands in tables of its own beside a response. A query
 # is used only if its table is there: older files lack some.
@@ -150,20 +160,42 @@ def _result(row: Row) -> ToolResponse:
     return ToolResponse(raw, row["name"] or "", content, is_error=bool(row.get("exception")), raw_id=raw or None)
 
 
-def _media(row: Row) -> Media:
-    data = b64encode(row["content"]).decode() if row["content"] else None
-    return Media(row["type"] or "", data, row["url"] or (None if data else row["path"]))
+def _media(row: Row, origin: Origin | None = None) -> Media | Opaque:
+    content = row.get("content") or _file(row.get("path"), row.get("id"))
+    if content:
+        return Media(row.get("type") or "", b64encode(content).decode(), row.get("url"))
+    if row.get("url"):
+        return Media(row.get("type") or "", url=row["url"])
+    return Opaque(ATTACHMENT, {name: value for name, value in row.items() if name != "content"}, origin)
+
+
+def _file(path: object, digest: object) -> bytes | None:
+    """The file that was attached, if it is there and has not changed: a database may have come from anywhere."""
+    if not isinstance(path, str) or not path:
+        return None
+    try:
+        file = Path(path)
+        if not file.is_file() or file.stat().st_size > MAX_ATTACHMENT:
+            return None
+        data = file.read_bytes()
+    except (OSError, ValueError):
+        return None
+    return data if hashlib.sha256(data).hexdigest() == digest else None
 
 
 def _thread(db: sqlite3.Connection, thread: Row, name: str) -> Entry:
     messages = _chain(db, thread["tip_message_hash"])
     calls = [dict(row) for row in db.execute("SELECT * FROM turns WHERE thread_id = ?", (thread["id"],))]
     models = {call["tip_message_hash"]: call["resolved_model"] or call["model"] or "" for call in calls}
+    times = [when for call in calls if (when := _seconds(call.get("datetime_utc"))) is not None]
     system: list[Text] = []
     turns: list[Turn] = []
     for message in messages:
         origin = Origin(model=models.get(message["hash"], ""))
         blocks = tuple([_part(part, origin) for part in message["parts"]])
+        if (whole := _whole(message, blocks)) is not None:
+            turns.append(whole)
+            continue
         # At the beginning it is the system prompt; in the middle it is a turn, and stays where it was said.
         if message["role"] == "system" and not turns:
             system += [block for block in blocks if type(block) is Text]
@@ -173,6 +205,7 @@ def _thread(db: sqlite3.Connection, thread: Row, name: str) -> Entry:
         Conversation(tuple(turns), "\n\n".join([text.text for text in system]), thread["id"]),
         {"title": thread["name"]} if thread["name"] else {},
         _seconds(thread["datetime_utc"]),
+        max(times, default=None),
         parent=thread["forked_from"],
         original=Original("llm", msgspec.json.encode({"thread": thread, "messages": messages, "turns": calls}), name),
     )
@@ -192,6 +225,7 @@ def _chain(db: sqlite3.Connection, tip: str | None) -> list[Row]:
             dict(part)
             | {
                 "payload": _payload(part["payload"]),
+                "attachment": _attachment(db, part),
                 "fragments": [item[0] for item in db.execute(_FRAGMENTS, (part["id"],))],
             }
             for part in db.execute("SELECT * FROM parts WHERE message_hash = ? ORDER BY position", (tip,))
@@ -199,6 +233,38 @@ def _chain(db: sqlite3.Connection, tip: str | None) -> list[Row]:
         chain.append(dict(row) | {"parts": parts})
         tip = row["parent_hash"]
     return chain[::-1]
+
+
+def _attachment(db: sqlite3.Connection, part: sqlite3.Row) -> Row | None:
+    if part["type"] != "attachment":
+        return None
+    named = _payload(part["payload"]).get("attachment")
+    if not isinstance(named, dict) or not isinstance(named.get("id"), str):
+        return None
+    row = db.execute("SELECT * FROM attachments WHERE id = ?", (named["id"],)).fetchone()
+    return None if row is None else dict(row)
+
+
+def _whole(message: Row, blocks: tuple[Block, ...]) -> Turn | None:
+    """The turn as our plugin gave it, with ids, signatures and origins, if it says the same."""
+    if message["role"] != "assistant":
+        return None
+    for part in reversed(message["parts"]):
+        metadata = part["payload"].get("provider_metadata")
+        carried = metadata.get(_OURS) if isinstance(metadata, dict) else None
+        if carried is not None:
+            try:
+                turn = msgspec.convert(carried, Turn)
+            except (LocalError, msgspec.ValidationError, RecursionError):
+                return None  # stored elsewhere, and maybe changed there
+            same = turn.speaker == "ai" and _words(turn.blocks) == _words(blocks)
+            return turn if same else None
+    return None
+
+
+def _words(blocks: tuple[Block, ...]) -> tuple[str, list[str]]:
+    said = "".join([block.text for block in blocks if isinstance(block, Text)])
+    return said, [block.name for block in blocks if isinstance(block, ToolCall)]
 
 
 def _payload(text: str | None) -> Row:
@@ -228,6 +294,8 @@ def _part(part: Row, origin: Origin) -> Block:
         case "tool_result" if isinstance(payload.get("output"), str):
             failed = bool(payload.get("exception"))
             return ToolResponse(raw, part["tool_name"] or "", (Text(payload["output"]),), failed, raw or None)
+        case "attachment" if part["attachment"] is not None:
+            return _media(part["attachment"], origin)
     return Opaque(f"llm.{part['type']}", payload, origin)
 
 

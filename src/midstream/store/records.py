@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -40,7 +40,7 @@ def make_record(entry: Entry, now: float) -> Record:
     conversation = checked_entry(entry).conversation
     created = now if entry.created is None else entry.created
     info = ConversationInfo(
-        conversation.id or secrets.token_hex(8),
+        conversation.id or os.urandom(8).hex(),
         title_of(conversation.turns),
         created,
         created if entry.updated is None else entry.updated,

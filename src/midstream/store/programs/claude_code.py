@@ -1,0 +1,190 @@
+"""Claude Code: `~/.claude/projects/<folder>/<session>.jsonl`, a tree of records, the Messages wire inside
+(field-guide/clients.md#where-they-keep-sessions).
+
+Each content block of an answer is a record of its own; blocks of one answer share `message.id`. A record names its parent.
+Results of parallel calls hang on different blocks of the answer, so the path from the last record to the root misses
+some of them, and the rest is found by the ids of the calls. After a compaction the path begins with its summary.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ...core.blocks import Conversation
+from ...wires.anthropic.wire import DEFAULT
+from .program import (
+    Exported,
+    Imported,
+    Json,
+    LeftOut,
+    Place,
+    Program,
+    SessionFile,
+    answering_model,
+    encoded,
+    head_records,
+    imported,
+    object_at,
+    objects_in,
+    origin_for,
+    parse_turns,
+    read_bytes,
+    read_records,
+    session_files,
+    shown_title,
+    stamp,
+    text,
+)
+
+NAME = "claude-code"
+_SPOKEN = ("user", "assistant")
+_VERSION = "2.1.0"
+"""Written into a session of ours. Claude Code shows it and decides nothing by it."""
+
+
+def _folder(place: Place) -> Path:
+    return place.folder("CLAUDE_CONFIG_DIR", ".claude") / "projects"
+
+
+def find(place: Place) -> Iterator[SessionFile]:
+    for path in session_files(_folder(place).glob("*/*.jsonl")):
+        title, folder = "", ""
+        for record in head_records(path):
+            folder = folder or text(record.get("cwd"))
+            title = title or _title(record)
+            if title and folder:
+                break
+        # A file without a question is one that was opened and left.
+        if title:
+            yield SessionFile(NAME, path.stem, str(path), folder, title, path.stat().st_mtime)
+
+
+def _title(record: Json) -> str:
+    """The question that a record asks, if the user typed it."""
+    if record.get("type") != "user" or record.get("isMeta") or record.get("isSidechain"):
+        return ""
+    content = object_at(record, "message").get("content")
+    said = content if isinstance(content, str) else " ".join([text(part.get("text")) for part in objects_in(content)])
+    # What begins with a tag is the program's: a slash command, its output, a reminder.
+    return "" if said.startswith("<") else shown_title(said)
+
+
+def read(session: SessionFile) -> Imported:
+    path = Path(session.path)
+    records = read_records(path)
+    left_out = LeftOut()
+    messages, models = _messages(_spoken(records, left_out), left_out)
+    origins = [origin_for(DEFAULT.wire, DEFAULT.provider, model, "claude") for model in models]
+    turns = parse_turns(DEFAULT.wire, {"messages": messages}, origins, session)
+    titles = [text(record.get("customTitle")) or text(record.get("aiTitle")) for record in records]
+    title = next((shown_title(each) for each in reversed(titles) if each), "")
+    return imported(session, turns, read_bytes(path), left_out, title=title)
+
+
+def _spoken(records: list[Json], left_out: LeftOut) -> list[Json]:
+    """The records of the conversation as it stands, in the order in which they were written."""
+    by_id = {text(record.get("uuid")): record for record in records if record.get("uuid")}
+    spoken = [record for record in records if record.get("type") in _SPOKEN and not record.get("isSidechain")]
+    if not spoken:
+        return []
+    path: set[str] = set()
+    place = text(spoken[-1].get("uuid"))
+    # A damaged file may have a loop in it.
+    while place in by_id and place not in path:
+        path.add(place)
+        place = text(by_id[place].get("parentUuid"))
+    answers = {_answer_id(record) for record in spoken if record["uuid"] in path} - {""}
+    on_path = [record for record in spoken if record["uuid"] in path or _answer_id(record) in answers]
+    calls = {
+        text(block.get("id")) for record in on_path for block in _blocks(record) if block.get("type") == "tool_use"
+    }
+    kept = [
+        record
+        for record in spoken
+        if record["uuid"] in path
+        or _answer_id(record) in answers
+        or any(text(block.get("tool_use_id")) in calls for block in _blocks(record))
+    ]
+    others = sum(1 for record in records if record.get("type") in _SPOKEN) - len(kept)
+    if others:
+        left_out.add("messages of other branches, of subagents or from before a compaction", others)
+    attached = sum(1 for record in records if record.get("type") == "attachment")
+    if attached:
+        left_out.add(
+            "reminders and attachments that Claude Code adds by itself, its system prompt among them", attached
+        )
+    return kept
+
+
+def _answer_id(record: Json) -> str:
+    return text(object_at(record, "message").get("id")) if record.get("type") == "assistant" else ""
+
+
+def _blocks(record: Json) -> list[Json]:
+    return objects_in(object_at(record, "message").get("content"))
+
+
+def _messages(spoken: list[Json], left_out: LeftOut) -> tuple[list[Json], list[str]]:
+    """The messages of the wire, and the model of each answer."""
+    messages: list[Json] = []
+    models: list[str] = []
+    answers: dict[str, list[Json]] = {}
+    for record in spoken:
+        message = object_at(record, "message")
+        content = message.get("content")
+        if record.get("isApiErrorMessage"):
+            left_out.add("failed requests")
+        elif record["type"] == "assistant":
+            answer = text(message.get("id")) or text(record.get("uuid"))
+            # A result may stand between two blocks of one answer: calls run while the rest is still streaming.
+            if answer not in answers:
+                answers[answer] = []
+                messages.append({"role": "assistant", "content": answers[answer]})
+                models.append(text(message.get("model")))
+            answers[answer] += _blocks(record) or [{"type": "text", "text": text(content)}]
+        elif _are_results(content) and messages and _are_results(messages[-1]["content"]):
+            messages[-1]["content"] += content
+        else:
+            messages.append({"role": "user", "content": content if isinstance(content, str) else objects_in(content)})
+    return messages, models
+
+
+def _are_results(content: object) -> bool:
+    blocks = objects_in(content)
+    return bool(blocks) and all(block.get("type") == "tool_result" for block in blocks)
+
+
+def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
+    model = answering_model(conversation, "")
+    body, notes = encoded(conversation, DEFAULT, model)
+    session, now = str(uuid.uuid4()), time.time()
+    lines: list[bytes] = []
+    parent: str | None = None
+    for number, message in enumerate(body["messages"]):
+        own = str(uuid.uuid4())
+        # A millisecond apart, so that a list by time has them in order.
+        record: Json = {
+            "parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": str(folder), "sessionId": session,
+            "version": _VERSION, "type": message["role"], "uuid": own, "timestamp": stamp(now + number / 1000),
+            "message": message,
+        }  # fmt: skip
+        if message["role"] == "assistant":
+            usage = {"input_tokens": 0, "output_tokens": 0}
+            record["message"] = {
+                "id": f"msg_{number}", "type": "message", "model": model, "stop_reason": None, "stop_sequence": None,
+                "usage": usage, **message,
+            }  # fmt: skip
+        lines.append(msgspec.json.encode(record))
+        parent = own
+    slug = re.sub(r"[^A-Za-z0-9]", "-", str(folder))
+    path = _folder(place) / slug / f"{session}.jsonl"
+    return Exported(session, {path: b"\n".join(lines) + b"\n"}, f"claude --resume {session}", notes)
+
+
+PROGRAM = Program(NAME, "Claude Code", find, read, write)

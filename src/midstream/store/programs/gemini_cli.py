@@ -1,0 +1,226 @@
+"""Gemini CLI: `~/.gemini/tmp/<project>/chats/session-<time>-<id>.jsonl` (before: one JSON document), Gemini's parts inside.
+
+Records are messages, which later records with the same id replace; `$set`, which changes the head or all messages at once;
+and `$rewindTo`, which takes back a message and all after it. A message holds its calls with their results; newer files
+repeat the results as a message of the user. Signatures of thoughts are not in the file.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from ...core.blocks import Conversation
+from ...wires.gemini.wire import DEFAULT
+from .program import (
+    Exported,
+    Imported,
+    Json,
+    LeftOut,
+    Place,
+    Program,
+    SessionFile,
+    answering_model,
+    encoded,
+    head_records,
+    imported,
+    object_at,
+    objects_in,
+    origin_for,
+    parse_turns,
+    read_bytes,
+    read_records,
+    session_files,
+    shown_title,
+    stamp,
+    text,
+)
+
+NAME = "gemini-cli"
+_CONTEXT = "<session_context>"
+"""How the message begins that Gemini CLI puts before the first question."""
+
+
+def _folder(place: Place) -> Path:
+    return place.folder("GEMINI_CLI_HOME", "") / ".gemini" / "tmp"
+
+
+def find(place: Place) -> Iterator[SessionFile]:
+    for path in session_files(_folder(place).glob("*/chats/session-*.json*")):
+        head, messages = _replay(_records(path, head_records))
+        title = next((said for message in messages if (said := _question(message))), "")
+        if title:
+            folder = _text_of(path.parent.parent / ".project_root")
+            yield SessionFile(
+                NAME, text(head.get("sessionId")) or path.stem, str(path), folder, title, path.stat().st_mtime
+            )
+
+
+def _records(path: Path, lines: Callable[[Path], Iterable[Json]]) -> Iterable[Json]:
+    """The records of a file; a document of the older kind is one record that sets everything."""
+    if path.suffix == ".jsonl":
+        return lines(path)
+    try:
+        document = msgspec.json.decode(read_bytes(path))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return []
+    return [{"$set": document}]
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _replay(records: Iterable[Json]) -> tuple[Json, list[Json]]:
+    """The head of a session and its messages, after all changes."""
+    head: Json = {}
+    messages: dict[str, Json] = {}
+    for record in records:
+        if isinstance(record.get("$rewindTo"), str):
+            ids = list(messages)
+            # As the program does: what it cannot find takes everything back.
+            place = ids.index(record["$rewindTo"]) if record["$rewindTo"] in messages else 0
+            for taken in ids[place:]:
+                del messages[taken]
+        elif isinstance(record.get("$set"), dict):
+            change = record["$set"]
+            if isinstance(change.get("messages"), list):
+                messages = {text(each.get("id")): each for each in objects_in(change["messages"])}
+            head |= {name: value for name, value in change.items() if name != "messages"}
+        elif isinstance(record.get("id"), str) and "type" in record:
+            messages[record["id"]] = record
+        else:
+            head |= record
+    return head, list(messages.values())
+
+
+def _parts(message: Json) -> list[Json]:
+    content = message.get("content")
+    return [{"text": content}] if isinstance(content, str) and content else objects_in(content)
+
+
+def _question(message: Json) -> str:
+    said = " ".join([text(part.get("text")) for part in _parts(message)])
+    return "" if message.get("type") != "user" or said.startswith(_CONTEXT) else shown_title(said)
+
+
+def read(session: SessionFile) -> Imported:
+    path = Path(session.path)
+    _, messages = _replay(_records(path, read_records))
+    left_out = LeftOut()
+    contents: list[Json] = []
+    models: list[str] = []
+    repeated = {
+        text(object_at(part, "functionResponse").get("id"))
+        for message in messages
+        if message.get("type") == "user"
+        for part in _parts(message)
+    }
+    for message in messages:
+        parts = _parts(message)
+        match message.get("type"):
+            case "user" if parts and text(parts[0].get("text")).startswith(_CONTEXT):
+                left_out.add("message in which Gemini CLI describes where it runs")
+            case "user":
+                contents.append({"role": "user", "parts": parts})
+            case "gemini":
+                calls = objects_in(message.get("toolCalls"))
+                asked = [
+                    {"functionCall": {name: call.get(name) for name in ("id", "name", "args") if name in call}}
+                    for call in calls
+                ]
+                contents.append({"role": "model", "parts": [*_thoughts(message), *parts, *asked]})
+                models.append(text(message.get("model")))
+                results = [
+                    part
+                    for call in calls
+                    if text(call.get("id")) not in repeated
+                    for part in objects_in(call.get("result"))
+                ]
+                if results:
+                    contents.append({"role": "user", "parts": results})
+            case kind:
+                left_out.add(f"messages of the kind {text(kind)!r}, which are for the screen")
+    origins = [origin_for(DEFAULT.wire, DEFAULT.provider, model, "gemini") for model in models]
+    turns = parse_turns(DEFAULT.wire, {"contents": contents}, origins, session)
+    return imported(session, turns, read_bytes(path), left_out)
+
+
+def _thoughts(message: Json) -> list[Json]:
+    said = [
+        f"**{text(thought.get('subject'))}**\n{text(thought.get('description'))}"
+        if thought.get("subject")
+        else text(thought.get("description"))
+        for thought in objects_in(message.get("thoughts"))
+    ]
+    return [{"text": "\n".join(said), "thought": True}] if said else []
+
+
+def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
+    model = answering_model(conversation, "")
+    body, notes = encoded(conversation, DEFAULT, model)
+    session, now = str(uuid.uuid4()), time.time()
+    moment = stamp(now)
+    head: Json = {
+        "sessionId": session, "projectHash": sha256(str(folder).encode()).hexdigest(), "startTime": moment,
+        "lastUpdated": moment, "kind": "main",
+    }  # fmt: skip
+    records = [head, *_written(objects_in(body["contents"]), model, moment)]
+    name = f"session-{time.strftime('%Y-%m-%dT%H-%M', time.gmtime(now))}-{session[:8]}.jsonl"
+    path = _project(place, folder) / "chats" / name
+    data = b"".join([msgspec.json.encode(record) + b"\n" for record in records])
+    return Exported(session, {path: data}, f"gemini --resume {session}", notes)
+
+
+def _written(contents: list[Json], model: str, moment: str) -> Iterator[Json]:
+    """The records of a conversation. A call holds its result, and both have an id: the wire pairs them by their order alone."""
+    for number, content in enumerate(contents):
+        parts = objects_in(content.get("parts"))
+        record: Json = {"id": str(uuid.uuid4()), "timestamp": moment}
+        if content.get("role") == "user":
+            # The results are held by the calls. Written here too, they would be sent twice when the session is resumed.
+            asked = [part for part in parts if "functionResponse" not in part]
+            if asked:
+                yield record | {"type": "user", "content": asked}
+            continue
+        after = objects_in(contents[number + 1].get("parts")) if number + 1 < len(contents) else []
+        results = [part for part in _labelled(after, "functionResponse", number) if "functionResponse" in part]
+        calls = [part["functionCall"] for part in _labelled(parts, "functionCall", number) if "functionCall" in part]
+        said = [text(part.get("text")) for part in parts if "text" in part and not part.get("thought")]
+        record |= {"type": "gemini", "content": "".join(said), "thoughts": [], "model": model}
+        held = [
+            call | {"args": object_at(call, "args"), "result": results[place : place + 1], "status": "success", "timestamp": moment}
+            for place, call in enumerate(calls)
+        ]  # fmt: skip
+        yield record | ({"toolCalls": held} if held else {})
+
+
+def _labelled(parts: list[Json], kind: str, number: int) -> list[Json]:
+    """The parts, with an id for each of this kind that has none: by the answer it belongs to, and its place."""
+    labelled: list[Json] = []
+    place = 0
+    for part in parts:
+        inner = object_at(part, kind)
+        if inner:
+            part = {**part, kind: {"id": f"{text(inner.get('name'))}_{number}_{place}", **inner}}
+            place += 1
+        labelled.append(part)
+    return labelled
+
+
+def _project(place: Place, folder: Path) -> Path:
+    """The folder of a project's chats: the one that names this folder as its root, else one by its name."""
+    base = _folder(place)
+    known = [root.parent for root in base.glob("*/.project_root") if _text_of(root) == str(folder)]
+    return known[0] if known else base / (folder.name or "root")
+
+
+PROGRAM = Program(NAME, "Gemini CLI", find, read, write)

@@ -1,0 +1,261 @@
+"""Kimi Code: `~/.kimi-code/sessions/<folder>/<session>/agents/main/wire.jsonl`, a journal of the context, its own parts inside.
+
+Of the journal's records those count that change the context: messages, the events of a step (parts of the answer, calls,
+results), undo, clear and compaction. They are read as chat messages. Messages that the program injected say so.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from ...core.blocks import Conversation
+from .program import (
+    Exported,
+    Imported,
+    Json,
+    LeftOut,
+    Place,
+    Program,
+    SessionFile,
+    answering_model,
+    encoded_chat,
+    head_records,
+    imported,
+    object_at,
+    objects_in,
+    origin_for,
+    parse_turns,
+    read_bytes,
+    read_records,
+    session_files,
+    shown_title,
+    text,
+)
+
+NAME = "kimi-code"
+_WIRE = "openai-chat"
+_MAIN = "agents/main/wire.jsonl"
+
+
+def _folder(place: Place) -> Path:
+    return place.folder("KIMI_CODE_HOME", ".kimi-code")
+
+
+def find(place: Place) -> Iterator[SessionFile]:
+    base = _folder(place)
+    folders = {text(record.get("sessionId")): text(record.get("workDir")) for record in head_records(base / "session_index.jsonl")}  # fmt: skip
+    for path in session_files(base.glob(f"sessions/*/*/{_MAIN}")):
+        session = path.parent.parent.parent.name
+        title = next((said for record in head_records(path) if (said := _question(record))), "")
+        if title:
+            yield SessionFile(NAME, session, str(path), folders.get(session, ""), title, path.stat().st_mtime)
+
+
+def _question(record: Json) -> str:
+    message = object_at(record, "message")
+    if record.get("type") != "context.append_message" or not _typed(message):
+        return ""
+    return shown_title(" ".join([text(part.get("text")) for part in objects_in(message.get("content"))]))
+
+
+def _typed(message: Json) -> bool:
+    """Whether the user wrote it; older files do not say who did."""
+    kind = object_at(message, "origin").get("kind")
+    return message.get("role") == "user" and kind in (None, "user")
+
+
+class _Context:
+    """The context as the journal's records change it."""
+
+    def __init__(self, left_out: LeftOut) -> None:
+        self.messages: list[Json] = []
+        self.prompts: list[int] = []
+        """Where the messages stand that the user wrote, for undo."""
+        self.model = ""
+        self._left_out = left_out
+        self._step: Json | None = None
+
+    def add(self, record: Json) -> None:
+        match record.get("type"):
+            case "llm.request":
+                self.model = text(record.get("model")) or self.model
+                if self._step is not None and not self._step["model"]:
+                    self._step["model"] = self.model
+            case "context.append_message":
+                self._append(object_at(record, "message"))
+            case "context.append_loop_event":
+                self._event(object_at(record, "event"))
+            case "context.undo":
+                self._undo(record.get("count"))
+            case "context.clear":
+                self._forget("messages from before the context was cleared")
+            case "context.apply_compaction":
+                self._compact(record)
+
+    def _append(self, message: Json) -> None:
+        # A summary of a compaction is the conversation itself; other injections are reminders.
+        summary = object_at(message, "origin").get("kind") == "compaction_summary"
+        if _typed(message):
+            self.prompts.append(len(self.messages))
+        elif message.get("role") == "user" and not summary:
+            self._left_out.add("reminders that Kimi Code adds by itself")
+            return
+        self._step = None
+        self.messages.append({"role": text(message.get("role")) or "user", "content": message.get("content") or ""})
+
+    def _event(self, event: Json) -> None:
+        match event.get("type"):
+            case "step.begin":
+                self._step = None
+            case "content.part":
+                part = object_at(event, "part")
+                if part.get("type") == "think":
+                    step = self._answer()
+                    step["reasoning_content"] = text(step.get("reasoning_content")) + text(part.get("think"))
+                else:
+                    self._answer()["content"].append(part)
+            case "tool.call":
+                arguments = msgspec.json.encode(event.get("args") or {}).decode()
+                call = {"name": text(event.get("name")), "arguments": arguments}
+                answer = self._answer()
+                answer.setdefault("tool_calls", []).append(
+                    {"id": text(event.get("toolCallId")), "type": "function", "function": call}
+                )
+            case "tool.result":
+                result = object_at(event, "result")
+                output = result.get("output")
+                content = output if isinstance(output, str) else objects_in(output)
+                self.messages.append(
+                    {"role": "tool", "tool_call_id": text(event.get("toolCallId")), "content": content}
+                )
+
+    def _answer(self) -> Json:
+        """The message of the step at hand."""
+        if self._step is None:
+            self._step = {"role": "assistant", "content": [], "model": self.model}
+            self.messages.append(self._step)
+        return self._step
+
+    def _undo(self, count: object) -> None:
+        places = self.prompts[-count:] if isinstance(count, int) and count > 0 else []
+        if places:
+            self._left_out.add("messages that were taken back", len(self.messages) - places[0])
+            del self.messages[places[0] :]
+            self.prompts = [place for place in self.prompts if place < places[0]]
+        self._step = None
+
+    def _forget(self, what: str) -> None:
+        if self.messages:
+            self._left_out.add(what, len(self.messages))
+        self.messages, self.prompts, self._step = [], [], None
+
+    def _compact(self, record: Json) -> None:
+        kept = record.get("keptUserMessageCount")
+        places = self.prompts[-kept:] if isinstance(kept, int) and kept > 0 else []
+        questions = [self.messages[place] for place in places]
+        self._forget("messages from before a compaction")
+        self.messages = questions
+        summary = record.get("contextSummary") or record.get("summary")
+        said = summary if isinstance(summary, str) else _joined(object_at(record, "summary"))
+        self.messages.append({"role": "user", "content": said})
+
+
+def _joined(message: Json) -> str:
+    return "\n".join([text(part.get("text")) for part in objects_in(message.get("content"))])
+
+
+def read(session: SessionFile) -> Imported:
+    path = Path(session.path)
+    left_out = LeftOut()
+    context = _Context(left_out)
+    for record in read_records(path):
+        if record.get("type") == "profile.bind" and record.get("systemPrompt"):
+            left_out.add("system prompt of Kimi Code")
+        context.add(record)
+    answers = [message for message in context.messages if message["role"] == "assistant"]
+    origins = [origin_for(_WIRE, "moonshot", text(message.get("model")), "kimi") for message in answers]
+    plain = [{name: value for name, value in message.items() if name != "model"} for message in context.messages]
+    turns = parse_turns(_WIRE, {"messages": plain}, origins, session)
+    return imported(session, turns, read_bytes(path), left_out)
+
+
+def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
+    model = answering_model(conversation, "")
+    body, notes = encoded_chat(conversation, model)
+    now = int(time.time() * 1000)
+    session = f"session_{uuid.uuid4()}"
+    base = _folder(place) / "sessions" / _bucket(folder) / session
+    head: Json = {"type": "metadata", "protocol_version": "1.5", "created_at": now}
+    records = [head, *_records(objects_in(body["messages"]))]
+    state = {
+        "id": session, "version": 2, "cwd": str(folder), "createdAt": now, "updatedAt": now, "archived": False,
+        "agents": {"main": {"homedir": str(base / "agents" / "main"), "type": "main"}}, "custom": {},
+        "isCustomTitle": False,
+    }  # fmt: skip
+    wire = b"".join([msgspec.json.encode({"agentId": "main", **record, "time": now}) + b"\n" for record in records])
+    return Exported(
+        session, {base / _MAIN: wire, base / "state.json": msgspec.json.encode(state)}, f"kimi -r {session}", notes
+    )
+
+
+def _bucket(folder: Path) -> str:
+    """The name of the folder for all sessions about one folder, as Kimi Code makes it: it looks nowhere else."""
+    slug = re.sub(r"[^a-z0-9._-]+", "-", folder.name.lower()).strip("-") or "root"
+    return f"wd_{slug}_{sha256(str(folder).encode()).hexdigest()[:12]}"
+
+
+def _records(messages: list[Json]) -> Iterator[Json]:
+    """The journal of a conversation."""
+    open_step: Json | None = None
+    for number, message in enumerate(messages, 1):
+        role = message.get("role")
+        # A step ends when its results are there: what comes behind its end is taken for lost.
+        if open_step is not None and role != "tool":
+            yield _event(open_step | {"type": "step.end"})
+            open_step = None
+        if role == "assistant":
+            open_step = {"uuid": f"step-{number}", "turnId": "0", "step": number}
+            yield _event(open_step | {"type": "step.begin"})
+            for event in _said(message):
+                yield _event(event | {"stepUuid": open_step["uuid"]})
+        elif role == "tool":
+            output = "\n".join([text(part.get("text")) for part in _parts(message)])
+            call = text(message.get("tool_call_id"))
+            yield _event({"type": "tool.result", "parentUuid": call, "toolCallId": call, "result": {"output": output}})
+        else:
+            said = {"role": "user", "content": _parts(message), "toolCalls": [], "origin": {"kind": "user"}}
+            yield {"type": "context.append_message", "message": said}
+    if open_step is not None:
+        yield _event(open_step | {"type": "step.end"})
+
+
+def _event(event: Json) -> Json:
+    return {"type": "context.append_loop_event", "event": event}
+
+
+def _parts(message: Json) -> list[Json]:
+    content = message.get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) and content else objects_in(content)
+
+
+def _said(message: Json) -> Iterator[Json]:
+    """The events of an answer's parts and calls."""
+    thought = text(message.get("reasoning_content")).strip()
+    thinking = [{"type": "think", "think": thought, "reasoningKey": "reasoning_content"}] if thought else []
+    for part in [*thinking, *_parts(message)]:
+        yield {"type": "content.part", "part": part}
+    for call in objects_in(message.get("tool_calls")):
+        function = object_at(call, "function")
+        name, own = text(function.get("name")), text(call.get("id"))
+        arguments = msgspec.json.decode(text(function.get("arguments")) or "{}")
+        yield {"type": "tool.call", "uuid": own, "toolCallId": own, "name": name, "args": arguments}
+
+
+PROGRAM = Program(NAME, "Kimi Code", find, read, write)

@@ -1,0 +1,279 @@
+"""What is common to the programs whose sessions can be carried on here: where a session is, what came of it, and how it goes back.
+
+Every program keeps the history of a wire in a file of its own shape. So a reader only unwraps it and hands the messages to
+that wire's parser, and a writer wraps what that wire's encoder makes of a conversation. What a program says to its model
+beside the conversation (its system prompt, reminders, lists of tools) describes that program and stays behind; whatever
+stays behind is told in a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from ...core.blocks import SEAL, Conversation, Origin, Text, Thinking, ToolCall, Turn, Value
+from ...core.dialect import Dialect, Options, Reasoning
+from ...core.errors import MidstreamError, StoreError
+from ...core.handoff import Note
+from ...wires.openai_chat.wire import DEFAULT as CHAT
+from ...wires.request import RequestDraft, parse_request
+from ..protocol import Entry, Original
+
+Json: TypeAlias = dict[str, Any]
+
+LARGEST = 256 * 1024 * 1024
+"""The most bytes of a session that are read: it goes through memory as a whole."""
+_HEAD = 512 * 1024
+"""How much of a file is read for a list: the first question stands near its beginning."""
+_LONGEST_TITLE = 200
+
+
+class SessionFile(Value, frozen=True):
+    """A session of another program. `path` is the file it is in, `folder` the one it was about; `updated` is seconds since 1970."""
+
+    program: str
+    id: str
+    path: str
+    folder: str = ""
+    title: str = ""
+    updated: float = 0.0
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """A session as a conversation, and a sentence for each thing that was not carried over."""
+
+    entry: Entry
+    left_out: Sequence[str] = ()
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """A conversation as a session of another program: its files, by their path, the command that resumes it there, and what changed."""
+
+    id: str
+    files: Mapping[Path, bytes]
+    resume: str
+    notes: Sequence[Note] = ()
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where programs keep their things: the user's home, and the variables that say otherwise."""
+
+    home: Path
+    environ: Mapping[str, str] = {}
+
+    @classmethod
+    def of_this_user(cls) -> Place:
+        return cls(Path.home(), os.environ)
+
+    def folder(self, variable: str, default: str) -> Path:
+        """The folder that a variable names, else the default below the home."""
+        told = self.environ.get(variable, "").strip()
+        return Path(told).expanduser() if told else self.home / default
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A program: its name on our command line and its own, who its sessions are, how one is read, and how one is written for a
+    working folder. `write` is None where the program reads no file that we could write, `find_in` where a file is one session."""
+
+    name: str
+    title: str
+    find: Callable[[Place], Iterator[SessionFile]]
+    read: Callable[[SessionFile], Imported]
+    write: Callable[[Conversation, Place, Path], Exported] | None = None
+    find_in: Callable[[Path], Iterator[SessionFile]] | None = None
+
+
+class LeftOut:
+    """Counts what stays behind, and tells it."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, what: str, count: int = 1) -> None:
+        """One of `what`, which reads on after a number: `attachments of Claude Code`."""
+        self._counts[what] += count
+
+    def sentences(self) -> list[str]:
+        return [f"{count} {what}" for what, count in self._counts.items()]
+
+
+def session_files(paths: Iterable[Path]) -> list[Path]:
+    """The files that are there, the latest changed first."""
+    dated: list[tuple[float, Path]] = []
+    for path in paths:
+        # A program may delete a session while we look.
+        try:
+            dated.append((path.stat().st_mtime, path))
+        except OSError:
+            continue
+    return [path for _, path in sorted(dated, key=lambda each: (-each[0], str(each[1])))]
+
+
+def head_records(path: Path) -> Iterator[Json]:
+    """The records at the beginning of a file of JSON lines, for a list of sessions."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(_HEAD).split(b"\n")
+    except OSError:
+        return
+    # The last line may be cut by the limit; it reads as broken and is passed over.
+    yield from _objects(lines)
+
+
+def read_records(path: Path) -> list[Json]:
+    """All records of a file of JSON lines. A line that does not parse is passed over: the program may be writing it."""
+    return list(_objects(read_bytes(path).split(b"\n")))
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except FileNotFoundError as error:
+        raise StoreError(f"no such file: {str(path)!r}") from error
+    except OSError as error:
+        raise StoreError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    if len(data) > LARGEST:
+        raise StoreError(f"{str(path)!r} is larger than {LARGEST >> 20} MiB")
+    return data
+
+
+def _objects(lines: Iterable[bytes]) -> Iterator[Json]:
+    for line in lines:
+        try:
+            value = msgspec.json.decode(line) if line.strip() else None
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def object_at(value: Any, *names: str) -> Json:
+    """The object at the end of these names; an empty one where something else stands."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Any) -> list[Json]:
+    """The objects of a list; nothing where something else stands."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def shown_title(said: str) -> str:
+    return " ".join(said.split())[:_LONGEST_TITLE]
+
+
+def seconds(stamp: Any) -> float | None:
+    """A time that was written as ISO 8601, or as milliseconds since 1970."""
+    if isinstance(stamp, int | float):
+        return stamp / 1000
+    try:
+        when = datetime.fromisoformat(text(stamp))
+    except ValueError:
+        return None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def stamp(moment: float) -> str:
+    """A time as programs in JavaScript write it."""
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_turns(wire: str, body: Json, origins: Sequence[Origin], session: SessionFile) -> tuple[Turn, ...]:
+    """The turns of a wire's messages. `origins` says who gave each answer, in order: a session may have changed its model."""
+    try:
+        conversation = parse_request(wire, msgspec.json.encode(body)).conversation
+    except (MidstreamError, RecursionError) as error:
+        raise StoreError(f"{session.path}: {error}") from error
+    given = iter(origins)
+    return tuple([_owned(turn, next(given, Origin())) if turn.speaker == "ai" else turn for turn in conversation.turns])
+
+
+def _owned(turn: Turn, origin: Origin) -> Turn:
+    """The turn as this origin's own: what only its maker can read goes back to it alone."""
+    blocks = tuple([_owned_block(block, origin) for block in turn.blocks])
+    return replace(turn, origin=origin, blocks=blocks)
+
+
+def _owned_block(block: Any, origin: Origin) -> Any:
+    match block:
+        # A gateway's seal opens only there, and a host would refuse it as a forged signature. Its text is carried on.
+        case Thinking() if (block.signature or block.encrypted or "").startswith(SEAL):
+            return replace(block, signature=None, encrypted=None, origin=origin)
+        case Thinking():
+            return replace(block, origin=origin)
+        case ToolCall():
+            return replace(block, provider=origin.provider)
+        case _:
+            return block
+
+
+def imported(
+    session: SessionFile, turns: Sequence[Turn], data: bytes, left_out: LeftOut, *, title: str = ""
+) -> Imported:
+    """The conversation that came of a session, with the bytes that it was read from."""
+    if not turns:
+        raise StoreError(f"{session.path} holds no conversation")
+    title = title or session.title
+    entry = Entry(
+        Conversation(tuple(turns)),
+        {"title": title} if title else {},
+        # Files say when they were written last, and only some when they were begun.
+        session.updated or None,
+        session.updated or None,
+        original=Original(session.program, data, Path(session.path).name),
+    )
+    return Imported(entry, left_out.sentences())
+
+
+def encoded(
+    conversation: Conversation, dialect: Dialect, model: str, options: Options = Options()
+) -> tuple[Json, Sequence[Note]]:
+    """The body of the request that a wire's encoder makes of a conversation, and what had to change."""
+    request = RequestDraft(conversation, dialect, model, options=options).encode()
+    body: Json = msgspec.json.decode(request.body)
+    return body, request.notes
+
+
+# Programs that speak to many models keep the reasoning of each, and decide later what the next one is sent of it.
+_CHAT = replace(
+    CHAT, reasoning=Reasoning(echo="always", default_on=True, fixed_field=True), freeform=False, developer_role=False
+)
+
+
+def encoded_chat(conversation: Conversation, model: str) -> tuple[Json, Sequence[Note]]:
+    """The same for a program whose sessions belong to no vendor: chat messages, with all reasoning beside them."""
+    return encoded(conversation, _CHAT, model, Options(foreign_thinking="keep"))
+
+
+def answering_model(conversation: Conversation, default: str) -> str:
+    """The model that answered last, by its own name: programs show it, and ask it again unless told otherwise."""
+    for turn in reversed(conversation.turns):
+        if turn.speaker == "ai" and turn.origin is not None and turn.origin.model:
+            return turn.origin.model
+    return default
+
+
+def first_words(turns: Iterable[Turn]) -> str:
+    for turn in turns:
+        if turn.speaker == "human":
+            return shown_title(" ".join([block.text for block in turn.blocks if isinstance(block, Text)]))
+    return ""
+
+
+def origin_for(wire: str, provider: str, model: str, family: str) -> Origin:
+    """Who answered: the program's own vendor if the model's name says so, else a model of somebody unknown, behind a gateway.
+    What an unknown host signed is shown to nobody else."""
+    return Origin(provider, wire, model) if model.startswith(family) else Origin("", wire, model)

@@ -21,7 +21,7 @@ from midstream.wires.registry import WIRES
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 NAMES = """
-Agent Approval ApprovalRequest Catalog Client Compaction Conversation Decision Event Grammar Media MidstreamError Note Opaque Options Origin Parsed ParsedReply ProviderError Reply Request Resolved
+Agent Approval ApprovalRequest Catalog Client Compaction Conversation Decision Event Grammar McpServer McpServers Media MidstreamError Note Opaque Options Origin Parsed ParsedReply ProviderError Reply Request Resolved
 RunLimits RunResult Sandbox Session SwitchReport SyncAgent SyncSession Text Thinking Tool ToolCall ToolResponse ToolSpec Toolbox Turn Usage adapters
 complete complete_sync decode_response decode_stream encode_request errors events human ids make_decoder mint_turn_key reduce
 resolve stream stream_sync tool tool_result
@@ -81,7 +81,20 @@ def loaded(program: str) -> set[str]:
     return set(done.stdout.split())
 
 
+EXTRAS = (
+    "opentelemetry", "openai", "llm", "pydantic_ai", "agents", "langchain_core", "mcp", "mcp_types", "acp",
+    "pydantic", "httpx", "httpx2", "anyio",
+)  # fmt: skip
+"""What extras and adapters bring, and nobody pays for before using it; tests/e2e has them all installed."""
+USES = (
+    "import midstream, midstream.adapters; from midstream import Agent, Client, Session, SyncSession, Toolbox",
+    "from midstream import Session; Session('moonshot/kimi-k2.5')",
+    "import midstream.cli.main, midstream.cli.ask",
+    "from midstream.adapters import ai_sdk, backend, history, openai_wires",
+)
 RARE = {"email.utils", "html", "tomllib", "difflib", "sqlite3", "click", "rich", "prompt_toolkit", "aiohttp"}
+# What only a request needs: the event loop and what it brings, TLS, llhttp, digests, commands that print a key.
+OF_A_REQUEST = {"asyncio", "logging", "socket", "ssl", "subprocess", "hashlib", "random", "httptools", "uvloop"}
 
 
 def test_a_session_loads_no_archive_formats() -> None:
@@ -89,9 +102,25 @@ def test_a_session_loads_no_archive_formats() -> None:
     assert not loaded("import midstream; midstream.Session") & {"tempfile", "shutil", "bz2", "lzma"}
 
 
+def test_a_question_loads_no_commands_and_nothing_that_only_they_need() -> None:
+    found = loaded("import midstream.cli.main, midstream.cli.ask")
+    assert not found & {"midstream.agent.bash", "midstream.agent.sandbox", "midstream.agent.search"}
+    assert not found & {"shutil", "difflib", "secrets", "json"}
+
+
+@pytest.mark.parametrize("program", USES)
+def test_no_extra_is_imported_before_it_is_used(program: str) -> None:
+    found = loaded(program)
+    assert not {name for name in found if name.split(".")[0] in EXTRAS}
+    # The part of ours that needs one is not loaded either: it would be paid for by everybody.
+    assert not found & {"midstream.telemetry.telemetry", "midstream.telemetry.conventions"}
+    if "adapters import" not in program:
+        assert not {name for name in found if name.startswith("midstream.adapters.")}
+
+
 def test_a_client_loads_no_wire_and_nothing_that_most_programs_never_need() -> None:
     found = loaded("from midstream import Client")
-    assert not found & RARE
+    assert not found & (RARE | OF_A_REQUEST | {"json", "midstream.client.answer_type"})
     rooms = {
         name
         for name in found
@@ -101,7 +130,16 @@ def test_a_client_loads_no_wire_and_nothing_that_most_programs_never_need() -> N
     assert not {
         name
         for name in found
-        if name.startswith(("midstream.agent", "midstream.store", "midstream.sim", "midstream.cli."))
+        if name.startswith(
+            (
+                "midstream.agent",
+                "midstream.store",
+                "midstream.sim",
+                "midstream.cli.",
+                "midstream.templates",
+                "midstream.toolformats",
+            )
+        )
     }
 
 
@@ -118,6 +156,7 @@ def test_a_wire_loads_alone(wire: str) -> None:
     assert not found & RARE
 
 
+@pytest.mark.long
 def test_a_type_checker_knows_every_name_and_no_other() -> None:
     """In one run: every public name, and three that do not exist."""
     lines = [f"from midstream import {name} as _{name}" for name in NAMES]

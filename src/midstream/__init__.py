@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .agent.approval import Decision as Decision
     from .agent.approval_request import ApprovalRequest as ApprovalRequest
     from .agent.loop import Agent as Agent
+    from .agent.mcp.servers import McpServers as McpServers
     from .agent.run import RunLimits as RunLimits
     from .agent.run import RunResult as RunResult
     from .agent.sandbox import Sandbox as Sandbox
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .client.client import complete as complete
     from .client.client import stream as stream
     from .client.compaction import Compaction as Compaction
+    from .client.mcp_server import McpServer as McpServer
     from .client.reply import ParsedReply as ParsedReply
     from .client.reply import Reply as Reply
     from .client.session import Session as Session
@@ -74,6 +76,7 @@ _HOMES = {
     "agent.approval": "Approval Decision",
     "agent.approval_request": "ApprovalRequest",
     "agent.loop": "Agent",
+    "agent.mcp.servers": "McpServers",
     "agent.run": "RunLimits RunResult",
     "agent.sync": "SyncAgent",
     "agent.tool": "Tool tool",
@@ -83,6 +86,7 @@ _HOMES = {
     "client.catalog": "Catalog",
     "client.client": "Client complete stream",
     "client.compaction": "Compaction",
+    "client.mcp_server": "McpServer",
     "client.reply": "ParsedReply Reply",
     "client.session": "Session",
     "client.sync": "SyncSession complete_sync stream_sync",

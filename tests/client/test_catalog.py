@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from midstream.client.catalog import Catalog
 from midstream.client.config import Config, ModelConfig, ProviderConfig
@@ -128,6 +130,40 @@ def test_the_environment_is_read_at_the_call_not_before(monkeypatch: pytest.Monk
     target = catalog.resolve("moonshot/kimi-k2.5")
     assert catalog.auth_headers(target).reveal() == {"authorization": "Bearer late"}
     assert target.endpoint.base_url == "https://late.example/v1"
+
+
+def test_a_fixed_catalog_keeps_the_environment_that_it_was_made_in() -> None:
+    environ = {"MOONSHOT_API_KEY": "first", "MOONSHOT_BASE_URL": "https://first.example/v1"}
+    fixed, other = Catalog(Config(), environ=environ, fixed=True), Catalog(Config(), environ=environ)
+
+    def asked(catalog: Catalog) -> tuple[str, dict[str, str], dict[str, str] | None]:
+        target = catalog.resolve("moonshot/kimi-k2.5")
+        headers = asyncio.run(catalog.authorize(target)).reveal()
+        at_hand = catalog.headers_at_hand(target)
+        return target.endpoint.base_url, headers, None if at_hand is None else at_hand.reveal()
+
+    first = ("https://first.example/v1", {"authorization": "Bearer first"})
+    assert asked(fixed) == (*first, first[1])
+    assert asked(other) == (*first, None)
+    environ.update(MOONSHOT_API_KEY="second", MOONSHOT_BASE_URL="https://second.example/v1")
+    assert asked(fixed) == (*first, first[1])
+    assert asked(other) == ("https://second.example/v1", {"authorization": "Bearer second"}, None)
+
+
+def test_headers_at_hand_are_of_one_endpoint_and_of_no_key_that_a_caller_brings() -> None:
+    catalog = Catalog(Config(), environ={"MOONSHOT_API_KEY": "k", "DEEPSEEK_API_KEY": "d"}, fixed=True)
+    target, other = catalog.resolve("moonshot/kimi-k2.5"), catalog.resolve("deepseek/deepseek-chat")
+    assert asyncio.run(catalog.authorize(target, "mine")).reveal() == {"authorization": "Bearer mine"}
+    assert catalog.headers_at_hand(target) is None
+    asyncio.run(catalog.authorize(target))
+    asyncio.run(catalog.authorize(other))
+    found = [catalog.headers_at_hand(each) for each in (target, other)]
+    assert [each and each.reveal() for each in found] == [{"authorization": "Bearer k"}, {"authorization": "Bearer d"}]
+    # However many endpoints there are, no more than a bound is remembered.
+    for number in range(600):
+        endpoint = replace(target.endpoint, base_url=f"https://host{number}.example")
+        asyncio.run(catalog.authorize(replace(target, endpoint=endpoint)))
+    assert len(catalog._at_hand) <= 512
 
 
 def test_a_provider_of_ones_own_speaks_like_its_model_and_owns_its_reasoning() -> None:
@@ -285,3 +321,19 @@ def test_a_wrong_query_is_named_with_its_provider() -> None:
     with pytest.raises(ConfigError, match=r"providers\.mine: invalid query parameter 'v'"):
         own(query={"v": "a b"})
     assert own(query={"v": "1"}).resolve("mine/m").endpoint.query == {"v": "1"}
+
+
+NO_ADDRESS = {
+    "azure/x": "AZURE_OPENAI_ENDPOINT or AZURE_OPENAI_RESOURCE or AZURE_RESOURCE_NAME, or base_url in [providers.azure]",
+    "vertex/gemini-3-pro": "GOOGLE_CLOUD_PROJECT or GCLOUD_PROJECT, or base_url in [providers.vertex]",
+}
+
+
+@pytest.mark.parametrize("name", NO_ADDRESS)
+def test_a_missing_part_of_an_address_names_where_it_can_be_said(name: str) -> None:
+    """The variable of the whole address, and two of those that the part is read from."""
+    endpoint = REGISTRY.providers[name.partition("/")[0]].endpoint
+    catalog = Catalog(Config(), environ={(*endpoint.bearer_env, *endpoint.key_env)[0]: "token"})
+    with pytest.raises(ConfigError) as caught:
+        catalog.auth_headers(catalog.resolve(name))
+    assert str(caught.value).endswith(NO_ADDRESS[name])

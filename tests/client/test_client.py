@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from midstream.client.breaker import Breaker
 from midstream.client.catalog import Catalog
@@ -260,6 +263,11 @@ def test_a_refusal_of_a_request_without_a_key_names_the_variable() -> None:
     assert str(error) == "moonshot 401: bad key. No key was sent: MOONSHOT_API_KEY is not set"
     explain(open_host, resolve("ollama/qwen3"), keyless=True)
     assert str(open_host) == "ollama 401: no"
+    target = resolve("moonshot/kimi-k2.5")
+    for changes in ({"auth": "none"}, {"key_env": ()}):
+        unnamed = Unauthorized("no", status=401)
+        explain(unnamed, replace(target, endpoint=replace(target.endpoint, **changes)), keyless=True)
+        assert str(unnamed) == "moonshot 401: no"
 
 
 def test_a_key_that_the_configuration_names_and_nobody_set_is_told_of_when_the_host_refuses() -> None:
@@ -348,3 +356,21 @@ def test_a_key_the_peer_echoes_after_a_good_status_is_in_no_error(shape: str, wh
     told = asyncio.run(main())
     assert "Incorrect" in told or "beyond" in shape
     assert key[:14] not in told
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_latency_is_in_milliseconds(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that is a second on at each look."""
+    ticks = itertools.count()
+    monkeypatch.setattr("midstream.client.client.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+
+    async def act(host: Host, client: Client) -> None:
+        turn = await (client.complete("a/m", ASKED) if whole else client.stream("a/m", ASKED))
+        assert turn.latency_ms is not None and turn.latency_ms >= 1000 and turn.latency_ms % 1000 == 0
+        # The first piece of a stream came before its end; a whole answer has no first piece.
+        if whole:
+            assert turn.ttft_ms is None
+        else:
+            assert turn.ttft_ms is not None and 1000 <= turn.ttft_ms < turn.latency_ms
+
+    play([Answer("hello")], act)

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client
-from midstream.client.compaction import Compaction, ContextUse, make_plan
+from midstream.client.compaction import _FILLED, Compaction, ContextUse, make_plan
 from midstream.client.config import Config, ModelConfig
 from midstream.client.session import Session
 from midstream.client.sync import SyncSession
-from midstream.client.tokens import estimate_turn
+from midstream.client.tokens import estimate_text, estimate_turn
 from midstream.codec import encode_request
 from midstream.core.blocks import (
     Compacted,
@@ -233,6 +233,9 @@ def test_what_does_not_fit_the_writer_is_summarised_in_portions() -> None:
             sim.window = 4000
             turn = await chat.compact(model=CLAUDE)
             assert len(seen) > 3 and sim.refused == []
+            assert all(estimate_text(asked) <= _FILLED * 4000 for asked in seen), (
+                "all of a request, what is around it included"
+            )
             assert "<summary-so-far>" not in seen[0]
             for number, asked in enumerate(seen[1:], 1):
                 assert f"Facts: part {number}." in asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import functools
 import html
 import json
 import logging
@@ -100,6 +101,9 @@ SHAPES: dict[str, str] = {
 }  # fmt: skip
 
 
+_NO_LETTERS = bytes(set(range(256)) - set(b"abcdefghijklmnopqrstuvwxyz0123456789"))
+
+
 def leaks(shown: str) -> bool:
     """Whether somebody with patience finds twelve characters of the key: written by other means than the code under test."""
     seen, todo = set[str](), [shown, *_decoded_once(shown)]
@@ -108,9 +112,13 @@ def leaks(shown: str) -> bool:
     parts = [KEY[at : at + 12].lower() for at in range(len(KEY) - 11)]
     bare = re.sub("[^a-z0-9]", "", KEY.lower())
     letters = [bare[at : at + 12] for at in range(len(bare) - 11)]
-    return any(part in re.sub(r"[\s\u200b]", "", text).lower() for text in (shown, *seen) for part in parts) or any(
-        part in re.sub("[^a-z0-9]", "", text.lower()) for text in (shown, *seen) for part in letters
-    )
+    for text in (shown, *seen):
+        lower = text.lower()
+        joined = "".join(lower.replace("\u200b", "").split())
+        plain = lower.encode("ascii", "ignore").translate(None, _NO_LETTERS).decode()
+        if any(part in joined for part in parts) or any(part in plain for part in letters):
+            return True
+    return False
 
 
 def _decoded(text: str) -> Iterator[str]:
@@ -119,12 +127,17 @@ def _decoded(text: str) -> Iterator[str]:
     yield text.replace("\\n", "").replace("\\u200b", "")
     yield re.sub(r"\\+/", "/", text)
     yield re.sub(r"\\+u([0-9a-fA-F]{4})|\\+x([0-9a-fA-F]{2})", lambda found: chr(int(found[1] or found[2], 16)), text)
-    for word in re.findall(r"[0-9A-Za-z+/_-]{14,}", text):
-        for skipped in range(4):
-            piece = word[skipped:].replace("-", "+").replace("_", "/")
-            yield base64.b64decode(piece[: len(piece) // 4 * 4]).decode("latin-1")
+    for word in set(re.findall(r"[0-9A-Za-z+/_-]{14,}", text)):
+        yield from _out_of_base64(word)
     for word in re.findall(r"(?:[0-9a-f]{2}){8,}", text):
         yield binascii.unhexlify(word).decode("latin-1")
+
+
+@functools.cache
+def _out_of_base64(word: str) -> list[str]:
+    """From each place where it may begin."""
+    pieces = [word[skipped:].replace("-", "+").replace("_", "/") for skipped in range(4)]
+    return [base64.b64decode(piece[: len(piece) // 4 * 4]).decode("latin-1") for piece in pieces]
 
 
 def _decoded_once(text: str) -> Iterator[str]:
@@ -287,7 +300,7 @@ def test_no_frame_of_ours_shows_the_key(road: Callable[[str, str], Awaitable[Non
     found = run(main())
     assert isinstance(found, kinds[failing])
     shown = shown_by(found)
-    frames = ("_open", "_answers", "_attempt", "prepare")
+    frames = ("_open", "_batches", "_attempt", "prepare")
     assert "midstream" in shown and any(frame in shown for frame in frames)  # there were frames
     assert not leaks(shown)
 

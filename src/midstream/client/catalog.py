@@ -7,35 +7,50 @@ stored with `midstream keys set`, last of all (client/key_store.py).
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import ConfigError, MissingKey, UnknownModel
+from ..core.modules import late_module
 from ..core.patterns import late_pattern
 from ..core.secret import Secret, SecretHeaders, hide
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
 from ..transport.target import leads_to_loopback
 from .config import Config, LoadedConfig, ModelConfig, ProviderConfig, load_config
-from .key_command import DEFAULT_TTL, KeyCommand
 from .key_store import KeyStore
 from .tokens import Price, price_of, window_of
 
+if TYPE_CHECKING:
+    import asyncio
+
+    from . import key_command
+    from .key_command import KeyCommand
+else:
+    # Most keys come from the environment: nothing to wait for, and no command to run.
+    asyncio = late_module("asyncio", globals())
+    key_command = late_module(".key_command", globals())
+
+
+_REMEMBERED = 512  # names and endpoints: clients of a gateway may ask for any name
+
 
 class Catalog:
-    """Resolves names, finds keys, knows prices. One for a program is enough; it holds no secret but what an
-    `api_key_command` printed, until it expires, and keys that were stored. `clock` is the time of day, by which keys expire.
+    """Resolves names, finds keys, knows prices. One per program is enough. The only secrets it holds are what an
+    `api_key_command` printed (until it expires), stored keys, and keys of the environment that were requested. `clock` is the time of day, by which keys expire.
 
     A catalog of the user's configuration (none given, or what `load_config` gave) also finds the keys that the user stored;
     one of a `Config` of the caller's own does not.
+
+    A `fixed` one reads the environment once, for a program that asks it thousands of times a second.
     """
 
     def __init__(
@@ -45,7 +60,11 @@ class Catalog:
         environ: Mapping[str, str] | None = None,
         providers: Iterable[Provider] = (),
         clock: Callable[[], float] = time.time,
+        fixed: bool = False,
     ) -> None:
+        # A copy: whoever changes the original changes nothing here, so what was worked out from it stays right.
+        environ = dict(os.environ if environ is None else environ) if fixed else environ
+        self._is_fixed = fixed
         loaded = config if config is not None else load_config(environ=environ)
         self.config = loaded.config if isinstance(loaded, LoadedConfig) else loaded
         self._environ = os.environ if environ is None else environ
@@ -54,10 +73,10 @@ class Catalog:
         self._keys = KeyStore(environ) if isinstance(loaded, LoadedConfig) else None
         # Made once: each remembers its key until it expires, and a program may make thousands of requests.
         self._commands = {
-            name: KeyCommand(
+            name: key_command.KeyCommand(
                 name,
                 settings.api_key_command,
-                DEFAULT_TTL if settings.api_key_ttl is None else settings.api_key_ttl,
+                key_command.DEFAULT_TTL if settings.api_key_ttl is None else settings.api_key_ttl,
                 clock=clock,
                 environ=environ,
             )
@@ -70,9 +89,15 @@ class Catalog:
         self.registry = Registry([_with_both_spellings(row) for row in rows])
         self._settles_tools = any(model.tools is not None for model in self.config.models.values())
         self._other_dialects: dict[int, tuple[Dialect, Dialect]] = {}
+        self._resolved: dict[str, Resolved] = {}
+        self._made_headers: dict[tuple[str, str], tuple[Secret, SecretHeaders]] = {}
+        self._at_hand: dict[int, tuple[Endpoint, SecretHeaders]] = {}
 
     def resolve(self, name: str) -> Resolved:
         """The model behind a name or alias, at the address the environment gives, with the media the user says it reads."""
+        known = self._resolved.get(name)
+        if known is not None:
+            return known
         target = self._reading(self.registry.resolve(self.config.aliases.get(name, name)))
         variable = self.base_variable(target)
         endpoint = target.endpoint
@@ -91,8 +116,13 @@ class Catalog:
             }
             query = {**(endpoint.query or {}), **{name: value for name, value in told.items() if value}}
             endpoint = replace(endpoint, query=query)
+        unasked = endpoint is target.endpoint and not (endpoint.base_env or endpoint.bearer_base)
         target = target if endpoint is target.endpoint else replace(target, endpoint=endpoint)
-        return self._with_tools_settled(target) if self._settles_tools else target
+        target = self._with_tools_settled(target) if self._settles_tools else target
+        # Where nothing of it comes from the environment, or that never changes, it is the same the next time.
+        if (unasked or self._is_fixed) and len(self._resolved) < _REMEMBERED:
+            self._resolved[name] = target
+        return target
 
     def _with_tools_settled(self, target: Resolved) -> Resolved:
         own, dialect = self._settled(target), target.dialect
@@ -216,6 +246,11 @@ class Catalog:
         stored = self._stored(target, api_key)
         return self._headers(target, api_key, None if stored is None else stored[0].get(stored[1]))
 
+    def headers_at_hand(self, target: Resolved) -> SecretHeaders | None:
+        """The headers that `authorize` gave for this target without a key of the caller's; None: ask `authorize`."""
+        known = self._at_hand.get(id(target.endpoint))
+        return known[1] if known is not None and known[0] is target.endpoint else None
+
     async def authorize(
         self, target: Resolved, api_key: str | Secret | None = None, refused: SecretHeaders | None = None
     ) -> SecretHeaders:
@@ -223,7 +258,13 @@ class Catalog:
         if api_key is None:
             endpoint, variable = target.endpoint, self.key_variable(target)
             if variable is not None and endpoint.auth != "none" and "{" not in endpoint.base_url:
-                return self._own_headers(endpoint, variable)  # the usual way, in one look at the environment
+                headers = self._own_headers(endpoint, variable)  # the usual way, in one look at the environment
+                if self._is_fixed:
+                    if len(self._at_hand) >= _REMEMBERED:
+                        self._at_hand.clear()
+                    # With the endpoint, so that no other can have its id.
+                    self._at_hand[id(endpoint)] = (endpoint, headers)
+                return headers
         api_key = hide(api_key)
         self.check_key(target, api_key)
         command = self.key_command(target, api_key)
@@ -258,6 +299,18 @@ class Catalog:
         """Whether the key that is set goes as `Authorization: Bearer`."""
         return target.endpoint.auth == "bearer" or self._sends_token(target)
 
+    def shown_headers(self, target: Resolved, key: str) -> dict[str, str]:
+        """The headers of a target's endpoint as they may be shown: `key` stands for the key, in the header in which this host
+        wants it, and values that the user configured are hidden, because any of them may be a secret."""
+        row = REGISTRY.providers.get(target.provider)
+        known = (row.endpoint.headers if row is not None else None) or {}
+        headers = target.endpoint.headers or {}
+        shown = {name: value if known.get(name) == value else "‹hidden›" for name, value in headers.items()}
+        if target.endpoint.auth == "none":
+            return shown
+        bearer = self.sends_bearer(target)
+        return {**shown, "authorization" if bearer else target.endpoint.auth: f"Bearer {key}" if bearer else key}
+
     def _sends_token(self, target: Resolved) -> bool:
         """Whether the key that is set is a token, where the provider takes keys in another header."""
         variable = self.key_variable(target)
@@ -266,11 +319,16 @@ class Catalog:
         return target.endpoint.command_bearer and target.provider in self._commands
 
     def _own_headers(self, endpoint: Endpoint, variable: str) -> SecretHeaders:
-        """With the key that is in this variable."""
+        """Headers with the key in this variable. They are the same objects as long as the variable is unchanged, so that the
+        transport recognises them and reuses what it has prepared."""
         key = Secret(self._environ[variable])
-        if endpoint.auth == "bearer" or variable in endpoint.bearer_env:
-            return SecretHeaders({"authorization": key.behind("Bearer ")})
-        return SecretHeaders({endpoint.auth: key})
+        bearer = endpoint.auth == "bearer" or variable in endpoint.bearer_env
+        place = ("authorization" if bearer else endpoint.auth, variable)
+        made = self._made_headers.get(place)
+        if made is None or made[0] != key:
+            headers = SecretHeaders({place[0]: key.behind("Bearer ") if bearer else key})
+            made = self._made_headers[place] = (key, headers)
+        return made[1]
 
     def _headers(self, target: Resolved, api_key: Secret | None, found: Secret | None = None) -> SecretHeaders:
         endpoint = target.endpoint
@@ -346,7 +404,7 @@ class Catalog:
             own["media"] = settings.media
         dialects = tuple(
             [
-                (pattern, _settled_dialect(replace(dialect, **own), settings.dialect, f"providers.{name}.dialect"))
+                (pattern, settled_dialect(replace(dialect, **own), settings.dialect, f"providers.{name}.dialect"))
                 for pattern, dialect in model.dialects
             ]
         )
@@ -383,12 +441,17 @@ def _settled_endpoint(endpoint: Endpoint, settings: ProviderConfig) -> Endpoint:
     return endpoint
 
 
-_FIELD_TYPES = {field.name: field.type for field in msgspec.structs.fields(Dialect)}
 # Who a dialect is, as against how it speaks: another wire is another provider to be `like`.
 _FIXED = ("name", "wire", "provider", "native")
 
 
-def _settled_dialect(dialect: Dialect, fields: Mapping[str, Any], where: str) -> Dialect:
+# When first asked for: few users settle such fields, and all their types have to be evaluated for it.
+@cache
+def _field_types() -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(Dialect)}
+
+
+def settled_dialect(dialect: Dialect, fields: Mapping[str, Any], where: str) -> Dialect:
     """The dialect with the fields the user settled; ConfigError names the one that is wrong."""
     for name, value in fields.items():
         if name not in Dialect.__struct_fields__ or name in _FIXED:
@@ -402,7 +465,7 @@ def _settled_dialect(dialect: Dialect, fields: Mapping[str, Any], where: str) ->
                 raise ConfigError(f"{where}.{name}: unknown field {unknown[0]!r}; expected one of {', '.join(known)}")
             value = {**msgspec.to_builtins(inner), **value}
         try:
-            dialect = replace(dialect, **{name: msgspec.convert(value, _FIELD_TYPES[name])})
+            dialect = replace(dialect, **{name: msgspec.convert(value, _field_types()[name])})
         except (ConfigError, msgspec.ValidationError) as error:
             raise ConfigError(f"{where}: {error}") from None
     return dialect

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,43 +21,59 @@ from msgspec.structs import replace
 
 from ..codec import check_model_first, encode_request, mint_turn_key
 from ..core.blocks import Conversation, Turn, human
-from ..core.dialect import Options
+from ..core.dialect import Endpoint, Options
 from ..core.errors import (
     BadRequest,
     LocalError,
     MediaRefused,
     MidstreamError,
+    MissingKey,
     NotFound,
     ProviderError,
     RetriesExhausted,
     SchemaMismatch,
     TruncatedStream,
     Unauthorized,
+    UnknownModel,
 )
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event, Start
+from ..core.modules import late_module
 from ..core.patterns import late_pattern
 from ..core.secret import Secret, SecretHeaders, hide
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
+from ..telemetry import current_telemetry
 from ..transport import EventReader, HTTPResponse, Transport, TransportOptions
+from ..transport.tap import Tap, everywhere
 from ..transport.target import warn_of_clear_text
 from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
-from ..wires.stream_decoder import decode_whole
-from .answer_type import CUT, AnswerType, Parsed
+from ..wires.request_stencil import RequestStencils
 from .breaker import Breaker, host_of
 from .catalog import Catalog
 from .reply import Reply
 
+if TYPE_CHECKING:
+    from ..telemetry.telemetry import Inference, Telemetry
+    from ..transport.client import Answers
+    from . import answer_type
+    from .answer_type import AnswerType, Parsed
+else:
+    # Most answers are plain text.
+    answer_type = late_module(".answer_type", globals())
+
 T = TypeVar("T")
+_JOINED = 64  # endpoints whose headers are remembered together with those of their key
 
 
 class Client:
     """Talks to models. Connections, encoded histories and the circuit breaker live as long as the client.
 
     `catalog` resolves names and finds keys: by default the user's configuration and the environment. `api_key` is used for
-    every host instead of what the catalog finds. `remember=False` keeps no encoded histories: for a caller that reads each
-    conversation anew, as a server does, there is nothing to go on with.
+    every host instead of what the catalog finds. `remember=False` keeps no encoded histories, only what short requests have in
+    common: for a caller such as a server, to whom each conversation is new. `recorder` receives every exchange: a
+    `midstream.recording.Recorder` saves each one in a file. `telemetry` takes spans and metrics: by default it is the program's
+    OpenTelemetry SDK, if one is set up; False turns it off.
     """
 
     def __init__(
@@ -68,13 +84,20 @@ class Client:
         api_key: str | Secret | None = None,
         breaker: Breaker | None = None,
         remember: bool = True,
+        recorder: Tap | None = None,
+        telemetry: Telemetry | Literal[False] | None = None,
     ) -> None:
         self.catalog = catalog or Catalog()
         # A Transport may be shared by several clients; it is closed with this one all the same.
         self._transport = transport if isinstance(transport, Transport) else Transport(transport)
+        if recorder is not None:
+            self._transport.tap = recorder
         self._api_key = None if api_key is None else Secret(api_key)
         self._breaker = breaker or Breaker()
         self._history = HistoryCache() if remember else None
+        self._telemetry = telemetry
+        self._stencils = None if remember else RequestStencils()
+        self._joined: dict[int, tuple[Endpoint, SecretHeaders, SecretHeaders]] = {}
 
     async def __aenter__(self) -> Client:
         return self
@@ -93,7 +116,14 @@ class Client:
         options: Options | None = None,
     ) -> Request:
         """The request that `stream` would send, without its secrets. Nothing is sent."""
-        return encode_request(self._target(model), conversation, tools=tools, options=options, cache=self._history)
+        target, stencils = self._target(model), self._stencils
+        if stencils is None or isinstance(conversation, str):
+            return encode_request(target, conversation, tools=tools, options=options, cache=self._history)
+
+        def encode(anew: Conversation) -> Request:
+            return encode_request(target, anew, tools=tools, options=options, cache=None)
+
+        return stencils.encode(target.dialect, target.model, conversation, tools, options or Options(), encode)
 
     def stream(
         self,
@@ -111,7 +141,7 @@ class Client:
         """
         return Reply(self.batches(model, conversation, tools=tools, options=options, turn_key=turn_key))
 
-    async def batches(
+    def batches(
         self,
         model: str | Sequence[str],
         conversation: Conversation | str,
@@ -126,6 +156,70 @@ class Client:
 
         `api_key` is this request's own; `sending` is told of every model that is asked, and what it is sent.
         """
+        telemetry = self.telemetry
+        # Without telemetry there is no generator more on the way of each event.
+        if telemetry is None:
+            return self._batches(model, conversation, tools, options, turn_key, api_key, sending)
+        return self._traced(telemetry, model, conversation, tools, options or Options(), turn_key, api_key, sending)
+
+    @property
+    def telemetry(self) -> Telemetry | None:
+        """The telemetry for an answer that is requested now; None if it is off."""
+        return (self._telemetry or None) if self._telemetry is not None else current_telemetry()
+
+    async def _traced(
+        self,
+        telemetry: Telemetry,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        tools: Sequence[ToolSpec],
+        options: Options,
+        turn_key: str | None,
+        api_key: Secret | None,
+        sending: Callable[[Resolved, Request], None] | None,
+    ) -> AsyncGenerator[list[Event], None]:
+        """The same batches, inside a span."""
+        span = self._span(telemetry, model, conversation, options, api_key)
+        told = _telling(span, sending)
+        try:
+            async with aclosing(self._batches(model, conversation, tools, options, turn_key, api_key, told)) as batches:
+                async for batch in batches:
+                    span.batch(batch)
+                    yield batch
+        except BaseException as error:  # also a caller who leaves: the span has an end in any case
+            span.failed(error)
+            raise
+
+    def _span(
+        self,
+        telemetry: Telemetry,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        options: Options,
+        api_key: Secret | None,
+    ) -> Inference:
+        name = model_names(model)[0]
+        try:
+            target = self.catalog.resolve(name)
+        except UnknownModel:
+            target = None
+        if telemetry.contents:
+            own = [key for key in (api_key, self._api_key) if key is not None]
+            telemetry.learn([*self.catalog.keys_at_hand().values(), *own])
+        if isinstance(conversation, str):
+            conversation = Conversation((human(conversation),))
+        return telemetry.answer(target, name, conversation, options)
+
+    async def _batches(
+        self,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        tools: Sequence[ToolSpec],
+        options: Options | None,
+        turn_key: str | None,
+        api_key: Secret | None,
+        sending: Callable[[Resolved, Request], None] | None,
+    ) -> AsyncGenerator[list[Event], None]:
         options = options or Options()
         turn_key = turn_key or mint_turn_key()
         names = model_names(model)
@@ -147,26 +241,32 @@ class Client:
                 failed: ErrorEvent | None = None
                 try:
                     began = time.monotonic()
-                    async with aclosing(self._answers(sent)) as answers:
-                        async for accepted in answers:
+                    answers = _Answers(self, sent)
+                    try:
+                        while (accepted := await answers.next()) is not None:
                             answer = accepted
                             # One `start` for the reader, however many hosts accept and then fail.
                             if not started:
                                 started = True
                                 yield [Start(turn_key, target.model)]
+                    finally:
+                        answers.close()
                     # One generator for the whole way up: each one more is paid at every chunk of a live stream.
                     reader = EventReader(answer, sent.request.decoder(turn_key))
                     ended = False
+                    came = 0.0
                     try:
                         while not ended:
                             batch = await reader.batch()
                             ended = reader.ended
                             if type(batch[0]) is Start:
                                 del batch[0]  # told when the host accepted the request
+                            if batch and not came:
+                                came = time.monotonic()
                             if ended:
                                 # Only a failure without any block comes back
                                 # here; every other end is already in the batch.
-                                failed = _settle(batch, began)
+                                failed = _settle(batch, began, came)
                             if batch:
                                 yield batch
                     finally:
@@ -255,21 +355,21 @@ class Client:
             return await self._complete(model, conversation, tools, options, turn_key, api_key, sending)
         if isinstance(conversation, str):
             conversation = Conversation((human(conversation),))
-        answer: AnswerType[Any] = AnswerType.of(schema)
+        answer: AnswerType[Any] = answer_type.AnswerType.of(schema)
         options = replace(options or Options(), schema=answer.schema)
         turn = await self._complete(model, conversation, tools, options, turn_key, api_key, sending)
         try:
-            return Parsed(answer.last_word(turn), turn)
+            return answer_type.Parsed(answer.last_word(turn), turn)
         except SchemaMismatch as error:
-            if turn.stop_reason in CUT:
+            if turn.stop_reason in answer_type.CUT:
                 raise
             rejected = replace(turn, failure=error.kind)
             conversation = conversation.add(*answer.reproach(turn, error))
         # A new key for the turn: the rejected one keeps the first.
         turn = await self._complete(model, conversation, tools, options, None, api_key, sending)
-        return Parsed(answer.last_word(turn), turn, rejected)
+        return answer_type.Parsed(answer.last_word(turn), turn, rejected)
 
-    async def _complete(
+    def _complete(
         self,
         model: str | Sequence[str],
         conversation: Conversation | str,
@@ -278,18 +378,38 @@ class Client:
         turn_key: str | None,
         api_key: Secret | None,
         sending: Callable[[Resolved, Request], None] | None,
-    ) -> Turn:
+    ) -> Coroutine[Any, Any, Turn]:
         whole = options or Options()
         if whole.stream:
             whole = replace(whole, stream=False)
+        telemetry = self.telemetry
+        # Without telemetry there is no coroutine more on the way of each answer.
+        if telemetry is None:
+            return self._whole(model, conversation, tools, whole, turn_key, api_key, sending)
+        span = self._span(telemetry, model, conversation, whole, api_key)
+        return _spanned(
+            span, self._whole(model, conversation, tools, whole, turn_key, api_key, _telling(span, sending))
+        )
+
+    async def _whole(
+        self,
+        model: str | Sequence[str],
+        conversation: Conversation | str,
+        tools: Sequence[ToolSpec],
+        whole: Options,
+        turn_key: str | None,
+        api_key: Secret | None,
+        sending: Callable[[Resolved, Request], None] | None,
+    ) -> Turn:
         sent, answer, began = await self._begin(model, conversation, tools, whole, api_key, sending)
         # Whole answers are not retried in the middle: nothing of
         # them was shown, but all of it may have been paid for.
-        async with answer:
-            body = await answer.read()
-        decoder = sent.request.decoder(turn_key or mint_turn_key())
         try:
-            turn = decode_whole(decoder, body, provider=sent.target.provider)
+            body = await answer.read()
+        finally:
+            answer.close()
+        try:
+            turn = sent.request.read_answer(body, turn_key or mint_turn_key(), sent.target.provider)
         except MidstreamError as error:
             failure = answer.secrets.scrub_error(error)
         else:
@@ -333,16 +453,16 @@ class Client:
         raise _verdict(names, failures)
 
     async def _open(self, sent: _Sent) -> HTTPResponse:
-        """Send the request as `_answers` does, and wait for the first byte of the answer that is to be read."""
+        """Send the request as `_Answers` does, and wait for the first byte of the answer that is to be read."""
         target = sent.target
         # Before the breaker is asked: a missing key is the caller's to fix, and says nothing about the host.
-        secret = await self.catalog.authorize(target, sent.api_key)
+        secret = self._key_at_hand(sent) or await self._authorized(sent)
         host = host_of(target.endpoint.base_url)
         self._breaker.check(host)
         renewals = 0
         try:
             while True:
-                request, headers = _addressed(sent, secret)
+                request, headers = self._addressed(sent, secret)
                 try:
                     answer = await self._transport.open(request, target.endpoint.base_url, headers)
                     break
@@ -357,40 +477,35 @@ class Client:
         self._breaker.succeeded(host)
         return answer
 
-    async def _answers(self, sent: _Sent) -> AsyncGenerator[HTTPResponse, None]:
-        """Send the request with the host's headers and key, unless the host's breaker is open.
+    def _key_at_hand(self, sent: _Sent) -> SecretHeaders | None:
+        return self.catalog.headers_at_hand(sent.target) if sent.api_key is None else None
 
-        The answers of Transport.answers: each as soon as the host has accepted the request, the last one to be read.
-        """
-        target = sent.target
-        secret = await self.catalog.authorize(target, sent.api_key)
-        host = host_of(target.endpoint.base_url)
-        self._breaker.check(host)
+    async def _authorized(self, sent: _Sent) -> SecretHeaders:
         try:
-            async with aclosing(self._send(sent, secret)) as answers:
-                async for answer in answers:
-                    yield answer
-        except MidstreamError as error:
-            if sent.shared_key:
-                self._breaker.judge(host, error)
-            explain(error, target, keyless=not secret)
-            raise
-        self._breaker.succeeded(host)
+            return await self.catalog.authorize(sent.target, sent.api_key)
+        except MissingKey:
+            # A replay asks nobody, and a machine that only runs tests has no keys.
+            if everywhere.source is None or not everywhere.source.offline:
+                raise
+            return SecretHeaders()
 
-    async def _send(self, sent: _Sent, secret: SecretHeaders) -> AsyncGenerator[HTTPResponse, None]:
-        """Send the request, and once more with a new key if a key that a command printed is refused."""
-        base_url = sent.target.endpoint.base_url
-        renewals = 0
-        while True:
-            request, headers = _addressed(sent, secret)
-            try:
-                async with aclosing(self._transport.answers(request, base_url, headers)) as answers:
-                    async for answer in answers:
-                        yield answer
-                return
-            except Unauthorized as error:
-                renewals += 1
-                secret = await self._renewed(sent, secret, error, renewals)
+    def _addressed(self, sent: _Sent, secret: SecretHeaders) -> tuple[Request, SecretHeaders]:
+        """The request with its endpoint's path, and the headers of the endpoint and the key."""
+        request, endpoint = sent.request, sent.target.endpoint
+        if endpoint.query:
+            request = replace(request, path=endpoint.at(request.path))
+        headers = secret
+        if endpoint.headers:
+            # The same headers for the same key and endpoint: the transport goes on from what it knows.
+            known = self._joined.get(id(endpoint))
+            if known is None or known[0] is not endpoint or known[1] is not secret:
+                if len(self._joined) >= _JOINED:
+                    self._joined.clear()
+                known = (endpoint, secret, SecretHeaders({**endpoint.headers, **secret}))
+                self._joined[id(endpoint)] = known
+            headers = known[2]
+        warn_of_clear_text(endpoint.base_url, headers)
+        return request, headers
 
     async def _renewed(self, sent: _Sent, refused: SecretHeaders, error: Unauthorized, renewals: int) -> SecretHeaders:
         """Headers with a new key, once, where a command prints them and has another; else the refusal stands."""
@@ -411,26 +526,92 @@ class _Sent(msgspec.Struct, frozen=True):
     """Whether the key is everybody's. With one of its own, a request's failures say nothing about the host for others."""
 
 
-def _settle(batch: list[Event], began: float) -> ErrorEvent | None:
-    """Say in the last batch how long the answer took. A failure before the first block is taken out of it."""
+class _Answers:
+    """Sends the request with the host's headers and key, unless the host's breaker is open.
+
+    The answers of Transport.answers: each as soon as the host has accepted the request, the last one to be read.
+    """
+
+    __slots__ = ("_answers", "_client", "_host", "_renewals", "_secret", "_sent")
+
+    def __init__(self, client: Client, sent: _Sent) -> None:
+        self._client = client
+        self._sent = sent
+        self._host = host_of(sent.target.endpoint.base_url)
+        self._secret = SecretHeaders()
+        self._renewals = 0
+        self._answers: Answers | None = None
+
+    async def next(self) -> HTTPResponse | None:
+        client, sent = self._client, self._sent
+        if self._answers is None:
+            # Before the breaker is asked: a missing key is the caller's to fix, and says nothing about the host.
+            self._secret = client._key_at_hand(sent) or await client._authorized(sent)
+            client._breaker.check(self._host)
+        try:
+            while True:
+                try:
+                    answers = self._answers
+                    if answers is None:
+                        request, headers = client._addressed(sent, self._secret)
+                        base_url = sent.target.endpoint.base_url
+                        answers = self._answers = client._transport.answers(request, base_url, headers)
+                    answer = await answers.next()
+                    break
+                # Once more with a new key, if a key that a command printed is refused.
+                except Unauthorized as error:
+                    self._renewals += 1
+                    self._secret = await client._renewed(sent, self._secret, error, self._renewals)
+                    self._answers = None
+        except MidstreamError as error:
+            if sent.shared_key:
+                client._breaker.judge(self._host, error)
+            explain(error, sent.target, keyless=not self._secret)
+            raise
+        if answer is None:
+            client._breaker.succeeded(self._host)
+        return answer
+
+    def close(self) -> None:
+        if self._answers is not None:
+            self._answers.close()
+
+
+async def _spanned(span: Inference, answer: Coroutine[Any, Any, Turn]) -> Turn:
+    try:
+        turn = await answer
+    except BaseException as error:  # also a caller who leaves: the span has an end in any case
+        span.failed(error)
+        raise
+    span.done(turn)
+    return turn
+
+
+def _telling(
+    span: Inference, sending: Callable[[Resolved, Request], None] | None
+) -> Callable[[Resolved, Request], None]:
+    """Also tell the span which model is asked."""
+
+    def told(target: Resolved, request: Request) -> None:
+        span.sending(target)
+        if sending is not None:
+            sending(target, request)
+
+    return told
+
+
+def _settle(batch: list[Event], began: float, came: float) -> ErrorEvent | None:
+    """Say in the last batch how long the answer took, and when its first piece came. A failure before the first block is
+    taken out of it."""
     last = batch[-1]
     assert isinstance(last, (Done, ErrorEvent))
-    last = replace(last, turn=replace(last.turn, latency_ms=(time.monotonic() - began) * 1000))
+    ttft_ms = (came - began) * 1000 if last.turn.blocks else None
+    last = replace(last, turn=replace(last.turn, latency_ms=(time.monotonic() - began) * 1000, ttft_ms=ttft_ms))
     if isinstance(last, ErrorEvent) and not last.turn.blocks:
         batch.clear()
         return last
     batch[-1] = last
     return None
-
-
-def _addressed(sent: _Sent, secret: SecretHeaders) -> tuple[Request, SecretHeaders]:
-    """The request at the place where its endpoint has it, and the headers of the endpoint and the key."""
-    request, endpoint = sent.request, sent.target.endpoint
-    if endpoint.query:
-        request = replace(request, path=endpoint.at(request.path))
-    headers = SecretHeaders({**endpoint.headers, **secret}) if endpoint.headers else secret
-    warn_of_clear_text(endpoint.base_url, headers)
-    return request, headers
 
 
 def _verdict(names: Sequence[str], failures: Sequence[MidstreamError]) -> MidstreamError:
@@ -517,7 +698,9 @@ async def complete(
     async with Client(catalog, api_key=api_key) as client:
         if schema is None:
             return await client.complete(model, conversation, tools=tools, options=options)
-        return await client.complete(model, conversation, schema=AnswerType[Any](schema), tools=tools, options=options)
+        return await client.complete(
+            model, conversation, schema=answer_type.AnswerType[Any](schema), tools=tools, options=options
+        )
 
 
 async def stream_once(

@@ -31,7 +31,7 @@ from .client import Client
 from .tokens import estimate_text, estimate_turn
 
 # Bounds of a job that runs by itself: on requests, on what each may hold, and on how long the result may be.
-MOST_PORTIONS = 64
+MAX_REQUESTS = 64
 _ASSUMED_WINDOW = 32_768
 """Of a summarising model whose window is not known."""
 _FILLED = 0.6
@@ -187,22 +187,22 @@ class Summary:
         summary = _summary_of(self._plan.previous)
         texts = list(_transcript(self._plan.turns))
         # Our estimate may be far off for a language or a tokenizer; a
-        # host that refuses the portion gets half as much, a few times.
+        # host that refuses the chunk gets half as much, a few times.
         room, halvings = _FILLED * window, 0
-        asked = 0
+        requests = 0
         while texts:
             fixed = estimate_text(_INSTRUCTIONS) + estimate_text(summary) + sum(map(estimate_text, self._keep))
             # At least a little each time, or a long `keep` would leave no room and the loop would never end.
-            portion, rest = _portion(texts, max(200, int(room - fixed)))
-            asked += 1
-            if asked > MOST_PORTIONS:
+            chunk, rest = _take_chunk(texts, max(200, int(room - fixed)))
+            requests += 1
+            if requests > MAX_REQUESTS:
                 raise CompactionFailed(
-                    f"more than {MOST_PORTIONS} requests to {self.model} are needed for a summary; "
+                    f"more than {MAX_REQUESTS} requests to {self.model} are needed for a summary; "
                     "choose a model with a larger window for it",
                     "too_much",
                 )
             try:
-                summary = await self._ask(summary, portion)
+                summary = await self._ask(summary, chunk)
             except ContextTooLong:
                 halvings += 1
                 if halvings > _HALVINGS:
@@ -212,10 +212,8 @@ class Summary:
             texts = rest
         return summary
 
-    async def _ask(self, summary: str, portion: str) -> str:
-        question = Conversation(
-            (human(_question(summary, portion, self._keep, self._plan.words)),), system=_INSTRUCTIONS
-        )
+    async def _ask(self, summary: str, chunk: str) -> str:
+        question = Conversation((human(_question(summary, chunk, self._keep, self._plan.words)),), system=_INSTRUCTIONS)
         # Streamed although nobody watches: an answer that breaks off
         # still gives its turn, with the usage that has to be paid.
         turn = await self._client.stream(self.model, question, options=Options(thinking="off"))
@@ -332,7 +330,7 @@ def _shortened(text: str, head: int, tail: int) -> str:
     )
 
 
-def _portion(texts: Sequence[str], room: int) -> tuple[str, list[str]]:
+def _take_chunk(texts: Sequence[str], room: int) -> tuple[str, list[str]]:
     """As many texts as there is room for, and the rest; a text that is too long by itself is divided."""
     taken: list[str] = []
     left = room

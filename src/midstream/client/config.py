@@ -1,4 +1,4 @@
-"""What the user settled in files: `~/.config/midstream/config.toml`, then the project's `.midstream.toml` over it.
+"""The user's settings in files: `~/.config/midstream/config.toml`, then the project's `.midstream.toml` over it.
 
     default_model = "moonshot/kimi-k2.5"
 
@@ -30,6 +30,14 @@
     compact_at = 0.85                     # of the window
     compact_model = "fast"                # who writes the summary; the current model if nobody is named
 
+    [mcp.time]                            # docs/mcp.md
+    command = ["uvx", "mcp-server-time"]
+
+    [mcp.docs]
+    url = "https://docs.example/mcp"
+    headers = { Authorization = "Bearer ${DOCS_TOKEN}" }
+    allow = ["search"]                    # called without asking
+
     [sandbox]                             # docs/sandbox.md
     use = "on"                            # or "auto": where the machine has one; default "off"
     network = false
@@ -37,7 +45,7 @@
 
 Every value remembers the file it came from. A file that cannot be read says what is wrong and where. A project's file counts
 only if it is the user's own: theirs, and nobody else may write it. Even so it may have come with somebody else's code: it may
-speak of providers (addresses, keys, headers) only if the user's own file lists its folder in `trusted_projects`.
+name providers (addresses, keys, headers) and MCP servers only if the user's own file lists its folder in `trusted_projects`.
 """
 
 from __future__ import annotations
@@ -53,6 +61,7 @@ import msgspec
 from ..core.dialect import Auth, MediaKind, without_header_values
 from ..core.errors import ConfigError
 from ..core.patterns import late_pattern
+from .mcp_server import McpServer
 
 PROJECT_FILE = ".midstream.toml"
 _BARE_KEY = late_pattern(r"[A-Za-z0-9_-]+")
@@ -153,8 +162,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How `midstream chat` and `midstream ask` behave."""
     sandbox: SandboxConfig = SandboxConfig()
     """Where commands of tools are confined; a project that is not trusted may only turn it on."""
+    mcp: dict[str, McpServer] = {}
+    """MCP servers, whose tools a chat can use."""
     trusted_projects: tuple[str, ...] = ()
-    """Folders whose project file may speak of providers; only the user's own file may say so."""
+    """Folders whose project files may name providers and MCP servers; only your own file can set this."""
     instructions: bool | None = None
     """Whether the terminal tells models what AGENTS.md says; None: in a chat, and where tools are used."""
     memory: bool | None = None
@@ -294,7 +305,7 @@ def _misfit(values: Mapping[str, Any]) -> str:
         unknown = next((name for name in table if name not in known), None)
         if unknown == "api_key" and kind is ProviderConfig:
             return (
-                f"{title}: a key does not belong into this file; api_key_env names the variable that holds it, "
+                f"{title}: a key does not belong in this file; api_key_env names the variable that holds it, "
                 f"or `midstream keys set {title.partition('.')[2].rstrip(']')}` stores it"
             )
         if unknown is not None:
@@ -311,7 +322,7 @@ def _misfit(values: Mapping[str, Any]) -> str:
 
 def _tables(values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], type[msgspec.Struct]]]:
     """Every table that has settings of its own, with the title it has in the file; the whole file comes last."""
-    for group, kind in (("providers", ProviderConfig), ("models", ModelConfig)):
+    for group, kind in (("providers", ProviderConfig), ("models", ModelConfig), ("mcp", McpServer)):
         tables = values.get(group)
         for name, table in tables.items() if isinstance(tables, dict) else ():
             if isinstance(table, dict):
@@ -347,6 +358,16 @@ def _check_names(config: Config, origins: Mapping[str, str], files: Sequence[str
                 f"{path}: [providers.{_toml_key(name)}]: api_key_env is the name of a variable (letters, digits and _), "
                 f"never a key"
             )
+    for name, server in config.mcp.items():
+        path = next((origins[each] for each in origins if each.startswith(f"mcp.{name}.")), files[-1])
+        if server.name not in ("", name):
+            raise ConfigError(
+                f"{path}: [mcp.{_toml_key(name)}]: the table's name is the server's name; leave `name` out"
+            )
+        try:
+            msgspec.structs.replace(server, name=name).checked()
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
 
 
 def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted: Sequence[str]) -> None:
@@ -354,7 +375,7 @@ def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted:
     variable. Nor may it loosen the sandbox: written out, even a default would replace what the user said."""
     folder = path.parent
     if config.trusted_projects:
-        raise ConfigError(f"{path}: trusted_projects belongs into your own file, not into a project's")
+        raise ConfigError(f"{path}: trusted_projects belongs in your own file, not in a project's")
     if any(Path(each).expanduser().resolve() == folder for each in trusted):
         return
     # A cloned repository could otherwise name its own host for a
@@ -362,6 +383,12 @@ def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted:
     for name in config.providers:
         raise ConfigError(
             f"{path}: providers.{name} decides where a key is sent, and this project is not trusted: "
+            f'move it to your own config.toml, or put trusted_projects = ["{folder}"] there'
+        )
+    # A server is a program: a cloned repository would run it on this machine.
+    for name in config.mcp:
+        raise ConfigError(
+            f"{path}: mcp.{name} names a program or an address, and this project is not trusted: "
             f'move it to your own config.toml, or put trusted_projects = ["{folder}"] there'
         )
     # `values`, not `config`: after conversion a default and a setting that says the same cannot be told apart.

@@ -325,7 +325,7 @@ def _version(status: os.stat_result) -> tuple[int, ...]:
 def _decoded(fd: int) -> dict[str, _Entry] | None:
     """The entries in an open file; None if it does not hold any. No frame of an error holds what was read."""
     try:
-        return _DECODER.decode(os.read(fd, _MAX_FILE))
+        return msgspec.json.decode(os.read(fd, _MAX_FILE), type=dict[str, _Entry], dec_hook=_secret)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -338,6 +338,3 @@ def _secret(kind: type, value: Any) -> Any:
     if kind is not Secret or not isinstance(value, str):
         raise ValueError("expected text")
     return Secret(value)
-
-
-_DECODER = msgspec.json.Decoder(dict[str, _Entry], dec_hook=_secret)

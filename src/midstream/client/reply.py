@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -12,7 +12,9 @@ from ..core.blocks import Turn
 from ..core.errors import Aborted, LocalError
 from ..core.events import Done, ErrorEvent, ErrorInfo, Event, TextDelta
 from ..core.reduce import reduce
-from .answer_type import AnswerType
+
+if TYPE_CHECKING:
+    from .answer_type import AnswerType
 
 ABORTED = Aborted.kind
 """The `failure` of a turn that its caller left before its end."""

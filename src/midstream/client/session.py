@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec.structs import replace
 
@@ -30,18 +30,25 @@ from ..core.events import (
 )
 from ..core.handoff import Note, SwitchReport, switch_report
 from ..core.ids import ToolFormat, valid_tool_format
+from ..core.modules import late_module
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..store.protocol import Entry, Store
 from ..wires.native_path import choose_dialect
 from ..wires.request import Request
 from ..wires.tool_format import ToolFormatChoice, resolve_tool_format
-from .answer_type import AnswerType
 from .cancellation import Turnstile, shield
 from .client import Client, model_names
 from .compaction import Compaction, ContextUse, Plan, Summary, make_plan
 from .reply import ParsedReply, Reply, aborted
 from .tokens import Price, estimate_conversation, estimate_tool, estimate_turn, price_of
+
+if TYPE_CHECKING:
+    from . import answer_type
+    from .answer_type import AnswerType
+else:
+    # Most answers are plain text.
+    answer_type = late_module(".answer_type", globals())
 
 T = TypeVar("T")
 _NOT_YET = "a call of the last answer has no result yet; only if none comes is an error sent instead"
@@ -144,7 +151,7 @@ class Session:
         """
         if schema is None:
             return Reply(self.batches(*content))
-        answer: AnswerType[Any] = AnswerType.of(schema)
+        answer: AnswerType[Any] = answer_type.AnswerType.of(schema)
         return ParsedReply(self.batches(*content, schema=answer), answer)
 
     def batches(

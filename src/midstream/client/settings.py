@@ -41,8 +41,8 @@ def list_settings(loaded: LoadedConfig | None = None, environ: Mapping[str, str]
 def _settled(loaded: LoadedConfig) -> Iterator[Setting]:
     values = msgspec.to_builtins(loaded.config)
     for name, origin in loaded.origins.items():
-        # A header may carry a secret, and so may a command.
-        hidden = ".headers." in name or name.endswith(".api_key_command")
+        # A header may carry a secret, and so may a command or a variable for one.
+        hidden = ".headers." in name or ".env." in name or name.endswith(".api_key_command")
         yield Setting(name, HIDDEN if hidden else _shown(_value(values, name)), origin)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from midstream.agent import changes as changes_module
-from midstream.agent import git_snapshot
 from midstream.agent.approval import Approval
 from midstream.agent.changes import Changes
 from midstream.agent.toolbox import Toolbox
@@ -148,13 +147,13 @@ def test_the_repository_is_left_alone_and_runs_nothing_of_it(folder: Path) -> No
 
 def test_what_is_kept_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes_module, "MAX_TOTAL", 3)
-    monkeypatch.setattr(git_snapshot, "MAX_KEPT", 4)
+    monkeypatch.setattr(changes_module, "MAX_KEPT", 4)
     steps = [edit("clean", "one", "two"), edit("gone", "one", "two"), run("echo two > untracked")]
     found = {change.path: change.summary for change in played(folder, steps).files()}
     assert found["clean"] == "changed, but cannot be shown: the original was too large to keep"
     if (folder / ".git").exists():
         assert found["untracked"].startswith("changed, but cannot be shown: it was too large to keep")
-        monkeypatch.setattr(git_snapshot, "MAX_FILES", 2)
+        monkeypatch.setattr(changes_module, "MAX_FILES", 2)
         assert "more than 2 files" in played(folder, [run("true")]).blind
 
 
@@ -167,6 +166,6 @@ def test_without_git_there_is_a_word_on_it(folder: Path, monkeypatch: pytest.Mon
             raise FileNotFoundError("git")
         return real(command, **options)
 
-    monkeypatch.setattr(git_snapshot.subprocess, "run", no_git)
+    monkeypatch.setattr(changes_module.subprocess, "run", no_git)
     changes = played(folder, [run("true")])
     assert changes.blind == "git is not installed" and changes.files() == []

@@ -117,6 +117,12 @@ def test_the_mode_counts(work: Path) -> None:
     assert stat.S_IMODE((work / "Makefile").stat().st_mode) != 0o755
 
 
+def test_a_file_that_was_only_touched_is_left_alone(work: Path) -> None:
+    guarded = GuardedFiles(str(work))
+    os.utime(work / "Makefile", (1, 1))
+    assert guarded.put_back() == [] and (work / "Makefile").stat().st_mtime == 1
+
+
 def test_what_is_moved_away_is_kept(work: Path) -> None:
     guarded = GuardedFiles(str(work))
     write(".vscode/tasks.json", "kept")(work)

@@ -53,9 +53,9 @@ def test_no_hostile_command_leaves_a_process_or_hangs(case: dict[str, Any]) -> N
 def test_the_token_finds_what_is_alive() -> None:
     """The check above can fail: a process that does run is seen."""
     token = f"999.{int.from_bytes(os.urandom(8))}"
-    [found] = answers(
-        [{"command": f"sleep {token} & exec 2>&1; cat /proc/$!/cmdline", "timeout": 5, "token": "/python"}], {}
-    )
+    # Until it is there: between its fork and its exec a process has the shell's name, or none.
+    shown = f"sleep {token} & exec 2>&1; until grep -aq {token} /proc/$!/cmdline; do :; done; cat /proc/$!/cmdline"
+    [found] = answers([{"command": shown, "timeout": 5, "token": "/python"}], {})
     assert token in found["answer"] and found["left"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from midstream.agent import project as project_module
 from midstream.agent.instructions import MAX_FILE, MAX_FILES, MAX_TOTAL, Instructions, find_instructions
-from midstream.agent.project import Project, read_text
+from midstream.agent.project import Project, read_bytes, read_text
 from midstream.core.errors import ToolFailed
 
 
@@ -202,3 +202,11 @@ def test_a_users_own_file_may_be_a_link_to_anywhere(tmp_path: Path) -> None:
     assert file is not None and file.text == "mine"
     with pytest.raises(ToolFailed, match="leads outside"):
         read_text(tmp_path / "config" / "AGENTS.md", 100, boundary=tmp_path / "config")
+
+
+@pytest.mark.parametrize(("size", "read"), [(0, 0), (4, 4), (5, 5), (6, 6), (7, 6), (10_000, 6)])
+def test_one_byte_more_than_the_limit_tells_that_there_is_more(size: int, read: int, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * size)
+    found = read_bytes(tmp_path / "file", 5)
+    assert found is not None
+    assert (len(found[0]), found[1]) == (read, size)

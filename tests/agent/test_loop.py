@@ -376,9 +376,9 @@ def test_time_ends_an_answer_that_does_not_come_to_its_end() -> None:
 
 
 def test_time_may_be_up_before_an_answer_begins() -> None:
-    events, session, _ = work([Stall(Answer("x"), 0)], go, limits=RunLimits(seconds=0.1))
+    events, session, _ = work([Stall(Answer("x"), 0)], go, limits=RunLimits(seconds=1.0))
     assert isinstance(events[0], Start)  # the host has accepted the request, and says nothing
-    assert events[1:] == [Stopped("time", "the limit of 0.1 s was reached")]
+    assert events[1:] == [Stopped("time", "the limit of 1 s was reached")]
     assert speakers(session.conversation) == ["human"]
 
 
@@ -687,3 +687,29 @@ def test_a_run_that_is_left_or_never_read_has_no_result() -> None:
             gc.collect()
 
     work([Answer("x")], act)
+
+
+@pytest.mark.parametrize(
+    ("limits", "passed", "expected"),
+    [
+        (RunLimits(rounds=None), 1e9, None),
+        (RunLimits(seconds=5), 4.9, None),
+        (RunLimits(seconds=5), 5, ("time", "the limit of 5 s was reached")),
+        (RunLimits(seconds=5), 99, ("time", "the limit of 5 s was reached")),
+        (RunLimits(rounds=3, seconds=5), 99, ("rounds", "the limit of 3 rounds was reached")),
+        (RunLimits(rounds=4, seconds=5), 99, ("time", "the limit of 5 s was reached")),
+        (RunLimits(rounds=4, seconds=100), 99, None),
+        (RunLimits(rounds=9, tokens=0), 0, ("tokens", "the limit of 0 tokens was reached")),
+        (RunLimits(rounds=9, tokens=1), 0, None),
+    ],
+)
+def test_the_first_limit_that_is_reached_is_named(
+    limits: RunLimits, passed: float, expected: tuple[str, str] | None
+) -> None:
+    from midstream.agent.run import Spent
+
+    now = [1000.0]
+    spent = Spent(limits, Session("moonshot/kimi-k2.5"), lambda: now[0])
+    spent.rounds = 3
+    now[0] += passed
+    assert spent.reached() == expected

@@ -24,6 +24,7 @@ from midstream.agent.toolbox import Toolbox
 from midstream.core.blocks import ToolCall
 from midstream.core.errors import ConfigError
 
+from ..long_run import covering
 from .unprivileged import answers, environment, interpreter, rights
 
 DATA = Path(__file__).parents[1] / "data" / "sandbox"
@@ -80,17 +81,14 @@ def test_there_are_enough_of_them() -> None:
     assert len(ESCAPES) >= 20 and len({case["name"] for case in ESCAPES}) == len(ESCAPES)
 
 
-@pytest.mark.parametrize("part", range(len(PARTS)))
-@pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "user", "part"), covering(WAYS, USERS, range(len(PARTS))))
 def test_nothing_gets_out(way: Way, user: str, part: int) -> None:
     need(way)
     found = tried(way, user, PARTS[part])
     assert {name: each for name, each in found.items() if each["escapes"]} == {}
 
 
-@pytest.mark.parametrize("part", range(len(PARTS)))
-@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize(("user", "part"), covering(USERS, range(len(PARTS))))
 def test_without_a_sandbox_they_do_get_out(user: str, part: int) -> None:
     """So the check above can fail: each case tries something that works."""
     found = tried("off", user, PARTS[part])
@@ -101,8 +99,7 @@ def test_without_a_sandbox_they_do_get_out(user: str, part: int) -> None:
     assert kept_in - excused == guarded
 
 
-@pytest.mark.parametrize("part", range(4))
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "part"), covering(WAYS, range(4)))
 def test_no_hostile_command_leaves_a_process(way: Way, part: int) -> None:
     """Those that try the bash tool without a sandbox, fork bombs and killed supervisors among them."""
     need(way)
@@ -119,8 +116,7 @@ def test_no_hostile_command_leaves_a_process(way: Way, part: int) -> None:
     assert [each["left"] for each in found] == [[]] * len(cases)
 
 
-@pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "user"), covering(WAYS, USERS))
 def test_ordinary_work_goes_on(way: Way, user: str) -> None:
     need(way)
     cases = [
@@ -301,3 +297,36 @@ def test_the_question_and_the_model_are_told(tmp_path: Path) -> None:
     plain = Toolbox(["bash"], approve=Approval(ask), workdir=tmp_path)
     asyncio.run(plain.run(ToolCall("1", "bash", '{"command": "ls"}')))
     assert "sandbox" not in shown[1] and "sandbox" not in plain.specs()[0].description
+
+
+def test_what_programs_need_is_read_beside_the_folder_they_are_found_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`x/bin` needs `x/lib`; but not where `x` is a folder that holds other things too."""
+    root, home = str(tmp_path.resolve()), str(tmp_path.resolve() / "home/me")
+    monkeypatch.setattr("midstream.agent.readable._PROGRAMS", ())
+    for name in (
+        "opt/tool/bin",
+        "opt/other/sbin",
+        "opt/scripts",
+        "home/me/bin",
+        "home/me/.local/bin",
+        "home/me/go/bin",
+        "home/bin",
+    ):
+        (tmp_path / name).mkdir(parents=True)
+
+    def read(*entries: str) -> list[str]:
+        monkeypatch.setenv(
+            "PATH", ":".join([entry if not entry[:1].isalpha() else f"{root}/{entry}" for entry in entries])
+        )
+        found = readable_paths("/nonexistent", home, [], network=False)
+        return [path.removeprefix(f"{root}/") for path in found if path.startswith(root)]
+
+    assert read("opt/tool/bin") == ["opt/tool/bin", "opt/tool"]
+    assert read("opt/other/sbin") == ["opt/other/sbin", "opt/other"]
+    assert read("opt/scripts") == ["opt/scripts"]
+    assert read("home/me/go/bin") == ["home/me/go/bin", "home/me/go"]
+    shared = ("home/me/bin", "home/me/.local/bin", "home/bin")
+    assert all(other not in read(*shared) for other in ("home", "home/me", "home/me/.local"))
+    assert read("home/me", "home", "./opt/scripts", "", "/") == []

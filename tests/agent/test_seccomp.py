@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -70,3 +71,28 @@ def test_the_program_is_one_that_the_kernel_takes(machine: str) -> None:
         assert len(program) % 8 == 0 and len(program) // 8 <= 4096
     numbers = [each for name in NUMBERS if (each := number(name, machine)) is not None]
     assert len(numbers) == len(set(numbers))
+
+
+KERNEL = json.loads((Path(__file__).parents[1] / "data" / "sandbox" / "kernel.json").read_text("utf-8"))
+HEADERS = {
+    "x86_64": (Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), r"#define __NR_(\w+)\s+(\d+)$"),
+    "aarch64": (Path("/usr/include/asm-generic/unistd.h"), r"#define __NR(?:3264)?_(\w+)\s+(\d+)$"),
+}
+
+
+def test_every_call_has_the_kernels_number() -> None:
+    assert {name: list(numbers) for name, numbers in NUMBERS.items()} == KERNEL["numbers"]
+    shared = [name for name, numbers in NUMBERS.items() if numbers[0] is not None and numbers[0] >= 424]
+    assert all(NUMBERS[name][0] == NUMBERS[name][1] for name in shared), "newer calls have one number everywhere"
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_table_is_what_the_headers_say(machine: str) -> None:
+    path, define = HEADERS[machine]
+    if not path.exists():
+        pytest.skip(f"NOT TESTED: {path} is not here (the package linux-libc-dev has it)")
+    said = {name: int(number) for name, number in re.findall(define, path.read_text("utf-8"), re.M)}
+    column = MACHINES[machine].column
+    ours = {name: numbers[column] for name, numbers in KERNEL["numbers"].items() if name in said}
+    assert len(ours) > 60
+    assert {name: said[name] for name in ours} == ours

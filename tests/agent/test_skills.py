@@ -272,3 +272,10 @@ def test_the_program_in_the_documentation_tells_all_three(work: Path, monkeypatc
     system = names["session"].conversation.system
     assert "Use tabs." in system and "- a note" in system and "- pdf: About pdf." in system
     assert "skill" in names["agent"].toolbox and "remember" in names["agent"].toolbox
+
+
+@pytest.mark.parametrize(("written", "told"), [(199, 199), (200, 200), (201, 200), (999, 200)])
+def test_what_it_asks_for_is_told_within_bounds(written: int, told: int, work: Path) -> None:
+    wish = "x" * written
+    make(work / ".claude" / "skills", "x", f"---\nname: x\ndescription: y\nallowed-tools: {wish}\n---\n")
+    assert find(work).found[0].wants == wish[:told]

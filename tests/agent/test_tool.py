@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.agent.tool import Signature, Tool, content_of, tool
+from midstream.agent.tool import Signature, Tool, content_of, read_docstring, tool
 from midstream.core.blocks import Media, Text
 from midstream.core.errors import BadArguments, ConfigError
 
@@ -330,3 +330,26 @@ def test_anything_returned_becomes_content(case: str) -> None:
     value, content = RETURNED[case]
     assert content_of(value) == content
     msgspec.json.encode(content)
+
+
+def test_a_tool_without_arguments_says_so() -> None:
+    def now() -> str:
+        return "noon"
+
+    with pytest.raises(BadArguments) as caught:
+        Signature(now).check({"zone": "UTC"})
+    assert "unknown argument 'zone'" in str(caught.value)
+    assert str(caught.value).endswith("Expected no arguments: {}")
+
+
+def test_a_description_goes_on_in_the_next_line_without_an_indent() -> None:
+    def look(a: int, b: int) -> None:
+        """Look.
+
+        Args:
+            a: The first,
+            which goes on here.
+            b: The second.
+        """
+
+    assert read_docstring(look)[1] == {"a": "The first, which goes on here.", "b": "The second."}

@@ -75,6 +75,10 @@ class Approval:
                 self._remembered.add(_memory(request))
             return answer
 
+    def allow(self, *patterns: str) -> None:
+        """Add patterns to the allow-list."""
+        self._allowed.add(*patterns)
+
     def forget(self) -> None:
         """Drop all remembered answers."""
         self._remembered.clear()
@@ -131,6 +135,9 @@ class AllowList:
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         self._patterns = [AllowPattern(pattern) for pattern in patterns]
+
+    def add(self, *patterns: str) -> None:
+        self._patterns += [AllowPattern(pattern) for pattern in patterns]
 
     def allows(self, request: ApprovalRequest) -> bool:
         patterns = [pattern for pattern in self._patterns if pattern.is_for(request.tool)]

@@ -139,6 +139,8 @@ class ApprovalRequest(Value, frozen=True):
     own_caution: str = ""
     """What the tool itself says against an "always"."""
     sandbox: str = ""
+    call_id: str = ""
+    """The call that needs approval."""
 
     @property
     def command(self) -> str | None:

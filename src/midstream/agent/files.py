@@ -6,8 +6,9 @@ size, and what is too long is cut, with a remark on how to get the rest.
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -26,12 +27,26 @@ LineNumber = Annotated[int, msgspec.Meta(ge=1, description="First line to read, 
 LineCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES, description="How many lines to read.")]
 
 
-class Files:
-    """Reads and writes text files in a folder."""
+class OpenFiles(Protocol):
+    """A program in which files are open, such as an editor: its text takes precedence over the disk's, and it writes for us.
 
-    def __init__(self, folder: Folder, *, max_read: int = MAX_READ) -> None:
+    Both methods are called in a thread with the absolute path, which has been checked to be inside the folder.
+    """
+
+    def read(self, path: str) -> str | None:
+        """The text as it is open there, saved or not; None to read the disk."""
+
+    def write(self, path: str, text: str) -> bool:
+        """Write the file; False to have it written to the disk by us."""
+
+
+class Files:
+    """Reads and writes text files in a folder, through a program that has them open, if there is one."""
+
+    def __init__(self, folder: Folder, *, max_read: int = MAX_READ, opened: OpenFiles | None = None) -> None:
         self._folder = folder
         self._max_read = max_read
+        self._opened = opened
 
     def tools(self) -> tuple[Tool, ...]:
         return (
@@ -48,7 +63,7 @@ class Files:
         line_numbers: Annotated[bool, "Put the line number and a tab before each line."] = False,
     ) -> str:
         """Read a text file."""
-        data, _ = self._folder.read(path, self._max_read)
+        data, _ = self._read(path)
         lines = _text(data, path, "replace").split("\n")
         if lines[-1] == "":
             lines.pop()
@@ -61,7 +76,7 @@ class Files:
     def write_file(self, path: PathArgument, content: Annotated[str, "The whole new content of the file."]) -> str:
         """Write a file, creating it and its directories or replacing all of it."""
         data = _bytes(content)
-        created = self._folder.write(path, data)
+        created = self._write(path, data)
         return f"{'created' if created else 'replaced'} {path}: {len(data)} bytes"
 
     def edit_file(
@@ -72,17 +87,36 @@ class Files:
         replace_all: Annotated[bool, "Replace every occurrence; otherwise there must be exactly one."] = False,
     ) -> str:
         """Replace a piece of text in a file."""
-        data, status = self._folder.read(path, self._max_read)
+        data, status = self._read(path)
         text = _text(data, path, "strict")
         edited, count, line = _edited(text, path, old_string, new_string, replace_all)
         # `expected`: the human or a command may have saved the file since it was read; their work is not overwritten.
-        self._folder.write(path, _bytes(edited), expected=status)
+        self._write(path, _bytes(edited), expected=status)
         return f"edited {path}: " + (f"{count} replacements" if count > 1 else f"1 replacement at line {line}")
+
+    def _read(self, path: str) -> tuple[bytes, os.stat_result]:
+        # From the disk first, in any case: it is there that a path is judged.
+        data, status = self._folder.read(path, self._max_read)
+        text = self._opened.read(self._full(path)) if self._opened is not None else None
+        return (data if text is None else text.encode("utf-8", "replace")[: self._max_read]), status
+
+    def _write(self, path: str, data: bytes, expected: os.stat_result | None = None) -> bool:
+        """Whether the file was made."""
+        if self._opened is not None:
+            where, old, unread = self._folder.peek(path, self._max_read)
+            if not unread and self._opened.write(f"{self._folder.path}/{where}", data.decode()):
+                return old is None
+        return self._folder.write(path, data, expected=expected)
+
+    def _full(self, path: str) -> str:
+        return f"{self._folder.path}/{self._folder.peek(path, 0)[0]}"
 
     def _preview_write(self, path: str, content: str) -> Preview:
         # Refused before the human is asked: a question about a call that cannot work is one too many.
         _bytes(content)
         where, old, unread = self._folder.peek(path, self._max_read)
+        if old is not None and self._opened is not None:
+            old = self._read(path)[0]
         before = None
         if old is not None:
             try:
@@ -94,7 +128,7 @@ class Files:
 
     def _preview_edit(self, path: str, old_string: str, new_string: str, replace_all: bool = False) -> Preview:
         where = self._folder.peek(path, self._max_read)[0]
-        text = _text(self._folder.read(path, self._max_read)[0], path, "strict")
+        text = _text(self._read(path)[0], path, "strict")
         edited, _, _ = _edited(text, path, old_string, new_string, replace_all)
         _bytes(edited)
         change = Change(where, text, edited, ("old_string", "new_string", "replace_all"))

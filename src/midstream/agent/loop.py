@@ -8,20 +8,28 @@ or `aclose` of the iterator) loses nothing that was finished.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
-from typing import Any
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
 
-from ..client.answer_type import AnswerType
 from ..client.cancellation import Turnstile, shield
 from ..client.reply import ABORTED, Reply
 from ..client.session import Session, is_refused_as_too_long
-from ..core.blocks import Media, Text, ToolResponse, Turn
+from ..core.blocks import Conversation, Media, Text, ToolResponse, Turn
 from ..core.errors import ContextTooLong, EmptyAnswer, TruncatedStream
 from ..core.events import AgentEvent, CompactionFinished, Stopped, ToolFinished
+from ..core.modules import late_module
 from .run import Round, Run, RunLimits, Spent
 from .tool import Tool
-from .toolbox import Toolbox, failure, interrupted
+from .toolbox import Toolbox, ToolSource, failure, interrupted
+
+if TYPE_CHECKING:
+    from ..client import answer_type
+    from ..client.answer_type import AnswerType
+else:
+    # Most answers are plain text.
+    answer_type = late_module("..client.answer_type", globals())
 
 # Failures that are worth another try (field-guide/reasoning.md#answers-that-are-only-reasoning,
 # field-guide/streams.md#endings).
@@ -32,19 +40,20 @@ _CUT = ("max_tokens", "refusal")
 class Agent:
     """A session that runs the tools its model calls. One run at a time; between two runs the session may change its model.
 
-    `tools` is a Toolbox, or what one is made of: functions, Tools, names of built-in tools. Tools that write or run need
-    approval: without a Toolbox with an `approve`, nobody can be asked, and their calls are refused.
+    `tools` is a Toolbox, or what one is made of: functions, Tools, names of built-in tools, McpServers. Tools that write
+    or run need approval: without a Toolbox that has an `approve`, nobody can be asked, so their calls are refused.
     """
 
     def __init__(
         self,
         session: Session,
-        tools: Toolbox | Iterable[Tool | Callable[..., Any] | str],
+        tools: Toolbox | Iterable[Tool | Callable[..., Any] | ToolSource | str],
         limits: RunLimits = RunLimits(),  # noqa: B008  (frozen)
     ) -> None:
         self.session = session
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.limits = limits
+        self._declared = frozenset([spec.qualified_name for spec in self.toolbox.specs()])
         self._turnstile = Turnstile("the agent is already running; iterate that run to its end, or close it, first")
 
     def run(self, *content: str | Text | Media, schema: Any = None) -> Run:
@@ -54,18 +63,25 @@ class Agent:
         content, continue the conversation as it is. Leave early with `aclose` (or `contextlib.aclosing`); a run that was
         merely dropped is ended before the next.
         """
-        answer: AnswerType[Any] | None = None if schema is None else AnswerType.of(schema)
-        return Run(self.session, self._turnstile.through(self._run(content, answer)), answer)
+        answer: AnswerType[Any] | None = None if schema is None else answer_type.AnswerType.of(schema)
+        return Run(self.session, self._turnstile.through(self._traced(self._run(content, answer))), answer)
+
+    def _traced(self, events: AsyncGenerator[AgentEvent, None]) -> AsyncGenerator[AgentEvent, None]:
+        """The events of a run, inside a span if telemetry is on."""
+        telemetry = self.session.client.telemetry
+        return events if telemetry is None else telemetry.agent(events, self.session.target, self._conversation)
+
+    def _conversation(self) -> Conversation:
+        return self.session.conversation
 
     async def _run(
         self, content: Sequence[str | Text | Media], answer: AnswerType[Any] | None
     ) -> AsyncGenerator[AgentEvent, None]:
         await self._pair_open_calls()  # left by a program that was killed
-        ours = self.toolbox.specs()
-        # Tools that the caller declared without running them here, such as a host's own, stay declared.
-        others = [spec for spec in self.session.tools if spec.qualified_name not in self.toolbox]
-        self.session.tools = (*others, *ours)
         spent = Spent(self.limits, self.session)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.seconds):
+                await self.toolbox.ready()
         try:
             async with aclosing(self._rounds(content, spent, answer)) as events:
                 async for event in events:
@@ -79,6 +95,7 @@ class Agent:
         retries = self.limits.retries
         while True:
             replies: list[Reply] = []
+            self._declare()
             async with aclosing(self._ask(content, spent, answer, replies)) as events:
                 async for event in events:
                     yield event
@@ -105,6 +122,17 @@ class Agent:
                 return
             # In a row: an answer that succeeds gives all of them back.
             retries = retries - 1 if turn.failure else self.limits.retries
+
+    def _declare(self) -> None:
+        """Declare the current tools; a source's may have changed since the last answer."""
+        ours = self.toolbox.specs()
+        names = frozenset([spec.qualified_name for spec in ours])
+        # Tools that the caller declared without running them here, such as a host's own, stay declared.
+        others = [spec for spec in self.session.tools if spec.qualified_name not in names | self._declared]
+        self._declared = names
+        declared = (*others, *ours)
+        if declared != self.session.tools:
+            self.session.tools = declared
 
     async def _ask(
         self,

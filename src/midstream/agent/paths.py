@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import sys
 import weakref
@@ -340,7 +339,7 @@ def _version(status: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def _replace(place: Place, data: bytes, old: os.stat_result | None) -> None:
-    temporary = f".midstream-{secrets.token_hex(8)}.tmp"
+    temporary = f".midstream-{os.urandom(8).hex()}.tmp"
     # Until it has the old file's mode it is readable by nobody else; a new file gets what the umask gives.
     fd = os.open(temporary, _NEW, 0o666 if old is None else 0o600, dir_fd=place.directory)
     try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..client.answer_type import AnswerType
 from ..client.reply import Stream
 from ..client.session import Session
 from ..client.tokens import estimate_conversation
@@ -15,6 +14,9 @@ from ..core.blocks import Conversation, ToolCall, ToolResponse, Turn, Usage, Val
 from ..core.errors import LocalError
 from ..core.events import AgentEvent, Done, ErrorEvent, Stopped, ToolFinished, ToolStarted
 from .toolbox import Toolbox, failure, interrupted
+
+if TYPE_CHECKING:
+    from ..client.answer_type import AnswerType
 
 T = TypeVar("T")
 _ANSWERED = ("text", "max_tokens")

@@ -15,16 +15,23 @@ import sys
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from ..core.errors import ConfigError
+from ..core.modules import late_module
 from ..core.patterns import late_pattern
-from . import landlock, seccomp
 from .guarded import GuardedFiles
 from .processes import held
 from .readable import git_settings_hidden, home_folder, readable_paths, secrets_of, without
+
+if TYPE_CHECKING:
+    from . import landlock, seccomp
+else:
+    # Only a sandbox that is used needs them, and ctypes with them.
+    landlock = late_module(".landlock", globals())
+    seccomp = late_module(".seccomp", globals())
 
 Way: TypeAlias = Literal["bubblewrap", "landlock"]
 # bubblewrap first: what is not mounted is not there at all,

@@ -8,7 +8,6 @@ run through bash like any other command, and `allowed-tools` is shown and not ho
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 
 from ..core.blocks import Value
 from ..core.errors import ConfigError, MidstreamError, ToolFailed
+from ..core.nearest import nearest
 from ..core.patterns import late_pattern
 from ..core.visible import visible
 from .files import Files
@@ -82,7 +82,7 @@ class Skills(Value, frozen=True):
         skill = next((each for each in self.found if each.name.casefold() == name.strip().casefold()), None)
         if skill is None:
             names = [each.name for each in self.found]
-            near = difflib.get_close_matches(name[:64], names, 1)
+            near = nearest(name[:64], names, 1)
             hint = f"did you mean {near[0]}?" if near else f"the skills are: {', '.join(names) or '(none)'}"
             raise ToolFailed(f"no skill {name[:64]!r}; {hint}")
         return skill
@@ -224,7 +224,7 @@ def _files(folder: str) -> list[str]:
         deep = os.path.relpath(where, folder).count("/") + 1
         # In place: `os.walk` goes on with what is left in this list.
         folders[:] = sorted(each for each in folders if not each.startswith(".")) if deep < MAX_DEPTH else []
-        found += [os.path.relpath(os.path.join(where, name), folder) for name in sorted(files)]  # noqa: PTH118
+        found += [os.path.relpath(os.path.join(where, name), folder) for name in sorted(files)]  # noqa: PTH118 - text
         if len(found) > MAX_ENTRIES:
             break
     return found

@@ -132,7 +132,7 @@ def marked(marker: str) -> list[int]:
     variable = f"{MARKER}={marker}".encode()
     value = str(mark_value(marker)).encode()
     # The newest first: one that forks and leaves, over and over, is there.
-    pids = sorted([int(name) for name in os.listdir("/proc") if name.isdigit()], reverse=True)  # noqa: PTH208
+    pids = sorted([int(name) for name in os.listdir("/proc") if name.isdigit()], reverse=True)  # noqa: PTH208 - as below
     return [pid for pid in pids if in_limits(pid, value) or variable in content(f"/proc/{pid}/environ")]
 
 
@@ -146,7 +146,7 @@ def in_limits(pid: int, value: bytes) -> bool:
 def content(path: str) -> bytes:
     """Nothing for a process that is gone meanwhile, or another user's."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open(path, "rb") as file:  # noqa: PTH123 - no pathlib here, see below
             return file.read()
     except OSError:
         return b""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import difflib
 import inspect
 import itertools
 import re
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 from ..client.cancellation import in_daemon_thread
 from ..core.blocks import FAILED, Media, Text, Value
 from ..core.errors import BadArguments, ConfigError
+from ..core.nearest import nearest
 from ..core.patterns import late_pattern
 from ..core.tools import INPUT, Grammar, ToolSpec
 from .approval_request import Change
@@ -31,7 +31,7 @@ from .approval_request import Change
 Checked: TypeAlias = dict[str, Any]
 Content: TypeAlias = tuple[Text | Media, ...]
 
-_NAME = late_pattern(r"[A-Za-z0-9_-]{1,64}\Z")
+_NAME = late_pattern(r"[A-Za-z0-9_-]{1,128}\Z")
 _REF = "#/$defs/"
 
 # The three styles of docstrings: Google (`Args:`), numpy (`Parameters`, underlined), reST (`:param name:`).
@@ -91,7 +91,7 @@ class Tool:
             if _NAME.match(name):
                 continue
             raise ConfigError(
-                f"invalid tool name {name!r}; every provider accepts only 1 to 64 characters of A-Z a-z 0-9 _ -"
+                f"invalid tool name {name!r}; expected 1 to 128 characters of A-Z a-z 0-9 _ - (a host that takes fewer gets a shorter one)"
             )
         self.spec = spec
         self.call = call
@@ -223,7 +223,7 @@ class Signature:
         return checked
 
     def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name[:64], self.types, 1, 0.5)
+        near = nearest(name[:64], self.types, 1, 0.5)
         return f"unknown argument {name[:64]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
     def _expected(self) -> str:
@@ -255,19 +255,19 @@ class FailedOutput(str):
 def content_of(value: object) -> Content:
     """What a tool returned, as content: text and media unchanged, anything else as JSON."""
     if isinstance(value, FailedOutput):
-        return (Text(_encodable(str(value)), {FAILED: True}),)
+        return (Text(encodable(str(value)), {FAILED: True}),)
     if isinstance(value, str):
-        return (Text(_encodable(value)),)
+        return (Text(encodable(value)),)
     if value is None:
         return (Text("(no output)"),)
     if isinstance(value, Text | Media):
         return (value,)
     if isinstance(value, tuple | list) and value and all(isinstance(part, Text | Media) for part in value):
         return tuple(value)
-    return (Text(_encodable(msgspec.json.encode(value, enc_hook=str).decode())),)
+    return (Text(encodable(msgspec.json.encode(value, enc_hook=str).decode())),)
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     # A lone surrogate (from a file name that is not UTF-8, for example) would make every later request impossible to encode.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -342,6 +342,7 @@ def _type_word(schema: Mapping[str, Any]) -> str:
 
 
 def _is_async(func: Callable[..., Any]) -> bool:
+    # Not a question whether it can be called (B004), but whether calling the object gives a coroutine.
     return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
 
 

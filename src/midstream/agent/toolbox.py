@@ -8,11 +8,11 @@ only when everything the call had started is gone. Calls run in order; neighbour
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -20,15 +20,24 @@ from msgspec.structs import replace
 from ..client.cancellation import shield
 from ..core.blocks import FAILED, Text, ToolCall, ToolResponse, tool_result
 from ..core.errors import ConfigError, ToolFailed
+from ..core.modules import late_module
+from ..core.nearest import nearest
 from ..core.tools import ToolSpec, parse_arguments
+from ..telemetry import current_telemetry
 from .approval import Approval
 from .approval_request import ApprovalRequest
-from .bash import Bash
-from .files import Files
+from .files import Files, OpenFiles
 from .paths import Folder
-from .sandbox import Sandbox
-from .search import Search
+from .progress import listening
 from .tool import Checked, Content, Tool
+
+if TYPE_CHECKING:
+    from . import bash, search
+    from .sandbox import Sandbox
+else:
+    # A question without tools runs no command and searches nothing.
+    bash = late_module(".bash", globals())
+    search = late_module(".search", globals())
 
 BUILTIN = ("bash", "read_file", "write_file", "edit_file", "glob", "grep")
 # A bound for any tool, also somebody else's: a result goes into every later request of the conversation.
@@ -46,52 +55,88 @@ class CutShort(Protocol):
     def __call__(self, call: ToolCall, /, *, started: bool) -> ToolResponse: ...
 
 
-class Toolbox:
-    """The tools of an agent: Tools, plain functions, or names of built-in tools, which work in `workdir`.
+class ToolSource(Protocol):
+    """Tools that may change while they are in a Toolbox, such as those of MCP servers (`McpServers`)."""
 
-    Without `approve`, calls of tools that write or run are refused, because nobody could be asked. `sandbox` confines bash.
+    def tools(self) -> Sequence[Tool]:
+        """The current tools."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait until the tools are known, up to a limit of its own."""
+        ...
+
+
+class Toolbox:
+    """The tools of an agent: Tools, plain functions, sources of tools, or names of built-in tools, which work in `workdir`.
+
+    Without `approve`, calls of tools that write or run are refused, because there is nobody to ask. `sandbox` confines bash; `opened`
+    is a program that has files open, such as an editor.
     """
 
     def __init__(
         self,
-        tools: Iterable[Tool | Callable[..., Any] | str] = BUILTIN,
+        tools: Iterable[Tool | Callable[..., Any] | ToolSource | str] = BUILTIN,
         *,
         approve: Approval | None = None,
         workdir: str | os.PathLike[str] = ".",
         sandbox: Sandbox | None = None,
+        opened: OpenFiles | None = None,
         max_result: int = MAX_RESULT,
     ) -> None:
         self.approve = approve or Approval()
         self.watch: Callable[[ApprovalRequest], Awaitable[None]] | None = None
         """Told of each call that writes or runs, when it is allowed and has not begun."""
+        self.progress: Callable[[ToolCall, str], None] | None = None
+        """Called with each report of progress from a running tool."""
+        self._sources: list[ToolSource] = []
         self._max_result = max_result
         self._tools: dict[str, Tool] = {}
         builtin: dict[str, Tool] = {}
         for each in tools:
             if isinstance(each, str):
                 # Made when one is named: a program with tools of its own needs no folder.
-                builtin = builtin or {made.name: made for made in builtin_tools(Folder(workdir), sandbox)}
+                builtin = builtin or {made.name: made for made in builtin_tools(Folder(workdir), sandbox, opened)}
                 if each not in builtin:
                     raise ConfigError(f"no built-in tool {each!r}; expected one of {', '.join(BUILTIN)}")
                 self.add(builtin[each])
             else:
                 self.add(each)
 
-    def add(self, tool: Tool | Callable[..., Any]) -> None:
-        """Add a tool."""
+    def add(self, tool: Tool | Callable[..., Any] | ToolSource) -> None:
+        """Add a tool, or a source of tools."""
+        if not isinstance(tool, Tool) and not callable(tool):
+            self._sources.append(tool)
+            return
         made = tool if isinstance(tool, Tool) else Tool.from_function(tool)
         if made.name in self._tools:
             raise ConfigError(f"two tools are named {made.name!r}")
         self._tools[made.name] = made
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(self._tools.values())
+        return iter(self._all().values())
 
     def __len__(self) -> int:
-        return len(self._tools)
+        return len(self._all())
 
     def __contains__(self, name: str) -> bool:
-        return name in self._tools
+        return name in self._all()
+
+    async def ready(self) -> None:
+        """Wait until the tools of all sources are known; each source limits how long that takes."""
+        for source in self._sources:
+            await source.ready()
+
+    def _all(self) -> dict[str, Tool]:
+        """The current tools. One that was added takes precedence over a source's of the same name."""
+        if not self._sources:
+            return self._tools
+        # Those of sources behind the others: a host that takes only so many leaves out the last.
+        found = dict(self._tools)
+        for source in self._sources:
+            for tool in source.tools():
+                found.setdefault(tool.name, tool)
+        return found
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The declarations of all tools, for the model."""
@@ -99,6 +144,14 @@ class Toolbox:
 
     async def run(self, call: ToolCall) -> ToolResponse:
         """The result of one call."""
+        telemetry = current_telemetry()
+        if telemetry is None:
+            return await self._result(call)
+        tool = self._tools.get(call.qualified_name)
+        description = tool.spec.description if tool is not None else ""
+        return await telemetry.tool(call, description, lambda: self._result(call))
+
+    async def _result(self, call: ToolCall) -> ToolResponse:
         try:
             return _marked(tool_result(call, *self._bounded(await self._run(call))))
         except ToolFailed as error:
@@ -160,7 +213,7 @@ class Toolbox:
         groups: list[list[int]] = []
         last_safe = False
         for index, call in enumerate(calls):
-            tool = self._tools.get(call.qualified_name)
+            tool = self._all().get(call.qualified_name)
             # An unknown tool only makes an error message.
             safe = tool is None or tool.parallel_safe
             if safe and last_safe:
@@ -171,7 +224,7 @@ class Toolbox:
         return groups
 
     async def _run(self, call: ToolCall) -> Content:
-        tool = self._tools.get(call.qualified_name)
+        tool = self._all().get(call.qualified_name)
         if tool is None:
             raise ToolFailed(self._unknown(call.qualified_name))
         arguments = parse_arguments(call)
@@ -180,12 +233,13 @@ class Toolbox:
         checked = tool.check(arguments)
         # After the check of the arguments: nobody should be asked about a call that cannot run.
         if tool.writes or tool.runs:
-            await self._approved(tool, arguments, checked)
+            await self._approved(tool, arguments, checked, call.id)
         # The clock starts after the approval: a person's time is not the tool's.
         deadline = asyncio.timeout(tool.timeout)
         try:
             async with deadline:
-                return await tool.run(checked)
+                with listening(partial(self.progress, call) if self.progress is not None else None):
+                    return await tool.run(checked)
         except TimeoutError:
             if deadline.expired():
                 raise ToolFailed(
@@ -193,23 +247,24 @@ class Toolbox:
                 ) from None
             raise
 
-    async def _approved(self, tool: Tool, arguments: dict[str, Any], checked: Checked) -> None:
-        request = await _request(tool, arguments, checked)
+    async def _approved(self, tool: Tool, arguments: dict[str, Any], checked: Checked, call_id: str) -> None:
+        request = await _request(tool, arguments, checked, call_id)
         answer = await self.approve.decide(request)
         if not answer.allowed:
             raise ToolFailed(
                 "not allowed, nothing was run" + (f": {answer.reason}" if answer.reason else " (the user refused)")
             )
         # Answering takes time; what was shown must still be what happens.
-        if await _request(tool, arguments, checked) != request:
+        if await _request(tool, arguments, checked, call_id) != request:
             raise ToolFailed("nothing was run: the file changed while the call was being approved; read it again")
         if self.watch is not None:
             await self.watch(request)
 
     def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name[:64], self._tools, 1)
+        names = list(self._all())
+        near = nearest(name[:64], names, 1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        return f"there is no tool {name[:64]!r}{hint} The tools are: {', '.join(self._tools) or '(none)'}"
+        return f"there is no tool {name[:64]!r}{hint} The tools are: {', '.join(names) or '(none)'}"
 
     def _bounded(self, content: Content) -> Content:
         return tuple([Text(self._cut(part.text), part.extra) if isinstance(part, Text) else part for part in content])
@@ -221,9 +276,13 @@ class Toolbox:
         return f"{text[:half]}\n[… {len(text) - 2 * half} characters cut …]\n{text[-half:]}"
 
 
-def builtin_tools(folder: Folder, sandbox: Sandbox | None = None) -> tuple[Tool, ...]:
+def builtin_tools(folder: Folder, sandbox: Sandbox | None = None, opened: OpenFiles | None = None) -> tuple[Tool, ...]:
     """bash, read_file, write_file, edit_file, glob and grep, working in one folder."""
-    return (Bash(folder, sandbox=sandbox).tool(), *Files(folder).tools(), *Search(folder).tools())
+    return (
+        bash.Bash(folder, sandbox=sandbox).tool(),
+        *Files(folder, opened=opened).tools(),
+        *search.Search(folder).tools(),
+    )
 
 
 def _marked(response: ToolResponse) -> ToolResponse:
@@ -261,7 +320,7 @@ def _shortened(parse_error: dict[str, Any]) -> dict[str, Any]:
     return {**parse_error, "_raw": raw if len(raw) <= 2000 else raw[:2000] + "…"}
 
 
-async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked) -> ApprovalRequest:
+async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked, call_id: str) -> ApprovalRequest:
     found = await tool.preview(checked)
     return ApprovalRequest(
         tool.name,
@@ -272,6 +331,7 @@ async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked) -> A
         change=found.change,
         own_caution=found.caution,
         sandbox=found.sandbox,
+        call_id=call_id,
     )
 
 

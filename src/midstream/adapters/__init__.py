@@ -1,7 +1,9 @@
 """The shapes other programs expect, on top of midstream: see docs/adapters.md.
 
-Kimi behind a plain completion function (`create_kimi_completion`, `create_kimi_completion_with_tools`), and conversations as
-the AI SDK's model messages (`to_model_messages`, `from_model_messages`). Each is imported when it is first used.
+Kimi behind a plain completion function (`create_kimi_completion`, `create_kimi_completion_with_tools`), conversations as
+the AI SDK's model messages (`to_model_messages`, `from_model_messages`), and a client for code that is written against
+OpenAI's (`openai_client`, `async_openai_client`). Each is imported when it is first used. Models for other libraries are in
+modules of their own, which only that library's users import.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from .kimi_completion import map_finish_reason as map_finish_reason
     from .kimi_completion import map_kimi_tool_calls_to_anthropic as map_kimi_tool_calls_to_anthropic
     from .kimi_completion import map_tools_to_kimi as map_tools_to_kimi
+    from .openai_sdk import async_openai_client as async_openai_client
+    from .openai_sdk import openai_client as openai_client
 
 _HOMES = {
     "ai_sdk": "from_model_messages to_model_messages",
@@ -37,6 +41,7 @@ _HOMES = {
         "KimiApiError KimiConfigError KimiResponse create_kimi_completion "
         "create_kimi_completion_with_tools map_finish_reason map_kimi_tool_calls_to_anthropic map_tools_to_kimi"
     ),
+    "openai_sdk": "async_openai_client openai_client",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = sorted(_HOME)  # noqa: PLE0605  (for a type checker, the imports above say it)

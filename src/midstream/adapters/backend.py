@@ -1,0 +1,138 @@
+"""What is behind every adapter: midstream's client, for callers who have no place to keep one, and the memory of answers.
+
+A client belongs to one event loop, and other libraries are used from many (`asyncio.run` twice, a thread per worker): there
+is one for each. Callers without a loop get a thread with one. Both end with `close` or `aclose`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from contextlib import aclosing
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+from ..client.catalog import Catalog
+from ..client.client import Client
+from ..client.sync import Background
+from ..core.blocks import Conversation, Turn
+from ..core.dialect import Options
+from ..core.events import Done, Event
+from ..core.secret import Secret
+from ..core.tools import ToolSpec
+from ..dialects.registry import Resolved
+from ..transport import TransportOptions
+from ..wires.request import Request
+from .answer_memory import AnswerMemory
+
+T = TypeVar("T")
+Sending: TypeAlias = Callable[[Resolved, Request], None]
+
+
+class Backend:
+    """Asks models for answers, and remembers them for the history that comes back.
+
+    `catalog` resolves names and finds keys: by default the user's configuration and the environment. `api_key` is used for
+    every host instead.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog | None = None,
+        *,
+        api_key: str | Secret | None = None,
+        transport: TransportOptions | None = None,
+        memory: AnswerMemory | None = None,
+    ) -> None:
+        self.catalog = catalog or Catalog()
+        self.memory = memory or AnswerMemory()
+        self._api_key = None if api_key is None else Secret(api_key)
+        self._transport = transport
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+        self._background: Background | None = None
+        self._lock = threading.Lock()
+
+    def resolve(self, model: str) -> Resolved:
+        """The model with its dialect and endpoint; UnknownModel says what is there instead."""
+        return self.catalog.resolve(model)
+
+    async def complete(
+        self,
+        model: str,
+        conversation: Conversation,
+        tools: Sequence[ToolSpec] = (),
+        options: Options | None = None,
+        sending: Sending | None = None,
+        api_key: Secret | None = None,
+    ) -> Turn:
+        """The next answer, whole. One that failed is raised as what it failed with.
+
+        `sending` is told what the model is sent; `api_key` is this request's own.
+        """
+        turn = await self._client().complete(
+            model, conversation, tools=tools, options=options, sending=sending, api_key=api_key
+        )
+        turn.raise_for_failure()
+        self.memory.add(conversation, turn)
+        return turn
+
+    async def batches(
+        self,
+        model: str,
+        conversation: Conversation,
+        tools: Sequence[ToolSpec] = (),
+        options: Options | None = None,
+        sending: Sending | None = None,
+        api_key: Secret | None = None,
+    ) -> AsyncGenerator[list[Event], None]:
+        """The next answer as events, in the batches in which they arrive."""
+        client = self._client()
+        async with aclosing(
+            client.batches(model, conversation, tools=tools, options=options, sending=sending, api_key=api_key)
+        ) as batches:
+            async for batch in batches:
+                last = batch[-1]
+                if type(last) is Done:
+                    # Before the reader learns that it is whole: it may come back at once.
+                    self.memory.add(conversation, last.turn)
+                yield batch
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, for a caller without an event loop."""
+        return self._thread().run(work)
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+        """The same items in a plain `for`, for a caller without an event loop."""
+        return self._thread().iterate(items)
+
+    def close(self) -> None:
+        """Close the connections of the thread, and end it."""
+        with self._lock:
+            background, self._background = self._background, None
+        if background is not None:
+            try:
+                background.run(self.aclose())
+            finally:
+                background.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    def _client(self) -> Client:
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            # Histories are read anew from the other library's messages each time: there is nothing to go on with.
+            client = Client(self.catalog, api_key=self._api_key, transport=self._transport, remember=False)
+            self._clients[loop] = client
+        return client
+
+    def _thread(self) -> Background:
+        with self._lock:
+            if self._background is None:
+                self._background = Background()
+            return self._background

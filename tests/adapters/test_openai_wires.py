@@ -1,0 +1,84 @@
+"""Requests on OpenAI's wires, answered in the process: what is carried in items, and what is asked of the host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from midstream.adapters.backend import Backend
+from midstream.adapters.openai_wires import RESPONSES, OpenAIWires
+from midstream.core.secret import Secret
+from midstream.errors import BadRequest
+from midstream.testing import SimServer, sim_server
+
+from .openai_errands import RESPONSES_TOOLS
+from .tour import MODELS, errand, judge, weather
+
+
+@pytest.fixture
+def sim() -> Iterator[SimServer]:
+    with sim_server(strict="paranoid") as server:
+        yield server
+
+
+def asked(sim: SimServer, body: dict[str, Any]) -> dict[str, Any]:
+    """One response, by a process that knows nothing of any other."""
+    backend = Backend(sim.catalog())
+    wires = OpenAIWires(backend, carry=True)
+    try:
+        reading = wires.read(RESPONSES, json.dumps(body).encode())
+        if not reading.parsed.options.stream:
+            return json.loads(backend.run(wires.whole(reading)))  # type: ignore[no-any-return]
+        events = b"".join(backend.iterate(wires.stream(reading))).split(b"\n\n")
+        last = json.loads(events[-2].rpartition(b"data: ")[2])
+        assert last["type"] == "response.completed"
+        return last["response"]  # type: ignore[no-any-return]
+    finally:
+        backend.close()
+
+
+def test_items_carry_reasoning_from_process_to_process(sim: SimServer) -> None:
+    items: list[Any] = []
+    for number, model in enumerate(MODELS):
+        items.append({"role": "user", "content": errand(number)})
+        for _ in range(2):
+            body = {
+                "model": model,
+                "input": items,
+                "tools": RESPONSES_TOOLS,
+                "reasoning": {"effort": "medium"},
+                "include": [],
+            }
+            output = asked(sim, {**body, "stream": bool(number % 2)})["output"]
+            items += output
+            items += [
+                {"type": "function_call_output", "call_id": item["call_id"], "output": weather(f"Town {number}")}
+                for item in output
+                if item["type"] == "function_call"
+            ]
+    judge(sim, requests=2 * len(MODELS))
+
+
+@pytest.mark.parametrize("damage", ["", "?", "AAAA", "midstream1.", "bnVsbA=="])
+def test_reasoning_that_was_changed_is_nobody_s(sim: SimServer, damage: str) -> None:
+    kimi = MODELS[0]
+    first = {"role": "user", "content": errand(0)}
+    output = asked(sim, {"model": kimi, "input": [first], "tools": RESPONSES_TOOLS})["output"]
+    for item in output:
+        if item["type"] == "reasoning":
+            item["encrypted_content"] = f"midstream1.{damage}"
+    call = next(item for item in output if item["type"] == "function_call")
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}
+    for model in (kimi, "openai-responses/gpt-5.2"):
+        assert asked(sim, {"model": model, "input": [first, *output, result], "tools": RESPONSES_TOOLS})["output"]
+    assert sim.refused == [] and "midstream1." not in json.dumps([seen.body for seen in sim.seen])
+
+
+def test_a_request_without_a_model_or_words_says_so(sim: SimServer) -> None:
+    wires = OpenAIWires(Backend(sim.catalog(), api_key=Secret("k")))
+    for body in ({"input": "x"}, {"model": 1}, {"model": MODELS[0], "input": []}):
+        with pytest.raises(BadRequest, match=r"names no model|no messages"):
+            wires.read(RESPONSES, json.dumps(body).encode())

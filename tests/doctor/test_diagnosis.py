@@ -259,6 +259,6 @@ def test_whatever_the_history_the_healed_copy_is_sound_and_nobody_refuses_it(tur
 
 
 def test_the_public_names_are_these() -> None:
-    names = "SCENES Diagnosis Finding HandOff Verdict examine hand_offs heal naive_body refusals table with_raw_ids"
+    names = "SCENES Diagnosis Finding HandOff RecordedAnswer Verdict examine hand_offs heal naive_body read_answer refusals table with_raw_ids"
     assert midstream.doctor.__all__ == names.split()
     assert all(hasattr(midstream.doctor, name) for name in names.split())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from midstream.sim.rules import HOSTS, Basis, Rule
-from midstream.sim.rules.no_tools import NO_TOOLS
+from midstream.sim.rules.hosts import NO_TOOLS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "doubles-rules.md"
 BASES = get_args(Basis)

@@ -16,7 +16,7 @@ from midstream.core.errors import LocalError
 from midstream.doctor.matrix import SCENES, TOOLS
 from midstream.sim.players import make_players
 from midstream.sim.rules import HOSTS, Basis, Problem, Strict, judge
-from midstream.sim.rules.no_tools import NO_TOOLS
+from midstream.sim.rules.hosts import NO_TOOLS
 
 from .rules_page import PAGE, idle, write_page
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 
 import msgspec
 
@@ -15,7 +16,7 @@ from ..core.blocks import Conversation, Media, Text, ToolCall, ToolResponse, Tur
 from ..core.dialect import Options
 from ..core.tools import Grammar, ToolSpec
 from ..sim.answer import Answer, Call
-from ..sim.players import Player
+from ..sim.players import Player, make_players
 from ..sim.rules.hosts import judge
 from ..sim.rules.rule import Problem
 
@@ -226,6 +227,33 @@ _OF_TWO = (_there_and_back, _freeform, _namespaces)
 
 
 _WITH_MORE_TOOLS = ("freeform calls", "namespaces")
+
+
+# Three schemes of ids and three ways to carry reasoning, which is what hosts stumble over.
+_FOREIGN = ("moonshot-k2.5", "claude", "openai-responses-5")
+
+
+@cache
+def foreign_history(asks: str = "Say hello.") -> Conversation:
+    """A history made by Kimi, Claude and GPT in turn, with parallel calls, thinking and repeated ids."""
+    players = make_players()
+    scene = Scene()
+    for name in _FOREIGN:
+        scene.answer(players[name], Answer("", "Both at once.", (_LIST, _READ))).results("a.txt", "milk")
+    return scene.asks(asks).done()
+
+
+@cache
+def scene_history(name: str) -> tuple[Conversation, tuple[ToolSpec, ...]]:
+    """One of the scenes, made by Kimi alone, and the tools it knows."""
+    maker = make_players()[_FOREIGN[0]]
+    return SCENES[name](maker, maker).done(), TOOLS + MORE_TOOLS if name in _WITH_MORE_TOOLS else TOOLS
+
+
+@cache
+def interrupted_history(asks: str = "Never mind. Say hello.") -> Conversation:
+    """A history in which a call was never answered."""
+    return Scene().answer(make_players()[_FOREIGN[0]], Answer("", "", (_LIST,))).asks(asks).done()
 
 
 class HandOff(msgspec.Struct, frozen=True):

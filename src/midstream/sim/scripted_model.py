@@ -12,7 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.blocks import Conversation, Text, ToolCall, ToolResponse, Turn, human
+import msgspec
+
+from ..core.blocks import Conversation, Text, Thinking, ToolCall, ToolResponse, Turn, human
+from ..core.schema_check import faults
 from ..core.tools import INPUT, ToolSpec
 from ..wires.encode_context import INSTRUCTION_TAG
 from ..wires.request import ParsedRequest, RequestedAnswer
@@ -73,9 +76,15 @@ def next_answer(
 
 
 def count_tokens(conversation: Conversation, tools: Sequence[ToolSpec] = ()) -> int:
-    """About how many tokens a request holds, by its words."""
+    """About how many tokens a request holds, by its words: what was said, thought and called, and the tools."""
     said = sum(len(tokens(_words_of(turn))) for turn in conversation.turns) + len(tokens(conversation.system_text))
-    return said + sum(len(tokens(f"{tool.name} {tool.description}")) for tool in tools) + 1
+    return said + sum(_count_tool(tool) for tool in tools) + 1
+
+
+def _count_tool(tool: ToolSpec) -> int:
+    # JSON without blanks is one word to `tokens`; its names and values are what a model reads.
+    schema = msgspec.json.encode(tool.parameters or {}).decode()
+    return len(tokens(f"{tool.name} {tool.description}")) + len(_WORD.findall(schema.lower()))
 
 
 def plan(asked: str, tools: Sequence[ToolSpec]) -> list[list[tuple[ToolSpec, str]]]:
@@ -131,7 +140,9 @@ def arguments_for(tool: ToolSpec, part: str, results: Sequence[ToolResponse] = (
     told = _told(wanted, part) if (exact := _EXACT.search(part)) is not None and exact[1] == tool.name else {}
     # Required fields and those that were named, or else the first: a call with every optional field filled in looks like no model's.
     names = [name for name in wanted if name in required or name in told] or list(wanted)[:1]
-    return {name: told[name] if name in told else _value(name, wanted[name], part, results) for name in names}
+    made = {name: told[name] if name in told else _value(name, wanted[name], part, results) for name in names}
+    # Bounds, references and choices are beyond the words of a prompt. What was told exactly is passed on as it was told.
+    return made if told or not faults(made, schema) else instance(schema, part.strip(" ."))
 
 
 def _told(wanted: dict[str, Any], part: str) -> dict[str, Any]:
@@ -202,7 +213,10 @@ def _short(response: ToolResponse) -> str:
 
 
 def _words_of(turn: Turn) -> str:
-    said = [block.text for block in turn.blocks if isinstance(block, Text)]
+    # Everything that goes back to a host is read by its model, and paid for; a count that
+    # leaves something out could not tell who uses what it is sent from who throws it away.
+    said = [block.text for block in turn.blocks if isinstance(block, Text | Thinking)]
+    said += [f"{block.name} {block.arguments}" for block in turn.blocks if isinstance(block, ToolCall)]
     said += [block.text for block in turn.blocks if isinstance(block, ToolResponse)]
     return " ".join(said)
 

@@ -4,17 +4,7 @@ A request that breaks its provider's rules is refused with that provider's error
 in the format of its wire, or in the text format in which the system prompt declares tools. The first part of the path names the provider (`/moonshot/chat/completions`), the rest is its own
 path; `/sim/…` chooses the provider by the model's name. `seen` keeps the last requests, for tests.
 
-`faults` and `inject` make the next answers go wrong:
-
-| name | what happens |
-|---|---|
-| `429` | refused with Retry-After |
-| `500` | an internal error |
-| `cut` | the stream breaks off in the middle |
-| `stall` | the stream goes silent in the middle |
-| `leak` | tool calls come as the model's own markers in the text |
-| `repeat-ids` | every call has the same id |
-| `restart-index` | every call has index 0 |
+`faults` and `inject` make the next answers go wrong, `always` all of them; sim/faults.py has the table of what can go wrong.
 """
 
 from __future__ import annotations
@@ -29,13 +19,24 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ..core.blocks import Conversation
-from ..core.errors import LocalError, MidstreamError, UnknownModel
+from ..core.dialect import Options
+from ..core.errors import MidstreamError, UnknownModel
 from ..core.tools import ToolSpec
 from ..dialects.provider import Provider
 from ..dialects.registry import Registry, Resolved
 from ..wires.request import ParsedRequest, parse_request
 from .answer import Answer, Style
-from .choices import choices_asked, streamed_choices, whole_choices
+from .faults import (
+    FaultContext,
+    changes_bytes,
+    check_fault,
+    counted_request,
+    faulty_answer,
+    faulty_body,
+    faulty_request,
+    faulty_stream,
+    own_ids,
+)
 from .http_server import JSON, HTTPRequest, HTTPServer, Responder
 from .model_lists import model_list, one_model, shown_model
 from .obedience import obedient_answer
@@ -45,7 +46,8 @@ from .routes import Found, find_route, owner_of, wires_of
 from .rules.hosts import HOSTS, Host, Strict, host_for, judge, read_strict
 from .rules.rule import Problem
 from .scripted_model import count_tokens, next_answer, read_prompt
-from .speech import SPEAKERS, counted, speak, speak_whole
+from .speech import SPEAKERS, counted, requested_choices, speak, speak_whole, streamed_choices, whole_choices
+from .stranger import Stranger
 from .text_tools import read_text_tools
 from .window import count_request, too_long
 
@@ -53,7 +55,6 @@ _STORED = 200
 """So many responses are kept for GET and DELETE by id."""
 # By size as well as by number: a thousand requests with images would be gigabytes.
 _SEEN_BYTES = 64 * 1024 * 1024
-FAULTS = ("429", "500", "cut", "stall", "leak", "repeat-ids", "restart-index")
 
 
 class Script(Protocol):
@@ -81,7 +82,7 @@ class Seen(msgspec.Struct, frozen=True):
 class Sim:
     """The doubles on one port. `delay` is the pause before each streamed piece, in seconds; `strict` what to refuse: what is
     "documented" or observed of a host, "paranoid" also what is assumed, False nothing (True is "documented");
-    `toolless` are the providers that take no tools; a request with another key than `key` is refused, unless it is None, and so
+    `always` are faults of every answer, and `strangers` hosts that the registry does not know; `toolless` are the providers that take no tools; a request with another key than `key` is refused, unless it is None, and so
     is one that has more tokens than `window`."""
 
     def __init__(
@@ -90,6 +91,8 @@ class Sim:
         port: int = 0,
         delay: float = 0.0,
         faults: Iterable[str | int] = (),
+        always: Iterable[str | int] = (),
+        strangers: Iterable[Stranger] = (),
         strict: Strict = "documented",
         script: Script = next_answer,
         keep: int = 1000,
@@ -108,6 +111,8 @@ class Sim:
         self._faults: deque[str] = deque()
         for fault in [faults] if isinstance(faults, str) else faults:
             self.inject(fault)
+        self._always = frozenset([check_fault(fault) for fault in always])
+        self._strangers = {stranger.name: stranger for stranger in strangers}
         self.requests = 0
         self.refusals = 0
         """How many problems there were; `refused` has the last of them."""
@@ -132,15 +137,14 @@ class Sim:
         return sim_providers(self.url)
 
     def inject(self, fault: str | int, times: int = 1) -> None:
-        """Make the next `times` requests go wrong; the table above names the faults."""
-        if str(fault) not in FAULTS:
-            raise LocalError(f"unknown fault {str(fault)!r}; expected one of {', '.join(FAULTS)}")
-        self._faults.extend([str(fault)] * times)
+        """Make the next `times` requests go wrong; sim/faults.py names the faults."""
+        self._faults.extend([check_fault(fault)] * times)
 
     async def __aenter__(self) -> Sim:
         await self._server.start(port=self.port)
         self.port = self._server.port
-        self._registry = Registry(played_providers(self.url))
+        strange = [stranger.provider(self.url) for stranger in self._strangers.values()]
+        self._registry = Registry([*played_providers(self.url), *strange])
         return self
 
     async def __aexit__(
@@ -193,6 +197,8 @@ class Sim:
     def _host(self, provider: str, wire: str) -> Host:
         """The double whose errors answer what names no model."""
         assert self._registry is not None
+        if provider in self._strangers:
+            return self._strangers[provider].host
         dialects = [dialect for _, dialect in self._registry.providers[owner_of(provider, wire)].dialects]
         natives = [dialect.native for dialect in dialects if dialect.native is not None]
         return next((host_for(dialect) for dialect in (*dialects, *natives) if dialect.wire == wire), HOSTS["openai"])
@@ -210,13 +216,18 @@ class Sim:
             return
         exchange = self._exchange(provider, found, request)
         # Taken before the request is judged: an injected failure is of the host, not of the request.
-        fault = self._faults.popleft() if self._faults else None
-        if fault in ("429", "500"):
-            self._see(request, exchange.body, int(fault))
-            await _fail(responder, fault, exchange.host)
+        faults = self._always | exchange.stranger_faults
+        if self._faults:
+            faults |= {self._faults.popleft()}
+        failure = next((fault for fault in ("429", "500") if fault in faults), None)
+        if failure is not None:
+            self._see(request, exchange.body, int(failure))
+            await _fail(responder, failure, exchange.host)
             return
         # A host that refuses the shape never counts the tokens.
-        problems = _judged(exchange, self.strict) or self._oversized(exchange)
+        problems = [] if "accept-anything" in faults else _judged(exchange, self.strict) or self._oversized(exchange)
+        if "refuse-own-ids" in faults:
+            problems += _own_ids(exchange, self.requests)
         self._see(request, exchange.body, problems[0].status if problems else 200)
         if problems:
             self.refusals += len(problems)
@@ -225,7 +236,7 @@ class Sim:
             # Hosts tell the first problem only; `refused` has all of them for whoever debugs a test.
             await _refuse(responder, problems[0], exchange.host)
             return
-        await self._answer(responder, exchange, fault)
+        await self._answer(responder, exchange, faults)
 
     def _oversized(self, exchange: _Exchange) -> list[Problem]:
         """The refusal of a request that does not fit the window."""
@@ -331,44 +342,47 @@ class Sim:
         # A model may have one wire only at this host; its name at another path is a 404 there too.
         if wire not in ("completion", dialect.wire):
             raise UnknownModel(f"{model} is not served at {request.path}")
+        stranger = self._strangers.get(provider)
+        if stranger is not None:
+            return _Exchange(target, stranger.host, wire, body, stranger.read(raw), stream, stranger=stranger)
         host = HOSTS["deepinfra-native"] if wire == "completion" else host_for(dialect)
         array = wire == "gemini" and "alt=sse" not in request.query.split("&")
         return _Exchange(target, host, wire, body, raw, stream, array)
 
-    async def _answer(self, responder: Responder, exchange: _Exchange, fault: str | None) -> None:
+    async def _answer(self, responder: Responder, exchange: _Exchange, faults: frozenset[str]) -> None:
         try:
-            answer, style, asked = exchange.answer(self._script, self.requests)
+            answer, style, asked = exchange.answer(self._script, self.requests, faults)
         except MidstreamError as error:  # the script has no answer
             await _refuse(responder, Problem("script", str(error)), exchange.host)
             return
         if self.window is not None:
             answer = msgspec.structs.replace(answer, input_tokens=count_request(exchange.parsed()))
-        if fault == "leak":
-            answer = _leaked(answer, style.first_call)
         # Stored unless told otherwise: `store: false` leaves the history to the caller
         # (field-guide/openai-responses.md#shape).
         if exchange.wire == "openai-responses" and asked.requested.store is not False:
             self._keep(exchange, speak_whole(exchange.wire, answer, style, asked))
-        count = choices_asked(exchange.wire, exchange.body)
+        count = requested_choices(exchange.wire, exchange.body)
         if exchange.stream:
             await responder.start(200, {"content-type": exchange.media_type})
-            pieces = speak(exchange.wire, answer, style, asked, array=exchange.array)
-            await self._stream(responder, list(streamed_choices(pieces, count)), fault)
+            pieces = list(streamed_choices(speak(exchange.wire, answer, style, asked, array=exchange.array), count))
+            spoiled = faulty_stream(pieces, faults) if exchange.spoils(faults) else pieces
+            await self._stream(responder, spoiled, faults)
         else:
-            whole = speak_whole(exchange.wire, answer, style, asked)
-            await responder.send(200, whole_choices(whole, count), JSON)
+            whole = whole_choices(speak_whole(exchange.wire, answer, style, asked), count)
+            await responder.send(200, faulty_body(whole, faults) if exchange.spoils(faults) else whole, JSON)
 
-    async def _stream(self, responder: Responder, pieces: Sequence[bytes], fault: str | None) -> None:
+    async def _stream(self, responder: Responder, pieces: Sequence[bytes], faults: Collection[str]) -> None:
+        breaks = "cut" in faults or "stall" in faults
         for number, piece in enumerate(pieces):
-            if fault in ("cut", "stall") and number == max(1, len(pieces) // 2):
+            if breaks and number == max(1, len(pieces) // 2):
                 # Longer than any limit of a client, and ended by the client's leaving.
-                if fault == "stall":
+                if "stall" in faults:
                     await asyncio.sleep(3600)
                 responder.abort()
                 return
             if self.delay:
                 await asyncio.sleep(self.delay)
-            await responder.write(_spoiled(piece, fault))
+            await responder.write(piece)
         await responder.finish()
 
 
@@ -396,12 +410,21 @@ class _Exchange(msgspec.Struct, frozen=True):
     stream: bool
     array: bool = False
     """Whether a stream is one JSON array."""
+    stranger: Stranger | None = None
+
+    @property
+    def stranger_faults(self) -> frozenset[str]:
+        return frozenset(self.stranger.faults) if self.stranger is not None else frozenset()
+
+    def spoils(self, faults: Collection[str]) -> bool:
+        """Whether these faults change the bytes of its answer: only a chat wire's are changed."""
+        return self.wire == "openai-chat" and changes_bytes(faults)
 
     @property
     def media_type(self) -> str:
         return "application/json" if self.array else SPEAKERS[self.wire].media_type
 
-    def answer(self, script: Script, number: int) -> tuple[Answer, Style, ParsedRequest]:
+    def answer(self, script: Script, number: int, faults: Collection[str] = ()) -> tuple[Answer, Style, ParsedRequest]:
         parsed = self.parsed()
         player = Player(self.target, self.host)
         opened = self._prompt.endswith("<think>")
@@ -417,15 +440,20 @@ class _Exchange(msgspec.Struct, frozen=True):
         spoken = read_text_tools(parsed) if not parsed.tools else None
         read = parsed if spoken is None else spoken.parsed
         if script is next_answer:
-            said = obedient_answer(read, model=self.target.model, thinks=thinks)
+            answer = obedient_answer(faulty_request(read, faults), model=self.target.model, thinks=thinks)
+            counts = counted_request(parsed, faults)
+            answer = msgspec.structs.replace(answer, input_tokens=count_tokens(counts.conversation, counts.tools))
         else:
-            said = script(read.conversation, read.tools, model=self.target.model, thinks=thinks)
+            answer = script(read.conversation, read.tools, model=self.target.model, thinks=thinks)
         calls = sum(len(turn.tool_calls) for turn in read.conversation.turns)
         style = player.style(number=number, first_call=calls)
         style = msgspec.structs.replace(
             style, starts_inside=opened, prices=style.prices and self.target.provider != SIM
         )
-        return said if spoken is None else spoken.answer(said, style), style, parsed
+        if self.stranger is not None:
+            style = msgspec.structs.replace(style, **self.stranger.style)
+        answer = faulty_answer(answer, faults, FaultContext(read, style, number))
+        return answer if spoken is None else spoken.answer(answer, style), style, parsed
 
     @property
     def _prompt(self) -> str:
@@ -434,7 +462,7 @@ class _Exchange(msgspec.Struct, frozen=True):
 
     def parsed(self) -> ParsedRequest:
         if self.wire == "completion":
-            return read_prompt(self._prompt)
+            return msgspec.structs.replace(read_prompt(self._prompt), options=_raw_options(self.body))
         return parse_request(self.wire, self.raw, provider=self.target.dialect.provider)
 
 
@@ -488,6 +516,17 @@ def _item_list(items: list[dict[str, Any]]) -> dict[str, Any]:
     return {"object": "list", "data": named, "has_more": False, **ends}
 
 
+def _raw_options(body: dict[str, Any]) -> Options:
+    """What a raw completion asks of its answer: a limit and stop words, by the names that hosts have for them."""
+    limit = next((body[name] for name in ("max_new_tokens", "max_tokens", "n_predict") if name in body), None)
+    stop = body.get("stop")
+    words = [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []
+    return Options(
+        max_tokens=limit if isinstance(limit, int) and limit > 0 else None,
+        stop=tuple([word for word in words if isinstance(word, str)]),
+    )
+
+
 def _thinking_on(body: dict[str, Any]) -> bool:
     thinking = body.get("thinking")
     if isinstance(thinking, dict):
@@ -500,31 +539,9 @@ def _thinking_off(body: dict[str, Any]) -> bool:
     return (isinstance(thinking, dict) and thinking.get("type") == "disabled") or body.get("think") is False
 
 
-def _leaked(answer: Answer, first_call: int) -> Answer:
-    """The answer with its calls as Kimi's markers in the text, as some hosts let them through."""
-    if not answer.calls:
-        return answer
-    calls = "".join(
-        [
-            f"<|tool_call_begin|>functions.{call.name}:{first_call + number}<|tool_call_argument_begin|>{call.json}<|tool_call_end|>"
-            for number, call in enumerate(answer.calls)
-        ]
-    )
-    text = f"{answer.text}<|tool_calls_section_begin|>{calls}<|tool_calls_section_end|>"
-    return Answer(text, answer.thinking, input_tokens=answer.input_tokens)
-
-
-# The two ways in which hosts garble calls that a reader can still tell apart
-# (field-guide/streams.md#deltas-of-calls).
-def _spoiled(piece: bytes, fault: str | None) -> bytes:
-    """A piece of a chat stream with its call ids repeated or its indexes restarted."""
-    if fault not in ("repeat-ids", "restart-index") or not piece.startswith(b"data: {"):
-        return piece
-    chunk = msgspec.json.decode(piece[6:])
-    for choice in chunk.get("choices", ()):
-        for call in choice.get("delta", {}).get("tool_calls", ()):
-            if fault == "repeat-ids" and "id" in call:
-                call["id"] = "call_0"
-            if fault == "restart-index":
-                call["index"] = 0
-    return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
+def _own_ids(exchange: _Exchange, number: int) -> list[Problem]:
+    """A refusal of ids that have the shape of those this double gives."""
+    own = own_ids(Player(exchange.target, exchange.host).style(number=number))
+    calls = [call for turn in exchange.parsed().conversation.turns for call in turn.tool_calls]
+    back = [wire_id for call in calls if own.fullmatch(wire_id := call.raw_id or call.id)]
+    return [Problem("own ids", f"tool_call_id {wire_id} is not found", basis="observed") for wire_id in back]

@@ -6,7 +6,7 @@ How a host writes them is a Style; `Style.habits` says it in the words of that r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -36,6 +36,9 @@ _PIECES = re.compile(rb".+?(?:\r?\n\r?\n|\Z)", re.S)
 _TOKEN_TIME = 10_000_000
 """Nanoseconds that a double takes for a token, so it says."""
 _STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens"}
+# A bound: a test must not be able to ask for a million copies of an answer.
+_MOST_CHOICES = 16
+_SSE_DATA = b"data: "
 
 
 class Speaker(msgspec.Struct, frozen=True):
@@ -168,3 +171,47 @@ def _events(turn: Turn) -> Iterator[Event]:
                     yield ToolCallDelta(index, piece)
                 yield ToolCallEnd(index, block)
     yield Done(turn)
+
+
+def requested_choices(wire: str, body: dict[str, Any]) -> int:
+    """How many choices a request asks for, on the wire that has them."""
+    count = body.get("n")
+    if wire != "openai-chat" or not isinstance(count, int) or isinstance(count, bool):
+        return 1
+    return max(1, min(_MOST_CHOICES, count))
+
+
+def whole_choices(answer: bytes, count: int) -> bytes:
+    """A whole answer with this many choices."""
+    if count == 1:
+        return answer
+    body = msgspec.json.decode(answer)
+    body["choices"] = [{**choice, "index": index} for index in range(count) for choice in body["choices"]]
+    _count_usage(body, count)
+    return msgspec.json.encode(body)
+
+
+def streamed_choices(pieces: Iterable[bytes], count: int) -> Iterator[bytes]:
+    """A stream that repeats each chunk for every choice."""
+    for piece in pieces:
+        if count == 1 or not piece.startswith(_SSE_DATA + b"{"):
+            yield piece
+            continue
+        chunk = msgspec.json.decode(piece[len(_SSE_DATA) :])
+        _count_usage(chunk, count)
+        # The last chunk, with the usage alone; it belongs to no choice and is sent once.
+        if not chunk["choices"]:
+            yield _SSE_DATA + msgspec.json.encode(chunk) + b"\n\n"
+        for index in range(count):
+            for choice in chunk["choices"]:
+                copy = {**chunk, "choices": [{**choice, "index": index}]}
+                if index < count - 1 and chunk.get("usage"):
+                    copy["usage"] = None  # it stands with the last choice
+                yield _SSE_DATA + msgspec.json.encode(copy) + b"\n\n"
+
+
+def _count_usage(body: dict[str, Any], count: int) -> None:
+    usage = body.get("usage")
+    if usage:
+        usage["completion_tokens"] *= count
+        usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]

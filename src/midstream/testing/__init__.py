@@ -3,12 +3,15 @@
     with sim_server("Hello!", Answer(calls=(Call("get_time", {}),))) as sim:
         session = Session("openai/gpt-4o", client=sim.client())
 
-Nothing here requires pytest; `pytest_plugins = ["midstream.testing.pytest_plugin"]` gives a `sim` fixture.
+`record_server` and `replay_server` do the same for programs in other languages, with a host's own answers. Nothing here requires
+pytest; `pytest_plugins = ["midstream.testing.pytest_plugin"]` gives the fixtures `sim` and `cassette`.
 """
 
+from ..doctor.recorded_answer import read_recording
 from ..sim.answer import Answer, Call
 from .agent_script import AgentScript, CallTool, ReadFile, RunCommand, WriteFile
 from .conformance import CHECKS, Check, Outcome, Report, check_host, conformance
+from .recording_server import RecordServer, ReplayServer, record_server, replay_server
 from .server import ScriptedModel, SimServer, sim_server
 
 __all__ = [
@@ -20,6 +23,8 @@ __all__ = [
     "Check",
     "Outcome",
     "ReadFile",
+    "RecordServer",
+    "ReplayServer",
     "Report",
     "RunCommand",
     "ScriptedModel",
@@ -27,5 +32,8 @@ __all__ = [
     "WriteFile",
     "check_host",
     "conformance",
+    "read_recording",
+    "record_server",
+    "replay_server",
     "sim_server",
 ]

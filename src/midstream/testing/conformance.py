@@ -24,9 +24,7 @@ from ..core.errors import MidstreamError, ProviderError
 from ..core.events import Done, TextDelta
 from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec, parse_arguments
-from ..doctor.matrix import TOOLS, Scene
-from ..sim.answer import Answer, Call
-from ..sim.players import make_players
+from ..doctor.matrix import TOOLS, foreign_history, interrupted_history
 
 # A word that no model would say by chance: if it is in the answer, the result was read.
 WORD = "marmalade"
@@ -153,20 +151,11 @@ async def _takes_errors(host: Host) -> None:
 
 
 async def _reads_others(host: Host) -> None:
-    """A history made by Kimi, Claude and GPT in turn, with parallel calls, thinking and repeated ids."""
-    players = make_players()
-    calls = (Call("list_files", {"path": "."}), Call("read_file", {"path": "a.txt"}))
-    scene = Scene()
-    # Three schemes of ids and three ways to carry reasoning, which is what hosts stumble over.
-    for name in ("moonshot-k2.5", "claude", "openai-responses-5"):
-        scene.answer(players[name], Answer("", "Both at once.", calls)).results("a.txt", "milk")
-    scene.asks("Say hello.")
-    await host.turn(*scene.done().turns, tools=TOOLS[:2])
+    await host.turn(*foreign_history().turns, tools=TOOLS[:2])
 
 
 async def _reads_interrupted(host: Host) -> None:
-    scene = Scene().answer(make_players()["moonshot-k2.5"], Answer("", "", (Call("list_files", {"path": "."}),)))
-    await host.turn(*scene.asks("Never mind. Say hello.").done().turns, tools=TOOLS[:2])
+    await host.turn(*interrupted_history().turns, tools=TOOLS[:2])
 
 
 async def _refuses_properly(host: Host) -> None:

@@ -118,6 +118,7 @@ def sim_server(
     *lines: Line,
     delay: float = 0.0,
     faults: Iterable[str | int] = (),
+    always: Iterable[str | int] = (),
     strict: Strict = "documented",
     port: int = 0,
     key: str | None = None,
@@ -127,15 +128,19 @@ def sim_server(
     """Start the doubles. They answer with `lines`, one per request, or with a `script` that decides by the conversation
     (`AgentScript`, or a function of yours), or else with the scripted model, which reads the prompt.
 
-    They refuse what is documented of a host or was observed at it; with strict="paranoid" also what we assume, with
-    strict=False nothing. Given a `key`, they refuse every other one, as the hosts do; given a `window`, a
+    Each of the `faults` spoils one of the next requests, and `always` spoils all of them (docs/reference/faults.md).
+
+    They refuse what a host is documented or was observed to refuse; with strict="paranoid" also what we assume it refuses,
+    with strict=False nothing. With a `key`, they refuse any other key, as the hosts do; with a `window`, they refuse a
     conversation that has more tokens.
     """
     if lines and script is not None:
         raise LocalError("give sim_server either lines or a script, not both")
     scripted = ScriptedModel(*lines) if lines else None
     chosen = scripted or script or next_answer
-    sim = Sim(port=port, delay=delay, faults=faults, strict=strict, script=chosen, key=key, window=window)
+    sim = Sim(
+        port=port, delay=delay, faults=faults, always=always, strict=strict, script=chosen, key=key, window=window
+    )
     # A thread with its own loop, so that a synchronous test, or one
     # with another loop, can wait for an answer without blocking it.
     with closing(Background()) as background:

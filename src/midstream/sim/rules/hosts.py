@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
@@ -12,8 +12,28 @@ from msgspec.structs import replace
 from ...core.dialect import Dialect
 from ...core.errors import LocalError
 from . import anthropic, chat, cohere, completion, gemini, ollama, responses
-from .no_tools import NO_TOOLS
 from .rule import Body, Problem, Rule, Traits
+
+_TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "toolConfig", "functions")
+
+
+def _declares_no_tools(body: Body, traits: Traits) -> Iterator[str]:
+    for field in _TOOL_FIELDS:
+        if field in body:
+            yield f"{body.get('model') or traits.name} does not support tools"
+            # One refusal is enough, however many of the fields are there.
+            return
+
+
+NO_TOOLS = Rule(
+    "no tools",
+    "observed",
+    'Ollama: "registry.ollama.ai/library/gemma3:4b does not support tools" (ollama#9680); vLLM: "auto" tool choice requires '
+    "--enable-auto-tool-choice (vllm#9986)",
+    _declares_no_tools,
+    guide="hosts.md#models-without-tools",
+)
+
 
 Strict: TypeAlias = Literal["documented", "paranoid"] | bool
 """What to refuse: what is documented or observed, also what is assumed, or nothing; True is the first."""
@@ -57,6 +77,12 @@ def _moonshot(name: str, *more: Rule, **traits: Any) -> Host:
         "error_shape": "brief", "rate_limit_type": "rate_limit_reached_error", "mid_system": True, **traits,
     }  # fmt: skip
     return _chat(name, chat.UNIQUE_IDS, chat.REASONING, chat.THINKING, *more, **fields)
+
+
+def strange_host(name: str, *more: Rule, **traits: Any) -> Host:
+    """A chat host that no dialect leads to. It refuses all that its traits say: where nobody is known, nothing is assumed."""
+    rules = [replace(rule, hosts=(), basis="observed") for rule in (*chat.RULES, *more)]
+    return _host(name, chat, tuple(rules), **traits)
 
 
 _THINKS = {"reasoning_field": "reasoning_content", "reasoning_message": _KIMI_REASONING, "thinks_by_default": True}

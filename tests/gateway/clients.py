@@ -23,8 +23,8 @@ from midstream.core.events import (
 )
 from midstream.gateway.history import read_request, take_in
 from midstream.gateway.issued_ids import IssuedIds
-from midstream.gateway.outgoing import Outgoing
 from midstream.gateway.seal import Sealer
+from midstream.gateway.sealed_answer import SealedAnswer
 from midstream.gateway.state import GatewayState, open_state
 from midstream.gateway.vault import Vault
 from midstream.wires.answer import answer_to, make_writer
@@ -287,15 +287,15 @@ class Door:
         """Give a client an answer; what it got, as bytes."""
         self.number += 1
         context = answer_to(parsed, response_id=f"resp_{self.number}", created=0, ids=IssuedIds(client.wire))
-        outgoing = Outgoing(client.wire, self.tenant, self.sealer, parsed.requested)
+        sealed = SealedAnswer(client.wire, self.tenant, self.sealer, parsed.requested)
         writer = make_writer(client.wire, context)
-        if self.vault is not None and outgoing.for_vault(turn):
+        if self.vault is not None and sealed.for_vault(turn):
             await self.vault.put(self.tenant, turn)
         if not stream:
-            data = writer.body(outgoing.turn(turn))
+            data = writer.body(sealed.turn(turn))
             client.hears(json.loads(data))
             return data
-        data = b"".join([writer.event(outgoing.event(event)) for event in events_of(turn)])
+        data = b"".join([writer.event(sealed.event(event)) for event in events_of(turn)])
         lines = [line[6:] for line in data.splitlines() if line.startswith(b"data: ") and line != b"data: [DONE]"]
         client.hears_stream([json.loads(line) for line in lines])
         return data

@@ -81,6 +81,8 @@ def test_every_setting_is_read() -> None:
         port = 1
         workers = 2
         drain = 0
+        record = "cassettes"
+        record_scrub = ["acct_[0-9]+"]
         log_format = "text"
         max_connections = 3
         max_in_flight = 4

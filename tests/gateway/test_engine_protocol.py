@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream.gateway.protocol import EngineState, GatewayProtocol, Limits
+from midstream.gateway.protocol import EngineState, GatewayProtocol, Limits, ServedRequest
 from tests.event_loops import run
 
 from .engine_serving import GOOD, Answers, Echo, running, talk
@@ -56,6 +58,24 @@ def test_raw_requests_in_one_piece_with_the_next() -> None:
         async with running(**LIMITS) as here:
             wrong = [await judge(here.port, case, [raw(case) + GOOD]) for case in CASES if case.get("split", True)]
             assert [each for each in wrong if each] == []
+
+    run(main())
+
+
+def test_a_request_that_is_over_leaves_nothing_to_the_collector() -> None:
+    """Its head holds the client's key, which should be gone with it."""
+
+    async def main() -> None:
+        async with running(**LIMITS) as here:
+            gc.collect()
+            gc.disable()
+            try:
+                for path in (b"/good", b"/refuse", b"/slow"):
+                    await talk(here.port, GOOD.replace(b"/good", path))
+                await asyncio.sleep(0)
+                assert [each for each in gc.get_objects() if type(each) is ServedRequest and each.scope] == []
+            finally:
+                gc.enable()
 
     run(main())
 
@@ -110,10 +130,12 @@ class Wire(asyncio.Transport):
         pass
 
 
-async def heard(pieces: list[bytes]) -> tuple[bytes, bool]:
+async def heard(pieces: list[bytes], app: Any = None) -> tuple[bytes, bool]:
     """What a connection says to these pieces, and whether it closed."""
     state = EngineState(Limits(pipelined=1000))
-    config = uvicorn.Config(Echo(), http=GatewayProtocol, ws="none", log_config=None, lifespan="off", interface="asgi3")
+    config = uvicorn.Config(
+        app or Echo(), http=GatewayProtocol, ws="none", log_config=None, lifespan="off", interface="asgi3"
+    )
     config.load()
     connection = GatewayProtocol(config, state, {})
     wire = Wire()
@@ -127,6 +149,26 @@ async def heard(pieces: list[bytes]) -> tuple[bytes, bool]:
     connection.connection_lost(None)
     await asyncio.gather(*state.tasks)
     return wire.written, wire.closed
+
+
+@pytest.mark.parametrize("spelled", [bytes.lower, bytes.title, bytes.upper])
+def test_what_frames_an_answer_is_seen_however_it_is_spelled(spelled: Callable[[bytes], bytes]) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [
+            (b"content-length", b"2"),
+            (b"connection", b"Close"),
+            (b"transfer-encoding", b"gzip"),
+            (b"x-a", b"A"),
+        ]
+        headers = [(spelled(name), value) for name, value in headers]
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    written, _ = run(heard([b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"], app))
+    head, _, body = written.partition(b"\r\n\r\n")
+    assert sorted(head.split(b"\r\n")[1:]) == [b"connection: close", b"content-length: 2", b"x-a: A"]
+    assert body == b"ok"
 
 
 FRAGMENTS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -433,3 +434,26 @@ async def test_failures_with_a_clients_own_key_close_no_host_for_others(own: boo
             assert (await gateway.post("/v1/chat/completions", body, **headers))[0] == 500
         status, _, _ = await gateway.post("/v1/chat/completions", body)
         assert status == (200 if own else 503)  # after five failures of everybody's, the host rests
+
+
+@asynchronous
+async def test_any_asgi_server_gets_the_body_of_a_whole_answer() -> None:
+    """Ours takes it with the head; what another one does not know it passes over."""
+    asked = {"model": "sim/kimi-k2.5", "messages": [{"role": "user", "content": "hello"}]}
+    told: list[Any] = []
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    async with gate() as gateway:
+
+        async def receive() -> Any:
+            return given.pop() if given else await asyncio.Event().wait()
+
+        given = [{"type": "http.request", "body": json.dumps(asked).encode(), "more_body": False}]
+        scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "headers": []}
+        await gateway.app(scope, receive, send)
+        assert [message["type"] for message in told] == ["http.response.start", "http.response.body"]
+        assert json.loads(told[1]["body"])["choices"][0]["message"]["content"]
+        _, _, answer = await gateway.post("/v1/chat/completions", asked)
+        assert answer["choices"][0]["message"]["content"]

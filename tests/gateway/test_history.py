@@ -14,7 +14,7 @@ from midstream import encode_request
 from midstream.core.blocks import Opaque, Origin, Thinking, ToolCall
 from midstream.core.errors import InvalidHistory, MidstreamError
 from midstream.gateway.history import read_request, take_in
-from midstream.gateway.outgoing import Outgoing
+from midstream.gateway.sealed_answer import SealedAnswer
 from midstream.gateway.vault import Vault
 from midstream.sim.players import make_players
 from midstream.wires.request import RequestedAnswer
@@ -153,21 +153,21 @@ def test_the_vault_keeps_what_the_client_does_not_bring_back(
         requested = RequestedAnswer(thinking=asked, include=("reasoning.encrypted_content",) if asked else ())
         thought = Thinking("hm", "thinking", "native" if origin is CLAUDE else None, origin=origin)
         turn = make_turn(1, thought, call(1), origin=origin)
-        assert Outgoing(wire, "t", sealer, requested).for_vault(turn) is kept
+        assert SealedAnswer(wire, "t", sealer, requested).for_vault(turn) is kept
         for other in (
             make_turn(1, call(1)),
             make_turn(1, thought),
             make_turn(1, thought, call(1), failure="truncated"),
         ):
-            assert not Outgoing(wire, "t", sealer, requested).for_vault(other)
+            assert not SealedAnswer(wire, "t", sealer, requested).for_vault(other)
         signed = make_turn(1, thought, call(1, extra={"thoughtSignature": "native"}), origin=origin)
-        assert Outgoing(wire, "t", sealer, requested).for_vault(signed)
+        assert SealedAnswer(wire, "t", sealer, requested).for_vault(signed)
         huge = make_turn(
             1, Thinking("".join(map(str, random.Random(1).sample(range(10**6), 10**5))), origin=origin), call(1)
         )
-        assert Outgoing(wire, "t", sealer, requested).for_vault(huge), "too large for a seal"
+        assert SealedAnswer(wire, "t", sealer, requested).for_vault(huge), "too large for a seal"
         detailed = make_turn(1, thought, call(1), origin=origin, extra={"reasoning_details": [{}]})
-        assert Outgoing(wire, "t", sealer, requested).for_vault(detailed)
+        assert SealedAnswer(wire, "t", sealer, requested).for_vault(detailed)
 
     asyncio.run(run())
 

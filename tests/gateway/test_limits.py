@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from midstream.core.errors import MidstreamError, Overloaded, QuotaExceeded, RateLimited, StoreError
 from midstream.gateway.limits import Admission, Limiter, lease_of
@@ -193,6 +194,15 @@ def test_spend_is_exact_and_says_when_it_is_reset(window: str, until: str | None
         await state.close()
 
     run(work())
+
+
+def test_a_window_of_another_kind_counts_from_the_next_request_on() -> None:
+    clock = Clock()
+    limiter, who = Limiter(clock=clock, now=clock), tenant(spend=0.30, spend_window="day")
+    spend(limiter, who, DOLLAR)
+    with pytest.raises(QuotaExceeded, match="a day"):
+        limiter.admit(who)
+    limiter.admit(replace(who, spend_window="month")).release()
 
 
 def test_requests_in_progress_end_though_the_money_is_gone() -> None:

@@ -17,8 +17,8 @@ from midstream import encode_request
 from midstream.core.blocks import Origin, Text, Thinking, ToolCall, Turn
 from midstream.core.errors import LocalError
 from midstream.core.ids import canonical_tool_call_id
+from midstream.core.kept_turn import KeptTurn
 from midstream.gateway.history import read_request, take_in
-from midstream.gateway.kept_turn import KeptTurn
 from midstream.gateway.seal import LONGEST, OPENS_FOR, ROTATED_AFTER, Sealer
 from midstream.gateway.state import open_state
 from midstream.sim.players import make_players

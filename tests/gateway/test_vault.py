@@ -12,13 +12,14 @@ import pytest
 from midstream import encode_request
 from midstream.core.blocks import Opaque, Origin, Text, Thinking, ToolCall, Turn
 from midstream.core.ids import canonical_tool_call_id
-from midstream.gateway.kept_turn import KeptTurn, encode_kept, kept_of, restored
+from midstream.core.kept_turn import KeptTurn, encode_kept, kept_of, restored
 from midstream.gateway.seal import Sealer
 from midstream.gateway.state import GatewayState, VaultEntry, open_state
 from midstream.gateway.vault import Vault
 from midstream.sim.players import make_players
 from tests.gateway.clients import CLIENTS, ChatClient, Door, make_sealer
 from tests.gateway.conftest import OpenState
+from tests.long_run import examples
 
 KIMI = Origin("moonshot", "openai-chat", "kimi-k2.5")
 CLAUDE = Origin("anthropic", "anthropic", "claude-opus-4-6")
@@ -268,7 +269,7 @@ def test_a_cache_mark_of_the_client_stays_on_a_call_that_comes_back_to_its_host(
     assert restored(sent, kept, "openai-chat").tool_calls[0].extra is None
 
 
-TURNS = 10_000
+TURNS = examples(10_000)
 
 
 # Long enough that no sealed text, which is random, holds one of them by chance.
@@ -276,7 +277,7 @@ ALPHA, BETA = "the tenant alpha", "the tenant beta"
 
 
 def test_two_tenants_with_the_same_raw_ids_never_see_a_byte_of_each_other() -> None:
-    """10,000 interleaved turns over one state, one vault and one sealer, in histories of every wire. The memory is so small that
+    """10,000 interleaved turns (in the long run) over one state, one vault and one sealer, in histories of every wire. The memory is so small that
     most entries are read from the state."""
 
     async def run() -> None:

@@ -14,6 +14,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -27,8 +28,7 @@ _ATOMIC = 4096  # bytes that a pipe takes from several processes without mixing 
 _LONGEST = 128  # characters of a text that a client chose
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+_now = partial(datetime.now, UTC)
 
 
 class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):

@@ -31,7 +31,9 @@ from .responses import KeptResponses
 from .tenants import LONGEST, provider_key
 
 if TYPE_CHECKING:
+    from ..web.app import WebApp
     from .limits import Limiter
+    from .live import LiveTraffic
     from .metrics import Metrics
     from .routing import Router
     from .seal import Sealer
@@ -87,6 +89,8 @@ class Gateway:
         finished: Callable[[Exchange], None] | None = None,
         refused: Callable[[Refusal], None] | None = None,
         keep_contents: bool = False,
+        live: LiveTraffic | None = None,
+        make_page: Callable[[Gateway], WebApp] | None = None,
     ) -> None:
         self.client = client
         self.router = router
@@ -99,6 +103,9 @@ class Gateway:
         self.metrics = metrics
         self.responses = KeptResponses(state, self.settings.keep_responses)
         self.keep_contents = keep_contents
+        self.live = live
+        self.page: WebApp | None = None
+        self._make_page = make_page
         self.open_streams: set[Exchange] = set()
         self._finished = finished
         self._refused = refused
@@ -106,23 +113,32 @@ class Gateway:
         self._small: Any = None
         self._telling: set[asyncio.Task[None]] = set()
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Message, receive: Receive, send: Send) -> Awaitable[None]:
+        # Plain dictionaries and no framework up to here: this is what a gateway does all day, and a router would be
+        # felt. So would a coroutine that only waits for the next one.
+        if scope["type"] == "http" and scope["method"] == "POST":
+            wire = HOT.get(scope["path"])
+            if wire is not None:
+                return self.answer(wire, scope, receive, send)
+        return self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Gemini's paths, the page and the small routes."""
         if scope["type"] != "http":  # a WebSocket, which nothing here speaks
             return
-        # Plain dictionaries and no framework up to here: this is
-        # what a gateway does all day, and a router would be felt.
         if scope["method"] == "POST":
-            path = scope["path"]
-            wire = HOT.get(path)
-            if wire is not None:
-                await self.answer(wire, scope, receive, send)
-                return
-            match = GEMINI.fullmatch(path)
+            match = GEMINI.fullmatch(scope["path"])
             if match is not None:
                 stream = match["stream"] == "streamG"
                 # Without `alt=sse` Gemini streams one JSON array (field-guide/streams.md#framing).
                 array = stream and b"alt=sse" not in scope["query_string"]
                 await self.answer("gemini", scope, receive, send, unquote(match["model"]), stream, array)
+                return
+        if self._make_page is not None:
+            if self.page is None:
+                self.page = self._make_page(self)
+            if self.page.serves(scope["path"]):
+                await self.page(scope, receive, send)
                 return
         if self._small is None:
             from .small_routes import small_routes  # starlette is only for these
@@ -144,17 +160,20 @@ class Gateway:
         # Known or not, a refusal is logged with whatever was found out by then.
         tenant = None
         try:
-            tenant = await self.authenticator.tenant(scope["headers"], scope["query_string"])
-            own_key = provider_key(scope["headers"], self.settings.own_keys)
-            limiter = self.limiter
             # Mostly everything is known and no await is needed; the store
             # is only asked for a key that was not seen for a while.
+            headers, query = scope["headers"], scope["query_string"]
+            authenticator, limiter = self.authenticator, self.limiter
+            tenant = authenticator.recognised(headers, query) or await authenticator.tenant(headers, query)
+            own_key = provider_key(headers, True) if self.settings.own_keys else None
             admission = limiter.admit(tenant) if limiter.prepared(tenant) else await limiter.enter(tenant)
         except MidstreamError as error:
             await self.refuse(wire, scope, send, error, tenant)
             return
         exchange = Exchange(self, wire, scope, send, tenant)
         exchange.key = own_key
+        if self.live is not None and self.live.is_on:
+            self.live.begin(exchange)
         try:
             await exchange.run(receive, model=model, stream=stream, array=array)
         except Exception as error:  # the edge: a defect of ours must not leave a client without an answer
@@ -170,6 +189,8 @@ class Gateway:
                 admission.charge(round(exchange.cost * 1_000_000))
             if self._finished is not None:
                 self._finished(exchange)
+            if exchange.live is not None and self.live is not None:
+                self.live.end(exchange.live, exchange)
 
     async def refuse(
         self, wire: str, scope: Message, send: Send, error: MidstreamError, tenant: Tenant | None = None
@@ -207,14 +228,12 @@ class Gateway:
 
         One of each header, and none that is too long for a key: looking for 60 KB in all its forms takes many seconds.
         """
-        # A client's key for this gateway should never reach an
-        # upstream, but a client may put it into a prompt or a URL, too.
-        secrets = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in _KEY_HEADERS}
-        for pair in scope["query_string"].split(b"&"):
-            if pair.startswith(b"key="):
-                secrets["key"] = unquote(pair[4:].decode("latin-1"))
-        secrets = {name: value for name, value in secrets.items() if 0 < len(value) <= _LONGEST_KEY}
+        secrets = _own_keys(scope)
         return Secrets(secrets).scrub(body) if secrets else body
+
+    def secrets(self, scope: Message) -> Secrets:
+        """Every key that what was said in a request may hold: the client's own, and those of the upstreams."""
+        return Secrets({**_own_keys(scope), **self.client.catalog.keys_at_hand()})
 
     def keep_company(self) -> asyncio.Task[None]:
         """Start the task that tells waiting clients that they are not forgotten; cancel it at the end."""
@@ -236,3 +255,14 @@ class Gateway:
 
 _LONGEST_KEY = LONGEST + len("Bearer ")
 _KEY_HEADERS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"x-midstream-provider-key")
+
+
+def _own_keys(scope: Message) -> dict[str, str]:
+    """The keys that a client sent."""
+    # A client's key for this gateway should never reach an
+    # upstream, but a client may put it into a prompt or a URL, too.
+    secrets = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in _KEY_HEADERS}
+    for pair in scope["query_string"].split(b"&"):
+        if pair.startswith(b"key="):
+            secrets["key"] = unquote(pair[4:].decode("latin-1"))
+    return {name: value for name, value in secrets.items() if 0 < len(value) <= _LONGEST_KEY}

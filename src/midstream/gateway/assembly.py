@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..client.catalog import Catalog
 from ..client.client import Client
-from ..core.errors import MidstreamError, StoreError
+from ..core.blocks import Usage
+from ..core.errors import MidstreamError, StoreError, Unauthorized
+from ..recording.recorder import Recorder
+from ..recording.scrub import Scrub
 from ..sim.providers import SIM, sim_providers
 from ..sim.server import Sim
+from ..store import open_store
 from ..transport import Transport, TransportOptions
+from ..web.guard import Guard, Visitor
+from ..web.lifespan import run_lifespan
+from ..web.traffic import Traffic, TrafficLimits, TrafficTap
 from .access_log import AccessLog, LogFormat, RequestRecord
 from .app import Gateway, Send, Settings
 from .body import Message, Receive
 from .config import GatewayConfig, load_config
 from .exchange import Exchange
 from .limits import SYNC_EVERY, Limiter
+from .live import LiveTraffic
 from .metrics import Metrics
 from .refusals import Refusal
 from .routing import Router
@@ -36,6 +44,9 @@ from .state import GatewayState, UsageRow, open_state
 from .tenants import Authenticator
 from .tracing import start_tracing
 from .vault import Vault
+
+if TYPE_CHECKING:
+    from ..web.app import WebApp
 
 log = logging.getLogger("midstream.gateway")
 
@@ -59,6 +70,12 @@ class AppOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether other processes use the same state, so that limits must be shared."""
     sim: bool = False
     """Serve the doubles."""
+    record: str = ""
+    """Record every exchange with a host in this folder; empty: as the configuration says."""
+    page: bool = True
+    """Whether the page may be served. One of several processes must not: each would know only a part."""
+    hosts: tuple[str, ...] = ()
+    """Names under which browsers reach the page, in addition to those of this machine and of the configuration."""
     log_format: LogFormat = "none"
     log_fd: int = 1
 
@@ -84,6 +101,7 @@ class GatewayApp:
         self.gateway: Gateway | None = None
         self.state: GatewayState | None = None
         self.metrics = Metrics(wires=WIRES)
+        self.guard = Guard(hosts=(*config.page.hosts, *self.options.hosts), identify=self._identify)
         self._catalog = catalog
         self._transport = transport or TransportOptions(max_unused=_UNUSED)
         self._log: AccessLog | None = None
@@ -93,11 +111,12 @@ class GatewayApp:
         self._rows: list[UsageRow] = []
         self.lost_rows = 0
 
+    # A coroutine function, although it costs a frame: other ASGI servers ask for that to tell the version of the interface.
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self.gateway is not None:
             await self.gateway(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            await run_lifespan(receive, send, self._start, self.close)
 
     def refused(self, status: int) -> None:
         """A request that the server refused before it came here."""
@@ -115,7 +134,9 @@ class GatewayApp:
         self.metrics.know(self.gateway.router.targets())
         # Sockets, files and keys of these sections are open already; telling is better than half applying.
         later = [
-            f"[{name}]" for name in ("server", "state", "vault") if getattr(config, name) != getattr(self.config, name)
+            f"[{name}]"
+            for name in ("server", "state", "vault", "page")
+            if getattr(config, name) != getattr(self.config, name)
         ]
         if later:
             log.warning("%s changed too: restart the gateway to apply that", " and ".join(later))
@@ -132,7 +153,11 @@ class GatewayApp:
             catalog = self._catalog or await self._make_catalog()
             # Nothing is remembered: each request brings its whole history,
             # and a cache of all clients' histories would only grow.
-            client = Client(catalog, transport=Transport(self._transport), remember=False)
+            folder = options.record or config.server.record
+            scrub = Scrub(patterns=config.server.record_scrub)
+            recorder = Recorder(folder, scrub=scrub) if folder else None
+            transport = Transport(self._transport)
+            client = Client(catalog, transport=transport, remember=False, telemetry=False, recorder=recorder)
             stack.push_async_callback(client.aclose)
             sealer = Sealer() if config.vault.seal else None
             if sealer is not None:
@@ -142,6 +167,10 @@ class GatewayApp:
             limiter = Limiter(state, shared=options.shared, max_in_flight=config.server.max_in_flight)
             authenticator = Authenticator(state, config.keys, loopback=options.loopback)
             await authenticator.refresh()
+            live = self._make_live(authenticator)
+
+            if live is not None:
+                transport.tap = TrafficTap(live.traffic, beside=recorder)
             self._log = AccessLog(options.log_fd, options.log_format)
             gateway = Gateway(
                 client=client,
@@ -156,6 +185,8 @@ class GatewayApp:
                 finished=self._finished,
                 refused=self._noted,
                 keep_contents=self._tracing is not None and self._tracing.contents,
+                live=live,
+                make_page=self._make_page if config.page.enabled and options.page else None,
             )
         # Half a gateway is closed again, or a failed start would leave connections and a file lock behind.
         except BaseException:
@@ -203,26 +234,64 @@ class GatewayApp:
 
     async def _make_catalog(self) -> Catalog:
         if not self.options.sim:
-            return Catalog(environ=dict(os.environ))  # nobody changes it from now on, and a plain dict answers at once
+            return Catalog(fixed=True)  # each request asks for the same few models
         sim = await self._stack.enter_async_context(Sim(port=0))
         # Only `sim/…`: what is named by its real provider must never be answered by a double.
         return Catalog(providers=[row for row in sim_providers(sim.url) if row.name == SIM])
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                try:
-                    await self.open()
-                except MidstreamError as error:
-                    log.error("cannot start: %s", error)
-                    await send({"type": "lifespan.startup.failed", "message": str(error)})
-                    return
-                await send({"type": "lifespan.startup.complete"})
-            else:
-                await self.close()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+    def page_address(self, url: str) -> str:
+        """The address of the page for the operator, with a token that works once; "" if there is no page."""
+        if not (self.config.page.enabled and self.options.page):
+            return ""
+        return f"{url}/#token={self.guard.issue_token()}"
+
+    def _make_live(self, authenticator: Authenticator) -> LiveTraffic | None:
+        page = self.config.page
+        # A gateway that has keys now has them for ever: what is off then by default need not listen at all.
+        wanted = authenticator.is_open if page.live is None else page.live
+        if not (wanted and page.enabled and self.options.page):
+            return None
+        limits = TrafficLimits(page.live_count, page.live_mb * 1024 * 1024, page.live_minutes * 60)
+        return LiveTraffic(Traffic(limits), authenticator, page.live)
+
+    def _make_page(self, gateway: Gateway) -> WebApp:
+        """Made when the first browser comes. Its owner, who has the token, sees what `midstream web` shows."""
+        # Starlette, and the tools of an agent: a gateway that nobody looks at needs neither.
+        from ..web.app import WebApp
+        from ..web.archive import Archive
+        from ..web.talk import Talk
+
+        store = open_store()
+        self._stack.callback(store.close)
+        archive = Archive(store, catalog=gateway.client.catalog)
+        self._stack.push_async_callback(archive.close)
+        traffic = gateway.live.traffic if gateway.live is not None else None
+        talk = Talk(archive, gateway.client, traffic=traffic)
+        return WebApp(
+            guard=self.guard,
+            client=gateway.client,
+            archive=archive,
+            traffic=traffic,
+            talk=talk,
+            title="midstream gateway",
+        )
+
+    async def _identify(self, scope: Message) -> Visitor:
+        """The tenant whose key a visitor has. While no key is needed, only the token opens the page, since nobody could be told apart."""
+        gateway = self.gateway
+        if gateway is None or gateway.authenticator.is_open:
+            raise Unauthorized(
+                "open the address that the gateway printed when it started; it ends with the key", status=401
+            )
+        tenant = await gateway.authenticator.tenant(scope["headers"], b"")
+        return Visitor(tenant.id, admin=tenant.key_id in self.config.page.admin_keys)
+
+    async def _start(self) -> None:
+        try:
+            await self.open()
+        except MidstreamError as error:
+            log.error("cannot start: %s", error)
+            raise
 
     def _finished(self, exchange: Exchange) -> None:
         record = record_of(exchange)
@@ -272,11 +341,16 @@ def settings_of(config: GatewayConfig) -> Settings:
     )
 
 
+_NOTHING = Usage()
+
+
 def record_of(exchange: Exchange) -> RequestRecord:
     """What the log says of a request."""
     now = time.monotonic()
     usage = exchange.turn.usage if exchange.turn is not None else None
-    request = exchange.request
+    if usage is None:
+        usage = _NOTHING
+    request, tenant, target = exchange.request, exchange.tenant, exchange.target
     # Our own server counts bytes; under another one the sizes are unknown and stay 0.
     extension = (exchange.scope.get("extensions") or {}).get("midstream")
     received, sent = extension["traffic"]() if extension is not None else (0, 0)
@@ -284,15 +358,15 @@ def record_of(exchange: Exchange) -> RequestRecord:
         id=exchange.id,
         status=exchange.status,
         wire=exchange.wire,
-        tenant=exchange.tenant.id,
-        key=exchange.tenant.key_id,
+        tenant=tenant.id,
+        key=tenant.key_id,
         asked=exchange.asked,
-        model=exchange.target.name if exchange.target is not None else "",
+        model=target.name if target is not None else "",
         stream=exchange.stream,
-        input=usage.read if usage is not None else 0,
-        output=usage.output if usage is not None else 0,
-        cache_read=usage.cache_read if usage is not None else 0,
-        cache_write=usage.cache_write if usage is not None else 0,
+        input=usage.read,
+        output=usage.output,
+        cache_read=usage.cache_read,
+        cache_write=usage.cache_write,
         # None is "unknown" and stays so; 0 would look like a free answer.
         cost=exchange.cost,
         ttft_ms=None if exchange.first is None else (exchange.first - exchange.began) * 1000,

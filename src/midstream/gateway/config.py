@@ -6,7 +6,6 @@ other command. A mistake is an error at the start that names the file, the line,
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 
 from ..core.dialect import MissingReasoning, TextCalls
 from ..core.errors import ConfigError
+from ..core.nearest import nearest
 from .spend import Budget, parse_budget
 
 DEFAULT_PORT = 4000
@@ -40,6 +40,10 @@ class ServerConfig(msgspec.Struct, frozen=True):
     drain: Annotated[float, msgspec.Meta(ge=0, le=86_400, description="seconds, 0 or more")] = 30.0
     """How long open answers may go on after SIGTERM."""
     log_format: LogFormat = "json"
+    record: str = ""
+    """A folder in which every exchange with a host is kept, with what was said; empty: none is."""
+    record_scrub: tuple[str, ...] = ()
+    """Regular expressions: what matches, or its first group, is taken out of what is kept, as keys are."""
     max_connections: Count = 10_000
     max_in_flight: Count = 2_000
     """Requests in progress, of all keys together."""
@@ -103,6 +107,23 @@ class VaultConfig(msgspec.Struct, frozen=True):
     """How long a stored response can be continued with `previous_response_id`."""
 
 
+class PageConfig(msgspec.Struct, frozen=True):
+    """The page at `/`, and what it shows of the traffic."""
+
+    enabled: bool = True
+    live: bool | None = None
+    """Whether requests and answers are recorded for the page; None: only while no key is needed."""
+    live_count: Count = 2_000
+    live_mb: Count = 64
+    live_minutes: Annotated[float, msgspec.Meta(gt=0, le=1_440, description="minutes, more than 0, at most 1440")] = (
+        60.0
+    )
+    admin_keys: tuple[Name, ...] = ()
+    """Ids of the keys that see every tenant's traffic; any other key sees only its own tenant's."""
+    hosts: tuple[Name, ...] = ()
+    """Names under which browsers reach the page, in addition to those of this machine."""
+
+
 class Alias(msgspec.Struct, frozen=True):
     """A name or pattern that clients ask for, and the models behind it: first choice first, the others if it cannot answer."""
 
@@ -144,6 +165,7 @@ class GatewayConfig(msgspec.Struct, frozen=True):
     keys: KeysConfig = KeysConfig()
     state: StateConfig = StateConfig()
     vault: VaultConfig = VaultConfig()
+    page: PageConfig = PageConfig()
     source: str = ""
 
 
@@ -154,6 +176,7 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
     "keys": KeysConfig,
     "state": StateConfig,
     "vault": VaultConfig,
+    "page": PageConfig,
 }
 _NAMES = (*_SECTIONS, "aliases")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -197,6 +220,13 @@ def parse_config(data: bytes, source: str) -> GatewayConfig:
         _ = keys.budget
     except ConfigError as error:
         raise file.error(("keys", "spend"), str(error)) from None
+    server = sections["server"]
+    assert isinstance(server, ServerConfig)
+    for pattern in server.record_scrub:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise file.error(("server", "record_scrub"), f"{pattern!r} is not a regular expression: {error}") from None
     return GatewayConfig(**sections, aliases=_aliases(file, values.get("aliases", {})), source=source)
 
 
@@ -272,7 +302,7 @@ def dotted(where: Iterable[str]) -> str:
 def near(name: str, known: Iterable[str]) -> str:
     """`; did you mean x?` for the nearest of `known`, or nothing."""
     spelled = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(name.lower()[:200], spelled, n=3, cutoff=0.6)
+    found = nearest(name.lower()[:200], spelled, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join([spelled[each] for each in found])}?" if found else ""
 
 

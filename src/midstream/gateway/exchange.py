@@ -8,31 +8,33 @@ event. A client that leaves cancels the task, and with it the upstream.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..codec import mint_turn_key
 from ..core.blocks import Conversation, Origin, Turn, Usage
 from ..core.errors import Aborted, BadRequest, LocalError, MidstreamError, Overloaded, ProviderError, StoreError
 from ..core.events import Done, ErrorEvent, Start, TextDelta, ThinkingDelta, ToolCallDelta
 from ..core.handoff import Note
 from ..dialects.registry import Resolved
+from ..transport.secrets import Secrets
 from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer, write_events
+from ..wires.carry import carried, with_schema, without_marks
 from ..wires.request import ParsedRequest, Request
+from ..wires.server_tools import sources_as_text, without_server_tools
 from .body import Message, Receive, read_body
-from .carry import carried, with_schema, without_marks
 from .history import as_prefill, read_request, take_in
 from .issued_ids import IssuedIds
-from .outgoing import Outgoing
 from .refusals import Headers, as_told, refusal_headers
-from .server_tools import sources_as_text, without_server_tools
+from .sealed_answer import SealedAnswer
 
 if TYPE_CHECKING:
+    from ..web.traffic import Exchange as Record
     from .app import Gateway, Send
     from .routing import Route
     from .tenants import Tenant
@@ -44,14 +46,15 @@ _CHARACTERS = 4
 """About how many make a token."""
 # The prefixes that clients of each wire know.
 _IDS = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic": "msg_", "gemini": ""}
+_ISSUED = {wire: IssuedIds(wire) for wire in _IDS}  # they remember nothing, so one serves all answers
 
 
 class Exchange:
     """What is known of one request, and what its log line will say."""
 
     __slots__ = (
-        "_begun", "_client_gone", "_gateway", "_heard", "_last_sent", "_send", "_sending", "_writer", "answered", "asked", "began", "conversation",
-        "cost", "error", "first", "id", "key", "notes", "request", "scope", "status", "stream", "target", "tenant", "turn", "wire",
+        "_begun", "_client_gone", "_gateway", "_heard", "_last_sent", "_send", "_sending", "_task", "_turn_key", "_writer", "answered", "asked", "began", "conversation",
+        "cost", "error", "first", "id", "key", "live", "notes", "record", "request", "scope", "status", "stream", "target", "tenant", "turn", "wire",
     )  # fmt: skip
 
     def __init__(self, gateway: Gateway, wire: str, scope: Message, send: Send, tenant: Tenant) -> None:
@@ -62,14 +65,18 @@ class Exchange:
         self._client_gone = False
         self._heard = 0  # characters of the answer that came
         self._writer: AnswerWriter | None = None
+        self._task: asyncio.Task[Any] | None = None  # what is cancelled when the client leaves
         self._last_sent = self.began = time.monotonic()
         self.scope = scope
         self.wire = wire
         self.tenant = tenant
         # 24 hexadecimal characters: short enough for a log, and
         # `gateway/responses.py` finds it again in the ids of items.
-        self.id = mint_turn_key()[:24]
+        drawn = os.urandom(28).hex()
+        self.id, self._turn_key = drawn[:24], drawn[24:]
         self.key: Any = None
+        self.live: Record | None = None  # where live traffic is shown
+        self.record: Record | None = None  # and its contents are
         self.asked = ""
         self.conversation: Conversation | None = None  # where contents are traced
         self.target: Resolved | None = None
@@ -89,6 +96,8 @@ class Exchange:
         try:
             headers = dict(self.scope["headers"])
             body = await read_body(receive, headers.get(b"content-encoding", b""), gateway.settings.max_body)
+            if self.record is not None:
+                self.record.client.add(self.began, body)
             parsed, route = await self._read(body, headers, model, stream)
             # A body may be many megabytes, and the answer may take minutes.
             del body
@@ -129,9 +138,9 @@ class Exchange:
             raise BadRequest("the request has no messages", status=400)
         # After reading, because the model's name is in the body on
         # most wires, and before the vault, which needs the target.
-        route = gateway.router.route(
-            parsed.model, tenant, _conversation_key(headers, parsed), own_key=self.key is not None
-        )
+        router = gateway.router
+        conversation = _conversation_key(headers, parsed) if router.weighs else ""
+        route = router.route(parsed.model, tenant, conversation, own_key=self.key is not None)
         target = self.target = gateway.client.catalog.resolve(route.models[0])
         parsed, notes = await take_in(
             parsed,
@@ -178,7 +187,7 @@ class Exchange:
             response_id=_IDS[self.wire] + self.id,
             created=int(time.time()),
             request_id=self.id,
-            ids=IssuedIds(self.wire),
+            ids=_ISSUED[self.wire],
             **fields,
         )
 
@@ -193,13 +202,13 @@ class Exchange:
         estimate = gateway.estimate(parsed) if self.wire == "anthropic" else 0
         context = self._context(parsed, array=array, input_tokens=estimate)
         writer = self._writer = make_writer(self.wire, context)
-        outgoing = Outgoing(self.wire, self.tenant.id, gateway.sealer, parsed.requested)
+        sealed = SealedAnswer(self.wire, self.tenant.id, gateway.sealer, parsed.requested)
         batches = gateway.client.batches(
             route.models,
             parsed.conversation,
             tools=parsed.tools,
             options=parsed.options,
-            turn_key=mint_turn_key(),
+            turn_key=self._turn_key,
             api_key=self.key,
             sending=self._sent,
         )
@@ -213,15 +222,15 @@ class Exchange:
                     if type(last) is Done:
                         # Before the last bytes: a client that sees the end may come
                         # back at once, and must find its reasoning and its response.
-                        await self._settle(outgoing, context, last.turn)
+                        await self._settle(sealed, context, last.turn)
                     elif type(last) is ErrorEvent:
                         self._failed(last)
-                    # Counted for a client that leaves: then no host tells what was used.
-                    self._heard += sum([len(event.delta) for event in batch if isinstance(event, _DELTAS)])
-                    # Text is most of a stream, and never changes on the way.
-                    batch = [event if type(event) is TextDelta else outgoing.event(event) for event in batch]
                     ended = type(last) is Done or type(last) is ErrorEvent
-                    await self._write(write_events(writer, batch), more=not ended, with_next=type(last) is Start)
+                    if not ended:
+                        # Counted for a client that leaves: then no host tells what was used.
+                        self._heard += sum([len(event.delta) for event in batch if isinstance(event, _DELTAS)])
+                    data = write_events(writer, sealed.events(batch))
+                    await self._write(data, more=not ended, with_next=type(last) is Start)
                     if self.first is None and type(last) is not Start:
                         self.first = time.monotonic()
             if not ended:
@@ -240,6 +249,8 @@ class Exchange:
                 await self._begin()
             if data or not more:
                 self._last_sent = time.monotonic()
+                if self.record is not None:
+                    self.record.sent.add(self._last_sent, data)
                 message = {"type": "http.response.body", "body": data, "more_body": more}
                 if with_next:
                     message["with_next"] = True
@@ -275,7 +286,7 @@ class Exchange:
 
     async def _whole(self, parsed: ParsedRequest, route: Route, receive: Receive) -> None:
         gateway = self._gateway
-        outgoing = Outgoing(self.wire, self.tenant.id, gateway.sealer, parsed.requested)
+        sealed = SealedAnswer(self.wire, self.tenant.id, gateway.sealer, parsed.requested)
         context = self._context(parsed)
         stop_watching = self._watch(receive)
         try:
@@ -285,14 +296,21 @@ class Exchange:
             raise
         finally:
             stop_watching()
-        await self._settle(outgoing, context, turn)
-        body = make_writer(self.wire, context).body(outgoing.turn(turn))
+        await self._settle(sealed, context, turn)
+        body = make_writer(self.wire, context).body(sealed.turn(turn))
         self.status = 200
+        if self.record is not None:
+            self.record.sent.add(time.monotonic(), body)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *self._told()]
         if self.cost is not None:
             headers.append((b"x-midstream-cost", b"%.8f" % self.cost))
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        start: Message = {"type": "http.response.start", "status": 200, "headers": headers}
+        # Our own server takes head and body together. Any other one passes over what it does not know, so it is asked.
+        if "midstream" in (self.scope.get("extensions") or ()):
+            await self._send({**start, "whole": body})
+        else:
+            await self._send(start)
+            await self._send({"type": "http.response.body", "body": body})
 
     async def _complete(self, parsed: ParsedRequest, route: Route) -> Turn:
         """A whole answer. Nothing was sent yet, so the next model is asked also where one broke off in the middle."""
@@ -305,6 +323,7 @@ class Exchange:
                     parsed.conversation,
                     tools=parsed.tools,
                     options=parsed.options,
+                    turn_key=self._turn_key,
                     api_key=self.key,
                     sending=self._sent,
                 )
@@ -314,31 +333,36 @@ class Exchange:
                 if not names or not error.retryable:
                     raise
 
-    async def _settle(self, outgoing: Outgoing, context: AnswerContext, turn: Turn) -> None:
+    async def _settle(self, sealed: SealedAnswer, context: AnswerContext, turn: Turn) -> None:
         """What must be safe before the client learns that its answer is whole."""
         gateway = self._gateway
         self.turn = turn
         if turn.usage is not None and self.target is not None:
             self.cost = gateway.cost(self.target, turn.usage)
-        if gateway.vault is not None and outgoing.for_vault(turn):
+        if gateway.vault is not None and sealed.for_vault(turn):
             await gateway.vault.put(self.tenant.id, turn)
         if self.wire == "openai-responses":
-            await gateway.responses.keep(self, context, outgoing.turn(turn))
+            await gateway.responses.keep(self, context, sealed.turn(turn))
 
     def _charge_for_leaving(self, parsed: ParsedRequest) -> None:
         """What a host says an answer cost comes with its end. Who leaves before it pays what was read and heard, by estimate: else
         whoever leaves early would pay nothing, ever."""
         if self.cost is None and self.answered and self.target is not None:
+            if self.turn is not None:  # its end had come, without any word of what it cost
+                self._heard = len(self.turn.text) + len(self.turn.thinking)
+                self._heard += sum([len(call.arguments) for call in self.turn.tool_calls])
             usage = Usage(self._gateway.estimate(parsed), self._heard // _CHARACTERS + 1 if self._heard else 0)
             self.cost = self._gateway.cost(self.target, usage)
 
     def _told(self) -> Headers:
         """What every answer tells about itself."""
-        headers: Headers = [(b"x-request-id", self.id.encode()), (b"request-id", self.id.encode())]
+        id = self.id.encode()
+        headers: Headers = [(b"x-request-id", id), (b"request-id", id)]
         if self.target is not None:
             headers.append((b"x-midstream-model", header_value(self.target.name)))
-        notes = [*self.notes, *(self.request.notes if self.request is not None else ())]
-        if notes:
+        sent = self.request.notes if self.request is not None else ()
+        if self.notes or sent:
+            notes = [*self.notes, *sent]
             counts: dict[str, int] = {}
             for note in notes:
                 # The header tells what was changed or dropped; what was kept is no news.
@@ -367,12 +391,20 @@ class Exchange:
         # The status is out; the error becomes the stream's last event, in the wire's own form.
         if self._begun:
             _, data = writer.error(told, mid_stream=True)
-            await self._send({"type": "http.response.body", "body": self._scrubbed(data, error)})
+            data = self._scrubbed(data, error)
+            if self.record is not None:
+                self.record.sent.add(time.monotonic(), data)
+            await self._send({"type": "http.response.body", "body": data})
             return
         self.status, body = writer.error(told)
-        await send_refusal(
-            self._send, self.status, self._scrubbed(body, error), [*refusal_headers(told), *self._told()]
-        )
+        body = self._scrubbed(body, error)
+        if self.record is not None:
+            self.record.sent.add(time.monotonic(), body)
+        await send_refusal(self._send, self.status, body, [*refusal_headers(told), *self._told()])
+
+    def secrets(self) -> Secrets:
+        """Every key that what was said here may hold."""
+        return self._gateway.secrets(self.scope)
 
     def _scrubbed(self, body: bytes, error: MidstreamError) -> bytes:
         """An error's bytes without the client's key, if they may hold words of an upstream. That takes longer than an answer,
@@ -392,23 +424,26 @@ class Exchange:
         self.status = self.status or 499
         self.error = "client_gone"
 
-    def _watch(self, receive: Receive) -> Any:
+    def _watch(self, receive: Receive) -> Callable[[], object]:
         """Cancel this task when the client leaves. Gives what ends the watching."""
-        task = asyncio.current_task()
-        assert task is not None
-
-        def gone(_: object = None) -> None:
-            self._client_gone = True
-            task.cancel()
-
+        self._task = asyncio.current_task()
         extension = (self.scope.get("extensions") or {}).get("midstream")
         # Our own server calls back without a task. Under another ASGI server a task waits for the disconnect.
         if extension is not None:
-            extension["on_disconnect"](gone)
-            return lambda: extension["on_disconnect"](None)
+            extension["on_disconnect"](self._gone)
+            return self._stop_watching
         watcher = asyncio.ensure_future(receive())
-        watcher.add_done_callback(lambda done: None if done.cancelled() else gone())
+        watcher.add_done_callback(lambda done: None if done.cancelled() else self._gone())
         return watcher.cancel
+
+    def _gone(self) -> None:
+        assert self._task is not None
+        self._client_gone = True
+        self._task.cancel()
+
+    def _stop_watching(self) -> None:
+        self.scope["extensions"]["midstream"]["on_disconnect"](None)
+        self._task = None
 
 
 async def send_refusal(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
@@ -419,6 +454,8 @@ async def send_refusal(send: Send, status: int, body: bytes, headers: Iterable[t
 
 def header_value(text: str) -> bytes:
     """A text that a client may have chosen, as a header can hold it."""
+    if text.isascii() and text.isprintable():
+        return text.encode()
     return _UNPRINTABLE.sub(b"?", text.encode("ascii", "replace"))
 
 

@@ -18,9 +18,9 @@ from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall
 from ..core.dialect import Dialect
 from ..core.errors import InvalidHistory
 from ..core.handoff import Note
+from ..core.kept_turn import KeptCall, KeptTurn, placed, restored
 from ..wires.request import ParsedRequest, parse_request
 from .issued_ids import ClientCalls, from_issued
-from .kept_turn import KeptCall, KeptTurn, placed, restored
 from .seal import Sealer
 from .vault import Vault
 
@@ -99,6 +99,7 @@ def _newest_seal(read: list[_Answer]) -> str | None:
 
 def _is_plain(block: Block) -> bool:
     """Whether there is no place in it where a seal could be."""
+    # Compared by type, since this runs for every block; mypy does not narrow by it.
     kind = type(block)
     if kind is Opaque or block.extra is not None:  # type: ignore[union-attr]
         return False

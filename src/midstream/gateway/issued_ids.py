@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import sha256
@@ -83,7 +82,7 @@ class ClientCalls:
     def __init__(self, wire: str) -> None:
         self._wire = wire
         self._issued: set[str] = set()
-        self._turns: Counter[bytes] = Counter()
+        self._turns: dict[bytes, int] = {}
 
     own = staticmethod(from_issued)
     orphan = staticmethod(from_issued)
@@ -97,8 +96,8 @@ class ClientCalls:
         digest = self._digest(calls)
         # The n-th turn with the same calls. Counting equal turns, not
         # positions, keeps ids when a client drops turns of other content.
-        earlier = self._turns[digest]
-        self._turns[digest] += 1
+        earlier = self._turns.get(digest, 0)
+        self._turns[digest] = earlier + 1
         return f"calls-{urlsafe_b64encode(digest[:15]).decode()}-{earlier}"
 
     def _all_issued(self, calls: list[ToolCall]) -> bool:

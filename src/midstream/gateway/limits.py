@@ -85,10 +85,10 @@ class Admission:
 class _Account:
     """What one key has used."""
 
-    __slots__ = ("_until", "_window", "bucket", "learned", "lease", "running", "spent", "tenant", "used")
+    __slots__ = ("_until", "_window", "bucket", "budget", "learned", "lease", "running", "spent", "tenant", "used")
 
     def __init__(self, tenant: Tenant) -> None:
-        self.tenant = tenant
+        self.take(tenant)
         self.running = 0
         self.bucket: Bucket | None = None
         self.lease: _Lease | None = None
@@ -98,18 +98,23 @@ class _Account:
         """When that was read from the store."""
         self.used = 0.0
         """When its last request came."""
-        self._window = ("", "")
-        self._until = 0.0
+        self._window = ""
+
+    def take(self, tenant: Tenant) -> None:
+        """The key's limits, which may have changed."""
+        self.tenant = tenant
+        self.budget = micro_dollars(tenant.spend or 0.0)
+        self._until = 0.0  # the window may be of another kind now
 
     def window(self, now: float) -> str:
         """The name of the current window."""
-        kind = self.tenant.spend_window
         # Names of windows are made from dates; remembered until the
         # window ends, because they are asked for with every request.
-        if now >= self._until or self._window[0] != kind:
-            self._window = (kind, window_key(kind, now))
+        if now >= self._until:
+            kind = self.tenant.spend_window
+            self._window = window_key(kind, now)
             self._until = window_end(kind, now) or math.inf
-        return self._window[1]
+        return self._window
 
 
 class _Lease:
@@ -226,7 +231,7 @@ class Limiter:
         if amounts:
             try:
                 await self._store.add_spend(amounts)
-            except BaseException:
+            except BaseException:  # a cancelled write too: what was not stored is kept for the next one
                 for key, micros in amounts.items():
                     self._unwritten[key] = self._unwritten.get(key, 0) + micros
                 raise
@@ -245,8 +250,8 @@ class Limiter:
         account = self._accounts.get(tenant.key_id)
         if account is None:
             account = self._accounts[tenant.key_id] = _Account(tenant)
-        else:
-            account.tenant = tenant  # its limits may have changed
+        elif account.tenant is not tenant:
+            account.take(tenant)
         return account
 
     async def _learn(self, account: _Account, window: str) -> None:
@@ -261,7 +266,7 @@ class Limiter:
         now = self._now()
         account.used = self._clock()
         spent = account.spent.get(account.window(now), 0)
-        if spent < micro_dollars(tenant.spend or 0.0):
+        if spent < account.budget:
             return
         end = window_end(tenant.spend_window, now)
         told = f"this key has spent ${spent / MICRO:.2f} of its ${tenant.spend:.2f}"

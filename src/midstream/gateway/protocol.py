@@ -16,6 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
 from http import HTTPStatus
 from math import inf
 from typing import Any, NoReturn, TypeAlias, cast
@@ -39,6 +40,7 @@ _ONE_BYTE_CHUNK = 8  # bytes on the wire for one of body, at most
 _HOST_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]%~!$&'()*+;="
 # Twice, these are how one message is read as two by two servers (request smuggling).
 _SINGLE = (b"host", b"transfer-encoding", b"content-length", b"expect")
+_RARE = frozenset({b"transfer-encoding", b"expect"})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection"})
 _NO_BODY, _UNTIL_CLOSE = -1, -2  # lengths of answers that have none to announce
 _BETWEEN, _HEAD, _BODY, _DEAF = range(4)  # what of a request is expected next; the deaf throw away what they hear
@@ -118,6 +120,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._looked = 0.0  # which was then
         self.unwritable: asyncio.Future[None] | None = None  # done when the client has read enough
 
+    # asyncio says BaseTransport, and a stream protocol is always given a Transport.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         state = self.state
@@ -142,6 +145,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.resume_writing()
         if exc is None:
             self.transport.close()
+        # It refers back to this protocol, and nothing is parsed from here on.
         self.parser = None  # type: ignore[assignment]
 
     def eof_received(self) -> None:
@@ -247,15 +251,17 @@ class GatewayProtocol(HttpToolsProtocol):
         # `translate` deletes what is allowed, so anything that is left is not. HTTP/1.0 may leave Host out.
         if (not host or host.translate(None, _HOST_CHARACTERS)) and (version == "1.1" or host is not None):
             self._stop(400, "a request has one Host header, with the name of a host")
-        coding = fields.get(b"transfer-encoding")
-        if coding is not None and coding.strip().lower() != b"chunked":
-            self._stop(400, "the only transfer coding that is read here is chunked")
         length = fields.get(b"content-length")
         if length is not None and int(length) > self.limits.body:  # llhttp let through digits only
             self._too_large()
-        expectation = fields.get(b"expect")
-        if expectation is not None and expectation.lower() != b"100-continue":
-            self._stop(417, "the only expectation that can be met is 100-continue")
+        expectation = None
+        if not _RARE.isdisjoint(fields):
+            coding = fields.get(b"transfer-encoding")
+            if coding is not None and coding.strip().lower() != b"chunked":
+                self._stop(400, "the only transfer coding that is read here is chunked")
+            expectation = fields.get(b"expect")
+            if expectation is not None and expectation.lower() != b"100-continue":
+                self._stop(417, "the only expectation that can be met is 100-continue")
         upgrade = parser.should_upgrade()
         method = parser.get_method().decode("ascii")
         if upgrade:
@@ -266,9 +272,8 @@ class GatewayProtocol(HttpToolsProtocol):
         # Pipelined requests cost memory before anybody answers them.
         if len(self._waiting) >= self.limits.pipelined:
             self._stop(429, "too many pipelined requests")
-        url = httptools.parse_url(self.url)
-        raw_path = url.path or b"/"  # http://host without one
-        path = raw_path.decode("ascii")
+        # A query may hold a key, which is not remembered anywhere.
+        raw_path, path, query = _split(self.url) if b"?" in self.url else _known_split(self.url)
         served = ServedRequest(self, version == "1.1" and not upgrade and parser.should_keep_alive())
         served.scope = {
             "type": "http",
@@ -279,9 +284,9 @@ class GatewayProtocol(HttpToolsProtocol):
             "client": self.client,
             "scheme": self.scheme,
             "root_path": "",
-            "path": unquote(path) if "%" in path else path,
+            "path": path,
             "raw_path": raw_path,
-            "query_string": url.query or b"",
+            "query_string": query,
             "headers": headers,
             "state": self.app_state.copy(),
             "extensions": {"midstream": {"on_disconnect": served.on_disconnect, "traffic": served.traffic}},
@@ -526,11 +531,23 @@ class GatewayProtocol(HttpToolsProtocol):
             await asyncio.shield(self.unwritable)  # several may wait, and one of them may be cancelled
 
 
+def _split(url: bytes) -> tuple[bytes, str, bytes]:
+    """The path as it came and as it is meant, and the query."""
+    parts = httptools.parse_url(url)
+    raw_path = parts.path or b"/"  # http://host without one
+    path = raw_path.decode("ascii")
+    return raw_path, unquote(path) if "%" in path else path, parts.query or b""
+
+
+_known_split = lru_cache(maxsize=256)(_split)
+
+
 class ServedRequest:
     """One request and its answer, as ASGI sees them.
 
     The head of an answer is written with the first piece of its body, or as soon as the loop comes round without one. A piece
-    that says `with_next` goes the same way if the head is still here: what a stream begins with need not be a write of its own.
+    that says `with_next` waits too if the head is still here: what a stream begins with need not be a write of its own. A head may
+    bring all of its body along, as `whole`.
     `scope["extensions"]["midstream"]["on_disconnect"]` takes a callback for when the client leaves, called at most once;
     None takes it back. It costs no task, unlike waiting for `http.disconnect`. `traffic`, beside it, gives the sizes of both bodies.
     """
@@ -604,6 +621,8 @@ class ServedRequest:
                 self._end_with(500, "the gateway failed; its log says why")
         finally:
             self._gone = None
+            # It holds methods of this object, and the client's key: nobody should have to wait for the collector.
+            self.scope = {}
 
     def _end_with(self, status: int, reason: str) -> None:
         """The application can say no more."""
@@ -661,7 +680,10 @@ class ServedRequest:
             if kind != "http.response.start":
                 raise RuntimeError(f"expected the message 'http.response.start', got {kind!r}")
             self._begin(message["status"], message.get("headers", ()))
-            connection.loop.call_soon(self._write_head)
+            if "whole" in message:
+                self._write_body(message["whole"], False)
+            else:
+                connection.loop.call_soon(self._write_head)
 
     def _begin(self, status: int, headers: Any) -> None:
         """Make the head. What came of the request until now decides whether the connection can go on after it."""
@@ -671,21 +693,21 @@ class ServedRequest:
         # The body is not read to its end, so what follows on this connection cannot be told from it.
         if self.more or connection.state.draining:
             self.keep_alive = False
-        lines: list[bytes] = []
         length: int | None = None
         framing = b""
-        for name, value in headers:
-            name = name.lower()
-            if name in _FRAMING:
-                if name == b"content-length":
-                    length = int(value)
-                else:
-                    if name == b"connection" and b"close" in value.lower():
-                        self.keep_alive = False
-                    continue  # ours to say
-            lines += (name, b": ", value, b"\r\n")
+        headers = list(headers)  # ASGI allows anything that can be gone through once
+        fields = dict(headers)
+        if not b"".join(fields).islower():  # ASGI has them so; none may be missed because it is written in another way
+            headers = [(name.lower(), value) for name, value in headers]
+            fields = dict(headers)
+        lines = [b"%b: %b\r\n" % (name, value) for name, value in headers if name not in _FRAMING]
+        if b"content-length" in fields:
+            length = int(fields[b"content-length"])
+            lines.append(b"content-length: %d\r\n" % length)
+        if b"connection" in fields and b"close" in fields[b"connection"].lower():
+            self.keep_alive = False  # the header itself is ours to say
         told = b"".join(lines)
-        breaks = len(lines) // 4
+        breaks = len(lines)
         # One count over all headers instead of a look at each: a
         # line break inside a value would begin a header of its own.
         if told.count(b"\n") != breaks or told.count(b"\r") != breaks or b"\0" in told:

@@ -157,7 +157,7 @@ def _within(whole: bytes, limit: int) -> bytes:
     if len(whole) > limit:
         raise BadRequest(
             f"the request and what it continues are larger than {limit} bytes together, which is all this gateway takes: "
-            "begin anew with less input",
+            "start again with less input",
             status=413,
         )
     return whole

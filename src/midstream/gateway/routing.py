@@ -69,6 +69,11 @@ class Router:
         return self._table.config
 
     @property
+    def weighs(self) -> bool:
+        """Whether the model of some alias depends on the conversation."""
+        return bool(self._table.weighted)
+
+    @property
     def catalog(self) -> Catalog:
         return self._table.catalog
 

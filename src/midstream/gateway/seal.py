@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ..core.blocks import Thinking
+from ..core.blocks import SEAL, Thinking
 from ..core.errors import LocalError
-from .kept_turn import KeptTurn, decode_kept, encode_kept
+from ..core.kept_turn import KeptTurn, decode_kept, encode_kept
 from .state.protocol import SealKey
 
 if TYPE_CHECKING:
     from .state.protocol import GatewayState
 
 # Part of the base64 text itself, so that a seal is recognized before it is decoded, and by anybody who reads a log.
-PREFIX = "midseal"
+PREFIX = SEAL
 """How every seal begins, in every version."""
 ROTATED_AFTER = 30 * 86_400.0
 """For how many seconds a key seals."""

@@ -125,6 +125,7 @@ class Server(uvicorn.Server):
     def sweep(self) -> None:
         """End what has run out of time."""
         now = self.state.clock()
+        # uvicorn types its connections as its own protocols; all of these are ours.
         late = [each for each in self.state.connections if each.expires < now or each.write_expires < now]  # type: ignore[union-attr]
         for connection in late:
             connection.expire(now)  # type: ignore[union-attr]

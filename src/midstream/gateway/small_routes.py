@@ -1,11 +1,11 @@
-"""The paths beside those that answer: models, counting, kept responses, health, metrics, and the doors that clients knock on.
+"""The paths that answer no conversation: models, token counts, stored responses, health, metrics, telemetry, and those passed on.
 
-What needs no key says so: a balancer and a client at its start have none.
+Paths that need no key are marked: a load balancer and a client that is starting have none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.applications import Starlette
@@ -15,21 +15,29 @@ from starlette.routing import Route
 
 from ..core.errors import BadRequest, MidstreamError, NotFound
 from ..wires.answer import AnswerContext, make_writer
+from ..wires.carry import FORBIDDEN
 from ..wires.lenient_json import json_value
+from ..wires.request import Request as Upstream
 from ..wires.request import parse_request
-from .body import ANSWERING, read_body
+from .body import ANSWERING, read_body, sent_json
+from .exchange import header_value
 from .metrics import CONTENT_TYPE
-from .model_list import model_list, one_model
-from .pass_through import PASSED, pass_through
 from .refusals import Refusal, as_told, refusal_headers
 from .tenants import Tenant
 
 if TYPE_CHECKING:
     from .app import Gateway
+    from .routing import ListedModel
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 ESTIMATE = {"x-midstream-estimate": "true"}
 """Tells that a count was not made by the model's own tokenizer."""
+# Clients want a date and show it to nobody; a fixed one keeps the answers comparable.
+_CREATED = 1_790_000_000
+_DATE = "2026-09-21T00:00:00Z"
+# Listed, never "anything": an unknown path of a host with the operator's key could do anything that key may do.
+PASSED = ("embeddings", "moderations", "rerank", "completions", "images/generations", "audio/speech")
+_PASSED_WIRES = ("openai-chat", "openai-responses")
 
 
 def small_routes(gateway: Gateway) -> Starlette:
@@ -196,3 +204,93 @@ def wire_of(request: Request) -> str:
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(json_value(value), status, headers, "application/json")
+
+
+def model_list(wire: str, models: Sequence[ListedModel], query: Mapping[str, str]) -> dict[str, Any]:
+    """The models that a client may ask for, in the shape of its wire.
+
+    Claude Code lists only ids that begin with `claude` or `anthropic`, so a client of that wire gets every model under such
+    an id, with a name for people; the router knows the way back.
+    """
+    if wire == "gemini":
+        return {"models": [_gemini(each.id, each.display_name) for each in models]}
+    if wire != "anthropic":
+        return {"object": "list", "data": [_openai(each.id) for each in models]}
+    names = [(each.claude_id, each.display_name) for each in models]
+    ids = [name for name, _ in names]
+    after = query.get("after_id")
+    # An id that is not listed any more begins from the start; an error would stop a client's listing for good.
+    start = ids.index(after) + 1 if after in ids else 0
+    size = int(query["limit"]) if query.get("limit", "").isdigit() and len(query["limit"]) < 6 else 1000
+    page = [_anthropic(*name) for name in names[start : start + max(1, size)]]
+    ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
+    return {"data": page, "has_more": start + len(page) < len(names), **ends}
+
+
+def one_model(wire: str, models: Sequence[ListedModel], name: str) -> dict[str, Any] | None:
+    """The entry of one model; None if it is not listed."""
+    plain = name.removeprefix("models/")
+    for each in models:
+        if plain in (each.id, each.claude_id):
+            if wire == "gemini":
+                return _gemini(each.id, each.display_name)
+            return _anthropic(plain, each.display_name) if wire == "anthropic" else _openai(each.id)
+    return None
+
+
+def _openai(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": _CREATED, "owned_by": "midstream"}
+
+
+def _anthropic(name: str, display: str) -> dict[str, Any]:
+    shown = {"type": "model", "id": name, "display_name": display or name, "created_at": _DATE}
+    return {**shown, "lifecycle": "active", "deprecated_at": None, "retires_at": None}
+
+
+def _gemini(name: str, display: str) -> dict[str, Any]:
+    methods = ["generateContent", "streamGenerateContent", "countTokens"]
+    return {
+        "name": f"models/{name}", "version": "001", "displayName": display or name, "description": display or name,
+        "inputTokenLimit": 131_072, "outputTokenLimit": 65_536, "supportedGenerationMethods": methods,
+    }  # fmt: skip
+
+
+async def pass_through(gateway: Gateway, request: Request, tenant: Tenant) -> Response:
+    """Pass a request for embeddings, moderation and the like on to an OpenAI-compatible host, or refuse it.
+
+    Only the model's name changes on the way, and the key is the operator's. The answer is JSON, read within limits.
+    """
+    path = "/" + request.scope["path"].removeprefix("/v1").strip("/")
+    encoding = request.headers.get("content-encoding", "").encode("latin-1")
+    admission = await gateway.limiter.enter(tenant)
+    try:
+        value = sent_json(await read_body(request.receive, encoding, gateway.settings.max_body))
+        if not isinstance(value, dict) or not isinstance(value.get("model"), str):
+            raise BadRequest("expected a JSON object with a `model`", status=400)
+        # Streams of these paths have shapes of their own, which nothing here could end properly.
+        if value.get("stream"):
+            raise BadRequest(f"{path} cannot be streamed here; leave out `stream`", status=400)
+        route = gateway.router.route(value["model"], tenant, "")
+        target = gateway.client.catalog.resolve(route.models[0])
+        if target.dialect.wire not in _PASSED_WIRES:
+            raise BadRequest(
+                f"{path} is passed on only to OpenAI-compatible hosts, and {target.name} is not on one: "
+                "name a model of a host that has it",
+                status=400,
+            )
+        # The same fields as on the paths that answer: where a request goes is not the client's to say.
+        kept = {name: each for name, each in value.items() if name not in FORBIDDEN}
+        sent = Upstream(
+            "POST",
+            path,
+            {"content-type": "application/json"},
+            json_value({**kept, "model": target.model}),
+            stream=False,
+            model=target.model,
+        )
+        async with await gateway.client.send(target, sent) as answer:
+            read = await answer.read()
+    finally:
+        admission.release()
+    kind = answer.headers.get("content-type", "application/json")
+    return Response(read, 200, {"x-midstream-model": header_value(target.name).decode()}, kind)

@@ -1,40 +1,36 @@
-"""A span for each request, in the words of OpenTelemetry's conventions for generative AI (1.38, status: development).
+"""A span for each request, in the words of OpenTelemetry's conventions for generative AI, and its metrics.
 
-Only the API package is used: whoever runs the gateway under an SDK (`opentelemetry-instrument midstream serve`) gets spans, and
+Only the API package is used: a gateway that runs under an SDK (`opentelemetry-instrument midstream serve`) gets spans, and
 without one nothing is done at all. A span is made when its request is over, with the times that were measured, so that answering
-waits for nothing. What was said is in it only if the operator asks for that by the variable that the conventions name.
+waits for nothing. What was said is in it only if the operator asks for that by the variable that the conventions name, and
+without the keys that the gateway uses.
 """
 
 from __future__ import annotations
 
-import os
 import time
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from ..core.blocks import Text, Turn
-from ..wires.lenient_json import json_value
+from ..core.blocks import Turn
+from ..telemetry import conventions as names
+from ..telemetry import current_telemetry
+from ..telemetry.contents import written_messages
 from .access_log import RequestRecord
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
+    from ..telemetry import Telemetry
     from .exchange import Exchange
-
-CONTENTS = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_PROVIDERS = {
-    "anthropic": "anthropic", "openai": "openai", "openai-responses": "openai", "gemini": "gcp.gemini", "vertex": "gcp.vertex_ai",
-    "bedrock": "aws.bedrock", "azure": "azure.ai.openai", "azure-responses": "azure.ai.openai", "mistral": "mistral_ai",
-    "xai": "x_ai", "cohere": "cohere", "deepseek": "deepseek", "groq": "groq", "perplexity": "perplexity",
-}  # fmt: skip
-"""Our names for providers, and the conventions' where theirs differ or are fixed."""
-_LONGEST = 32_000  # characters of what was said
 
 
 class Tracing:
     """Makes spans of requests."""
 
-    def __init__(self, tracer: Tracer, *, contents: bool = False) -> None:
+    def __init__(self, tracer: Tracer, *, contents: bool = False, telemetry: Telemetry | None = None) -> None:
         self._tracer = tracer
+        self._telemetry = telemetry
         self.contents = contents
         """Whether spans hold what was said."""
 
@@ -44,32 +40,38 @@ class Tracing:
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in exchange.scope["headers"]}
+        found = self._attributes(exchange, record)
+        attributes = {name: value for name, value in found.items() if value is not None}
         ended = time.time_ns()
         span = self._tracer.start_span(
-            f"chat {record.asked[:100]}",
+            f"{names.CHAT} {record.asked[:100]}",
             # The client's trace, if it has one, so that both halves of a request are one picture.
             context=propagate.extract(headers),
             kind=SpanKind.SERVER,
             start_time=ended - int(record.duration_ms * 1e6),
-            attributes={name: value for name, value in self._attributes(exchange, record).items() if value is not None},
+            attributes=attributes,
         )
         if record.error:
             span.set_status(Status(StatusCode.ERROR, record.error))
         span.end(ended)
+        if self._telemetry is not None:
+            usage = exchange.turn.usage if exchange.turn is not None else None
+            first = None if record.ttft_ms is None else record.ttft_ms / 1000
+            self._telemetry.measure(attributes, record.duration_ms / 1000, usage, first)
 
     def _attributes(self, exchange: Exchange, record: RequestRecord) -> dict[str, Any]:
         turn, target = exchange.turn, exchange.target
         found: dict[str, Any] = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": None if target is None else _PROVIDERS.get(target.provider, target.provider),
-            "gen_ai.request.model": record.asked[:200],
-            "gen_ai.response.model": record.model or None,
-            "gen_ai.response.id": turn.response_id if turn is not None else None,
-            "gen_ai.response.finish_reasons": [turn.stop_reason] if turn is not None and turn.stop_reason else None,
-            "gen_ai.usage.input_tokens": record.input or None,
-            "gen_ai.usage.output_tokens": record.output or None,
-            "http.response.status_code": record.status,
-            "error.type": record.error or None,
+            names.OPERATION_NAME: names.CHAT,
+            names.PROVIDER_NAME: None if target is None else names.provider_name(target.provider),
+            names.REQUEST_MODEL: record.asked[:200],
+            names.RESPONSE_MODEL: record.model or None,
+            names.RESPONSE_ID: turn.response_id if turn is not None else None,
+            names.RESPONSE_FINISH_REASONS: None if turn is None else _finish_reasons(turn),
+            names.USAGE_INPUT_TOKENS: record.input or None,
+            names.USAGE_OUTPUT_TOKENS: record.output or None,
+            names.HTTP_STATUS: record.status,
+            names.ERROR_TYPE: record.error or None,
             "midstream.request.id": record.id,
             "midstream.client.wire": record.wire,
             "midstream.tenant": record.tenant,
@@ -80,44 +82,22 @@ class Tracing:
         }
         if self.contents:
             asked = exchange.conversation
-            found["gen_ai.input.messages"] = None if asked is None else _messages(asked.turns)
-            found["gen_ai.output.messages"] = None if turn is None else _messages((turn,))
+            secrets = exchange.secrets()
+            found[names.INPUT_MESSAGES] = None if asked is None else written_messages(asked.turns, secrets)
+            found[names.OUTPUT_MESSAGES] = None if turn is None else written_messages((turn,), secrets)
         return found
+
+
+def _finish_reasons(turn: Turn) -> list[str] | None:
+    return [names.FINISH_REASONS.get(turn.stop_reason, turn.stop_reason)] if turn.stop_reason else None
 
 
 def start_tracing() -> Tracing | None:
     """Tracing, if this process runs under an SDK that takes spans; None otherwise."""
-    try:
-        from opentelemetry import trace
-    except ImportError:
+    telemetry = current_telemetry()
+    if telemetry is None:
         return None
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return None  # nobody set one: every span would be thrown away
-    contents = os.environ.get(CONTENTS, "").strip().lower() in ("true", "1", "span", "span_only", "span_and_event")
-    return Tracing(trace.get_tracer("midstream.gateway"), contents=contents)
+    from opentelemetry import trace
 
-
-_ROLES = {"human": "user", "ai": "assistant"}
-
-
-def _messages(turns: tuple[Turn, ...]) -> str:
-    """Texts of the newest turns as the conventions write messages; media and reasoning stay out."""
-    told: list[dict[str, Any]] = []
-    left = _LONGEST
-    # The newest first, because there is an end to the size; written out in their order.
-    for turn in reversed(turns):
-        text = "".join([block.text for block in turn.blocks if type(block) is Text])[:left]
-        left -= len(text)
-        calls = [
-            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments[:_LONGEST]}
-            for call in turn.tool_calls
-        ]
-        results = [
-            {"type": "tool_call_response", "id": each.call_id, "result": each.text[:left]}
-            for each in turn.tool_responses
-        ]
-        parts = [*([{"type": "text", "content": text}] if text else []), *calls, *results]
-        told.append({"role": _ROLES.get(turn.speaker, turn.speaker), "parts": parts})
-        if left <= 0:
-            break
-    return json_value(told[::-1]).decode()
+    tracer = trace.get_tracer("midstream.gateway", version("midstream"), schema_url=names.SCHEMA_URL)
+    return Tracing(tracer, contents=telemetry.contents, telemetry=telemetry)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ..core.blocks import Turn
-from .kept_turn import KeptTurn, decode_kept, encode_kept, kept_of
+from ..core.kept_turn import KeptTurn, decode_kept, encode_kept, kept_of
 from .state.protocol import VaultEntry
 
 if TYPE_CHECKING:

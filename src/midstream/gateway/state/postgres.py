@@ -76,7 +76,7 @@ class _Together(Generic[_In, _Out]):
                 self._waiting, self._next = {}, None
                 try:
                     done.set_result(await self._work(items))
-                except Exception as error:
+                except Exception as error:  # raised again wherever one of these items is awaited
                     done.set_exception(error)
                     done.exception()  # seen, even if every caller has left
         finally:
@@ -287,7 +287,7 @@ class PostgresState:
     async def log_usage(self, rows: Sequence[UsageRow]) -> None:
         if not rows:
             return
-        data = msgspec.json.encode([loggable(row) for row in rows]).decode()
+        data = msgspec.json.encode(loggable(rows)).decode()
         await self._execute(_LOG_USAGE, {"token": uuid.uuid4(), "rows": data})
 
     async def usage(self, since: float = 0.0, limit: int = 1000) -> list[UsageRow]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from operator import attrgetter
 from typing import Protocol
 
 import msgspec
@@ -178,13 +179,17 @@ def address(tenant: str, id: str) -> bytes:
     return sha256(len(owner).to_bytes(8) + owner + id.encode("utf-8", "surrogatepass")).digest()
 
 
-def loggable(row: UsageRow) -> UsageRow:
-    """The row with text that every database can hold: without NUL and lone surrogates."""
-    text = row.tenant + row.key_id + row.model + row.provider + row.wire
-    if text.isascii() and "\0" not in text:  # nearly every row
-        return row
-    names = ("tenant", "key_id", "model", "provider", "wire")
-    return replace(row, **{name: _holdable(getattr(row, name)) for name in names})
+def loggable(rows: Sequence[UsageRow]) -> Sequence[UsageRow]:
+    """The rows with text that every database can hold: without NUL and lone surrogates."""
+    # Nearly all texts can be held, and the thousands of rows of a busy second have few different ones.
+    text = "".join([name for names in set(map(_NAMED, rows)) for name in names])
+    if text.isascii() and "\0" not in text:
+        return rows
+    return [replace(row, **{name: _holdable(getattr(row, name)) for name in _NAMES}) for row in rows]
+
+
+_NAMES = ("tenant", "key_id", "model", "provider", "wire")
+_NAMED = attrgetter(*_NAMES)
 
 
 def _holdable(text: str) -> str:

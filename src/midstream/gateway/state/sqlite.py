@@ -215,7 +215,7 @@ class SqliteState:
         return int(row[0])
 
     async def log_usage(self, rows: Sequence[UsageRow]) -> None:
-        values = [astuple(loggable(row)) for row in rows]
+        values = [*map(astuple, loggable(rows))]
         marks = ", ".join("?" * len(UsageRow.__struct_fields__))
 
         def work(db: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""An answer on its way to one client: its reasoning sealed where the client brings such things back.
+"""An answer on its way to one client: its reasoning is sealed if the client will send it back.
 
 | client | where a seal travels |
 |---|---|
@@ -18,16 +18,18 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..core.blocks import Block, Text, Thinking, ToolCall, Turn
-from ..core.events import Event, TextDelta, TextEnd, ThinkingDelta, ThinkingEnd, ToolCallDelta, ToolCallEnd
+from ..core.events import Event, TextEnd, ThinkingEnd, ToolCallEnd
+from ..core.kept_turn import DETAILS, KeptCall, KeptText, KeptTurn, kept_text
 from ..wires.openai_responses.answer import ENCRYPTED
 from ..wires.request import RequestedAnswer
-from .kept_turn import DETAILS, KeptCall, KeptText, KeptTurn, kept_text
 from .seal import Sealer
 
 _SIGNATURE = "thoughtSignature"
+_SEALED = frozenset({ThinkingEnd, ToolCallEnd})
+_SEALABLE = frozenset({Thinking, ToolCall})
 
 
-class Outgoing:
+class SealedAnswer:
     """The events of one answer, or the whole of it."""
 
     __slots__ = ("_on_calls", "_proof", "_sealer", "_seals", "_since_call", "_tenant", "_wire")
@@ -43,11 +45,14 @@ class Outgoing:
         self._since_call: list[Thinking | KeptText] = []  # what was streamed since the last call
         self._seals: dict[int, tuple[KeptTurn, str | None]] = {}  # by the place of their block; None: it is too large
 
+    def events(self, batch: list[Event]) -> list[Event]:
+        """The same events, with seals where they belong: nothing can be sealed before a block has ended."""
+        kinds = set(map(type, batch))
+        if kinds.isdisjoint(_SEALED) and not (self._since_call and TextEnd in kinds):
+            return batch
+        return [self.event(event) for event in batch]
+
     def event(self, event: Event) -> Event:
-        kind = type(event)
-        # Most of a stream; nothing can be sealed before a block has ended.
-        if kind is TextDelta or kind is ToolCallDelta or kind is ThinkingDelta:
-            return event
         if isinstance(event, ThinkingEnd):
             self._since_call.append(event.block)
             block = self._thinking(event.index, event.block)
@@ -63,6 +68,8 @@ class Outgoing:
 
     def turn(self, turn: Turn) -> Turn:
         """The whole answer as this client gets it."""
+        if _SEALABLE.isdisjoint(map(type, turn.blocks)):
+            return turn
         blocks: list[Block] = []
         before: list[Thinking | KeptText] = []
         for place, block in enumerate(turn.blocks):

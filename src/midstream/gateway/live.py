@@ -1,0 +1,57 @@
+"""The gateway's traffic for the page: each exchange as it happens, if the operator allows it to be recorded.
+
+Turned off, it costs one attribute lookup per request. Turned on, it keeps references to bytes that exist anyway (`web/traffic.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..web.traffic import Exchange as Record
+from ..web.traffic import Traffic, serving
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
+    from .tenants import Authenticator
+
+
+class LiveTraffic:
+    """Records exchanges. `enabled` is the operator's choice; None means only while no request needs a key, because then there
+    are no tenants who could see each other's words."""
+
+    def __init__(self, traffic: Traffic, authenticator: Authenticator, enabled: bool | None = None) -> None:
+        self.traffic = traffic
+        self._authenticator = authenticator
+        self._enabled = enabled
+
+    @property
+    def is_on(self) -> bool:
+        return self._authenticator.is_open if self._enabled is None else self._enabled
+
+    def begin(self, exchange: Exchange) -> None:
+        """A request has come. What is read and written of it is kept from now on, unless too many come."""
+        scope = exchange.scope
+        record = self.traffic.open(exchange.tenant.id, exchange.wire, scope["method"], scope["path"])
+        exchange.live = record
+        if record.kept:
+            exchange.record = record
+            record.headers = scope["headers"]
+            # The upstream's side is told by the transport's tap, in this task.
+            serving.set(record.itself)
+
+    def end(self, record: Record, exchange: Exchange) -> None:
+        """Its answer is over."""
+        if record.kept:
+            serving.set(None)
+            record.request, record.turn = exchange.request, exchange.turn
+        notes = exchange.request.notes if exchange.request is not None else ()
+        if notes or exchange.notes:
+            record.notes = [note for note in (*exchange.notes, *notes) if note.action != "kept"]
+        record.id, record.asked, record.status = exchange.id, exchange.asked, exchange.status
+        record.stream, record.error, record.attempts = exchange.stream, exchange.error, exchange.answered
+        record.first, record.cost = exchange.first, exchange.cost
+        if exchange.target is not None:
+            record.model = exchange.target.name
+        if exchange.turn is not None and exchange.turn.usage is not None:
+            record.input, record.output = exchange.turn.usage.read, exchange.turn.usage.output
+        self.traffic.close(record)

@@ -1,0 +1,233 @@
+"""The same turn on two wires: the exact requests, taken apart so that a page can lay them side by side.
+
+A request is cut into parts, each of which belongs to a turn. Where the cuts are is learnt from the encoder itself: the messages
+of a request are a prefix of those of the next (law 8), so the items that one more turn brings are that turn's. Ids are told by
+the mapper that wrote them, and notes stand at the turn they are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from ..agent.toolbox import BUILTIN, Toolbox
+from ..client.catalog import Catalog
+from ..codec import encode_request
+from ..core.blocks import Conversation, ToolCall, Turn
+from ..core.compaction import sent_turns
+from ..core.dialect import Options
+from ..core.errors import InvalidHistory, LocalError
+from ..core.handoff import Note
+from ..core.ids import scheme_for
+from ..core.secret import hide_url_secrets
+from ..core.tools import ToolSpec
+from ..dialects.registry import Resolved
+from ..wires.history_cache import HistoryCache
+from ..wires.request import Request
+from .transcript import report_of, report_rows
+
+Part: TypeAlias = dict[str, Any]
+
+# The lists that hold the history, one a wire; a raw prompt is one text.
+_LISTS = ("messages", "input", "contents")
+_PROMPT = "prompt"
+SHOWN = 40
+"""Turns of a long history that are taken apart, the last ones; those before them are one part."""
+_MOST_BODY = 4_000_000
+PICTURE = (
+    ("Kimi", "moonshot/kimi-k2.5"),
+    ("Claude", "anthropic/claude-sonnet-4-5"),
+    ("GPT, Responses", "openai-responses/gpt-5.2"),
+    ("Gemini", "gemini/gemini-3-pro-preview"),
+    ("Mistral", "mistral/mistral-large-latest"),
+    ("Kimi K2, raw prompt", "completions/kimi-k2"),
+    ("GPT, Chat", "openai/gpt-4o"),
+    ("DeepSeek", "deepseek/deepseek-reasoner"),
+    ("Cohere", "cohere/command-a-03-2025"),
+    ("Ollama", "ollama/qwen3:4b"),
+    ("Llama 3, raw prompt", "completions/llama-3.3-70b"),
+)
+"""The dialects that are offered first: as different from each other as they come."""
+
+
+class RequestView:
+    """What one model would be sent at one turn."""
+
+    def __init__(self, catalog: Catalog, conversation: Conversation, turn: int, model: str) -> None:
+        turns = conversation.turns
+        if not 0 <= turn < len(turns):
+            raise LocalError(f"no turn {turn}: the conversation has {len(turns)}")
+        # The request that an answer was the answer to, or the one that brought these words or results.
+        length = turn if turns[turn].speaker == "ai" else turn + 1
+        self._conversation = replace(conversation, turns=turns[: max(1, length)])
+        self._catalog = catalog
+        self._target = catalog.resolve(model)
+        self._tools = known_tools(conversation)
+        self._cache = HistoryCache()
+        self._request = self._encode(len(self._conversation.turns))
+        if len(self._request.body) > _MOST_BODY:
+            raise LocalError(
+                f"this request has {len(self._request.body):,} bytes, too many to lay out: choose an earlier turn"
+            )
+
+    def json(self) -> dict[str, Any]:
+        request = self._request
+        body = msgspec.json.decode(request.body)
+        key = next((name for name in (*_LISTS, _PROMPT) if name in body), "")
+        history = body.pop(key, None)
+        dialect = request.dialect or self._target.dialect
+        report = report_of(self._target.name, self._conversation, request.notes)
+        return {
+            "model": self._target.name,
+            "wire": request.wire,
+            "dialect": dialect.name,
+            "line": f"{request.method} {_address(self._target, request)}",
+            "headers": {**request.headers, **self._catalog.shown_headers(self._target, "YOUR_KEY")},
+            "bytes": len(request.body),
+            "key": key,
+            "around": body,
+            "parts": self._prompt_parts(history) if isinstance(history, str) else self._list_parts(key, history or []),
+            "ids": self._ids(request),
+            "notes": [_note_row(note) for note in request.notes if note.action != "kept"],
+            "report": report_rows(report),
+            "tools": [tool.qualified_name for tool in self._tools],
+            "raw": request.body.decode("utf-8", "replace"),
+        }
+
+    def _encode(self, length: int) -> Request:
+        conversation = replace(self._conversation, turns=self._conversation.turns[:length])
+        return encode_request(
+            self._target, conversation, tools=self._tools, options=Options(stream=True), cache=self._cache
+        )
+
+    def _beginnings(self) -> list[tuple[int, dict[str, Any]]]:
+        """The bodies of the history's beginnings, each with its number of turns, from the first turn that is shown."""
+        total = len(self._conversation.turns)
+        found: list[tuple[int, dict[str, Any]]] = []
+        for length in range(max(1, total - SHOWN), total):
+            # A history cut between a call and its result would be repaired, and be longer than it is here.
+            if self._is_open(length):
+                continue
+            try:
+                found.append((length, msgspec.json.decode(self._encode(length).body)))
+            except InvalidHistory:
+                continue  # the beginning of a history is not always one of its own
+        return found
+
+    def _is_open(self, length: int) -> bool:
+        turns = self._conversation.turns
+        return bool(turns[length - 1].tool_calls) or turns[length].speaker == "tool"
+
+    def _list_parts(self, key: str, items: Sequence[Any]) -> list[Part]:
+        parts: list[Part] = []
+        begun, first = 0, 0
+        lengths = [(length, len(body.get(key, ()))) for length, body in self._beginnings()]
+        for length, count in [*lengths, (len(self._conversation.turns), len(items))]:
+            count = max(begun, min(count, len(items)))
+            # Turns that were joined to the message before them have no items of their own: they go with the next.
+            if count > begun:
+                parts.append({"turns": [first, length], "items": list(items[begun:count])})
+                begun, first = count, length
+        if parts and first < len(self._conversation.turns):
+            parts[-1]["turns"][1] = len(self._conversation.turns)
+        return [piece for part in parts for piece in self._split(part)]
+
+    def _split(self, part: Part) -> list[Part]:
+        """A call and its results are encoded together; told apart by who speaks, where each turn made one item or more."""
+        first, end = part["turns"]
+        speakers = [turn.speaker for turn in self._conversation.turns[first:end]]
+        if end - first < 2 or "tool" not in speakers or end - first > SHOWN:
+            return [part]
+        results = [at for at, item in enumerate(part["items"]) if _is_result(item)]
+        if not results or results[0] == 0 or speakers.index("tool") == 0:
+            return [part]
+        cut, at = results[0], first + speakers.index("tool")
+        return [
+            {"turns": [first, at], "items": part["items"][:cut]},
+            *self._split({"turns": [at, end], "items": part["items"][cut:]}),
+        ]
+
+    def _prompt_parts(self, prompt: str) -> list[Part]:
+        parts: list[Part] = []
+        begun, first = 0, 0
+        for length, body in self._beginnings():
+            # What a prompt ends with, to let the model begin, is not part of the next one.
+            count = _common(str(body.get(_PROMPT, "")), prompt)
+            if count > begun:
+                parts.append({"turns": [first, length], "text": prompt[begun:count]})
+                begun, first = count, length
+        parts.append({"turns": [first, len(self._conversation.turns)], "text": prompt[begun:]})
+        return parts
+
+    def _ids(self, request: Request) -> dict[str, str]:
+        """What each call is called in this request; those that are not in it have no id on this wire."""
+        dialect = request.dialect or self._target.dialect
+        turns = sent_turns(self._conversation.turns).turns
+        mapper = scheme_for(dialect.ids, None).create_mapper(turns)
+        ids = {call.id: mapper.resolve_tool_call_id(call) for call in calls_of(turns)}
+        return {call: name for call, name in ids.items() if msgspec.json.encode(name)[1:-1] in request.body}
+
+
+def calls_of(turns: Sequence[Turn]) -> list[ToolCall]:
+    return [call for turn in turns for call in turn.tool_calls]
+
+
+def known_tools(conversation: Conversation) -> tuple[ToolSpec, ...]:
+    """The tools of ours that a conversation has called: a store keeps what was said, not what was declared."""
+    called = {call.name for call in calls_of(conversation.turns)}
+    names = [name for name in BUILTIN if name in called]
+    return Toolbox(names).specs() if names else ()
+
+
+def spine(conversation: Conversation, turn: int) -> list[dict[str, Any]]:
+    """The turns as the store has them, short, to stand between the two requests."""
+    turns = conversation.turns
+    length = turn if turns[turn].speaker == "ai" else turn + 1
+    return [
+        {
+            "index": index,
+            "speaker": each.speaker,
+            "model": each.origin.name if each.origin is not None else "",
+            "text": each.text[:200],
+            "thinking": bool(each.thinking),
+            "calls": [{"id": call.id, "name": call.name, "raw_id": call.raw_id} for call in each.tool_calls],
+            "results": [{"id": response.call_id, "name": response.name} for response in each.tool_responses],
+        }
+        for index, each in enumerate(turns[: max(1, length)])
+        if index >= max(1, length) - SHOWN
+    ]
+
+
+def _is_result(item: Any) -> bool:
+    """Whether an item of a history is results alone: each wire says so in its own way."""
+    if not isinstance(item, Mapping):
+        return False
+    if item.get("role") == "tool" or item.get("type") in ("function_call_output", "custom_tool_call_output"):
+        return True
+    inner = item.get("content", item.get("parts"))
+    return isinstance(inner, list) and any(
+        isinstance(part, Mapping) and (part.get("type") == "tool_result" or "functionResponse" in part)
+        for part in inner
+    )
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts share at their beginning."""
+    if other.startswith(one):
+        return len(one)
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
+
+
+def _address(target: Resolved, request: Request) -> str:
+    return hide_url_secrets(target.endpoint.base_url, "‹hidden›") + target.endpoint.at(request.path)
+
+
+def _note_row(note: Note) -> dict[str, Any]:
+    return {"action": note.action, "what": note.what, "code": note.code, "why": note.why, "turn": note.turn}

@@ -1,0 +1,126 @@
+// Elements from values, never from markup: whatever a model wrote reaches the page as a text node, with all of it to be seen.
+
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2028\u2029\u2060-\u2069\ufeff]/g;
+
+/** The text with what steers or reorders a line written out. */
+export function visible(text) {
+  return text.replace(/\r\n?/g, "\n").replace(UNSEEN, (sign) => {
+    const code = sign.codePointAt(0);
+    return code < 0x20 ? String.fromCharCode(0x2400 + code) : code === 0x7f ? "\u2421" : `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
+  });
+}
+
+const TOLD = ["title", "aria-label", "alt", "placeholder", "label"];
+const SVG = "http://www.w3.org/2000/svg";
+
+/** h("p.note", {title: "…", onclick: f}, "text", child, [more]) */
+export function h(spec, ...rest) {
+  return fill(document.createElement(nameOf(spec)), spec, rest);
+}
+
+/** The same in SVG. */
+export function s(spec, ...rest) {
+  return fill(document.createElementNS(SVG, nameOf(spec)), spec, rest);
+}
+
+function nameOf(spec) {
+  return spec.split(".", 1)[0] || "div";
+}
+
+function fill(node, spec, rest) {
+  const classes = spec.split(".").slice(1).filter(Boolean);
+  if (classes.length) node.setAttribute("class", classes.join(" "));
+  const first = rest[0], named = first && typeof first === "object" && !Array.isArray(first) && !(first instanceof Node);
+  // Children first: a node with dir="auto" looks through all it has, for its direction, at each child that comes.
+  add(node, named ? rest.slice(1) : rest);
+  if (named) for (const [name, value] of Object.entries(first)) set(node, name, value);
+  return node;
+}
+
+function set(node, name, value) {
+  if (value === null || value === undefined || value === false) return;
+  if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+  else if (name === "class") node.setAttribute("class", [node.getAttribute("class"), value].filter(Boolean).join(" "));
+  // An address is set only by those who have checked it: see `link` in text.js.
+  else node.setAttribute(name, value === true ? "" : TOLD.includes(name) ? visible(String(value)) : String(value));
+}
+
+export function add(node, children) {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    if (Array.isArray(child)) add(node, child);
+    // Every word comes through here, also a name that nobody thought could be hostile.
+    else node.append(child instanceof Node ? child : visible(String(child)));
+  }
+  return node;
+}
+
+export function replace(node, ...children) {
+  node.replaceChildren();
+  return add(node, children);
+}
+
+/** Run at most once a frame, with the newest state: a flood of news is one repaint. */
+export function eachFrame(work) {
+  let waiting = false;
+  return () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; work(); });
+  };
+}
+
+export function later(work, ms = 150) {
+  let timer = 0;
+  return (...given) => { clearTimeout(timer); timer = setTimeout(() => work(...given), ms); };
+}
+
+const WHOLE = new Intl.NumberFormat("en");
+
+export const count = (number) => WHOLE.format(Math.round(number));
+export const short = (number) => number < 10000 ? count(number) : number < 1e6 ? `${(number / 1e3).toFixed(1)}k` : `${(number / 1e6).toFixed(1)}M`;
+
+export const turns = (number) => `${count(number)} turn${number === 1 ? "" : "s"}`;
+
+export function money(dollars) {
+  if (dollars === null || dollars === undefined) return "";
+  if (dollars === 0) return "$0";
+  return dollars < 0.01 ? `$${dollars.toFixed(5)}` : dollars < 1 ? `$${dollars.toFixed(3)}` : `$${dollars.toFixed(2)}`;
+}
+
+export function span(ms) {
+  if (ms === null || ms === undefined) return "";
+  return ms < 1 ? "<1 ms" : ms < 1000 ? `${Math.round(ms)} ms` : ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 60000)} min`;
+}
+
+export const size = (bytes) => bytes < 1024 ? `${bytes} B` : bytes < 1048576 ? `${(bytes / 1024).toFixed(1)} KB` : `${(bytes / 1048576).toFixed(1)} MB`;
+
+export function when(seconds) {
+  const date = new Date(seconds * 1000), now = new Date();
+  const time = date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  if (date.toDateString() === now.toDateString()) return time;
+  return `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(date.getFullYear() === now.getFullYear() ? {} : { year: "numeric" }) })}, ${time}`;
+}
+
+export function save(name, text, type) {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  const link = h("a", { href: address, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
+export function copyButton(text, label = "Copy") {
+  const button = h("button.small", { type: "button", onclick: async () => {
+    try { await navigator.clipboard.writeText(typeof text === "function" ? text() : text); button.textContent = "Copied"; }
+    catch { button.textContent = "Not allowed"; }
+    setTimeout(() => { button.textContent = label; }, 1500);
+  } }, label);
+  return button;
+}
+
+/** A request as a command. What is hidden here is for whoever runs it to fill in. */
+export function curlOf(method, address, headers, text) {
+  const quoted = (value) => `'${value.replaceAll("'", "'\\''")}'`;
+  const shown = ([name, value]) => `${name}: ${value !== "\u2039hidden\u203a" ? value : name === "authorization" ? "Bearer YOUR_KEY" : "YOUR_KEY"}`;
+  return [`curl -X ${method} ${quoted(address)}`, ...Object.entries(headers).map((each) => `-H ${quoted(shown(each))}`), ...(text ? [`--data-raw ${quoted(text)}`] : [])].join(" \\\n  ");
+}

@@ -1,0 +1,169 @@
+// Talk to a model; change it in the middle, and see what the next one will see before anything is sent.
+
+import { h, replace, eachFrame, span } from "./dom.js";
+import { call, events, query } from "./api.js";
+import { turnNode, seamNode, reportNode } from "./turns.js";
+import { prose, plain, visible } from "./text.js";
+
+export async function open(root, { rest: [id = ""], me }) {
+  const cards = await call("models");
+  let conversation = id, before = "", stop = null, first = 0, scratches = [];
+  const whole = h("p.crumb");
+  const said = h("div.talk", { "aria-live": "polite" });
+  const report = h("div.switch", { hidden: true, role: "status", tabindex: "0" });
+  const model = h("select", { "aria-label": "Model", onchange: () => preview() },
+    [["Ready", true], ["Without a key", false]].map(([label, ready]) => h("optgroup", { label }, cards.filter((card) => card.ready === ready).map((card) => h("option", { value: card.name }, card.name)))));
+  const tools = me.tools.map((name) => h("input", { type: "checkbox", value: name }));
+  const words = h("textarea", { rows: "3", placeholder: "Say something. Enter sends, Shift+Enter starts a new line.", "aria-label": "Message", dir: "auto", onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); } } });
+  const button = h("button.primary", { type: "button", onclick: () => (stop ? stop.abort() : send()) }, "Send");
+  replace(root, h("div.talking",
+    h("div.head", h("h1", conversation ? "Go on talking" : "Talk"), whole),
+    said,
+    h("div.composer", report, words, h("div.filters", h("label", "Model ", model),
+      tools.length ? h("details.toolbox", h("summary", "Tools: off"), tools.map((box) => h("label.check", box, ` ${box.value}`)), h("p.quiet", "Every call is asked for here first.")) : h("span.quiet", "Tools: start with --tools to offer them"),
+      button))));
+  const toolbox = root.querySelector(".toolbox");
+  toolbox?.addEventListener("change", () => { const on = tools.filter((box) => box.checked).map((box) => box.value); toolbox.firstChild.textContent = `Tools: ${on.length ? on.join(", ") : "off"}`; });
+  if (!model.value) model.value = cards[0]?.name;
+
+  if (conversation) {
+    const info = await call(`conversations/${encodeURIComponent(conversation)}`);
+    await draw(Math.max(0, info.turns - 30), info.turns);
+    before = info.models.at(-1) || "";
+    first = info.turns;
+    about(visible(info.title).slice(0, 100));
+    await pick();
+    window.scrollTo(0, document.documentElement.scrollHeight);
+  } else replace(said, h("p.empty", "A new conversation. The sim/ models answer without a key."));
+
+  function about(title) {
+    replace(whole, h("a", { href: `#/c/${encodeURIComponent(conversation)}` }, title || conversation));
+  }
+
+  /** The model that spoke last, or, without a key for it, its double: what is chosen first must be able to answer. */
+  async function pick() {
+    const ready = (name) => cards.some((card) => card.name === name && card.ready);
+    const double = `sim/${before.split("/").at(-1).toLowerCase()}`;
+    const chosen = [before, double].find(ready);
+    if (chosen) model.value = chosen;
+    if (model.value !== before) await preview();
+  }
+
+  async function draw(from, to) {
+    const path = `conversations/${encodeURIComponent(conversation)}`;
+    const rows = await call(`${path}/turns?${query({ from, to })}`);
+    const nodes = rows.flatMap((row) => turnNode(row, { wires: (each) => `#/wires/${encodeURIComponent(conversation)}/${each.index}`, seam: (each) => seamNode(each.seam.from, each.seam.to, () => call(`${path}/seams/${each.index}`)) }));
+    return from === 0 || !said.querySelector(".turn") ? replace(said, nodes) : said.append(...nodes);
+  }
+
+  async function preview() {
+    if (!conversation) return;
+    report.hidden = false;
+    replace(report, h("p.quiet", "Looking \u2026"));
+    try {
+      const found = await call(`talk/preview?${query({ conversation, model: model.value })}`);
+      replace(report, h("p", h("strong", `Before anything is sent: what ${found.model} will see`)), reportNode(found.rows));
+    } catch (error) { replace(report, h("p.fault", error.message)); }
+  }
+
+  async function send() {
+    const text = words.value;
+    if (!text.trim() || stop) return;
+    stop = new AbortController();
+    button.textContent = "Stop";
+    words.value = "";
+    said.querySelector(".empty")?.remove();
+    const mine = turnNode({ index: "new", speaker: "human", blocks: [{ type: "text", text }] });
+    const answer = new Answer(model.value);
+    const scratch = h("div.scratch", mine, answer.node);
+    scratches.push(scratch);
+    said.append(scratch);
+    scratch.scrollIntoView({ block: "end" });
+    const body = { text, model: model.value, conversation, tools: tools.filter((box) => box.checked).map((box) => box.value) };
+    try {
+      for await (const { data } of events("talk", { body, signal: stop.signal })) {
+        if (data.conversation && data.conversation !== conversation) {
+          conversation = data.conversation;
+          history.replaceState(null, "", `#/talk/${encodeURIComponent(conversation)}`);
+          about("");
+        }
+        if (data.type !== "stored") answer.take(data);
+      }
+    } catch (error) {
+      if (error.name !== "AbortError") answer.take({ type: "failed", message: error.message });
+      else answer.stopped = true;
+    }
+    stop = null;
+    button.textContent = "Send";
+    report.hidden = true;
+    if (answer.failed) words.value = words.value || text;
+    // What was stopped or failed stays as it came; the next answer shows it as it is stored.
+    if (answer.failed || answer.stopped) { answer.end(); words.focus(); return; }
+    if (conversation) {
+      const info = await call(`conversations/${encodeURIComponent(conversation)}`);
+      for (const each of scratches) each.remove();
+      scratches = [];
+      await draw(first, info.turns);
+      first = info.turns;
+      said.lastElementChild?.scrollIntoView({ block: "end" });
+    }
+    words.focus();
+  }
+  words.focus();
+  return () => stop?.abort();
+}
+
+/** An answer while it comes. */
+class Answer {
+  constructor(model) {
+    this.began = performance.now();
+    this.time = h("span.facts");
+    this.body = h("div");
+    this.node = h("article.turn.ai.coming", h("header", h("span.who", model), this.time), this.body);
+    this.kind = "";
+    this.failed = false;
+    this.paint = eachFrame(() => this.draw());
+  }
+
+  take(event) {
+    if (["text", "thinking", "call"].includes(event.type) && !this.first) {
+      this.first = performance.now() - this.began;
+      this.time.textContent = `first ${span(this.first)}`;
+    }
+    if (event.type === "text" || event.type === "thinking") this.grow(event.type, event.text);
+    else if (event.type === "call") { this.block("call", h("p.calling", h("span.dot"), h("strong", event.name))); this.held = ""; this.kind = "call"; }
+    else if (event.type === "arguments") { this.held += event.text; this.now?.querySelector("code")?.remove(); this.now?.append(h("code", ` ${visible(this.held.slice(0, 300))}`)); }
+    else if (event.type === "question") this.ask(event);
+    else if (event.type === "result") this.block("result", h("details.call.good", h("summary", h("span.dot"), `Result of ${event.result.name}`), plain((event.result.content || []).map((part) => part.text || `[${part.type}]`).join(""))));
+    else if (event.type === "notice") this.block("notice", h("p.quiet", event.text));
+    else if (event.type === "failed") { this.failed = true; this.block("fault", h("p.fault", { role: "alert" }, event.message)); }
+    this.node.scrollIntoView({ block: "nearest" });
+  }
+
+  block(kind, node) { this.draw(); this.kind = kind; this.now = node; this.body.append(node); }
+
+  grow(kind, piece) {
+    if (this.kind !== kind) { this.block(kind, kind === "thinking" ? h("p.thinking.open") : h("div")); this.held = ""; }
+    this.held += piece;
+    this.paint();
+  }
+
+  draw() {
+    if (this.kind === "text") replace(this.now, prose(this.held));
+    else if (this.kind === "thinking") this.now.textContent = visible(this.held.slice(-2000));
+  }
+
+  ask(event) {
+    const answer = async (allow) => {
+      for (const each of box.querySelectorAll("button")) each.disabled = true;
+      try { await call(`talk/answers/${event.id}`, { body: { allow } }); box.classList.add(allow ? "allowed" : "refused"); } catch (error) { box.append(h("p.fault", error.message)); }
+    };
+    const box = h("section.question", { role: "alertdialog", "aria-label": `Allow ${event.tool}?` }, h("p", h("strong", `Allow ${event.tool}?`)),
+      event.caution ? h("p.chip.caution", event.caution) : null, h("pre.code", event.shown),
+      h("div.actions", h("button.primary", { type: "button", onclick: () => answer(true) }, "Allow once"), h("button", { type: "button", onclick: () => answer(false) }, "Refuse")));
+    this.block("question", box);
+    box.querySelector("button:last-child").focus();
+  }
+
+  end() { this.draw(); this.node.classList.remove("coming"); if (this.stopped) this.block("notice", h("p.quiet", "Stopped.")); }
+}

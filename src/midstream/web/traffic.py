@@ -1,0 +1,434 @@
+"""Live traffic: the last exchanges, kept in memory within bounds of number, size and age, and told to whoever listens.
+
+Recording an exchange costs a few appends: bytes are kept as they came, and nothing is encoded, parsed or compared until somebody
+looks. A listener gets summaries in batches, by an increasing number, so one that was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+
+from ..core.blocks import Turn, Value
+from ..core.errors import MidstreamError, NotFound
+from ..core.handoff import Note
+from ..core.secret import hide_url_secrets
+from ..transport.tap import Ending, ExchangeTap, Tap
+from ..transport.target import Target
+from ..wires.request import Request
+from .guard import Visitor
+
+serving: ContextVar[Callable[[], Exchange] | None] = ContextVar("serving", default=None)
+"""Gives the exchange that a request of this task belongs to; set by whoever serves it."""
+_FIGURES = 1_000  # bytes that an exchange takes without its contents, about
+_FLUSH = 0.2  # a person sees no difference, and each batch costs the gateway
+_NEWS = 100  # rows that are told at once
+_PULSE = 15.0
+_MOST_LISTENERS = 32
+_MOST_WAITING = 5_000
+# Every gateway and every client has another header for its key: what is named like a secret is taken for one.
+_SECRET_WORDS = (b"auth", b"key", b"token", b"secret", b"cookie", b"password", b"signature", b"credential", b"session")
+HIDDEN = "‹hidden›"
+
+
+class TrafficLimits(Value, frozen=True):
+    """How much is remembered."""
+
+    count: int = 2_000
+    bytes: int = 64 * 1024 * 1024
+    age: float = 3_600.0
+    """Seconds."""
+    contents: int = 20
+    """Exchanges a second whose contents are kept. Of a flood only the figures are: nobody could read more, and keeping it would
+    be felt."""
+    body: int = 4 * 1024 * 1024
+    """Bytes of one request or answer; what is larger is cut, and says so."""
+
+
+class Half:
+    """The bytes of one direction, as they came: when, and what."""
+
+    __slots__ = ("_most", "chunks", "size", "times")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.times: list[float] = []
+        self.chunks: list[bytes] = []
+        self.size = 0
+
+    def add(self, now: float, data: bytes) -> None:
+        self.size += len(data)
+        self.times.append(now)
+        self.chunks.append(data if self.size <= self._most else b"")
+
+    @property
+    def cut(self) -> bool:
+        """Whether more came than is kept."""
+        return self.size > self._most
+
+    @property
+    def held(self) -> int:
+        """Bytes that are kept, or a few more."""
+        return min(self.size, self._most)
+
+    @property
+    def text(self) -> str:
+        return b"".join(self.chunks).decode("utf-8", "replace")
+
+    def timeline(self, began: float) -> list[list[float]]:
+        """When each chunk came, in milliseconds, and its size."""
+        return [[round((at - began) * 1000, 2), len(data)] for at, data in zip(self.times, self.chunks, strict=True)]
+
+
+_EMPTY = Half(0)
+
+
+class Summary(msgspec.Struct, frozen=True, gc=False):
+    """One row of the list. `when` is the time of day in seconds, `ttft` and `ms` are milliseconds."""
+
+    number: int
+    id: str
+    when: float
+    wire: str
+    path: str
+    asked: str
+    model: str
+    status: int
+    stream: bool
+    error: str
+    input: int
+    output: int
+    cost: float | None
+    ttft: float | None
+    ms: float | None
+    notes: int
+    attempts: int
+    tenant: str
+    open: bool
+    kept: bool
+
+
+class Exchange:
+    """One request and its answer, as far as they are known. Most of it stays as it is until the end: what is never set costs
+    nothing, so the rest are the class's own."""
+
+    id = ""
+    version = 0
+    counted = 0  # bytes that are counted in the ring's
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    ended: float | None = None
+    first: float | None = None
+    asked = ""
+    model = ""
+    status = 0
+    stream = False
+    attempts = 0
+    error = ""
+    cost: float | None = None
+    input = 0
+    output = 0
+    notes: Sequence[Note] = ()
+    request: Request | None = None
+    upstream_url = ""
+    upstream_names: Sequence[str] = ()
+    """The headers that went to the model's host, by name: their values are secrets."""
+    turn: Turn | None = None
+    kept = False
+    """Whether its contents are kept."""
+    client: Half = _EMPTY
+    """What the client sent."""
+    sent: Half = _EMPTY
+    """What it was sent."""
+    upstream: Half | None = None
+    """What the model's host sent."""
+
+    def __init__(self, number: int, tenant: str, wire: str, method: str, path: str, began: float) -> None:
+        self.number = number
+        self.tenant = tenant
+        self.wire = wire
+        self.method = method
+        self.path = path
+        self.began = began
+
+    def itself(self) -> Exchange:
+        return self
+
+    def answered(self, turn: Turn, cost: float | None) -> None:
+        """The answer, decoded."""
+        self.turn = turn
+        self.cost = cost
+        if turn.usage is not None:
+            self.input, self.output = turn.usage.read, turn.usage.output
+
+    def size(self) -> int:
+        """About how many bytes it holds."""
+        upstream, request = self.upstream, self.request
+        held = self.client.held + self.sent.held + (len(request.body) if request is not None else 0)
+        return _FIGURES + held + (upstream.held if upstream is not None else 0)
+
+    def summary(self, ago: float) -> Summary:
+        """A row of the list; `ago` is what makes a time of day of this clock's time."""
+        began, first, ended = self.began, self.first, self.ended
+        return Summary(
+            self.number, self.id, began + ago, self.wire, self.path, self.asked, self.model, self.status, self.stream, self.error,
+            self.input, self.output, self.cost, None if first is None else (first - began) * 1000,
+            None if ended is None else (ended - began) * 1000, len(self.notes), self.attempts, self.tenant, ended is None, self.kept,
+        )  # fmt: skip
+
+    def detail(self) -> dict[str, Any]:
+        """All that is known, without secrets."""
+        summary = msgspec.to_builtins(self.summary(time.time() - time.monotonic()))
+        request, upstream = self.request, self.upstream or _EMPTY
+        return {
+            **summary,
+            "method": self.method,
+            "headers": shown_headers(self.headers),
+            "client": {"text": self.client.text, "bytes": self.client.size, "cut": self.client.cut},
+            "answer": {"text": self.sent.text, "bytes": self.sent.size, "cut": self.sent.cut},
+            "timeline": self.sent.timeline(self.began),
+            "upstream": None
+            if request is None
+            else {
+                "line": f"{request.method} {hide_url_secrets(self.upstream_url, HIDDEN)}",
+                "headers": {
+                    **{name: HIDDEN for name in self.upstream_names if _is_secret(name.encode())},
+                    **request.headers,
+                },
+                "text": request.body.decode("utf-8", "replace"),
+                "answer": upstream.text,
+                "bytes": upstream.size,
+                "timeline": upstream.timeline(self.began),
+            },
+            "notes": [msgspec.to_builtins(note) for note in self.notes],
+            "turn": None if self.turn is None else msgspec.to_builtins(self.turn),
+        }
+
+
+class Traffic:
+    """The ring of exchanges, and those who listen to it."""
+
+    def __init__(self, limits: TrafficLimits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits or TrafficLimits()
+        self.clock = clock
+        self._ring: deque[Exchange] = deque()
+        self._numbers = 0
+        self._second = 0
+        self._kept = 0
+        self._changes = 0
+        self._bytes = 0
+        self._changed: dict[int, Exchange] = {}
+        self._listeners: set[_Listener] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def open(self, tenant: str, wire: str, method: str = "POST", path: str = "") -> Exchange:
+        """A request that has come in."""
+        self._numbers += 1
+        now = self.clock()
+        if int(now) != self._second:
+            self._second, self._kept = int(now), 0
+        self._kept += 1
+        exchange = Exchange(self._numbers, tenant, wire, method, path, now)
+        if self._kept <= self.limits.contents:
+            exchange.kept = True
+            exchange.client, exchange.sent = Half(self.limits.body), Half(self.limits.body)
+            self.tell(exchange)  # those of a flood are told when they are over
+        self._ring.append(exchange)
+        return exchange
+
+    def close(self, exchange: Exchange) -> None:
+        """Its answer is over: nothing is added to it from now on."""
+        exchange.ended = self.clock()
+        exchange.counted = exchange.size() if exchange.kept else _FIGURES
+        self._bytes += exchange.counted
+        self._evict()
+        self.tell(exchange)
+
+    def clear(self, visitor: Visitor) -> None:
+        """Forget what this visitor may see."""
+        kept = [each for each in self._ring if not may_see(visitor, each)]
+        self._bytes = sum([each.counted for each in kept])
+        self._ring = deque(kept)
+
+    def tell(self, exchange: Exchange) -> None:
+        """Something about an exchange changed: listeners hear of it with the next batch."""
+        self._changes += 1
+        exchange.version = self._changes
+        if not self._listeners:
+            return
+        self._changed[exchange.number] = exchange
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_FLUSH, self._flush)
+
+    def find(self, number: int, visitor: Visitor) -> Exchange:
+        """One exchange, if this visitor may see it; NotFound says the same of one that is not there, or was for too long."""
+        self._evict()
+        for exchange in self._ring:
+            if exchange.number == number and may_see(visitor, exchange):
+                return exchange
+        raise NotFound(f"no exchange {number}: it is older than what is remembered, or not yours", status=404)
+
+    def since(self, version: int, visitor: Visitor) -> list[Exchange]:
+        """What changed after `version`, in the order of the changes."""
+        self._evict()
+        found = [each for each in self._ring if each.version > version and may_see(visitor, each)]
+        return sorted(found, key=lambda each: each.version)
+
+    async def events(self, visitor: Visitor, last: int) -> AsyncGenerator[bytes, None]:
+        """Server-sent events: what is there after the number `last`, then what comes."""
+        listener = _Listener(visitor)
+        if len(self._listeners) >= _MOST_LISTENERS:
+            yield b"event: full\ndata: {}\n\n"
+            return
+        self._listeners.add(listener)
+        try:
+            # A page that comes back after a restart has a number that was never given here: it gets everything.
+            yield encode_batch(self.since(last if last <= self._changes else 0, visitor), self._changes)
+            while True:
+                try:
+                    async with asyncio.timeout(_PULSE):
+                        await listener.woken.wait()
+                except TimeoutError:
+                    yield b": still here\n\n"
+                    continue
+                listener.woken.clear()
+                waiting, listener.waiting = listener.waiting, {}
+                if waiting:
+                    yield encode_batch(waiting.values(), self._changes)
+        finally:
+            self._listeners.discard(listener)
+
+    def _flush(self) -> None:
+        self._timer = None
+        changed, self._changed = self._changed, {}
+        # Of a thousand rows a second nobody sees more than the newest; the others are there when the page is opened anew.
+        newest = list(changed.values())[-_NEWS:]
+        for listener in self._listeners:
+            listener.hear(newest)
+
+    def _evict(self) -> None:
+        limits, ring = self.limits, self._ring
+        oldest = self.clock() - limits.age
+        while ring and (len(ring) > limits.count or self._bytes > limits.bytes or ring[0].began < oldest):
+            self._bytes -= ring.popleft().counted
+
+
+class TrafficTap:
+    """A transport's tap (`transport/tap.py`): what goes to a model's host and comes back belongs to the exchange of this task."""
+
+    def __init__(self, traffic: Traffic, *, beside: Tap | None = None) -> None:
+        self._traffic = traffic
+        self._beside = beside
+        """Another one who listens, such as a recorder."""
+
+    def sent(self, target: Target) -> ExchangeTap | None:
+        """A request goes out. One that nobody waits for in this task is not ours to show."""
+        ours = self._shown(target)
+        theirs = None if self._beside is None else self._beside.sent(target)
+        return ours or theirs if ours is None or theirs is None else _Both(ours, theirs)
+
+    def _shown(self, target: Target) -> ExchangeTap | None:
+        begin = serving.get()
+        if begin is None:
+            return None
+        exchange = begin()
+        if not exchange.kept:
+            return None
+        request = target.request
+        if isinstance(request, Request):
+            exchange.request = request
+            exchange.model = exchange.model or request.model
+        exchange.upstream_url = target.url
+        exchange.upstream_names = tuple(target.headers)
+        traffic = self._traffic
+        exchange.upstream = Half(traffic.limits.body)  # another attempt: what is shown is the last
+        return _UpstreamTap(exchange.upstream, traffic.clock)
+
+
+class _UpstreamTap:
+    """Keeps the chunks of one answer, with their times."""
+
+    __slots__ = ("_clock", "_half")
+
+    def __init__(self, half: Half, clock: Callable[[], float]) -> None:
+        self._half = half
+        self._clock = clock
+
+    def head(self, status: int, headers: Mapping[str, str]) -> None: ...
+
+    def chunk(self, data: bytes) -> None:
+        self._half.add(self._clock(), data)
+
+    def end(self, ending: Ending, error: MidstreamError | None) -> None: ...
+
+
+class _Both:
+    """Two who are told of one exchange."""
+
+    __slots__ = ("_one", "_other")
+
+    def __init__(self, one: ExchangeTap, other: ExchangeTap) -> None:
+        self._one = one
+        self._other = other
+
+    def head(self, status: int, headers: Mapping[str, str]) -> None:
+        self._one.head(status, headers)
+        self._other.head(status, headers)
+
+    def chunk(self, data: bytes) -> None:
+        self._one.chunk(data)
+        self._other.chunk(data)
+
+    def end(self, ending: Ending, error: MidstreamError | None) -> None:
+        self._one.end(ending, error)
+        self._other.end(ending, error)
+
+
+class _Listener:
+    """One open event stream. What waits for it is bounded: an exchange that changes twice waits once."""
+
+    __slots__ = ("visitor", "waiting", "woken")
+
+    def __init__(self, visitor: Visitor) -> None:
+        self.visitor = visitor
+        self.waiting: dict[int, Exchange] = {}
+        self.woken = asyncio.Event()
+
+    def hear(self, changed: Iterable[Exchange]) -> None:
+        for exchange in changed:
+            if may_see(self.visitor, exchange):
+                self.waiting[exchange.number] = exchange
+        # A page that does not read, such as one in a tab that sleeps, loses the oldest and not our memory.
+        while len(self.waiting) > _MOST_WAITING:
+            del self.waiting[next(iter(self.waiting))]
+        if self.waiting:
+            self.woken.set()
+
+
+def may_see(visitor: Visitor, exchange: Exchange) -> bool:
+    """Whether an exchange is this visitor's business."""
+    return visitor.admin or (bool(visitor.tenant) and visitor.tenant == exchange.tenant)
+
+
+def encode_batch(exchanges: Iterable[Exchange], version: int) -> bytes:
+    """One event with the summaries of many exchanges; its id is where a listener goes on."""
+    ago = time.time() - time.monotonic()
+    data = msgspec.json.encode([exchange.summary(ago) for exchange in exchanges])
+    return b"id: %d\nevent: exchanges\ndata: %b\n\n" % (version, data)
+
+
+def shown_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers to look at: those that hold keys show nothing."""
+    return {name.decode("latin-1"): HIDDEN if _is_secret(name) else value.decode("latin-1") for name, value in headers}
+
+
+def _is_secret(name: bytes) -> bool:
+    return any(word in name.lower() for word in _SECRET_WORDS)

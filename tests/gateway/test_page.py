@@ -1,0 +1,177 @@
+"""The page at `/` of the gateway: who may enter, what is recorded of whose traffic, and that a gateway with tenants records none
+unless its operator says so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from midstream.gateway.api_key import make_key
+from midstream.gateway.state import KeyRecord
+from midstream.web.guard import OWNER, SESSION
+from tests.gateway.serving import Gate, asynchronous, gate
+
+CHAT = {"model": "sim/kimi-k2.5", "messages": [{"role": "user", "content": "Say hello to me."}]}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDSTREAM_HOME", str(tmp_path))
+
+
+async def enter(door: Gate, key: str = "") -> str:
+    """A session: with the token that was printed, or with a key."""
+    if key:
+        status, _, body = await door.post("/web/api/session", {}, authorization=f"Bearer {key}")
+        assert status == 200, body
+    else:
+        token = door.app.page_address(door.url).partition("=")[2]
+        _, _, body = await door.post("/web/api/session", {"token": token})
+    return str(body["session"])
+
+
+async def listed(door: Gate, session: str) -> list[dict[str, Any]]:
+    """The first batch of the live stream."""
+    async with door.http.get(door.url + "/web/api/live", headers={SESSION: session}) as answer:
+        assert answer.status == 200, await answer.text()
+        async for line in answer.content:
+            if line.startswith(b"data: "):
+                return list(json.loads(line[6:]))
+    return []
+
+
+async def make_tenant(door: Gate, name: str) -> tuple[str, str]:
+    """A key of a new tenant, and the key's id."""
+    made = make_key()
+    assert door.app.state is not None
+    await door.app.state.add_key(KeyRecord(made.id, name, made.digest, name, created=time.time()))
+    await door.app.gateway.authenticator.refresh()  # type: ignore[union-attr]
+    return made.key.reveal(), made.id
+
+
+@asynchronous
+async def test_an_exchange_is_shown_on_all_three_wires() -> None:
+    async with gate(delay=0.002) as door:
+        await door.stream("/v1/chat/completions", {**CHAT, "stream": True}, authorization="Bearer my-own-secret-key")
+        status, _, whole = await door.post("/v1/messages", {**CHAT, "max_tokens": 100})
+        assert status == 200
+        session = await enter(door)
+        rows = await listed(door, session)
+        assert [row["wire"] for row in rows] == ["openai-chat", "anthropic"]
+        assert all(row["status"] == 200 and not row["open"] and row["output"] > 0 for row in rows)
+        assert rows[0]["ttft"] is not None and rows[0]["ms"] >= rows[0]["ttft"]
+        _, detail = await door.get(f"/web/api/live/{rows[0]['number']}", **{SESSION: session})
+        assert detail["headers"]["Authorization".lower()] == "‹hidden›"
+        assert "my-own-secret-key" not in json.dumps(detail)
+        assert json.loads(detail["client"]["text"])["messages"] == CHAT["messages"]
+        assert detail["answer"]["text"].rstrip().endswith("data: [DONE]")
+        assert len(detail["timeline"]) > 2 and detail["timeline"] == sorted(
+            detail["timeline"], key=lambda each: each[0]
+        )
+        assert json.loads(detail["upstream"]["text"])["model"] == "kimi-k2.5"
+        assert "data:" in detail["upstream"]["answer"] and detail["upstream"]["timeline"]
+        assert detail["turn"]["speaker"] == "ai" and detail["turn"]["blocks"]
+        _, second = await door.get(f"/web/api/live/{rows[1]['number']}", **{SESSION: session})
+        assert json.loads(second["answer"]["text"])["content"] == whole["content"]
+
+
+@asynchronous
+async def test_a_recorder_hears_the_same(tmp_path: Path) -> None:
+    async with gate(f'[server]\nrecord = "{tmp_path / "tapes"}"') as door:
+        await door.stream("/v1/chat/completions", {**CHAT, "stream": True})
+        rows = await listed(door, await enter(door))
+        assert len(rows) == 1 and rows[0]["output"] > 0
+    assert list((tmp_path / "tapes").iterdir())
+
+
+@asynchronous
+async def test_what_fails_is_shown_too() -> None:
+    async with gate() as door:
+        await door.post("/v1/chat/completions", {"model": "nobody/x", "messages": CHAT["messages"]})
+        await door.post("/v1/chat/completions", {"model": "sim/kimi-k2.5"})
+        rows = await listed(door, await enter(door))
+        assert [row["status"] >= 400 for row in rows] == [True, True]
+        assert all(row["error"] for row in rows)
+
+
+@asynchronous
+async def test_a_page_that_is_closed_listens_no_more() -> None:
+    async with gate() as door:
+        session = await enter(door)
+        for _ in range(3):
+            await listed(door, session)
+        assert door.app.gateway is not None and door.app.gateway.live is not None
+        traffic = door.app.gateway.live.traffic
+        async with asyncio.timeout(5):
+            while traffic._listeners:  # noqa: ASYNC110  (the server has no word for it)
+                await asyncio.sleep(0.01)
+
+
+@asynchronous
+async def test_without_a_token_an_open_gateway_shows_nothing() -> None:
+    async with gate() as door:
+        assert (await door.post("/web/api/session", {}))[0] == 401
+        assert (await door.post("/web/api/session", {"token": "guess"}))[0] == 401
+        assert (await door.get("/web/api/me"))[0] == 401
+        async with door.http.get(door.url + "/") as page:
+            assert page.status == 200 and page.content_type == "text/html"
+        async with door.http.get(door.url + "/", headers={"host": "evil.example"}) as page:
+            assert page.status == 403
+        assert door.app.guard.visitor(await enter(door)) == OWNER
+
+
+@asynchronous
+async def test_with_tenants_nothing_is_recorded_by_default() -> None:
+    async with gate("[keys]\nrequired = true") as door:
+        key, _ = await make_tenant(door, "a")
+        assert (await door.post("/v1/chat/completions", CHAT, authorization=f"Bearer {key}"))[0] == 200
+        assert door.app.gateway is not None and door.app.gateway.live is None
+        session = await enter(door, key)
+        _, me = await door.get("/web/api/me", **{SESSION: session})
+        assert me["screens"] == ["doctor", "models"] and not me["owner"]
+        assert (await door.get("/web/api/live", **{SESSION: session}))[0] == 404
+
+
+@asynchronous
+async def test_the_first_key_ends_the_recording() -> None:
+    async with gate() as door:
+        await door.post("/v1/chat/completions", CHAT)
+        key, _ = await make_tenant(door, "a")
+        assert (await door.post("/v1/chat/completions", CHAT, authorization=f"Bearer {key}"))[0] == 200
+        assert len(await listed(door, await enter(door))) == 1
+
+
+@asynchronous
+async def test_a_tenant_sees_its_own_and_an_admin_key_sees_all() -> None:
+    async with gate("[keys]\nrequired = true\n[page]\nlive = true") as door:
+        keys = {name: await make_tenant(door, name) for name in ("a", "b", "boss")}
+        door.app.config = replace(door.app.config, page=replace(door.app.config.page, admin_keys=(keys["boss"][1],)))
+        for name in ("a", "b"):
+            assert (await door.post("/v1/chat/completions", CHAT, authorization=f"Bearer {keys[name][0]}"))[0] == 200
+        sessions = {name: await enter(door, key) for name, (key, _) in keys.items()}
+        seen = {name: [row["tenant"] for row in await listed(door, session)] for name, session in sessions.items()}
+        assert seen == {"a": ["a"], "b": ["b"], "boss": ["a", "b"]}
+        theirs = (await listed(door, sessions["b"]))[0]["number"]
+        assert (await door.get(f"/web/api/live/{theirs}", **{SESSION: sessions["a"]}))[0] == 404
+        assert (await door.get(f"/web/api/live/{theirs}", **{SESSION: sessions["boss"]}))[0] == 200
+        # Of what belongs to whoever runs the gateway, tenants have nothing, an admin's key included.
+        for path in ("conversations", "usage", "facets", "talk/preview"):
+            for session in sessions.values():
+                assert (await door.get(f"/web/api/{path}", **{SESSION: session}))[0] == 403
+        assert (await door.post("/web/api/session", {}, authorization="Bearer msk_wrong"))[0] == 401
+        assert (await door.post("/web/api/live/clear", {}, **{SESSION: sessions["a"]}))[0] == 200
+        assert [row["tenant"] for row in await listed(door, sessions["boss"])] == ["b"]
+
+
+@asynchronous
+async def test_it_can_be_turned_off() -> None:
+    async with gate("[page]\nenabled = false") as door:
+        assert (await door.get("/web/api/me"))[0] == 404
+        assert (await door.get("/"))[0] == 404
+        assert door.app.page_address(door.url) == "" and door.app.gateway.live is None  # type: ignore[union-attr]

@@ -1,0 +1,226 @@
+"""The API, as the page uses it: the demo's conversation, its seams and wires, talk, the doctor; and no secret in any answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from midstream.core.blocks import Conversation, Media, Origin, Text, ToolCall, Turn, human, tool_result
+from midstream.store import SqliteStore
+from midstream.web.app import static_files
+from tests.gateway.serving import asynchronous
+from tests.web.page import ask, opened
+
+KEY = "sk-a-key-that-nobody-may-see-0123456789"
+
+
+@asynchronous
+async def test_a_newcomer_sees_the_demo() -> None:
+    async with opened() as (app, session):
+        me = (await ask(app, "/web/api/me", session=session)).json
+        assert me["screens"] == ["conversations", "live", "talk", "doctor", "usage", "models"]
+        found = (await ask(app, "/web/api/conversations", session=session)).json
+        assert found["total"] == 1 and found["rows"][0]["title"].startswith("The demo")
+        assert len(found["rows"][0]["models"]) == 5
+        path = f"/web/api/conversations/{found['rows'][0]['id']}"
+        turns = (await ask(app, f"{path}/turns?from=0&to=50", session=session)).json
+        assert [turn["index"] for turn in turns] == list(range(12))
+        calls = [block for turn in turns for block in turn["blocks"] if block["type"] == "call"]
+        # Every result stands beside its call, so that no turn of tools has any left.
+        assert len(calls) == 7 and all(call["result"] is not None for call in calls)
+        assert not any(turn["blocks"] for turn in turns if turn["speaker"] == "tool")
+        seams = [turn for turn in turns if "seam" in turn]
+        assert len(seams) == 5
+        for turn in seams:
+            report = (await ask(app, f"{path}/seams/{turn['index']}", session=session)).json
+            assert report[0]["label"] == "kept"
+        for format in ("markdown", "jsonl"):
+            assert (await ask(app, f"{path}/export?format={format}", session=session)).body
+        usage = (await ask(app, "/web/api/usage", session=session)).json
+        assert usage["pending"] + len(usage["rows"]) >= 1
+
+
+@asynchronous
+async def test_the_sample_is_not_written_into_the_users_store(tmp_path: Path) -> None:
+    async with opened(store_at=str(tmp_path / "own.db")) as (app, session):
+        found = (await ask(app, "/web/api/conversations", session=session)).json
+        assert found["total"] == 1
+    store = SqliteStore(tmp_path / "own.db")
+    assert not store.list()
+    store.create(Conversation((human("mine"),)))
+    store.close()
+    async with opened(store_at=str(tmp_path / "own.db")) as (app, session):
+        rows = (await ask(app, "/web/api/conversations", session=session)).json["rows"]
+        assert [row["title"] for row in rows] == ["mine"]
+
+
+@asynchronous
+async def test_talk_streams_changes_its_model_and_is_stored(tmp_path: Path) -> None:
+    async with opened(sample=None, store_at=str(tmp_path / "own.db")) as (app, session):
+        body = {"text": "Say hello.", "model": "sim/kimi-k2.5"}
+        got = await ask(app, "/web/api/talk", body=body, session=session)
+        events = [json.loads(line[6:]) for line in got.body.decode().splitlines() if line.startswith("data: ")]
+        kinds = [event["type"] for event in events]
+        assert got.headers["content-type"].startswith("text/event-stream")
+        assert kinds[0] == "start" and kinds.count("text") > 1 and kinds[-2:] == ["done", "stored"]
+        made = events[-1]["conversation"]
+        # Whoever stops the answer knows where to go on.
+        assert made and events[0]["conversation"] == made
+        report = (
+            await ask(app, f"/web/api/talk/preview?conversation={made}&model=sim/claude-sonnet-4-5", session=session)
+        ).json
+        assert report["model"] == "sim/claude-sonnet-4-5" and any(row["label"] == "dropped" for row in report["rows"])
+        again = {"text": "And now?", "model": "sim/claude-sonnet-4-5", "conversation": made}
+        assert b'"done"' in (await ask(app, "/web/api/talk", body=again, session=session)).body
+        info = (await ask(app, f"/web/api/conversations/{made}", session=session)).json
+        assert info["turns"] == 4 and info["models"] == ["sim/kimi-k2.5", "sim/claude-sonnet-4-5"]
+        # Both answers are live traffic of this process, as they went out and came back.
+        live = await ask(app, "/web/api/live", session=session, until=b"\n\n")
+        rows = json.loads(live.body.split(b"data: ")[1].split(b"\n")[0])
+        assert [row["model"] for row in rows] == ["sim/kimi-k2.5", "sim/claude-sonnet-4-5"]
+        assert all(row["status"] == 200 and row["ttft"] and row["output"] for row in rows)
+        detail = (await ask(app, f"/web/api/live/{rows[1]['number']}", session=session)).json
+        assert "/v1/messages" in detail["upstream"]["line"] and "message_stop" in detail["upstream"]["answer"]
+        assert detail["turn"]["blocks"] and detail["upstream"]["timeline"] and detail["notes"]
+        turns = (await ask(app, f"/web/api/conversations/{made}/turns", session=session)).json
+        assert all(0 < turn["ttft"] <= turn["ms"] for turn in turns if turn["speaker"] == "ai")
+        # What keeps a message from being sent is a status that says what to do.
+        for wrong, told in (
+            ({"text": " ", "model": "sim/kimi-k2.5"}, "empty"),
+            ({"text": "x", "model": "moonshot/kimi-k2.5"}, "MOONSHOT_API_KEY"),
+            ({"text": "x", "model": "sim/kimi-k2.5", "tools": ["bash"]}, "no tool"),
+            ({"text": "x", "model": "nobody/x"}, "unknown provider"),
+        ):
+            refused = await ask(app, "/web/api/talk", body=wrong, session=session)
+            assert refused.status == 400 and told in refused.json["error"], refused.body
+
+
+@pytest.mark.parametrize("allow", [True, False])
+def test_a_call_waits_for_a_yes_in_the_page(tmp_path: Path, allow: bool) -> None:
+    (tmp_path / "plan.md").write_text("Night train to Oslo.")
+
+    @asynchronous
+    async def play() -> None:
+        async with opened(sample=None, folder=tmp_path) as (app, session):
+            assert app.talk is not None
+            said = app.talk.say("Read plan.md, then say what is in it.", "sim/kimi-k2.5", tools=["read_file"])
+            asked = 0
+            results = []
+            async for event in said:
+                if event["type"] == "question":
+                    # The whole call is in sight, also one that only reads.
+                    assert event["tool"] == "read_file" and "plan.md" in event["shown"]
+                    asked += 1
+                    got = await ask(app, f"/web/api/talk/answers/{event['id']}", body={"allow": allow}, session=session)
+                    assert got.status == 200
+                if event["type"] == "result":
+                    results.append(event["result"])
+            assert asked == len(results) == 1
+            assert bool(results[0].get("is_error")) is not allow
+            assert ("Night train" in json.dumps(results)) is allow
+            assert (await ask(app, "/web/api/talk/answers/x", body={"allow": True}, session=session)).status == 404
+
+    play()
+
+
+@asynchronous
+async def test_the_doctor_heals_a_broken_file() -> None:
+    broken = [
+        {"role": "user", "content": "hi"},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{"}}],
+        },
+        {"role": "user", "content": "and?"},
+    ]
+    async with opened(sample=None) as (app, session):
+        got = await ask(app, "/web/api/doctor?name=history.json", raw=json.dumps(broken).encode(), session=session)
+        found = got.json["conversations"][0]
+        assert {finding["kind"] for finding in found["findings"]} >= {"unanswered call", "broken arguments"}
+        assert any(verdict["problems"] for verdict in found["verdicts"]) and found["healed"]
+        again = await ask(app, "/web/api/doctor?name=healed", raw=got.json["healed"].encode(), session=session)
+        assert not again.json["conversations"][0]["findings"]
+        for wrong in (b"", b"\x00\xff", b"{", b"SQLite format 3\0", b"[" * 100_000):
+            refused = await ask(app, "/web/api/doctor?name=x", raw=wrong, session=session)
+            assert refused.status == 400 and refused.json["error"], wrong[:20]
+
+
+@asynchronous
+async def test_no_answer_holds_a_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MOONSHOT_API_KEY", KEY)
+    call = ToolCall("hist_tool_" + "a" * 24, "bash", json.dumps({"command": f"curl -H 'Bearer {KEY}'"}))
+    origin = Origin("moonshot", "openai-chat", "kimi-k2.5")
+    store = SqliteStore(tmp_path / "own.db")
+    made = store.create(
+        Conversation(
+            (
+                human(f"my key is {KEY}"),
+                Turn("ai", (Text(KEY), call), key="k", origin=origin),
+                Turn("tool", (tool_result(call, f"refused: {KEY}"),)),
+            ),
+            system=f"use {KEY}",
+        )
+    )
+    store.close()
+    async with opened(store_at=str(tmp_path / "own.db")) as (app, session):
+        path = f"/web/api/conversations/{made}"
+        for place in (
+            "/web/api/me",
+            "/web/api/models",
+            "/web/api/conversations",
+            "/web/api/conversations?q=key",
+            "/web/api/usage",
+            path,
+            f"{path}/turns",
+            f"{path}/wires/2?model=moonshot/kimi-k2.5&model=anthropic/claude-sonnet-4-5",
+            f"{path}/export",
+            f"{path}/export?format=markdown",
+            "/web/api/talk/preview?model=moonshot/kimi-k2.5&conversation=" + made,
+        ):
+            got = await ask(app, place, session=session)
+            assert got.status == 200, (place, got.body)
+            assert KEY.encode() not in got.body, place
+        # A client that mixes up its variables sends a key as the name of a model.
+        assert app.traffic is not None
+        exchange = app.traffic.open("", "openai-chat")
+        exchange.asked = exchange.error = KEY
+        app.traffic.close(exchange)
+        live = await ask(app, "/web/api/live", session=session, until=b"\n\n")
+        detail = await ask(app, f"/web/api/live/{exchange.number}", session=session)
+        assert b'"number":1' in live.body and KEY.encode() not in live.body + detail.body
+
+
+@asynchronous
+async def test_only_safe_images_are_sent_as_images(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "own.db")
+    svg = Media.from_bytes(b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", "image/svg+xml")
+    made = store.create(Conversation((human(Media.from_bytes(b"\x89PNG", "image/png"), svg),)))
+    store.close()
+    async with opened(store_at=str(tmp_path / "own.db")) as (app, session):
+        turn = (await ask(app, f"/web/api/conversations/{made}/turns", session=session)).json[0]
+        assert ["data" in block for block in turn["blocks"]] == [True, False]
+
+
+def test_the_page_is_small_and_asks_nobody_else() -> None:
+    files = static_files()
+    assert sum(len(data) for path, (data, _) in files.items() if path != "/") < 150 * 1024
+    for path, (data, _) in files.items():
+        text = data.decode()
+        # The name of SVG's elements is an address that nobody asks.
+        for word in ("http://", "https://"):
+            assert word not in text.replace("http://www.w3.org/2000/svg", ""), path
+        # No way from text to markup or code, and nothing inline that the policy would have to allow.
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "DOMParser",
+        ):
+            assert word not in text, (path, word)
+        if path.endswith(".html"):
+            assert "style=" not in text and "<style" not in text and "onclick" not in text

@@ -1,0 +1,82 @@
+"""The list of conversations: filters, search, costs, forks."""
+
+from __future__ import annotations
+
+from midstream.core.blocks import Conversation, Origin, Text, Turn, Usage, human
+from midstream.store import MemoryStore
+from midstream.store.protocol import Entry
+from midstream.web.archive import Archive, Filter, day_of
+from tests.gateway.serving import asynchronous
+
+KIMI = Origin("moonshot", "openai-chat", "kimi-k2.5")
+CLAUDE = Origin("anthropic", "anthropic", "claude-sonnet-4-5")
+DAY = 86_400.0
+
+
+def answer(origin: Origin, tokens: int) -> Turn:
+    return Turn("ai", (Text("An answer."),), origin=origin, usage=Usage(tokens, tokens))
+
+
+def stocked() -> tuple[Archive, dict[str, str]]:
+    store = MemoryStore(now=lambda: 10 * DAY)
+    ids = {
+        "oslo": store.add(Entry(Conversation((human("A trip to Oslo"), answer(KIMI, 1_000_000))), updated=10 * DAY)),
+        "code": store.add(Entry(Conversation((human("Fix the bug"), answer(CLAUDE, 10))), updated=5 * DAY)),
+        "both": store.add(Entry(Conversation((human("Oslo again"), answer(KIMI, 1), answer(CLAUDE, 1))), updated=DAY)),
+    }
+    return Archive(store), ids
+
+
+def test_each_filter_and_the_search() -> None:
+    archive, ids = stocked()
+    archive._digest_some(archive.infos())
+    for wanted, expected in (
+        (Filter(), ["oslo", "code", "both"]),
+        (Filter(words="oslo"), ["oslo", "both"]),
+        (Filter(words="oslo agai"), ["both"]),
+        (Filter(model="anthropic/claude-sonnet-4-5"), ["code", "both"]),
+        (Filter(provider="moonshot"), ["oslo", "both"]),
+        (Filter(provider="moonshot", words="trip"), ["oslo"]),
+        (Filter(day=day_of(5 * DAY)), ["code"]),
+        (Filter(cost=1.0), ["oslo"]),
+        (Filter(words="nothing has this"), []),
+    ):
+        found = archive.listed(wanted, 0, 100)
+        assert [row["id"] for row in found["rows"]] == [ids[name] for name in expected], wanted
+        assert (found["total"], found["all"]) == (len(expected), 3)
+    hit = archive.listed(Filter(words="oslo"), 0, 1)["rows"][0]["hit"]
+    assert hit["turn"] == 0 and hit["snippet"][slice(*hit["marks"][0])] == "Oslo"
+
+
+@asynchronous
+async def test_costs_follow_the_list() -> None:
+    archive, _ = stocked()
+    assert [row["cost"] for row in archive.listed(Filter(), 0, 9)["rows"]] == [None] * 3
+    archive.start_digesting()
+    assert archive._digesting is not None
+    await archive._digesting
+    assert [round(row["cost"], 6) for row in archive.listed(Filter(), 0, 9)["rows"]] == [3.6, 0.00018, 0.000022]
+    usage = archive.usage()
+    assert usage["pending"] == 0 and {row["model"] for row in usage["rows"]} == {"moonshot/kimi-k2.5", CLAUDE.name}
+    assert sum(row["cost"] for row in usage["rows"]) > 3.6
+    await archive.close()
+
+
+def test_forks_are_a_tree() -> None:
+    store = MemoryStore()
+    root = store.create(Conversation((human("a"), answer(KIMI, 1), human("b"))))
+    child = store.fork(root, 2)
+    grandchild = store.fork(child, 1)
+    alone = store.create(Conversation((human("c"),)))
+    archive = Archive(store)
+    for each in (root, child, grandchild):
+        rows = archive.forks(each)
+        assert [(row["id"], row["depth"]) for row in rows] == [(root, 0), (child, 1), (grandchild, 2)]
+    assert archive.forks(alone) == []
+
+
+def test_parents_in_a_circle_end() -> None:
+    store = MemoryStore()
+    store.add(Entry(Conversation((human("a"),), id="a"), parent="b"))
+    store.add(Entry(Conversation((human("b"),), id="b"), parent="a"))
+    assert len(Archive(store).forks("a")) == 2

@@ -1,0 +1,129 @@
+"""Who may see the page: other names, other origins, other sites, no session or a used token are refused, whatever the path."""
+
+from __future__ import annotations
+
+import pytest
+
+from midstream.core.errors import Unauthorized
+from midstream.web.guard import OWNER, Guard, Visitor
+from tests.gateway.serving import asynchronous
+from tests.web.page import ask, opened
+
+PATHS = ("/", "/web/main.js", "/web/api/me", "/web/api/session", "/nowhere")
+# What an attack looks like to a server: a name that was pointed at us (DNS rebinding), a page of another site, a frame.
+REFUSED = {
+    "rebinding": {"host": "evil.example:4040"},
+    "rebinding without a port": {"host": "evil.example"},
+    "a name that begins as ours": {"host": "127.0.0.1.evil.example:4040"},
+    "no name": {"host": ""},
+    "another origin": {"origin": "https://evil.example"},
+    "another port": {"origin": "http://127.0.0.1:9999"},
+    "no origin to speak of": {"origin": "null"},
+    "another site's fetch": {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
+    "another port's fetch": {"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"},
+    "another site's frame": {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
+}
+
+
+@asynchronous
+async def test_what_comes_from_elsewhere_is_refused_on_every_path() -> None:
+    async with opened(sample=None) as (app, session):
+        for path in PATHS:
+            for name, headers in REFUSED.items():
+                for method in ("GET", "POST", "OPTIONS"):
+                    got = await ask(app, path, method=method, headers=headers, session=session)
+                    assert got.status == 403, (path, name, method)
+                    assert "access-control-allow-origin" not in got.headers
+
+
+@asynchronous
+async def test_a_link_from_elsewhere_opens_the_page_and_nothing_else() -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    async with opened(sample=None) as (app, session):
+        assert (await ask(app, "/", headers=headers)).status == 200
+        assert (await ask(app, "/", method="POST", headers=headers)).status == 403
+        assert (await ask(app, "/web/api/me", headers=headers, session=session)).status == 403
+
+
+@asynchronous
+async def test_the_names_of_this_machine_are_ours() -> None:
+    async with opened(sample=None) as (app, session):
+        for host in ("127.0.0.1:4040", "localhost:4040", "LOCALHOST:4040", "[::1]:4040", "localhost"):
+            got = await ask(
+                app, "/web/api/me", headers={"host": host, "origin": f"http://{host.lower()}"}, session=session
+            )
+            assert got.status == 200, host
+
+
+@asynchronous
+async def test_every_answer_has_the_headers_that_a_browser_obeys() -> None:
+    async with opened(sample=None) as (app, session):
+        for path in (*PATHS, "/web/style.css"):
+            for headers in ({}, REFUSED["rebinding"]):
+                got = await ask(app, path, headers=headers, session=session)
+                policy = got.headers["content-security-policy"]
+                assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+                assert "unsafe" not in policy and "*" not in policy and "http" not in policy
+                assert got.headers["x-content-type-options"] == "nosniff"
+                assert got.headers["referrer-policy"] == "no-referrer"
+                assert got.headers["x-frame-options"] == "DENY"
+
+
+@asynchronous
+async def test_the_api_wants_a_session() -> None:
+    async with opened() as (app, session):
+        listed = (await ask(app, "/web/api/conversations", session=session)).json["rows"][0]["id"]
+        paths = [route.path.replace("{id}", listed) for route in app._routes.routes if route.path != "/web/api/session"]  # type: ignore[attr-defined]
+        assert len(paths) > 15
+        for path in paths:
+            path = path.replace("{turn:int}", "1").replace("{number:int}", "1").replace("{question}", "x")
+            for wrong in ("", "x" * 32, session[:-1], session + "A"):
+                for method in ("GET", "POST"):
+                    got = await ask(app, path, method=method, session=wrong)
+                    assert got.status in (401, 405), (path, method)
+                    assert b"midstream" not in got.body or got.status == 401
+
+
+def test_a_token_opens_one_session() -> None:
+    @asynchronous
+    async def play() -> None:
+        guard = Guard()
+        token = guard.issue_token()
+        with pytest.raises(Unauthorized):
+            await guard.open_session({}, token[:-1])  # a wrong guess does not use it up
+        session = await guard.open_session({}, token)
+        assert guard.visitor(session) == OWNER
+        with pytest.raises(Unauthorized, match="used before"):
+            await guard.open_session({}, token)
+        with pytest.raises(Unauthorized):
+            await guard.open_session({}, "")
+        later = guard.issue_token()
+        newest = guard.issue_token()
+        with pytest.raises(Unauthorized):
+            await guard.open_session({}, later)
+        assert guard.visitor(await guard.open_session({}, newest)) == OWNER
+
+    play()
+
+
+def test_a_session_ends_when_nobody_uses_it_and_old_ones_make_room() -> None:
+    @asynchronous
+    async def play() -> None:
+        now = [0.0]
+
+        async def identify(_: object) -> Visitor:
+            return Visitor("a")
+
+        guard = Guard(identify=identify, clock=lambda: now[0])
+        first = await guard.open_session({}, "")
+        now[0] = 11 * 3600
+        assert guard.visitor(first).tenant == "a"
+        now[0] += 13 * 3600
+        with pytest.raises(Unauthorized):
+            guard.visitor(first)
+        many = [await guard.open_session({}, "") for _ in range(100)]
+        assert guard.visitor(many[-1]).tenant == "a"
+        with pytest.raises(Unauthorized):
+            guard.visitor(many[0])
+
+    play()

@@ -1,0 +1,130 @@
+"""The same turn on every wire: the parts are the request, every id is found, and every note has its place."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import msgspec
+import pytest
+
+from midstream.client.catalog import Catalog
+from midstream.client.config import Config
+from midstream.codec import encode_request
+from midstream.core.blocks import Conversation, Origin, Text, Thinking, ToolCall, Turn, human, tool_result
+from midstream.core.errors import LocalError
+from midstream.web.request_view import PICTURE, RequestView, calls_of, known_tools, spine
+
+CATALOG = Catalog(Config(), environ={})
+MODELS = [model for _, model in PICTURE]
+
+
+def work(rounds: int = 3) -> Conversation:
+    """An agent's work: two calls a round, by a model that thinks."""
+    turns: list[Turn] = [human("Read them.")]
+    origin = Origin("moonshot", "openai-chat", "kimi-k2.5")
+    for number in range(rounds):
+        calls = [
+            ToolCall(f"hist_tool_{number:012d}{which:012d}", "read_file", json.dumps({"path": f"{number}.{which}"}))
+            for which in range(2)
+        ]
+        said = (Thinking("Hm.", field="reasoning_content", origin=origin), Text(f"Round {number}."), *calls)
+        turns.append(Turn("ai", said, key=f"k{number}", origin=origin))
+        turns.append(Turn("tool", tuple([tool_result(call, f"words of {call.id}") for call in calls])))
+    turns.append(Turn("ai", (Text("Done."),), key="last", origin=origin))
+    return Conversation(tuple(turns), system="Be brief.")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_parts_are_the_request(model: str) -> None:
+    conversation = work()
+    for turn in range(len(conversation.turns)):
+        view = RequestView(CATALOG, conversation, turn, model).json()
+        body = msgspec.json.decode(view["raw"])
+        history = body.pop(view["key"])
+        assert view["around"] == body
+        if isinstance(history, str):
+            assert "".join([part["text"] for part in view["parts"]]) == history
+        else:
+            assert [item for part in view["parts"] for item in part["items"]] == history
+        # The parts follow each other from the first turn to the last that is sent.
+        sent = turn if conversation.turns[turn].speaker == "ai" else turn + 1
+        places = [part["turns"] for part in view["parts"]]
+        assert places[0][0] == 0 and places[-1][1] == max(1, sent)
+        assert all(one[1] == other[0] for one, other in itertools.pairwise(places))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_a_turn_says_stands_in_its_part(model: str) -> None:
+    conversation = work()
+    last = len(conversation.turns) - 1
+    view = RequestView(CATALOG, conversation, last, model).json()
+    for part in view["parts"]:
+        first, end = part["turns"]
+        told = part.get("text") or json.dumps(part["items"], ensure_ascii=False)
+        for number in range(first, end):
+            turn = conversation.turns[number]
+            if turn.text:
+                assert turn.text in told
+            for call in turn.tool_calls:
+                if call.id in view["ids"]:
+                    assert view["ids"][call.id] in told
+    assert all(0 <= note["turn"] < last for note in view["notes"] if note["turn"] is not None)
+
+
+def test_the_ids_are_those_of_the_wire() -> None:
+    conversation = work()
+    ids = {
+        model: RequestView(CATALOG, conversation, 7, model).json()["ids"]
+        for model in ("moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5", "mistral/mistral-large-latest")
+    }
+    kimi, claude, mistral = ids.values()
+    assert list(kimi.values()) == [f"functions.read_file:{number}" for number in range(6)]
+    assert all(name.startswith("toolu_") for name in claude.values())
+    assert all(len(name) == 9 for name in mistral.values())
+    assert set(kimi) == set(claude) == set(mistral) == {call.id for call in calls_of(conversation.turns)}
+
+
+def test_a_long_history_shows_its_end() -> None:
+    conversation = work(200)
+    view = RequestView(CATALOG, conversation, 400, "anthropic/claude-sonnet-4-5").json()
+    assert len(view["parts"]) < 60
+    assert view["parts"][0]["turns"][1] > 300
+    assert len(spine(conversation, 400)) <= 40
+
+
+def test_the_request_is_that_of_the_encoder() -> None:
+    conversation = work()
+    view = RequestView(CATALOG, conversation, 7, "gemini/gemini-3-pro-preview").json()
+    before = msgspec.structs.replace(conversation, turns=conversation.turns[:7])
+    expected = encode_request("gemini/gemini-3-pro-preview", before, tools=known_tools(conversation), cache=None)
+    assert json.loads(view["raw"])["contents"] == json.loads(expected.body)["contents"]
+
+
+def test_a_turn_that_is_not_there_is_told() -> None:
+    with pytest.raises(LocalError, match="no turn 99"):
+        RequestView(CATALOG, work(), 99, MODELS[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "value"),
+    [
+        ("moonshot/kimi-k2.5", "authorization", "Bearer YOUR_KEY"),
+        ("anthropic/claude-sonnet-4-5", "x-api-key", "YOUR_KEY"),
+        ("gemini/gemini-3-pro-preview", "x-goog-api-key", "YOUR_KEY"),
+        ("ollama/qwen3:4b", "", ""),
+    ],
+)
+def test_the_headers_say_where_a_key_goes_and_not_which(model: str, name: str, value: str) -> None:
+    catalog = Catalog(Config(), environ={"MOONSHOT_API_KEY": "sk-own", "ANTHROPIC_API_KEY": "sk-own"})
+    headers = RequestView(catalog, work(), 7, model).json()["headers"]
+    assert {key: each for key, each in headers.items() if "YOUR_KEY" in each} == ({name: value} if name else {})
+    assert headers["content-type"] == "application/json" and "sk-own" not in str(headers)
+    if name == "x-api-key":
+        assert headers["anthropic-version"] == "2023-06-01"
+
+
+def test_a_header_that_the_user_configured_is_hidden() -> None:
+    config = msgspec.convert({"providers": {"moonshot": {"headers": {"x-team": "a-secret"}}}}, Config)
+    headers = RequestView(Catalog(config, environ={}), work(), 7, "moonshot/kimi-k2.5").json()["headers"]
+    assert headers["x-team"] == "‹hidden›"

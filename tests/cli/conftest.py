@@ -17,6 +17,8 @@ from midstream.cli.main import main
 from midstream.dialects.registry import REGISTRY
 from midstream.sim.server import Sim
 
+from .terminal import Open, Terminal
+
 _OURS = (
     "NO_COLOR",
     "FORCE_COLOR",
@@ -92,3 +94,17 @@ def doubles(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sim]:
 def environ(home: Path) -> dict[str, str]:
     """The environment for a program of its own."""
     return {**os.environ, "TERM": "xterm-256color"}
+
+
+@pytest.fixture
+def opened(environ: dict[str, str]) -> Iterator[Open]:
+    """Opens terminals; they are closed when the test has ended."""
+    terminals: list[Terminal] = []
+
+    def open_terminal(*args: str, columns: int = 100, rows: int = 40, **changes: str) -> Terminal:
+        terminals.append(Terminal(*args, environ={**environ, **changes}, columns=columns, rows=rows))
+        return terminals[-1]
+
+    yield open_terminal
+    for terminal in terminals:
+        terminal.close()

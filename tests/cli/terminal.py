@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +23,7 @@ class Terminal:
         self._stream = pyte.ByteStream(self._screen)
         self.raw = b""
         self._above: list[str] = []
+        self._below = [""] * rows
         self._shown: str | None = None
         self.process = pexpect.spawn(
             sys.executable,
@@ -31,24 +34,35 @@ class Terminal:
             timeout=30,
         )
         self.process.delaybeforesend = None
+        self.process.ptyproc.delayafterclose = 0.0
         # Terminals answer when they are asked where the cursor is; so does this one.
         self._screen.write_process_input = self.process.send
 
     @property
     def screen(self) -> str:
         if self._shown is None:
-            columns = range(self._screen.columns)
             # What has scrolled away does not change any more, so each row is read once.
             for row in islice(self._screen.history.top, len(self._above), None):
-                self._above.append("".join([row[column].data for column in columns]).rstrip())
-            below = [line.rstrip() for line in self._screen.display]
-            self._shown = "\n".join([*self._above, *below]).rstrip()
+                self._above.append(self._text_of(row))
+            self._shown = "\n".join([*self._above, *self._rows()]).rstrip()
         return self._shown
+
+    def _rows(self) -> list[str]:
+        """The rows of the screen. Only those that changed are read anew: half of a test's work was to read the others."""
+        changed, buffer = self._screen.dirty, self._screen.buffer
+        # A combining character at the beginning of a row changes the end of the row above.
+        for number in {*changed, *[number - 1 for number in changed if number]}:
+            self._below[number] = self._text_of(buffer[number])
+        changed.clear()
+        return self._below
+
+    def _text_of(self, row: Mapping[int, pyte.screens.Char]) -> str:
+        return "".join([row[column].data for column in range(self._screen.columns)]).rstrip()
 
     @property
     def cursor_line(self) -> str:
         """The row that the cursor is in."""
-        return self._screen.display[self._screen.cursor.y].rstrip()
+        return self._rows()[self._screen.cursor.y]
 
     @property
     def rows_above_cursor(self) -> int:
@@ -83,11 +97,20 @@ class Terminal:
         end = time.monotonic() + seconds
         while self.pump():
             assert time.monotonic() < end, f"it does not end:\n{self.screen}"
+        self.process.wait()
         self.process.close()
         return self.process.exitstatus if self.process.exitstatus is not None else -self.process.signalstatus
 
     def close(self) -> None:
-        self.process.close(force=True)
+        """Close it under the program, give that a moment to end by itself, then kill it."""
+        self.process.ptyproc.fileobj.close()
+        end = time.monotonic() + 0.3
+        while self.process.isalive() and time.monotonic() < end:
+            time.sleep(0.005)
+        if self.process.isalive():
+            self.process.kill(signal.SIGKILL)
+            self.process.wait()
+        self.process.close()
 
     def pump(self) -> bool:
         """Take what has come, waiting a little if nothing has; False at the end."""
@@ -106,3 +129,7 @@ class Terminal:
             self._stream.feed(data)
             self._shown = None
         return True
+
+
+Open = Callable[..., Terminal]
+"""What the fixture `opened` gives."""

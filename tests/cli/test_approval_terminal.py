@@ -23,6 +23,7 @@ from midstream.sim.answer import Answer, Call
 from midstream.sim.server import Sim
 
 from ..core.read_back import read_back
+from ..long_run import cases
 from .conftest import serving
 from .terminal import Terminal
 
@@ -57,6 +58,7 @@ SCREENS: dict[str, tuple[int, dict[str, str]]] = {
     "200": (200, {}),
     "200, dumb": (200, {"TERM": "dumb"}),
 }
+QUICK = {"40", "80, C and NO_COLOR", "200, dumb"}
 
 
 def play(conversation: Conversation, tools: Sequence[ToolSpec], *, model: str, thinks: bool) -> Answer:
@@ -78,7 +80,7 @@ def port(home: Path) -> Iterator[str]:
         yield f"{sim.url}/groq"  # sends each call in one piece, which is quick
 
 
-@pytest.mark.parametrize("kind", SCREENS)
+@pytest.mark.parametrize("kind", cases(SCREENS, QUICK))
 def test_every_character_is_seen_before_it_is_approved(kind: str, port: str, environ: dict[str, str]) -> None:
     columns, changes = SCREENS[kind]
     Path("long.txt").write_text(LONG)

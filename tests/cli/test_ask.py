@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import subprocess
@@ -236,15 +235,12 @@ def test_color_can_be_forced_into_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPat
 
 def test_an_interrupt_ends_with_130_and_loses_nothing(home: Path, environ: dict[str, str]) -> None:
     command = [sys.executable, "-m", "midstream.cli.main", "ask"]
-    # A shell's background job ignores SIGINT and hands that down; the command under test must hear it.
-    heard = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         [*command, *KIMI, "Tell me " + "more " * 20],
         env={**environ, "MIDSTREAM_SIM_DELAY": "0.3"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=heard,  # noqa: PLW1509
     ) as process:
         assert process.stderr is not None
         seen = b""

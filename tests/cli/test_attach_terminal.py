@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from midstream.core.blocks import Media
 
-from .terminal import Terminal
+from .terminal import Open, Terminal
 from .test_attachment import PNG
 from .test_chat_terminal import stored
 from .test_commands import Script
 
-Open = Callable[..., Terminal]
 KIMI = ("chat", "-m", "sim/kimi-k2.5", "--no-tools")
 BLIND = "sim/deepseek-chat"
 
 
 @pytest.fixture
-def opened(environ: dict[str, str]) -> Iterator[Open]:
-    terminals: list[Terminal] = []
+def opened(opened: Open) -> Open:
+    """Terminals in a folder with two pictures, at their prompt."""
     Path("photo.png").write_bytes(PNG)
     Path("my photo.png").write_bytes(PNG)
 
-    def open_terminal(*args: str, columns: int = 100, **changes: str) -> Terminal:
-        terminals.append(Terminal(*args, environ={**environ, **changes}, columns=columns))
-        terminals[-1].wait_for("›")
-        return terminals[-1]
+    def open_terminal(*args: str, **how: Any) -> Terminal:
+        terminal = opened(*args, **how)
+        terminal.wait_for("›")
+        return terminal
 
-    yield open_terminal
-    for terminal in terminals:
-        terminal.close()
+    return open_terminal
 
 
 def test_files_are_named_completed_attached_and_shown_by_name_when_resumed(opened: Open) -> None:
@@ -181,7 +178,7 @@ def test_what_comes_through_a_pipe_names_no_files(environ: dict[str, str]) -> No
     Path("photo.png").write_bytes(PNG)
     out, err = Script(environ)("About @notes.txt", str(Path("photo.png").absolute()), "/attach .env", args=KIMI[1:])
     assert "You said: About @notes.txt" in out and "buy milk" not in out
-    assert ".env was not attached" in err and "nobody is there to be asked" in err
+    assert ".env was not attached" in err and "there is nobody to ask" in err
     said = [turn for turn in stored().turns if turn.speaker == "human"]
     assert [[type(block).__name__ for block in turn.blocks] for turn in said] == [["Text"], ["Text"]]
     assert said[0].text == "About @notes.txt"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,25 +12,10 @@ from midstream.core.blocks import Conversation, Thinking
 from midstream.store import SqliteStore
 
 from .conftest import Cli
-from .terminal import Terminal
-
-Open = Callable[..., Terminal]
+from .terminal import Open
 
 HOSTILE = "A\x1b]0;PWNED\x07B \x1b[2JC\x9b31mD \u202egnp.exe E\rF &#13; &#x1b;[5m &rlm; &#x202e; &#x9b;6n end"
 ALLOW = "Allow this?"
-
-
-@pytest.fixture
-def opened(environ: dict[str, str]) -> Iterator[Open]:
-    terminals: list[Terminal] = []
-
-    def open_terminal(*args: str, **changes: str) -> Terminal:
-        terminals.append(Terminal(*args, environ={**environ, **changes}))
-        return terminals[-1]
-
-    yield open_terminal
-    for terminal in terminals:
-        terminal.close()
 
 
 def stored() -> Conversation:

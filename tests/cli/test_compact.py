@@ -85,7 +85,7 @@ def test_a_summarised_conversation_is_resumed_listed_and_exported(environ: dict[
     assert entry.conversation == before
     text = (Path.cwd() / "talk.md").read_text()
     assert (
-        text.startswith("# Tell me more.") and "## Summary of the first 10 turns, sent to models in their place" in text
+        text.startswith("# Tell me more.") and "## Summary of the first 9 turns, sent to models in their place" in text
     )
     assert text.count("Tell me more.") > 6
     assert stored().turns[: len(before.turns)] == before.turns

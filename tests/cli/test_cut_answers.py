@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import msgspec
 import pytest
 
@@ -11,7 +9,7 @@ from midstream.cli.main import OK, RETRY
 from midstream.sim.server import Sim
 
 from .conftest import Cli
-from .terminal import Terminal
+from .terminal import Open
 
 MODEL = ("-m", "moonshot/kimi-k2.5")
 QUESTION = "Say " + " ".join([f"word{number}" for number in range(30)])
@@ -19,21 +17,12 @@ WHOLE = f"This is kimi-k2.5. You said: {QUESTION}\n"
 AGAIN = "the answer broke off and is requested again"
 BEGINNING = "This is kimi-k2.5."
 
-Open = Callable[..., Terminal]
-
 
 @pytest.fixture
-def opened(environ: dict[str, str], doubles: Sim) -> Iterator[Open]:
-    terminals: list[Terminal] = []
+def opened(environ: dict[str, str], doubles: Sim, opened: Open) -> Open:
+    """Terminals whose Moonshot is a double."""
     environ["MOONSHOT_API_BASE"] = f"{doubles.url}/moonshot"
-
-    def open_terminal(*args: str, **changes: str) -> Terminal:
-        terminals.append(Terminal(*args, environ={**environ, **changes}))
-        return terminals[-1]
-
-    yield open_terminal
-    for terminal in terminals:
-        terminal.close()
+    return opened
 
 
 @pytest.mark.parametrize("flags", [(), ("--no-stream",), ("--thinking", "off")], ids=str)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,23 +13,9 @@ from midstream.cli.slash import COMMANDS
 from midstream.core.blocks import Text
 from midstream.store import SqliteStore
 
-from .terminal import Terminal
+from .terminal import Open, Terminal
 
-Open = Callable[..., Terminal]
 ALLOW = "Allow this?"
-
-
-@pytest.fixture
-def opened(environ: dict[str, str]) -> Iterator[Open]:
-    terminals: list[Terminal] = []
-
-    def open_terminal(*args: str, columns: int = 100, **changes: str) -> Terminal:
-        terminals.append(Terminal(*args, environ={**environ, **changes}, columns=columns))
-        return terminals[-1]
-
-    yield open_terminal
-    for terminal in terminals:
-        terminal.close()
 
 
 def chat(opened: Open, *args: str, model: str = "sim/kimi-k2.5", **changes: str) -> Terminal:

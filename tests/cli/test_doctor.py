@@ -101,7 +101,7 @@ def test_what_is_neither_file_nor_stored_is_said() -> None:
         for target, words in {
             "nothing-of-the-kind": "no such file: 'nothing-of-the-kind'",
             "folder/missing.json": "no such file: 'folder/missing.json'",
-            "folder": "'folder' is a folder",
+            "folder": "there are no recordings of answers in 'folder'; name a file with a history",
             written("empty.json", b""): "empty.json is an empty file",
             written("blank.json", b" \n"): "blank.json is an empty file",
             written("x.json", b"neither"): "x.json is neither JSON nor JSON lines",

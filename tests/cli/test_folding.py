@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
-from .terminal import Terminal
+from .terminal import Open, Terminal
 
-Open = Callable[..., Terminal]
 THOUGHT = "No tool is needed here."
 FOLDED = "▸ thought"
 ANSWER = "This is kimi-k2.5. You said: Hello"
 CTRL_T = "\x14"
-
-
-@pytest.fixture
-def opened(environ: dict[str, str]) -> Iterator[Open]:
-    terminals: list[Terminal] = []
-
-    def open_terminal(*args: str, columns: int = 100, rows: int = 40, **changes: str) -> Terminal:
-        terminals.append(Terminal(*args, environ={**environ, **changes}, columns=columns, rows=rows))
-        return terminals[-1]
-
-    yield open_terminal
-    for terminal in terminals:
-        terminal.close()
 
 
 def transcript(screen: str) -> str:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -23,27 +23,24 @@ from midstream.store import SqliteStore
 from tests.store.test_read_only import folder, read_only
 
 from .conftest import Cli
-from .terminal import Terminal
+from .terminal import Open, Terminal
 
 __all__ = ["folder"]
 KIMI = ("chat", "--no-tools", "-m", "sim/kimi-k2.5")
 CONTINUE = ("chat", "--no-tools", "--continue")
 LONG = "Tell me more. " + "word " * 200
-Open = Callable[..., Terminal]
 
 
 @pytest.fixture
-def opened(environ: dict[str, str]) -> Iterator[Open]:
-    terminals: list[Terminal] = []
+def opened(opened: Open) -> Open:
+    """Terminals at their prompt."""
 
-    def open_terminal(*args: str, columns: int = 100, **changes: str) -> Terminal:
-        terminals.append(Terminal(*args, environ={**environ, **changes}, columns=columns))
-        terminals[-1].wait_for("›")
-        return terminals[-1]
+    def open_terminal(*args: str, **how: Any) -> Terminal:
+        terminal = opened(*args, **how)
+        terminal.wait_for("›")
+        return terminal
 
-    yield open_terminal
-    for terminal in terminals:
-        terminal.close()
+    return open_terminal
 
 
 class Said(NamedTuple):

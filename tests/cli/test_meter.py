@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from midstream.cli.context_line import used
-from midstream.cli.meter import Meter
+from midstream.cli.view import Meter
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client
 from midstream.client.compaction import ContextUse

@@ -23,6 +23,7 @@ from midstream.cli import commands  # noqa: F401  (registers the slash commands)
 from midstream.cli import terminal as terminal_module
 from midstream.cli.slash import COMMANDS
 
+from ..long_run import cases
 from .terminal import Terminal
 
 DATA = Path(__file__).parents[1] / "data" / "screens" / "scenes.json"
@@ -37,6 +38,7 @@ TERMINALS: dict[str, tuple[int, dict[str, str]]] = {
     "40, C": (40, {"LC_ALL": "C"}),
     "80, dumb and C": (80, {"TERM": "dumb", "LC_ALL": "C"}),
 }
+QUICK = {"200", "40", "80, NO_COLOR", "200, dumb", "80, dumb and C"}
 PATIENCE = 30.0
 COLOR = re.compile(rb"\x1b\[[0-9;]*\b(?:3[0-7]|9[0-7]|38)[0-9;]*m")
 
@@ -250,7 +252,7 @@ def test_every_command_has_a_scene() -> None:
     assert {command.name for command in COMMANDS} - played == set()
 
 
-@pytest.mark.parametrize("name", TERMINALS)
+@pytest.mark.parametrize("name", cases(TERMINALS, QUICK))
 def test_every_screen_is_readable_and_nothing_is_cut_without_a_mark(
     screens: Screens, environ: dict[str, str], name: str
 ) -> None:

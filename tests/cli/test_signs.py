@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,23 +23,9 @@ from midstream.dialects.registry import REGISTRY, Resolved
 from midstream.store import MemoryStore
 
 from .conftest import Cli
-from .terminal import Terminal
+from .terminal import Open
 
-Open = Callable[..., Terminal]
 COMMANDS_AND_MARKS = {"true": "✓", "echo hi": "✓", "false": "✗", "echo hi; exit 3": "✗", "kill -9 $$": "✗"}
-
-
-@pytest.fixture
-def opened(environ: dict[str, str]) -> Iterator[Open]:
-    terminals: list[Terminal] = []
-
-    def open_terminal(*args: str, columns: int = 100, **changes: str) -> Terminal:
-        terminals.append(Terminal(*args, environ={**environ, **changes}, columns=columns))
-        return terminals[-1]
-
-    yield open_terminal
-    for terminal in terminals:
-        terminal.close()
 
 
 def views() -> list[tuple[View, io.StringIO]]:

@@ -11,8 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from midstream.cli.ask import _Outcome, _show_value
-from midstream.cli.event_lines import VERSION, EventLines
+from midstream.cli.ask import JSONL_VERSION, EventLines, _Outcome, _show_value
 from midstream.cli.main import FAILED, OK, USAGE
 from midstream.cli.schema_option import schema_given, short_schema
 from midstream.core.blocks import Media, Turn
@@ -56,8 +55,8 @@ WRONG = (
     ("age list[integr]", "unknown type 'integr'"),
     ("person.json", "there is no file person.json"),
     ("./schemas/person", "there is no file"),
-    ('{"type": ', "no JSON"),
-    ("{}x", "no JSON"),
+    ('{"type": ', "not JSON"),
+    ("{}x", "not JSON"),
 )
 
 
@@ -130,7 +129,7 @@ def test_events_are_lines(cli: Cli) -> None:
     result = cli("ask", *GPT, "--jsonl", "-T", "glob", 'Glob "*.txt" and say grüß dich')
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == OK
-    assert lines[0] == {"type": "midstream", "version": VERSION, "model": "sim/gpt-4o", "session": None}
+    assert lines[0] == {"type": "midstream", "version": JSONL_VERSION, "model": "sim/gpt-4o", "session": None}
     types = [line["type"] for line in lines]
     assert types[1] == "start" and types[-2:] == ["stopped", "result"]
     assert {"toolcall_start", "toolcall_end", "tool_started", "tool_finished", "text_delta", "text_end", "done"} <= set(

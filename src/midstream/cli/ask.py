@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -18,9 +17,10 @@ from ..agent.run import RunLimits
 from ..core.blocks import Media, Turn
 from ..core.errors import LocalError, MidstreamError
 from ..core.events import AgentEvent, ErrorEvent, ErrorInfo, Stopped
+from ..core.modules import late_module
 from ..core.visible import terminal_safe, visible
+from ..wires.lenient_json import json_value
 from .attachment import STDIN, Attachment, attach, content_of, read_stdin, secret_question, unread
-from .event_lines import EventLines
 from .line_input import LineInput
 from .main import FAILED, OK, RETRY, code_for
 from .options import TOOLS, Settings, complete_file, conversation_options, tool_option
@@ -30,6 +30,12 @@ from .schema_option import schema_given
 from .terminal import Paint, color_choice, is_terminal, wants_color
 from .view import Gate, Status, summary, total_cost
 from .workspace import Workspace
+
+if TYPE_CHECKING:
+    import json
+else:
+    # Only where the answer is printed as JSON.
+    json = late_module("json", globals())
 
 _MAX_STDIN = 64 * 1024 * 1024
 _GOOD_ENDS = ("text", "max_tokens")
@@ -49,6 +55,7 @@ Examples:
 Piped input is put before the question; without a question, it is the question. -a - attaches it instead.
 Exit codes: 0 success, 1 failure, 2 usage error, 75 temporary failure (try again), 130 interrupted,
 141 nobody reads the output any more."""
+JSONL_VERSION = 1
 
 
 @click.command(epilog=_EPILOG)
@@ -175,6 +182,8 @@ async def _ask(
         for line in unread(session, [part for part in content if isinstance(part, Media)]):
             view.notice(line)
         _say_sources(view, workspace, for_programs)
+        if workspace.mcp is not None:
+            view.notice(*workspace.mcp.greeting())
         if lines is not None:
             lines.begin(session.model, session.conversation.id)
         view.begin(status)
@@ -196,6 +205,8 @@ async def _ask(
         finally:
             view.end()
             workspace.store_settings()
+            if workspace.mcp is not None:
+                view.notice(*workspace.mcp.running.take_notices())
         turns = session.conversation.turns[first:]
         if for_programs:
             found = _as_json(turns, session.conversation.id, session.model, outcome, total_cost(session.costs(first)))
@@ -252,7 +263,7 @@ async def _check_secrets(attachments: Sequence[Attachment], model: str) -> None:
         lines = _terminal_lines()
         if lines is None:
             raise LocalError(
-                f"{each.name} was not sent: {each.secret}, and nobody is there to be asked; if you mean it, pipe it in with -a -"
+                f"{each.name} was not sent: {each.secret}, and there is nobody to ask; if you mean it, pipe it in with -a -"
             )
         warning, question = secret_question(each, model)
         click.echo(visible(warning), err=True)
@@ -323,3 +334,44 @@ def _as_json(
             "retryable": outcome.error.retryable,
         }
     return found
+
+
+class EventLines:
+    """`--jsonl`: the run as lines of JSON, one event each, for programs that read along.
+
+    The first line is `{"type": "midstream", "version": 1, …}`, the last `{"type": "result", …}`; between them are the events
+    of the run as midstream.events names them (docs/structured-output.md lists the fields). Each line is written whole and at
+    once. The version changes when a field changes its meaning or is removed; new types and fields may be added.
+    """
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+        # A terminal gets ASCII, because JSON leaves C1 controls as they are; so does whatever cannot take UTF-8.
+        utf8 = (getattr(out, "encoding", None) or "utf-8").lower().replace("_", "-") in ("utf-8", "utf8")
+        self._ascii = is_terminal(out) or not utf8
+        self._begun = False
+
+    def begin(self, model: str | None, session: str) -> None:
+        """The first line; once is enough."""
+        if self._begun:
+            return
+        self._begun = True
+        self._line({"type": "midstream", "version": JSONL_VERSION, "model": model, "session": session or None})
+
+    def event(self, event: AgentEvent) -> None:
+        self._line(msgspec.to_builtins(event))
+
+    def error(self, error: ErrorInfo) -> None:
+        """What kept an answer from starting: an `error` without a turn."""
+        self._line({"type": "error", "error": msgspec.to_builtins(error)})
+
+    def result(self, found: dict[str, Any]) -> None:
+        self._line({"type": "result", **found})
+
+    def _line(self, value: Any) -> None:
+        text = json_value(value).decode()
+        if self._ascii and not text.isascii():
+            text = json.dumps(json.loads(text), separators=(",", ":"))
+        self._out.write(text + "\n")
+        # At once: whoever reads along wants each event when it happens.
+        self._out.flush()

@@ -40,7 +40,7 @@ _PDF = "application/pdf"
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 _HEADER = "[attached {kind}: {name}]"
 _ATTACHED = late_pattern(
-    r"(?:\A|\n\n)\[attached (file|folder): ([^\n]*)\]\n(`{3,})\n(.*?)\n\3(?=\n\n\[attached |\n?\Z)", re.DOTALL
+    r"(?:\A|\n\n)\[attached (file|folder|resource): ([^\n]*)\]\n(`{3,})\n(.*?)\n\3(?=\n\n\[attached |\n?\Z)", re.DOTALL
 )
 
 

@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING
 
 from ..core.blocks import Media
 from ..core.errors import LocalError
-from .attachment import MAX_MESSAGE, Attachment, attach, content_of, from_bytes, read_attachment, shown_size, unread
+from .attachment import (
+    MAX_MESSAGE,
+    Attachment,
+    attach,
+    content_of,
+    fenced,
+    from_bytes,
+    read_attachment,
+    shown_size,
+    unread,
+)
 from .clipboard import clipboard_image
 from .folder_contents import read_folder
-from .mention import Mention, dropped_paths, mentions
+from .mention import Mention, dropped_paths, mentions, resource_mentions
 
 if TYPE_CHECKING:
     from .chat import Chat
@@ -94,11 +104,27 @@ class Attachments:
             named = [await asyncio.to_thread(_mentioned, each) for each in found]
         except LocalError as error:
             raise LocalError(f"not sent: {error} (a name in backticks, `@name`, is not looked up)") from None
+        named += await self._resources(chat, text)
         for each in named:
             if not await chat.may_send(each):
                 chat.view.notice("not sent")
                 return None
         return named
+
+    async def _resources(self, chat: Chat, text: str) -> list[Attachment]:
+        """What a message names of MCP servers."""
+        servers = chat.workspace.mcp
+        if servers is None or not chat.interactive or "@" not in text:
+            return []
+        found: list[Attachment] = []
+        for server, uri in resource_mentions(text, servers.running.connections):
+            name = f"{server}:{uri}"
+            for part in await servers.running.read(server, uri):
+                if isinstance(part, Media):
+                    found.append(Attachment(name, len(part.data or ""), media=part))
+                else:
+                    found.append(Attachment(name, len(part.text), fenced("resource", name, part.text)))
+        return found
 
     def _keep(self, more: list[Attachment]) -> None:
         known = {each.name for each in more}

@@ -23,7 +23,7 @@ from ..agent.changes import Changes
 from ..agent.run import RunLimits
 from ..client.config import ChatConfig
 from ..client.session import Session
-from ..core.blocks import Media, Text
+from ..core.blocks import Media, Text, ToolCall
 from ..core.compaction import said_last
 from ..core.errors import ConfigError, LocalError, MidstreamError
 from ..core.events import AgentEvent
@@ -31,18 +31,15 @@ from ..store.paths import data_dir
 from . import commands  # noqa: F401  (registers the slash commands)
 from .attachment import Attachment, secret_question
 from .attachments import Attachments
-from .double_press import DoublePress
 from .line_input import Interrupted, LineInput
 from .main import OK, code_for
-from .meter import Meter
-from .notification import Notifier
 from .options import Settings, conversation_options, tool_option
 from .plain_view import PlainView
-from .running import interrupts, run
+from .running import DoublePress, interrupts, run
 from .shell_command import is_shell_line, run_shell_line, shell_line
 from .slash import complete, dispatch, is_command
-from .terminal import Paint, color_choice, columns, has_cursor, is_terminal, wants_color
-from .view import Gate, Status, View, shortened, summary
+from .terminal import Notifier, Paint, color_choice, columns, has_cursor, is_terminal, wants_color
+from .view import Gate, Meter, Status, View, shortened, summary
 from .workspace import Workspace
 
 T = TypeVar("T")
@@ -174,6 +171,7 @@ class Chat:
         self._gate = Gate(view)
         self.changes = Changes()
         workspace.agent.toolbox.watch = self.changes.before
+        workspace.agent.toolbox.progress = self._progress
         self._human = human
         human.toolbar(self._toolbar)
 
@@ -190,6 +188,7 @@ class Chat:
         self._greet()
         with interrupts(self._interrupt):
             while not self._left:
+                self._tell_servers()
                 try:
                     text = await self._read()
                 except EOFError:
@@ -275,7 +274,7 @@ class Chat:
         if not item.secret:
             return True
         if not self.interactive:
-            raise LocalError(f"{item.name} was not attached: {item.secret}, and nobody is there to be asked")
+            raise LocalError(f"{item.name} was not attached: {item.secret}, and there is nobody to ask")
         warning, question = secret_question(item, self.session.model)
         self.view.notice(warning)
         try:
@@ -337,7 +336,7 @@ class Chat:
             else:
                 content = await self.attachments.compose(self, text)
                 if content is not None:
-                    await self._send(*content)
+                    await self.send(*content)
         except MidstreamError as error:
             # A script wants to know that a line failed; a person has read it.
             self._code = code_for(error) if not self._human.interactive else OK
@@ -352,7 +351,7 @@ class Chat:
                 f"unexpected {type(error).__name__}: {error} (a bug: please report it; MIDSTREAM_DEBUG=1 shows where)"
             )
 
-    async def _send(self, *content: str | Text | Media) -> None:
+    async def send(self, *content: str | Text | Media) -> None:
         """Answer a message, with the output of commands before it. What could not be sent stays for the next one."""
         first = len(self.session.conversation.turns)
         try:
@@ -434,6 +433,8 @@ class Chat:
             how = " (automatic)" if automatic else ""
             self.view.notice(f"midstream {__version__} · {session.model} · tool format {format}{how} · /help")
         self.show_sources()
+        if self.workspace.mcp is not None:
+            self.view.notice(*self.workspace.mcp.greeting())
         if session.conversation.turns:
             self.show_history()
 
@@ -443,6 +444,16 @@ class Chat:
         if self._human.interactive:
             self.view.notice(*told.sources)
         self.view.notice(*[f"ignored: {each}" for each in told.ignored])
+
+    def _tell_servers(self) -> None:
+        """Say what happened to MCP servers, when nobody is typing."""
+        servers = self.workspace.mcp
+        if servers is not None:
+            self.view.notice(*servers.running.take_notices())
+
+    def _progress(self, call: ToolCall, text: str) -> None:
+        if self._status is not None:
+            self._status.doing = f"{call.name}: {shortened(text, 60)}"
 
     def _toolbar(self) -> str:
         conversation = self.session.conversation

@@ -24,6 +24,7 @@ from ..core.ids import STRATEGIES
 from ..doctor import naive_body, with_raw_ids
 from ..sim.rules.hosts import host_for, judge
 from ..sim.server import Sim
+from ..store import Store
 from .demo_stage import JsonStage, Row, Stage, Switch, TextStage, Totals
 from .main import FAILED, OK
 from .running import run
@@ -149,8 +150,10 @@ class Tour:
         return f"{problems[0].status} {problems[0].message}" if problems else ""
 
 
-async def perform_tour(stage: Stage, models: Sequence[str], *, live: bool, delay: float) -> Totals:
-    """The whole demo, in a scratch folder that is gone afterwards."""
+async def perform_tour(
+    stage: Stage, models: Sequence[str], *, live: bool, delay: float, store: Store | None = None
+) -> Totals:
+    """The whole demo, in a scratch folder that is gone afterwards; the conversation is kept in `store`, if there is one."""
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="midstream-demo-"))
         for name, text in FILES.items():
@@ -162,7 +165,9 @@ async def perform_tour(stage: Stage, models: Sequence[str], *, live: bool, delay
             catalog = Catalog(Config(), environ={}, providers=sim.providers())
         client = await stack.enter_async_context(Client(catalog))
         toolbox = Toolbox(("glob", "read_file"), workdir=folder)
-        session = Session(models[0], tools=toolbox.specs(), client=client, system="You help with a trip. Be brief.")
+        session = Session(
+            models[0], store=store, tools=toolbox.specs(), client=client, system="You help with a trip. Be brief."
+        )
         return await Tour(session, toolbox, stage, models).run()
 
 

@@ -14,12 +14,14 @@ from ..codec import encode_request
 from ..core.blocks import Conversation
 from ..core.errors import LocalError
 from ..core.visible import terminal_safe
-from ..doctor import Diagnosis, examine, refusals
+from ..doctor import Diagnosis, RecordedAnswer, examine, read_answer, refusals
+from ..recording.cassette import Cassette
+from ..recording.exchange import is_recording
 from ..store import open_store
 from ..store.export import to_jsonl
 from ..store.importing import FORMATS, read_file
 from ..store.paths import database_path
-from ..store.protocol import Entry
+from ..store.protocol import Entry, Original
 from .main import FAILED, OK
 from .options import store_option
 from .sessions import write_file
@@ -30,12 +32,13 @@ Examples:
   midstream doctor history.json                    report, and write history.json.healed.jsonl beside it
   midstream doctor history.json --look             only report
   midstream doctor history.json --for mistral/mistral-large-latest
-  midstream doctor odd.txt --format openai         if it cannot tell what the file holds
+  midstream doctor odd.txt --format openai         if the format is not recognised
+  midstream doctor cassettes                       recordings: what was sent, and how midstream reads each answer
   midstream doctor 3f2a                            a stored conversation, by the beginning of its id"""
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("target", metavar="FILE|ID")
+@click.argument("target", metavar="FILE|DIR|ID")
 @click.option(
     "--format",
     "format_",
@@ -61,13 +64,14 @@ def doctor(
     as_json: bool,
     store_at: str | None,
 ) -> int:
-    """Report what is broken in a history and who would refuse it, and write a healed copy.
+    """Report what is broken in a history and which providers would refuse it, and write a repaired copy.
 
     FILE contains midstream's JSONL or Conversation JSON, OpenAI chat messages, Anthropic messages, Responses items, kimi-cli's
-    context or llm's logs; ID is that of a stored conversation. FILE itself stays as it is. The exit code is 1 if something was
-    broken.
+    context or llm's logs; ID is that of a stored conversation. A recording, or a folder of them, is read as the history that was sent and
+    the answer that came back. FILE itself is not changed. The exit code is 1 if something was broken.
     """
-    entries = _entries(target, format_, store_at)
+    recorded = _recorded(Path(target)) if format_ is None else {}
+    entries = [entry for entry, _ in recorded.values()] if recorded else _entries(target, format_, store_at)
     diagnoses = [examine(entry.conversation, entry.original) for entry in entries]
     wrong = {number for number, each in enumerate(diagnoses) if refusals(each.healed)}
     broken = any(diagnosis.broken for diagnosis in diagnoses)
@@ -79,8 +83,11 @@ def doctor(
         ]
         click.echo(msgspec.json.encode({"conversations": shown, "healed": place and str(place)}))
     else:
+        told = list(recorded.items())
         for number, diagnosis in enumerate(diagnoses):
-            if len(diagnoses) > 1:
+            if recorded:
+                _show_answer(told[number][0], told[number][1][1])
+            elif len(diagnoses) > 1:
                 click.secho(f"conversation {number + 1}", bold=True)
             _show(diagnosis, healthy=number not in wrong)
         if place is not None:
@@ -95,8 +102,6 @@ def doctor(
 def _entries(target: str, format_: str | None, store_at: str | None) -> list[Entry]:
     """What to examine. Of our own files, that is the conversation, not the original it was once imported from."""
     path = Path(target)
-    if path.is_dir():
-        raise LocalError(f"{target!r} is a folder; name a file in it")
     if path.exists() and not path.is_file():
         raise LocalError(f"{target!r} is not a regular file; save the history to one first")
     if path.exists():
@@ -113,6 +118,40 @@ def _entries(target: str, format_: str | None, store_at: str | None) -> list[Ent
         except LocalError as error:
             raise LocalError(f"{missing}; and {error}") from None
         return [_as_ours(store.entry(found))]
+
+
+# A request is judged as it was sent where the doctor knows its format.
+_FORMATS = {"openai-chat": "openai", "anthropic": "anthropic", "openai-responses": "responses"}
+
+
+def _recorded(path: Path) -> dict[Path, tuple[Entry, RecordedAnswer]]:
+    """The histories in recordings, each with what midstream makes of the answer; none if there are no recordings here."""
+    if not (path.is_dir() or (path.is_file() and is_recording(path))):
+        return {}
+    found = {}
+    for file, exchange in Cassette(path).read():
+        answer = read_answer(exchange)
+        if answer.conversation is None:
+            continue
+        conversation = answer.conversation if answer.turn is None else answer.conversation.add(answer.turn)
+        body = exchange.request.body
+        format_ = _FORMATS.get(answer.wire, "")
+        original = Original(format_, body.data) if body is not None and format_ else None
+        found[file] = Entry(conversation, original=original), answer
+    if not found:
+        raise LocalError(f"there are no recordings of answers in {str(path)!r}; name a file with a history")
+    return found
+
+
+def _show_answer(path: Path, answer: RecordedAnswer) -> None:
+    click.secho(f"{path.name}: {terminal_safe(answer.model or answer.wire)}", bold=True)
+    if answer.error is not None:
+        click.secho(f"The answer: {answer.error.kind}: {terminal_safe(answer.error.message)}", fg="red")
+    elif answer.turn is not None:
+        calls = len(answer.turn.tool_calls)
+        click.echo(
+            f"The answer: {len(answer.turn.text)} characters, {calls} tool calls, ended with {answer.turn.stop_reason}."
+        )
 
 
 def _as_ours(entry: Entry) -> Entry:

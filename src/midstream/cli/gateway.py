@@ -92,9 +92,20 @@ _STORE = click.option(
 @click.option("--print", "print_name", metavar="CLIENT", help="Print what points a client here, for eval, and end.")
 @click.option("-m", "--model", help="With --print: the model that the client is to use.")
 @click.option(
+    "--page/--no-page",
+    default=None,
+    help="Print the address of the page at /, or do not serve it.  [default: printed on a terminal]",
+)
+@click.option(
     "--log-format",
     type=click.Choice(["json", "text", "none"]),
     help="The access log on standard output.  [default: json]",
+)
+@click.option(
+    "--record",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Record every exchange with a host in this folder: contents included, keys left out.",
 )
 def serve(
     config_path: Path | None,
@@ -105,6 +116,8 @@ def serve(
     print_name: str | None,
     model: str | None,
     log_format: LogFormat | None,
+    record: str | None,
+    page: bool | None,
 ) -> int:
     """Serve models to other programs: Claude Code, Codex, Gemini CLI, SDKs …, each in its own protocol."""
     if print_name is not None and print_name not in SETUPS:
@@ -113,7 +126,7 @@ def serve(
         raise click.UsageError("--model goes with --print: without it, each request names its own model")
     path = _config_path(config_path)
     config = load_config(path)
-    given = {"host": host, "port": port, "workers": workers, "log_format": log_format}
+    given = {"host": host, "port": port, "workers": workers, "log_format": log_format, "record": record}
     server = replace(config.server, **{name: value for name, value in given.items() if value is not None})
     config = replace(config, server=server)
     # Asked before anything is opened: `--print` and the server must speak of the same models.
@@ -141,14 +154,26 @@ def serve(
             err=True,
         )
 
-    def ready(where: str) -> None:
-        _tell_ready(where, router, sim, closed, _flags(config_path, host, where))
+    if page is None and not config.page.enabled:
+        page = False
 
-    return _serve(config, path, url, loopback, sim, ready)
+    def ready(where: str, app: GatewayApp | None = None) -> None:
+        _tell_ready(where, router, sim, closed, _flags(config_path, host, where))
+        # Its key is in it, so it does not go where nobody looks and logs are kept.
+        if app is not None and (page or (page is None and sys.stderr.isatty())):
+            click.echo(f"See it: {app.page_address(_local_url(where))}", err=True)
+
+    return _serve(config, path, url, loopback, sim, page is not False, ready)
 
 
 def _serve(
-    config: GatewayConfig, path: Path | None, url: str, loopback: bool, sim: bool, ready: Callable[[str], None]
+    config: GatewayConfig,
+    path: Path | None,
+    url: str,
+    loopback: bool,
+    sim: bool,
+    page: bool,
+    ready: Callable[..., None],
 ) -> int:
     """Run the server until it is told to end; the one place that loads it."""
     try:
@@ -181,11 +206,15 @@ def _serve(
         # A PostgreSQL address may have other gateways on other machines, of which this one knows nothing.
         shared=several or is_postgres(url),
         sim=sim,
+        record=server.record,
         log_format=server.log_format,
+        page=page and not several,
+        hosts=(server.host,),
     )
     factory = partial(_make_app, app_options)
     if not several:
-        return serve_here(factory(), options, ready=ready)
+        app = factory()
+        return serve_here(app, options, ready=lambda where: ready(where, app))
     if not is_postgres(url):
         click.echo(
             f"midstream: {server.workers} processes on one SQLite file, so only on this machine: a key's rate may be exceeded "
@@ -207,9 +236,14 @@ def _make_app(options: AppOptions) -> GatewayApp:
     return make_app(options)
 
 
-def _tell_ready(where: str, router: Router, sim: bool, closed: bool, flags: str) -> None:
+def _local_url(where: str) -> str:
+    """The address of a listening socket, for a client on this machine."""
     host, _, port = where.removeprefix("http://").rpartition(":")
-    url = _url(host.strip("[]"), int(port))
+    return _url(host.strip("[]"), int(port))
+
+
+def _tell_ready(where: str, router: Router, sim: bool, closed: bool, flags: str) -> None:
+    url = _local_url(where)
     need = f"every request needs a key (here: in {KEY_VARIABLE})" if closed else "no key is needed on this machine"
     click.echo(f"midstream gateway at {url}; {need}.", err=True)
     if sim and not router.config.aliases:

@@ -11,6 +11,7 @@ import msgspec
 from ..client.catalog import Catalog
 from ..client.config import load_config
 from ..client.key_store import FILE, KEYRING, MAX_KEY, KeyStore, key_fault, keyring_name, usable_keyring
+from ..client.mcp_server import SECRET_PREFIX
 from ..core.errors import UnknownModel
 from ..core.secret import Secret
 from ..core.visible import visible
@@ -73,7 +74,7 @@ def set_key(provider: str, surplus: tuple[str, ...], piped: bool, in_file: bool)
     row = catalog.registry.provider(provider)
     if not _takes_key(row):
         raise click.UsageError(f"{row.name} needs no key")
-    key = _piped_key() if piped else _typed_key(row.name)
+    key = piped_key() if piped else typed_key(row.name)
     fault = key_fault(key)
     if fault:
         raise click.UsageError(f"this is not a key: {fault}; nothing was stored")
@@ -95,7 +96,8 @@ def list_keys(as_json: bool = False) -> None:
     rows = [found for row in catalog.registry.providers.values() if (found := _row(catalog, row)) is not None]
     known = {row["provider"] for row in rows}
     # A provider may have left the configuration; its key is still on this machine, and should be seen.
-    strangers = [name for name in KeyStore().providers() if name not in known]
+    stored = KeyStore().providers()
+    strangers = [name for name in stored if name not in known and not name.startswith(SECRET_PREFIX)]
     for row in rows:
         click.echo(msgspec.json.encode(row).decode() if as_json else visible(_line(row)))
     if as_json:
@@ -161,7 +163,7 @@ def _described(source: str) -> str:
 
 def _why_no_keyring() -> str:
     try:
-        import keyring  # noqa: F401
+        import keyring  # noqa: F401  (only whether it can be imported)
     except ImportError:
         return (
             "not in a keyring: the package keyring is not installed; pip install '.[keyring]' in midstream's checkout"
@@ -169,7 +171,8 @@ def _why_no_keyring() -> str:
     return "not in a keyring: this system has none that can be used here"
 
 
-def _typed_key(provider: str) -> Secret:
+def typed_key(provider: str) -> Secret:
+    """A key that is typed at the terminal, without being shown."""
     if not is_terminal(sys.stdin):
         raise click.UsageError("standard input is not a terminal: pipe the key in and add --stdin")
     return Secret(
@@ -177,7 +180,8 @@ def _typed_key(provider: str) -> Secret:
     )
 
 
-def _piped_key() -> Secret:
+def piped_key() -> Secret:
+    """A key from standard input."""
     if sys.stdin is None or is_terminal(sys.stdin):
         raise click.UsageError("--stdin reads the key from a pipe; leave it out to type the key")
     # Two more, so that a key with its line end fits and one that is too long is noticed.

@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -45,17 +46,25 @@ def code_for(error: MidstreamError) -> int:
 COMMANDS = {
     "chat": "Chat with a model, and switch to another at any time with /model.",
     "ask": "Ask one question; the answer goes to standard output.",
-    "models": "List the known models and whether their keys are set.",
+    "models": "List the known models and whether their keys are set; add a verified host.",
     "sessions": "List, search, show, export or import stored conversations.",
+    "import": "Continue a session of Claude Code, Codex or another program here.",
     "keys": "Store, list or remove the keys of providers.",
     "config": "Show the settings and where they come from.",
     "doctor": "Report what is broken in a history, and write a healed copy.",
+    "verify": "Check whether a host behaves as it should.",
     "demo": "Watch one conversation go through many models; needs no key.",
+    "acp": "Run as an agent in Zed and other editors.",
+    "mcp": "Manage the MCP servers of a chat, or serve other agents over MCP.",
+    "record": "Record what hosts answer, and turn recordings into tests.",
+    "replay": "Play recordings back to programs in any language.",
     "sim": "Run doubles of the providers on loopback.",
     "serve": "Run the gateway: any client, any model.",
     "gateway": "Run the gateway, make keys for it, check its configuration.",
+    "web": "Show conversations in a browser, as each provider receives them.",
 }
-_HOMES = {"serve": "gateway"}  # commands that live in another command's module
+# Commands that live in a module of another name: another command's, or their own where Python keeps the name for itself.
+_HOMES = {"serve": "gateway", "import": "importing"}
 
 _EPILOG = """\b
 Examples:
@@ -82,7 +91,7 @@ class LazyGroup(click.Group):
             return super().get_command(ctx, cmd_name)
         # Here and not above: `midstream ask` must not wait for the import of a gateway or a terminal library.
         module = importlib.import_module(f"midstream.cli.{_HOMES.get(cmd_name, cmd_name)}")
-        command = getattr(module, cmd_name)
+        command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -99,6 +108,7 @@ class LazyGroup(click.Group):
         with _leaving_closed_pipes():
             return super().invoke(ctx)
 
+    # click has more arguments here, and an overload for standalone mode; they are passed through.
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run, and turn whatever happens into an exit code and at most one line."""
         # click would print and exit by itself, with its own codes.
@@ -174,8 +184,10 @@ def _lenient_output() -> None:
 
 
 def _flush() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # The event loop closes what it was given to write to, as `midstream acp` gives it its output.
+        if not stream.closed:
+            stream.flush()
 
 
 @click.group(

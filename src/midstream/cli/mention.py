@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -47,6 +48,17 @@ def mentions(text: str) -> list[Mention]:
         if len(found) >= _MAX_MENTIONS:
             break
     return list(found.values())
+
+
+def resource_mentions(text: str, servers: Collection[str]) -> list[tuple[str, str]]:
+    """The resources of MCP servers that a message names, `@server:address`, each once."""
+    found: dict[tuple[str, str], None] = {}
+    for match in _MENTION.finditer(_without_code(text)):
+        quoted = match[1] or match[2]
+        server, colon, address = (quoted or _unescaped(match[3]).rstrip(_TAIL)).partition(":")
+        if colon and address and server in servers:
+            found.setdefault((server, address))
+    return list(found)[:_MAX_MENTIONS]
 
 
 def written(path: str) -> str:

@@ -1,7 +1,8 @@
-"""`midstream models`: the known models, their wires and prices, and whether their keys are set."""
+"""`midstream models`: the known models, their wires and prices, and whether their keys are set; `add` adds a verified host."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -23,16 +24,42 @@ Examples:
   midstream models               all of them
   midstream models kimi          those with "kimi" in their names
   midstream models --json | jq -r 'select(.key) | .name'
+  midstream models add work --from verified.toml
 
 A model need not be listed: openrouter/vendor/model, for example, works with any name."""
 
 
-@click.command(epilog=_EPILOG)
+class ModelsGroup(click.Group):
+    """Lists the models unless a command is named: `midstream models kimi` are those with a word in their names."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in (*self.list_commands(ctx), *ctx.help_option_names)):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return ["list", "add"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "add":
+            return super().get_command(ctx, cmd_name)
+        # When it is used: it reads what the verifier writes, and a list of models has no use for a verifier.
+        command = importlib.import_module("midstream.cli.models_add").add
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=ModelsGroup, epilog=_EPILOG)
+def models() -> None:
+    """List the known models, or add a verified host. Providers accept other models too."""
+
+
+@models.command(name="list", epilog=_EPILOG)
 @click.argument("words", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @color_option
-def models(words: tuple[str, ...], as_json: bool) -> None:
-    """List the known models. Providers accept others too."""
+def list_models(words: tuple[str, ...], as_json: bool) -> None:
+    """List the known models whose names contain all of the given words."""
     loaded = load_config()
     doubles = [row for row in sim_providers("http://127.0.0.1") if row.name == SIM]
     catalog = Catalog(loaded, providers=doubles)

@@ -6,12 +6,12 @@ name. A prompt that itself begins with @ is written with two: `--system '@@home 
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from ..agent.project import PROJECT_FOLDER, Project, TextFile, read_text
 from ..client.config import config_home
 from ..core.errors import LocalError, ToolFailed
+from ..core.nearest import nearest
 
 MARK = "@"
 MAX_PROMPT = 256 * 1024
@@ -69,7 +69,7 @@ def _read(path: Path, project: Project) -> TextFile | None:
 
 
 def _hint(name: str, files: dict[str, Path], project: Project) -> str:
-    near = difflib.get_close_matches(name, files, 1)
+    near = nearest(name, files, 1)
     if near:
         return f"did you mean {MARK}{near[0]}?"
     if files:

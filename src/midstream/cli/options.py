@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import click
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TOOLS = (*BUILTIN, "remember", "skill")
-"""The tools of the terminal by name: the built-in ones, and those of memory and skills (system_prompt.py)."""
+TOOLS = (*BUILTIN, "remember", "skill", "mcp")
+"""The tools of the terminal by name: the built-in ones, those of memory and skills (system_prompt.py), and all of MCP servers."""
 FALLBACK_MODEL = "moonshot/kimi-k2.5"
 POLICIES: tuple[str, ...] = get_args(MissingReasoning)
 EFFORTS = tuple([effort for effort in ALL_EFFORTS if effort != "none"])  # `none` is written `off`
@@ -57,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     instructions: bool | None = None
     memory: bool | None = None
     skills: bool | None = None
+    record: str | None = None
+    scrub: tuple[str, ...] = ()
     is_chat: bool = False
 
     def __post_init__(self) -> None:
@@ -127,7 +130,8 @@ def model_names(catalog: Catalog) -> list[str]:
     return list(dict.fromkeys([*catalog.names(), *[f"{SIM}/{model}" for model in MODELS]]))
 
 
-def _complete_model(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_model(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of models that begin so, for the shell."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(name) for name in model_names(Catalog(load_config())) if name.startswith(incomplete)]
@@ -184,12 +188,33 @@ store_option = click.option(
     help="Where conversations are stored: the path of a file, or postgresql://user@host/database. [env: MIDSTREAM_STORE]",
 )
 
+
+def _checked_pattern(text: str) -> None:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise LocalError(f"not a regular expression: {error}") from None
+
+
+scrub_option = click.option(
+    "--scrub",
+    multiple=True,
+    metavar="REGEX",
+    callback=_checked(_checked_pattern),
+    help="Take this out of recordings too, or its first group; repeatable.",
+)
+_SESSION = (
+    click.option("-c", "--continue", "resume", is_flag=True, help="Continue the last conversation that has an answer."),
+    click.option(
+        "--session", metavar="ID", help="Continue this conversation; the first characters of its id are enough."
+    ),
+)
 _CONVERSATION = (
     click.option(
         "-m",
         "--model",
         metavar="MODEL",
-        shell_complete=_complete_model,
+        shell_complete=complete_model,
         help="provider/model or an alias, such as moonshot/kimi-k2.5; sim/kimi-k2.5 needs no key. [env: MIDSTREAM_MODEL]",
     ),
     click.option(
@@ -216,8 +241,7 @@ _CONVERSATION = (
         default=None,
         help="Offer the skills of the project and of your configuration. Default: with tools.",
     ),
-    click.option("-c", "--continue", "resume", is_flag=True, help="Continue the last conversation that has an answer."),
-    click.option("--session", metavar="ID", help="Continue this conversation; the first characters of its id suffice."),
+    *_SESSION,
     click.option(
         "--allow",
         multiple=True,
@@ -240,6 +264,13 @@ _CONVERSATION = (
         help="How tools are spoken of. auto: the host's own way. openai, anthropic, mistral, kimi: the wire's calls with these "
         f"ids. For a model without tool calls, as plain text: {', '.join(TEXT_FORMATS)}.",
     ),
+    click.option(
+        "--record",
+        type=click.Path(file_okay=False),
+        metavar="DIR",
+        help="Record every exchange with a host in this folder, chunk by chunk and without keys (see midstream replay).",
+    ),
+    scrub_option,
     store_option,
     click.option("--no-store", "store", flag_value=False, default=True, help="Do not save the conversation."),
     color_option,
@@ -248,7 +279,16 @@ _CONVERSATION = (
 
 def conversation_options(command: F) -> F:
     """The options of every command that talks to a model."""
+    return _with(_CONVERSATION, command)
+
+
+def agent_options(command: F) -> F:
+    """Those of them for an agent whose conversations somebody else opens."""
+    return _with([option for option in _CONVERSATION if option not in _SESSION], command)
+
+
+def _with(options: Sequence[Callable[[F], F]], command: F) -> F:
     # Decorators apply from the inside out; reversed, --help lists them in the order above.
-    for option in reversed(_CONVERSATION):
+    for option in reversed(options):
         command = option(command)
     return command

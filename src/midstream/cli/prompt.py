@@ -243,7 +243,7 @@ class _Words(Completer):
         line = document.text_before_cursor
         if not line.startswith("/") or "\n" in line:
             typed, names = complete_mention(line)
-            for text, meaning in names:
+            for text, meaning in [*names, *(self._complete(typed) if typed else ())]:
                 yield Completion(text, start_position=-len(typed), display_meta=meaning)
             return
         word = line.rpartition(" ")[2]

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..agent.sandbox import Sandbox
 from ..client.config import SandboxConfig
 from ..core.errors import ConfigError
+from ..core.modules import late_module
 from ..core.visible import visible
 
 if TYPE_CHECKING:
+    from ..agent import sandbox
+    from ..agent.sandbox import Sandbox
     from .options import Settings
+else:
+    # Most conversations run no commands.
+    sandbox = late_module("..agent.sandbox", globals())
 
 sandbox_options = (
     click.option(
@@ -36,7 +41,7 @@ sandbox_options = (
 )
 
 
-def chosen_sandbox(settings: Settings, config: SandboxConfig) -> Sandbox | None:
+def chosen_sandbox(settings: Settings, config: SandboxConfig, folder: Path) -> Sandbox | None:
     """The sandbox that the flags and the configuration ask for. None: none was asked for, or `auto` found none."""
     use = config.use if settings.sandbox is None else "on" if settings.sandbox else "off"
     if use == "off":
@@ -47,8 +52,8 @@ def chosen_sandbox(settings: Settings, config: SandboxConfig) -> Sandbox | None:
     if use == "off" or "bash" not in settings.tools:
         return None
     try:
-        found = Sandbox.find(network=settings.sandbox_network or config.network, read=config.read)
-        found.check(str(Path.cwd().resolve()))
+        found = sandbox.Sandbox.find(network=settings.sandbox_network or config.network, read=config.read)
+        found.check(str(folder))
     except ConfigError as error:
         # Asked for and not to be had is an error; `auto` goes on without, and says so.
         if use == "on" or settings.unattended:

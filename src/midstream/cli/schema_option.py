@@ -65,7 +65,7 @@ def _json(text: str, where: str) -> dict[str, Any]:
     except LocalError as error:
         raise click.UsageError(f"{where}: {error}") from None
     except MalformedStream as error:
-        raise click.UsageError(f"{where} is no JSON: {error}") from None
+        raise click.UsageError(f"{where} is not JSON: {error}") from None
 
 
 def short_schema(text: str) -> dict[str, Any]:

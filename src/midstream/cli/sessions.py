@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from ..core.errors import LocalError
 from ..core.visible import terminal_safe, visible
 from ..store import FORMATS, ConversationInfo, Store, import_file, open_store, to_jsonl, to_markdown
 from ..store.paths import write_private_file
+from ..store.programs import PROGRAMS, Place
 from ..store.search import searchable
 from .options import store_option
 from .terminal import Paint, color_choice, color_option, is_terminal, wants_color
@@ -28,6 +30,7 @@ Examples:
   midstream sessions export 3f2a -o chat.md       readable by you only
   midstream sessions export --all -o all.jsonl
   midstream sessions import all.jsonl
+  midstream sessions export 3f2a --to claude-code   to continue it there; prints the command
 
 The first characters of an id are enough if they are unambiguous."""
 
@@ -143,6 +146,13 @@ def show(store_at: str | None, session_id: str, thinking: bool) -> None:
 @click.option("--format", "kind", type=click.Choice(["md", "jsonl"]), help="md for reading, jsonl for importing again.")
 @click.option("--thinking", is_flag=True, help="Include the reasoning (jsonl always does).")
 @click.option(
+    "--to",
+    "program",
+    metavar="PROGRAM",
+    help="Write it where another program finds it as a session of this folder; one of: "
+    f"{', '.join([name for name, each in PROGRAMS.items() if each.write is not None])}.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -155,9 +165,17 @@ def export(
     everything: bool,
     kind: str | None,
     thinking: bool,
+    program: str | None,
     output: Path | None,
 ) -> None:
-    """Write a conversation (the last one by default) to standard output or a file."""
+    """Write a conversation (the last one by default) to standard output, to a file, or as a session of another program."""
+    if program is not None:
+        if everything or kind or output or thinking:
+            raise click.UsageError(
+                "--to writes one conversation in the other program's format; give only an ID with it"
+            )
+        _export_to(store_at, session_id, program)
+        return
     if everything and kind == "md":
         raise click.UsageError("--all writes jsonl; it cannot be combined with --format md")
     # Markdown cannot be imported again, so what is meant as a backup is JSONL.
@@ -170,6 +188,23 @@ def export(
         return
     path = write_file(output, b"".join(parts), "choose another name for --output")
     click.echo(f"written: {path}", err=True)
+
+
+def _export_to(store_at: str | None, session_id: str | None, name: str) -> None:
+    write = PROGRAMS[name].write if name in PROGRAMS else None
+    if write is None:
+        writable = ", ".join([known for known, each in PROGRAMS.items() if each.write is not None])
+        raise click.UsageError(f"cannot write sessions of {name!r}; expected one of {writable}")
+    with closing(open_store(store_at)) as store:
+        conversation = store.load(find_session(store, session_id))
+    exported = write(conversation, Place.of_this_user(), Path.cwd())
+    for path, data in exported.files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        click.echo(f"written: {write_file(path, data, 'try again')}", err=True)
+    for code, count in Counter([note.code for note in exported.notes]).items():
+        why = next(note.why for note in exported.notes if note.code == code)
+        click.echo(f"  {visible(why)}{f' ({count} times)' if count > 1 else ''}", err=True)
+    click.echo(exported.resume)
 
 
 def _exported(

@@ -12,9 +12,10 @@ import click
 
 from ..dialects.registry import REGISTRY, Registry
 from ..doctor import SCENES, HandOff, hand_offs, table
+from ..sim.faults import FAULTS
 from ..sim.players import make_players
 from ..sim.providers import MODELS, PLAYED, SIM, sim_providers
-from ..sim.server import FAULTS, Sim
+from ..sim.server import Sim
 from .main import FAILED, OK
 from .running import run
 
@@ -30,7 +31,19 @@ def sim() -> None:
 @click.option("--port", default=8765, show_default=True, help="Port to listen on; 0 for any free one.")
 @click.option("--delay", default=0.02, show_default=True, help="Seconds to wait before each streamed piece.")
 @click.option(
-    "--fault", "faults", multiple=True, type=click.Choice(FAULTS), help="Fail the next request like this; repeatable."
+    "--fault",
+    "faults",
+    multiple=True,
+    type=click.Choice(tuple(FAULTS)),
+    metavar="NAME",
+    help="Answer the next request with this fault; repeatable. docs/reference/faults.md lists them.",
+)
+@click.option(
+    "--always",
+    multiple=True,
+    type=click.Choice(tuple(FAULTS)),
+    metavar="NAME",
+    help="Answer every request with this fault; repeatable.",
 )
 @click.option(
     "--strict",
@@ -45,13 +58,18 @@ def serve(
     port: int,
     delay: float,
     faults: tuple[str, ...],
+    always: tuple[str, ...],
     strict: Literal["documented", "paranoid"],
     lenient: bool,
     key: str | None,
 ) -> None:
     """Run the doubles until Ctrl-C."""
     try:
-        run(_serve(Sim(port=port, delay=delay, faults=faults, strict=False if lenient else strict, key=key)))
+        run(
+            _serve(
+                Sim(port=port, delay=delay, faults=faults, always=always, strict=False if lenient else strict, key=key)
+            )
+        )
     except KeyboardInterrupt:
         pass  # the way to end it
     except OSError as error:

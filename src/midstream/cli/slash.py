@@ -6,14 +6,15 @@ a line in `cli/commands/__init__.py`; nothing else needs to change. /help, compl
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from ..core.errors import LocalError
+from ..core.nearest import nearest
 from .mention import complete_path
+from .server_prompt import PREFIX, prompt_words, resource_words, run_prompt
 
 if TYPE_CHECKING:
     from .chat import Chat
@@ -55,6 +56,9 @@ def command(
 async def dispatch(chat: Chat, line: str) -> None:
     """Run the command at the start of a line; its name may be abbreviated as long as it is unambiguous."""
     name, _, rest = line[1:].partition(" ")
+    if name.startswith(PREFIX):
+        await run_prompt(chat, name.strip(), rest.strip())
+        return
     await _find(name.strip().lower()).run(chat, rest.strip())
 
 
@@ -66,10 +70,15 @@ def is_command(line: str) -> bool:
 
 
 def complete(chat: Chat, line: str) -> Words:
-    """The completions of a line that starts with a slash."""
+    """The completions of a line that starts with a slash, or of a mention of a server's resource."""
+    if line.startswith("@"):
+        return resource_words(chat, line)
     name, space, rest = line[1:].partition(" ")
     if not space:
-        return [(f"/{each.name}", each.help) for each in COMMANDS if each.name.startswith(name.lower())]
+        named = [(f"/{each.name}", each.help) for each in COMMANDS if each.name.startswith(name.lower())]
+        # Behind the first letters only: a server may have hundreds, and the commands would drown in them.
+        prompts = prompt_words(chat) if name.startswith(PREFIX[:4]) else []
+        return [*named, *[row for row in prompts if row[0].startswith(f"/{name}")]]
     found = next((each for each in COMMANDS if each.name == name.lower()), None)
     if found is not None and found.paths:
         return complete_path(rest.rpartition(" ")[2])
@@ -84,7 +93,7 @@ def _find(name: str) -> Command:
     fits = exact or [each for each in COMMANDS if each.name.startswith(name)]
     if len(fits) == 1:
         return fits[0]
-    near = difflib.get_close_matches(name, [each.name for each in COMMANDS], 1)
+    near = nearest(name, [each.name for each in COMMANDS], 1)
     if fits:
         raise LocalError(f"/{name} is ambiguous: {', '.join(f'/{each.name}' for each in fits)}")
     raise LocalError(f"no command /{name}; " + (f"did you mean /{near[0]}?" if near else "/help lists them all"))

@@ -100,6 +100,8 @@ class Guidance:
         for name in names:
             if name == "remember":
                 found += [remember_tool(self.memories)] if self.uses_memory else []
+            elif name == "mcp":
+                continue  # a source of tools, which the workspace opens
             elif name == "skill":
                 found += [skill_tool(lambda: self.skills)] if self.uses_skills and self.skills.found else []
             else:

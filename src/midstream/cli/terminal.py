@@ -1,4 +1,4 @@
-"""Terminals: what can be sent to a stream (colour, cursor movement, characters), and writing to it.
+"""Terminals: what can be sent to a stream (colour, cursor movement, characters), writing to it, and notifications.
 
 Colour is decided in this order: `--color always|never`, NO_COLOR, FORCE_COLOR, TERM=dumb, whether the stream is a terminal.
 Cursor movement (a spinner, a live view) needs a terminal that is not dumb; colour forced into a pipe does not bring it.
@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import locale
 import os
-import shutil
 import unicodedata
 from collections.abc import Mapping
-from typing import IO, Literal, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Literal, TypeAlias, cast
 
 import click
+
+from ..core.modules import late_module
+from ..core.visible import visible
+
+if TYPE_CHECKING:
+    import shutil
+
+    from ..client.config import ChatConfig
+else:
+    # It brings bz2 and lzma along, and is asked only where the terminal does not say how wide it is.
+    shutil = late_module("shutil", globals())
 
 ColorChoice: TypeAlias = Literal["auto", "always", "never"]
 
@@ -30,6 +40,24 @@ _STYLES = {
     "magenta": 35,
     "cyan": 36,
 }
+# What a terminal without these characters gets instead of our own signs; any other that it lacks is a question mark.
+_STAND_INS = str.maketrans(
+    {
+        "✓": "ok",
+        "✗": "FAILED",
+        "⚙": "call",
+        "▸": "+",
+        "›": ">",
+        "·": "-",
+        "…": "...",
+        "⏎": "\\n",
+        "‹": "<",
+        "•": "*",
+    }
+    | {"│": "|", "─": "-", "━": "=", "┃": "|", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-"}
+    | dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*")
+)
+_LONGEST_NOTIFICATION = 200
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
@@ -71,25 +99,6 @@ def encoding(stream: IO[str]) -> str:
         except (UnicodeEncodeError, LookupError):
             return "ascii"  # ASCII is a part of every encoding in use
     return own
-
-
-# What a terminal without these characters gets instead of our own signs; any other that it lacks is a question mark.
-_STAND_INS = str.maketrans(
-    {
-        "✓": "ok",
-        "✗": "FAILED",
-        "⚙": "call",
-        "▸": "+",
-        "›": ">",
-        "·": "-",
-        "…": "...",
-        "⏎": "\\n",
-        "‹": "<",
-        "•": "*",
-    }
-    | {"│": "|", "─": "-", "━": "=", "┃": "|", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-"}
-    | dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*")
-)
 
 
 def showable(text: str, stream: IO[str]) -> str:
@@ -150,3 +159,18 @@ class Paint:
         codes = ";".join([str(_STYLES[style]) for style in styles])
         # Always reset behind the text: what a command prints next must not inherit our colours.
         return f"\x1b[{codes}m{text}\x1b[0m"
+
+
+class Notifier:
+    """Rings the bell, or sends a desktop notification by OSC 9, when something that took long has ended; off by default."""
+
+    def __init__(self, terminal: IO[str], config: ChatConfig) -> None:
+        self._terminal = terminal
+        self._config = config
+
+    def notify(self, seconds: float, what: str) -> None:
+        if self._config.notify == "off" or seconds < self._config.notify_after:
+            return
+        # A semicolon would begin another field: some terminals read `9;4;…` as a progress bar.
+        text = visible(f"midstream: {what} ({seconds:.0f} s)").replace(";", ",")[:_LONGEST_NOTIFICATION]
+        write(self._terminal, "\a" if self._config.notify == "bell" else f"\x1b]9;{text}\a")

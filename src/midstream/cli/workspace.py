@@ -7,9 +7,11 @@ format, thinking, reasoning) are stored with it and apply again when it is resum
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -17,7 +19,6 @@ from msgspec.structs import replace
 from ..agent.approval import Approval, Ask
 from ..agent.loop import Agent
 from ..agent.run import RunLimits
-from ..agent.sandbox import Sandbox
 from ..agent.tool import Tool
 from ..agent.toolbox import Toolbox
 from ..client.catalog import Catalog
@@ -28,6 +29,7 @@ from ..client.session import Session
 from ..core.blocks import Conversation
 from ..core.errors import ConfigError, LocalError
 from ..core.handoff import SwitchReport
+from ..core.modules import late_module
 from ..core.visible import visible
 from ..sim.providers import SIM, sim_provider
 from ..store import Entry, Store, database_path, open_store
@@ -37,35 +39,54 @@ from .options import POLICIES, Settings, default_model, stored_options
 from .sandbox import chosen_sandbox
 from .system_prompt import Guidance, SystemPrompt
 
+if TYPE_CHECKING:
+    from .. import recording
+    from ..agent.files import OpenFiles
+    from ..agent.sandbox import Sandbox
+    from ..recording import Recorder
+    from .mcp_servers import FoundServers
+else:
+    recording = late_module("..recording", globals())  # few conversations are recorded, and every start would pay
+
 OWN_PROMPT = "own_system_prompt"  # what the user said of it; files said the rest
 SIM_DELAY = "0.02"  # seconds before each piece, so that the tokens are seen arriving
 SIM_DELAY_VARIABLE = "MIDSTREAM_SIM_DELAY"
+MCP_FILE = ".mcp.json"
 
 
 class Workspace:
-    """`async with Workspace(settings) as workspace`: then `workspace.agent.run(text)`."""
+    """`async with Workspace(settings) as workspace`: then `workspace.agent.run(text)`. `folder` is where its tools work and
+    whose files count, `opened` a program that has files of it open."""
 
     agent: Agent
     sandbox: Sandbox | None = None
+    mcp: FoundServers | None = None
 
     def __init__(
         self,
         settings: Settings,
         *,
         ask: Ask | None = None,
+        folder: str | os.PathLike[str] = ".",
+        opened: OpenFiles | None = None,
         limits: RunLimits = RunLimits(),  # noqa: B008  (frozen)
     ) -> None:
         self.settings = settings
         self._ask = ask
+        self._folder = Path(folder).resolve()
+        self._opened = opened
         self.limits = limits
         self._stack = AsyncExitStack()
-        self._loaded = load_config()
+        self._loaded = load_config(self._folder)
         for told in self._loaded.ignored:
             click.echo(visible(f"midstream: ignored: {told}"), err=True)
         # Known from the beginning, so that it is listed and suggested; started when it is used.
-        self._client = Client(Catalog(self._loaded, providers=[sim_provider("http://127.0.0.1")]))
+        self._recorder = _recorder(settings.record, settings.scrub)
+        self._client = Client(
+            Catalog(self._loaded, providers=[sim_provider("http://127.0.0.1")]), recorder=self._recorder
+        )
         self._has_sim = False
-        self.guidance = Guidance(settings, self._loaded.config)
+        self.guidance = Guidance(settings, self._loaded.config, self._folder)
         self.told = SystemPrompt("")
         self._own_prompt: str | None = None
         self.store: Store | None = None
@@ -80,6 +101,8 @@ class Workspace:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._stack.__aexit__(kind, error, traceback)
+        for problem in () if self._recorder is None else self._recorder.problems:
+            click.echo(visible(f"midstream: {problem}"), err=True)
 
     async def _open(self) -> None:
         settings = self.settings
@@ -94,6 +117,7 @@ class Workspace:
         conversation, stored = self._conversation()
         model = await self.reach(settings.model or stored.get("model") or default_model(self._loaded, os.environ)[0])
         toolbox = self._toolbox()
+        await self._open_servers(toolbox)
         session = Session(
             model,
             store=self.writable_store,
@@ -108,9 +132,32 @@ class Workspace:
     def _toolbox(self) -> Toolbox:
         settings = self.settings
         approve = Approval(self._ask, yolo=settings.yolo, unattended=settings.unattended, allow=settings.allow)
-        self.sandbox = chosen_sandbox(settings, self._loaded.config.sandbox)
+        self.sandbox = chosen_sandbox(settings, self._loaded.config.sandbox, self._folder)
         self._open_skills()
-        return Toolbox(self.guidance.tools(settings.tools), approve=approve, sandbox=self.sandbox)
+        return Toolbox(
+            self.guidance.tools(settings.tools),
+            approve=approve,
+            workdir=self._folder,
+            sandbox=self.sandbox,
+            opened=self._opened,
+        )
+
+    async def open_mcp(self, *, always: bool = False) -> FoundServers | None:
+        """The MCP servers there are, started; None if none is named anywhere and `always` is not said."""
+        await self._open_servers(self.agent.toolbox, always=always)
+        return self.mcp
+
+    async def _open_servers(self, toolbox: Toolbox, *, always: bool = False) -> None:
+        named = bool(self._loaded.config.mcp) or (self.guidance.project.root / MCP_FILE).is_file()
+        if self.mcp is not None or not (always or ("mcp" in self.settings.tools and named)):
+            return
+        from .mcp_servers import FoundServers  # most conversations have none
+
+        # A question may never come to a server's tools; a chat will be at a prompt for a while.
+        self.mcp = FoundServers(self._loaded, self.guidance.project, lazy=not self.settings.is_chat)
+        await self._stack.enter_async_context(self.mcp.running)
+        toolbox.add(self.mcp.running)
+        toolbox.approve.allow(*self.mcp.patterns())
 
     def _open_skills(self) -> None:
         """Let sandboxed commands read the skills there are, since their scripts run through bash."""
@@ -271,3 +318,7 @@ def _sim_delay() -> float:
         raise ConfigError(
             f"{SIM_DELAY_VARIABLE}={given!r}: expected a number of seconds, such as {SIM_DELAY}"
         ) from None
+
+
+def _recorder(folder: str | None, patterns: Sequence[str]) -> Recorder | None:
+    return None if folder is None else recording.Recorder(folder, scrub=recording.Scrub(patterns=patterns))

@@ -12,7 +12,7 @@ from . import model
 from . import context
 from . import sessions
 from . import answers
-from . import changes
-from . import attach
+from . import files
 from . import memory
+from . import mcp
 from . import inspect

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...agent.toolbox import BUILTIN
-from ...client.catalog import Catalog
 from ...client.session import Session
 from ...core.blocks import Media, Text, human
 from ...core.compaction import sent_turns
 from ...core.secret import hide_url_secrets
-from ...dialects.registry import REGISTRY, Resolved
 from ..attachment import content_of
 from ..sandbox import sandbox_lines
 from ..slash import COMMANDS, command, short_forms
@@ -96,33 +94,12 @@ def wire_lines(session: Session, content: Sequence[str | Text | Media], *, alway
     target = session.target
     address = hide_url_secrets(target.endpoint.base_url, "‹hidden›")
     yield f"{request.method} {address}{target.endpoint.at(request.path)}"
-    for name, value in {
-        **request.headers,
-        **_own_headers(target),
-        **_key_header(session.client.catalog, target),
-    }.items():
+    catalog = session.client.catalog
+    source = catalog.key_source(target)
+    key = f"‹{source}›" if source else "‹no key set›"
+    for name, value in {**request.headers, **catalog.shown_headers(target, key)}.items():
         yield f"{name}: {value}"
     yield ""
     yield from msgspec.json.format(request.body, indent=2).decode().split("\n")
     for note in request.notes:
         yield f"# {note}"
-
-
-def _own_headers(target: Resolved) -> dict[str, str]:
-    """The headers of this endpoint; values that the user configured are hidden, because any of them may be a secret."""
-    row = REGISTRY.providers.get(target.provider)
-    known = (row.endpoint.headers if row is not None else None) or {}
-    headers = target.endpoint.headers or {}
-    return {name: value if known.get(name) == value else "‹hidden›" for name, value in headers.items()}
-
-
-def _key_header(catalog: Catalog, target: Resolved) -> dict[str, str]:
-    """The header for the key, with the name of the variable instead of the key."""
-    endpoint = target.endpoint
-    if endpoint.auth == "none":
-        return {}
-    source = catalog.key_source(target)
-    placeholder = f"‹{source}›" if source else "‹no key set›"
-    if catalog.sends_bearer(target):
-        return {"authorization": f"Bearer {placeholder}"}
-    return {endpoint.auth: placeholder}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
@@ -11,6 +10,7 @@ from ...core.dialect import MissingReasoning
 from ...core.errors import LocalError
 from ...core.handoff import SwitchReport
 from ...core.ids import TOOL_FORMATS
+from ...core.nearest import nearest
 from ...dialects.provider import Provider
 from ..models import key_state
 from ..options import EFFORTS, POLICIES, model_names, parse_thinking
@@ -75,7 +75,7 @@ async def _provider(chat: Chat, name: str) -> None:
         return
     chosen = providers.get(name)
     if chosen is None:
-        near = difflib.get_close_matches(name, providers, 1)
+        near = nearest(name, providers, 1)
         hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(providers)}"
         raise LocalError(f"no provider {name!r}; {hint}")
     await _model(chat, f"{chosen.name}/{_same_model(chat.session.target.model, chosen)}")

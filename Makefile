@@ -10,13 +10,16 @@ BENCH_GATEWAY := .venv-bench-gateway
 BENCH_START := .venv-bench-start
 DOCS := .venv-docs
 export NO_MKDOCS_2_WARNING := 1
+# The tests start the command hundreds of times: compiling the source anew for each would double what that costs.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo docs docs-pages mutants check check-wheel format test e2e-tools test-e2e test-clients bench bench-codec bench-gateway bench-start clean
+.PHONY: help install demo docs docs-pages mutants check check-wheel format test test-long e2e-tools test-e2e test-clients bench bench-codec bench-gateway bench-start clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
 	@echo "make demo      one conversation handed through five models, no key needed (sets up first)"
 	@echo "make test      run the tests on all cores (sets up first)"
+	@echo "make test-long  the same with every case of each product and all examples of each property (about 10 minutes)"
 	@echo "make e2e-tools install the system packages that some tests need (Debian and Ubuntu, as root); without them those tests say that they did not run"
 	@echo "make test-e2e  official clients against the doubles, a real llama.cpp server, a real proxy and a real PostgreSQL (installs into $(E2E); about 10 minutes)"
 	@echo "make test-clients  the newest coding agents from npm through the gateway (installs them into .clients, 2 GB; about 25 minutes)"
@@ -67,7 +70,10 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix src tests benchmarks
 
 test: $(STAMP)
-	$(BIN)/pytest -q -n auto
+	$(BIN)/pytest -q -n auto --dist worksteal
+
+test-long: $(STAMP)
+	MIDSTREAM_LONG=1 $(BIN)/pytest -q -n auto --dist worksteal
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants
@@ -110,4 +116,4 @@ bench-start: $(BENCH_START)/.installed
 	@$(BENCH_START)/bin/python -m benchmarks.start --write
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(BENCH)-newer $(BENCH_GATEWAY) $(BENCH_GATEWAY)-litellm $(BENCH_START) $(BENCH_START)-newer benchmarks/gateway/npm/node_modules $(E2E) $(E2E)-litellm $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(BENCH)-newer $(BENCH_GATEWAY) $(BENCH_GATEWAY)-litellm $(BENCH_START) $(BENCH_START)-newer benchmarks/gateway/npm/node_modules $(E2E) $(E2E)-langchain $(E2E)-litellm $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -60,6 +60,7 @@ def modules() -> list[Path]:
 def main() -> int:
     every = {path: functions(path) for path in modules()}
     reading = [path for path in every if any(word in path.read_text("utf-8") for word in _READS)]
+    os.environ["MIDSTREAM_LONG"] = "1"
     os.environ["MIDSTREAM_SHARED"] = str(ROOT / "no-shared-data-here")
     ran = _Ran()
     pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-r", "", *map(str, reading)], plugins=[ran])

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -74,12 +74,16 @@ class Cluster:
 
     def freeze(self) -> None:
         """Let nothing in the server run until `thaw`: connections stay open, and nobody answers."""
-        for process in self._processes():
-            os.kill(process, signal.SIGSTOP)
+        leader = self._leader
+        os.kill(leader, signal.SIGSTOP)  # first: it must start no process behind our back
+        for process in self._children():
+            _signal(process, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        for process in self._processes():
-            os.kill(process, signal.SIGCONT)
+        leader = self._leader
+        for process in self._children():
+            _signal(process, signal.SIGCONT)
+        os.kill(leader, signal.SIGCONT)  # last: it collects the children that end, and their numbers are gone
 
     @property
     def _data(self) -> Path:
@@ -90,17 +94,25 @@ class Cluster:
         done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False, **_as_user())
         assert done.returncode == 0, f"{tool}: {done.stderr}"
 
-    def _processes(self) -> list[int]:
+    @property
+    def _leader(self) -> int:
         assert self._server is not None, "the server is not running"
-        leader = self._server.pid
-        children = Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
-        return [leader, *map(int, children)]
+        return self._server.pid
+
+    def _children(self) -> list[int]:
+        return list(map(int, Path(f"/proc/{self._leader}/task/{self._leader}/children").read_text().split()))
 
     def _end(self, number: signal.Signals) -> None:
         if self._server is not None:
             self._server.send_signal(number)
             self._server.wait(timeout=_START)
             self._server = None
+
+
+def _signal(process: int, number: signal.Signals) -> None:
+    """Signal a child of the server, which may have ended by itself: autovacuum comes and goes."""
+    with suppress(ProcessLookupError):
+        os.kill(process, number)
 
 
 def _as_user() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from midstream.sim.rules import HOSTS
-from midstream.sim.rules.no_tools import NO_TOOLS
+from midstream.sim.rules.hosts import NO_TOOLS
 from tests.markdown import anchors, links
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,7 +19,12 @@ from midstream.cli.slash import short_forms
 from midstream.client import config
 from midstream.core import dialect, errors, events
 from midstream.dialects.registry import REGISTRY
+from midstream.sim.faults import FAULTS
 from midstream.store import schema
+from midstream.verify.checks import CHECKS
+from midstream.verify.suites import SUITES
+from midstream.verify.verified import FACTS, Verified, VerifiedHost
+from tests.verify.faults_table import FOUND_BY
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 _MADE = "This page is made from the code"
@@ -119,6 +124,7 @@ def configuration() -> str:
         ('`[models."PROVIDER/MODEL"]`', config.ModelConfig),
         ("`[chat]`", config.ChatConfig),
         ("`[sandbox]`", config.SandboxConfig),
+        ("`[mcp.NAME]`", config.McpServer),
     ):
         lines += [f"## {title}\n", table("key", "type", "default", "")]
         lines += [
@@ -228,6 +234,7 @@ def models() -> str:
 _ENVIRONMENT = {
     "MIDSTREAM_HOME": "the folder of the configuration and of stored conversations, instead of `~/.config/midstream` and `~/.local/share/midstream`",
     "MIDSTREAM_MODEL": "the model, where none is named",
+    "MIDSTREAM_MCP_TOKEN": "what clients of `midstream mcp serve --http` must send",
     "MIDSTREAM_STORE": "where conversations are stored: a path or `postgresql://…`",
     "MIDSTREAM_KEY": "the gateway's key, in what `midstream serve --print` prints",
     "MIDSTREAM_DEBUG": "`1` shows tracebacks",
@@ -273,7 +280,56 @@ def store_schema() -> str:
     return "\n".join(lines)
 
 
+def verify_checks() -> str:
+    lines = [
+        f"# Checks of a host\n\n{_MADE}: what [`midstream verify`](../guides/verify-a-host.md) judges, and by which check each fault of a double is found.\n",
+        "Exit codes: 0 if no check failed, 1 if one did, 75 if the run could not be finished and nothing failed in it.\n",
+        table("check", "what it proves", "otherwise"),
+    ]
+    lines += [row(code(name), cell(check.proves), cell(check.why)) for name, check in CHECKS.items()]
+    lines += ["\n## The suites\n", table("suite", "probes, with the number of their requests")]
+    lines += [
+        row(suite, ", ".join([f"{code(probe.name)} {probe.requests}" for probe in probes]))
+        for suite, probes in SUITES.items()
+    ]
+    return "\n".join([*lines, ""])
+
+
+def verified_toml() -> str:
+    lines = [
+        f"# verified.toml\n\n{_MADE}. `midstream verify --toml` writes it, `midstream models add` reads it, and nothing else does ([guide](../guides/verify-a-host.md)).\n"
+    ]
+    for title, kind in (("At the top", Verified), ("[host]", VerifiedHost)):
+        lines += [f"## {title}\n", table("key", "type", "default", "")]
+        lines += [
+            row(code(name), code(type), code(default), cell(words)) for name, type, default, words in fields(kind)
+        ]
+        lines.append("")
+    lines += ["## [facts]\n", table("key", "what it says")]
+    lines += [row(code(name), cell(words)) for name, words in FACTS.items()]
+    lines.append(
+        "\n`[dialect]` has the fields of `midstream.core.dialect.Dialect` that follow from them, `[checks]` every check and its verdict."
+    )
+    return "\n".join([*lines, ""])
+
+
+def fault_page() -> str:
+    lines = [
+        f"# Faults of the doubles\n\n{_MADE}. `sim_server(faults=[…])` and `midstream sim serve --fault` spoil the next requests, `--always` all of them.\n",
+        "Each is found by a check of [`midstream verify`](../guides/verify-a-host.md); a host that does not answer at all ends it as unfinished.\n",
+        table("fault", "what happens", "found by"),
+    ]
+    lines += [
+        row(code(name), cell(fault.description), code(FOUND_BY[name].check) if name in FOUND_BY else "")
+        for name, fault in FAULTS.items()
+    ]
+    return "\n".join([*lines, ""])
+
+
 SINGLE: dict[str, Callable[[], str]] = {
+    "verify-checks.md": verify_checks,
+    "verified-toml.md": verified_toml,
+    "faults.md": fault_page,
     "slash-commands.md": slash_commands,
     "configuration.md": configuration,
     "options.md": options,

@@ -2,7 +2,7 @@
 
 First the whole suite runs once, to learn which tests reach which lines (kept in `.mutants/`; `--learn` does it again, and with `--tests`
 adds what these tests reach). Then each mutant is written into a copy of the source, and the quickest tests that reach it run until one fails.
-A mutant counts as noticed if a test fails that passes without it, or if the tests take several times as long as they should. Survivors that
+A mutant counts as noticed if a test fails that passes without it, or if the tests take several times as long as they do without it. Survivors that
 are known to mean the same are listed with a reason in `tests/data/mutants.toml`, by their line's text.
 """
 
@@ -12,6 +12,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,10 @@ GOAL = 92.0
 
 ELSEWHERE = ("src/midstream/store/postgres.py", "src/midstream/store/postgres_server.py")
 """Modules whose tests need a server: `make test-e2e` has them."""
-LOADING = ("tests/test_laws.py::test_values_are_frozen",)
+LOADING = (
+    "tests/test_laws.py::test_values_are_frozen",
+    "tests/test_defaults.py::test_what_is_not_said_means_what_it_meant",
+)
 """Tests of what modules hold once they are loaded."""
 QUICK = 1.0
 """Seconds below which a test is not tried again without the mutant: it waits for nothing, and it passed when it was timed."""
@@ -50,11 +54,14 @@ class Map:
     """Which test functions reach a line, and how long each takes."""
 
     def __init__(self, folder: Path) -> None:
-        self.seconds: dict[str, float] = {}
+        measured: dict[str, tuple[float, int, float]] = {}
         for path in folder.glob("seconds.*"):
             for line in path.read_text("utf-8").splitlines():
-                seconds, _, function = line.partition(" ")
-                self.seconds[function] = self.seconds.get(function, 0.0) + float(seconds)
+                seconds, ran, whole, function = line.split(" ", 3)
+                before = measured.get(function, (0.0, 0, 0.0))
+                measured[function] = (before[0] + float(seconds), before[1] + int(ran), float(whole))
+        # As if all its cases and examples had been run.
+        self.seconds = {function: seconds * whole / max(1, ran) for function, (seconds, ran, whole) in measured.items()}
         self._lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
         for path in folder.glob("reached.*"):
             data = coverage.CoverageData(str(path))
@@ -75,10 +82,22 @@ class Map:
         )
         if found:
             ordered = sorted(found, key=self._quickest)
-        else:  # reached only when the module is loaded, or in another process: whoever reaches the module, one of each file first
+            if not _is_in_function(ROOT / mutant.path, mutant.line):  # loaded by a test, but it means something to all
+                ordered = [*LOADING, *ordered]
+        else:
+            # Reached only when the module is loaded, or in another process. First whoever uses the name that is set there, in the module or by
+            # naming it in a test; then whoever reaches the module, one of each file first.
+            names, used = _set_there(ROOT / mutant.path, mutant.line)
+            users = set().union(*[lines.get(line, ()) for line in used])
+            users |= {function for function in self.seconds if any(name in _words(function) for name in names)}
             ordered = sorted(set().union(*lines.values()), key=self._quickest)
             firsts = {function.partition("::")[0]: function for function in reversed(ordered)}
-            ordered = [*LOADING, *sorted(firsts.values(), key=self._quickest), *ordered]
+            ordered = [
+                *LOADING,
+                *sorted(users, key=self._quickest),
+                *sorted(firsts.values(), key=self._quickest),
+                *ordered,
+            ]
         chosen: list[str] = []
         spent = 0.0
         for function in dict.fromkeys(ordered):
@@ -97,6 +116,38 @@ def _body(path: Path, line: int) -> range:
     return range(0)
 
 
+def _set_there(path: Path, line: int) -> tuple[set[str], set[int]]:
+    """The names that the statement at this line of a module sets, and the lines of the module that use them."""
+    tree = ast.parse(path.read_bytes())
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or 0):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+    used = {
+        each.lineno
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Name) and each.id in names and isinstance(each.ctx, ast.Load)
+    }
+    return names, used
+
+
+@cache
+def _words(function: str) -> frozenset[str]:
+    """The words of the file that a test function is in."""
+    path = ROOT / function.partition("::")[0]
+    return frozenset(re.findall(r"\w+", path.read_text("utf-8"))) if path.is_file() else frozenset()
+
+
+def _is_in_function(path: Path, line: int) -> bool:
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return any(node.body[0].lineno <= line <= (node.end_lineno or 0) for node in functions)
+
+
 def learn(folder: Path, tests: list[str]) -> None:
     if not tests:
         shutil.rmtree(folder, ignore_errors=True)
@@ -106,7 +157,7 @@ def learn(folder: Path, tests: list[str]) -> None:
     )
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "auto", "-p", "tests.mutants.reached", "--no-header", *(tests or ["tests"])],
-        cwd=ROOT, env={**os.environ, FOLDER: str(folder)}, check=False,
+        cwd=ROOT, env={**os.environ, FOLDER: str(folder), "MIDSTREAM_LONG": "1"}, check=False,
     )  # fmt: skip
 
 
@@ -179,7 +230,13 @@ class Judge:
                 failed = _first_failure(tests, folder, 2 * seconds + SPARE)
             finally:
                 target.write_text(kept, "utf-8")
-            if not failed or failed not in tests or self._passes_without(failed, folder):
+            if not failed:
+                return ""
+            if (
+                failed not in tests
+            ):  # too late, or something else than a test: not the mutant's doing if it is so without it
+                return "" if _first_failure(tests, folder, 2 * seconds + SPARE) else failed
+            if self._passes_without(failed, folder):
                 return failed
             tests.remove(failed)  # it fails by itself, on this machine, today
         return ""
@@ -194,7 +251,7 @@ class Judge:
 
 def _first_failure(tests: list[str], folder: Path, timeout: float) -> str:
     """The test that failed, or how else it ended; nothing if all passed."""
-    environ = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1", "MIDSTREAM_LONG": "1"}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests],
@@ -255,7 +312,8 @@ def main() -> int:
                 if not by:
                     survivors.append(f"survived: {each.path}:{each.line}: {each.what}: {code}")
             print(
-                f"{number}/{len(drawn)} {'noticed' if by else 'same' if why else 'SURVIVED'} {each.path}:{each.line}: {each.what}",
+                f"{number}/{len(drawn)} {'noticed' if by else 'same' if why else 'SURVIVED'} {each.path}:{each.line}: {each.what}"
+                + (f" ({by})" if by else ""),
                 flush=True,
             )
     found, all_of_them = (sum([some[place] for some in counted.values()]) for place in (0, 1))

@@ -1,7 +1,7 @@
 """A pytest plugin: which test functions reach which lines. `pytest -p tests.mutants.reached` writes a file for each process.
 
-Of a function with many cases some are run, spread evenly, and a property tries few examples: the trace makes each slow, and a few reach
-nearly all that many do. The time is counted as if all had been run.
+The trace makes each test slow, so of a function with many cases a few are run, spread evenly, and more of them while they are quick; a
+property tries few examples. A line of the file says how long they took, how many cases ran, how many there are, and the function's name.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import coverage
 import pytest
 from hypothesis import settings
 
+from ..long_run import SETTINGS
+
 FOLDER = "MIDSTREAM_REACHED"
 """The variable that names the folder for the files."""
 _CASES = 6
+_SECONDS = 2.0
+"""How long the cases of one function may take before no more than the few are run."""
 _EXAMPLES = 8
-_SETTINGS = "_hypothesis_internal_use_settings"
-"""Where hypothesis keeps the settings of a property."""
 
 
 class _Reached:
@@ -30,44 +32,58 @@ class _Reached:
         self._coverage.set_option("run:disable_warnings", ["module-not-measured", "no-data-collected"])
         self._coverage.start()
         self._seconds: dict[str, float] = {}
+        self._cases: dict[str, int] = {}
+        self._ran: dict[str, int] = {}
         self._scale: dict[str, float] = {}
+        self._few: set[str] = set()
         self._file = f"{folder}/seconds.{os.getpid()}"
 
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         cases: dict[str, list[pytest.Item]] = {}
         for item in items:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-        kept: set[pytest.Item] = set()
         for name, found in cases.items():
-            some = [found[place * len(found) // _CASES] for place in range(_CASES)] if len(found) > _CASES else found
-            kept.update(some)
-            scale = len(found) / len(some)
+            few = [found[place * len(found) // _CASES] for place in range(_CASES)] if len(found) > _CASES else found
+            self._few.update([item.nodeid for item in few])
+            self._cases[name] = len(found)
             function = getattr(found[0], "obj", None)
             function = getattr(function, "__func__", function)
-            given = getattr(function, _SETTINGS, None)
+            given = getattr(function, SETTINGS, None)
             if given is not None and given.max_examples > _EXAMPLES:
-                setattr(function, _SETTINGS, settings(given, max_examples=_EXAMPLES))
-                scale *= given.max_examples / _EXAMPLES
-            self._scale[name] = scale
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = [item for item in items if item in kept]
+                setattr(function, SETTINGS, settings(given, max_examples=_EXAMPLES))
+                self._scale[name] = given.max_examples / _EXAMPLES
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         function = item.nodeid.partition("[")[0]
+        self._ran[function] = self._ran.get(function, 0) + 1
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
+        function = item.nodeid.partition("[")[0]
+        self._began = time.perf_counter()
+        if item.nodeid not in self._few and self._seconds.get(function, 0.0) > _SECONDS:
+            pytest.skip("others of its cases have reached what it reaches")
         self._coverage.switch_context(function)
-        began = time.perf_counter()
-        found = yield
-        took = (time.perf_counter() - began) * self._scale.get(function, 1.0)
-        self._seconds[function] = self._seconds.get(function, 0.0) + took
-        self._coverage.switch_context("")
-        return found
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
+        function = item.nodeid.partition("[")[0]
+        try:
+            return (yield)
+        finally:
+            self._seconds[function] = self._seconds.get(function, 0.0) + time.perf_counter() - self._began
+            self._coverage.switch_context("")
 
     def pytest_sessionfinish(self) -> None:
         self._coverage.stop()
         self._coverage.save()
         with open(self._file, "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.writelines([f"{seconds:.4f} {function}\n" for function, seconds in self._seconds.items()])
+            for function, seconds in self._seconds.items():
+                whole = self._cases[function] * self._scale.get(function, 1.0)
+                file.write(f"{seconds:.4f} {self._ran.get(function, 0)} {whole:.1f} {function}\n")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,182 @@
+"""Our chat model in LangChain: its standard tests in an environment of their own, and langchain-core by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from midstream.core.ids import PREFIX as CANONICAL
+from midstream.testing import Answer, Call, SimServer, sim_server
+from tests.adapters.tour import MODELS, errand, judge, weather
+
+pytest.importorskip("langchain_core", reason="langchain-core is not installed: run `make test-e2e`")
+
+from langchain_core.load import dumpd, load
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_from_dict,
+    messages_to_dict,
+)
+from langchain_core.tools import tool
+
+from midstream.adapters.backend import Backend
+from midstream.adapters.langchain import ChatMidstream
+from midstream.errors import RetriesExhausted, UnknownModel
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = Path(f"{sys.prefix}-langchain") / "bin" / "python"
+KIMI = MODELS[0]
+
+
+class Joke(BaseModel):
+    """The output of LangChain's documentation."""
+
+    setup: str
+    punchline: str
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The weather in a city."""
+    return weather(city)
+
+
+@pytest.fixture
+def sim() -> Iterator[SimServer]:
+    with sim_server(strict="paranoid") as server:
+        yield server
+
+
+@pytest.mark.skipif(not PYTHON.exists(), reason="LangChain's tests are not installed: run `make test-e2e`")
+def test_the_standard_tests_of_langchain() -> None:
+    words = [
+        "-m",
+        "pytest",
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(ROOT),
+        "-q",
+        "-o",
+        "asyncio_mode=auto",
+        "-p",
+        "no:cacheprovider",
+        "--benchmark-disable",
+    ]
+    done = subprocess.run(
+        [str(PYTHON), *words, "tests/e2e/drivers/langchain_suite.py"],
+        cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-8000:]
+    assert int(done.stdout.rstrip().rpartition("\n")[2].split(" passed")[0].split()[-1]) > 200
+
+
+def stored(messages: list[Any], how: str) -> list[Any]:
+    """The messages as a program finds them again that has saved them."""
+    if how == "messages_to_dict":
+        return messages_from_dict(json.loads(json.dumps(messages_to_dict(messages))))
+    return [load(json.loads(json.dumps(dumpd(message))), allowed_objects="core") for message in messages]
+
+
+@pytest.mark.filterwarnings("ignore:The function `load` is in beta")
+@pytest.mark.parametrize("how", ["messages_to_dict", "dumpd"])
+def test_a_conversation_goes_through_every_model(sim: SimServer, how: str) -> None:
+    messages: list[Any] = [SystemMessage("Be brief.")]
+    for number, name in enumerate(MODELS):
+        model = ChatMidstream(model=name, catalog=sim.catalog(), effort="medium")
+        bound = model.bind_tools([get_weather])
+        messages.append(HumanMessage(errand(number)))
+        for _ in range(2):
+            if number % 2:
+                answer: Any = None
+                for chunk in bound.stream(messages):
+                    answer = chunk if answer is None else answer + chunk
+            else:
+                answer = bound.invoke(messages)
+            messages.append(answer)
+            messages += [get_weather.invoke(call) for call in answer.tool_calls]
+        assert weather(f"Town {number}") in messages[-1].text
+        messages = stored(messages, how)
+        model.close()
+    judge(sim, requests=2 * len(MODELS))
+    ids = {call["id"] for message in messages if isinstance(message, AIMessage) for call in message.tool_calls}
+    assert len(ids) == len(MODELS) and all(each.startswith(CANONICAL) for each in ids)
+    assert {message.tool_call_id for message in messages if isinstance(message, ToolMessage)} == ids
+
+
+@pytest.mark.parametrize("method", ["json_schema", "function_calling"])
+@pytest.mark.parametrize("name", MODELS[:5])
+def test_structured_output(sim: SimServer, name: str, method: Any) -> None:
+    model = ChatMidstream(model=name, catalog=sim.catalog())
+    asked = "Tell me a joke." if method == "json_schema" else "Call Joke with setup 'Why?' and punchline 'Because.'."
+    assert isinstance(model.with_structured_output(Joke, method=method).invoke(asked), Joke)
+    raw = model.with_structured_output(Joke.model_json_schema(), method=method, include_raw=True).invoke(asked)
+    assert raw["parsed"].keys() == {"setup", "punchline"} and isinstance(raw["raw"], AIMessage)
+    model.close()
+    assert sim.refused == []
+
+
+def test_async_and_another_model_for_one_call(sim: SimServer) -> None:
+    async def ask() -> None:
+        model = ChatMidstream(model=KIMI, catalog=sim.catalog())
+        whole = await model.ainvoke("hello")
+        text = "".join([chunk.text async for chunk in model.astream("hello")])
+        assert whole.text == text and whole.usage_metadata is not None and whole.usage_metadata["total_tokens"] > 0
+        other = await model.ainvoke([HumanMessage("hello"), whole, HumanMessage("and you?")], model=MODELS[1])
+        assert other.response_metadata["model_name"] == MODELS[1] and "claude" in other.text
+        assert [block["type"] for block in whole.content_blocks] == ["reasoning", "text"]
+        kinds = {event["event"] async for event in model.astream_events("hello")}
+        assert {"on_chat_model_start", "on_chat_model_stream", "on_chat_model_end"} <= kinds
+        await model.aclose()
+
+    asyncio.run(ask())
+    assert sim.refused == []
+
+
+def test_images_and_options(sim: SimServer) -> None:
+    pixel = {"type": "image", "base64": "iVBORw0KGgoAAAA=", "mime_type": "image/png"}
+    model = ChatMidstream(model=MODELS[1], catalog=sim.catalog(), max_tokens=77, temperature=0.5, stop=["END"])
+    model.invoke([HumanMessage(content=[{"type": "text", "text": "What is this?"}, pixel])])
+    body = sim.seen[-1].body
+    assert [part["type"] for part in body["messages"][0]["content"]] == ["text", "image"]
+    assert (body["max_tokens"], body["temperature"], body["stop_sequences"]) == (77, 0.5, ["END"])
+    model.close()
+
+
+def test_arguments_that_are_no_json_are_an_invalid_call() -> None:
+    with sim_server(Answer(calls=(Call("get_weather", '{"city": '),)), Answer("sorry"), strict="paranoid") as scripted:
+        model = ChatMidstream(model=KIMI, catalog=scripted.catalog())
+        answer = model.bind_tools([get_weather]).invoke("go")
+        assert not answer.tool_calls and "city" in answer.invalid_tool_calls[0]["args"]
+        result = ToolMessage("not JSON", tool_call_id=answer.invalid_tool_calls[0]["id"], status="error")
+        assert model.bind_tools([get_weather]).invoke([HumanMessage("go"), answer, result]).text == "sorry"
+        model.close()
+        assert scripted.refused == []
+
+
+def test_errors_and_fallbacks(sim: SimServer) -> None:
+    backend = Backend(sim.catalog())
+    unknown = ChatMidstream(model="nobody/x", backend=backend)
+    with pytest.raises(UnknownModel):
+        unknown.invoke("hello")
+    assert unknown.with_fallbacks([ChatMidstream(model=KIMI, backend=backend)]).invoke("hello").text
+    sim.inject(429, 3)
+    with pytest.raises(RetriesExhausted):
+        list(ChatMidstream(model=KIMI, backend=backend).stream("hello"))
+    backend.close()
+
+
+def test_no_key_is_in_a_repr() -> None:
+    model = ChatMidstream(model=KIMI, api_key="sk-canary-123")
+    assert "canary" not in repr(model) + str(model.model_dump()) + json.dumps(dumpd(model), default=str)

@@ -258,7 +258,7 @@ def _pydantic_ai() -> Read:
 
 def _kosong() -> Read:
     import kosong
-    from kosong.chat_provider.openai_legacy import OpenAILegacy
+    from kosong.contrib.chat_provider.openai_legacy import OpenAILegacy
     from kosong.message import Message
 
     providers: dict[str, OpenAILegacy] = {}

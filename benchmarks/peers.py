@@ -11,6 +11,7 @@ import argparse
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -251,10 +252,19 @@ def surroundings(upstream: str, load: float, rounds: int) -> str:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             versions.append(f"{package} not installed")
+    if NEWER_PYTHON.exists():
+        versions.append(_newer_version("kosong"))
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}, upstream in {upstream}, "
         f"load {load:.1f} before the run, medians of {rounds} rounds. {', '.join(versions)}."
     )
+
+
+def _newer_version(package: str) -> str:
+    """The version of what is installed for the newer Python, and which Python that is."""
+    program = f"import platform, importlib.metadata as m; print(m.version({package!r}), 'on Python', platform.python_version())"
+    done = subprocess.run([NEWER_PYTHON, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    return f"{package} {done.stdout.strip() or 'not installed'}"
 
 
 def measured(rounds: int, taking_part: Sequence[Entry]) -> tuple[Costs, dict[str, str], list[Row], str]:

@@ -71,6 +71,9 @@ class Worker:
         except subprocess.TimeoutExpired:
             self._inner.kill()
             self._inner.wait()
+        if self._inner.stdout is not None:
+            self._inner.stdout.close()
+        self._noise.close()
 
     def _last_words(self) -> str:
         if self._inner.poll() is None:

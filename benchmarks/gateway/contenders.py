@@ -86,7 +86,7 @@ class Contender(msgspec.Struct, frozen=True):
 _LIKE: dict[Wire, str] = {"chat": "openai-compatible", "messages": "anthropic"}
 
 
-def _midstream(setting: Setting, pair: Pair) -> Launch:
+def midstream(setting: Setting, pair: Pair) -> Launch:
     """With everything on that an operator would have on: a key with limits, prices, the vault, seals, a log line a request."""
     providers, aliases, prices = [], ["[keys]", "required = true", "[aliases]"], []
     for work in WORKS:
@@ -218,8 +218,8 @@ TENSORZERO, PORTKEY, LITELLM_PROXY = "TensorZero", "Portkey", "litellm proxy"
 ROUTER, NGINX = "claude-code-router, Messages to chat", "nginx, plain proxy"
 
 CONTENDERS = (
-    Contender(OURS, lambda setting: _midstream(setting, CHAT_TO_MESSAGES), key=OUR_KEY),
-    Contender(OURS_FROM_MESSAGES, lambda setting: _midstream(setting, MESSAGES_TO_CHAT), MESSAGES_TO_CHAT, key=OUR_KEY),
+    Contender(OURS, lambda setting: midstream(setting, CHAT_TO_MESSAGES), key=OUR_KEY),
+    Contender(OURS_FROM_MESSAGES, lambda setting: midstream(setting, MESSAGES_TO_CHAT), MESSAGES_TO_CHAT, key=OUR_KEY),
     Contender(TENSORZERO, _tensorzero, path="/openai/v1/chat/completions", model="tensorzero::model_name::{}"),
     Contender(PORTKEY, _portkey, headers=_portkey_headers),
     Contender(LITELLM_PROXY, _litellm),

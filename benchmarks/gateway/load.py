@@ -21,12 +21,14 @@ _END = b"\r\n0\r\n\r\n"
 
 
 class Order(msgspec.Struct):
-    """`request` as it goes out, head and body. With `seconds` 0 the connections are opened and held, until the next order."""
+    """`request` as it goes out, head and body. With `seconds` 0 the connections are opened and held, until the next order. With a
+    `rate` so many requests go out in a second, by all connections together, however quickly they are answered."""
 
     port: int
     request: str
     connections: int
     seconds: float
+    rate: float = 0.0
 
 
 class Run:
@@ -42,6 +44,8 @@ class Run:
         self.size = 0
         self.open = 0
         self.idle = asyncio.Event()
+        self.pace = order.connections / order.rate if order.rate else 0.0
+        """Seconds from one request of a connection to its next."""
 
 
 class Connection(asyncio.Protocol):
@@ -104,10 +108,19 @@ class Connection(asyncio.Protocol):
             run.times.append(now - self._began)
         else:
             run.refused += 1
-        if not run.hold and now < run.ends:
-            self.ask()
+        if not run.hold and max(now, self._began + run.pace) < run.ends:
+            wait = self._began + run.pace - now
+            if wait > 0:
+                run.open += 1  # it is not over: this connection asks again
+                asyncio.get_running_loop().call_later(wait, self._again)
+            else:
+                self.ask()
         elif not run.open:
             run.idle.set()
+
+    def _again(self) -> None:
+        self._run.open -= 1
+        self.ask()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.busy:
@@ -162,7 +175,9 @@ class Load:
             self._held += connections
         else:
             run.ends = began + order.seconds
-            for connection in connections:
+            for number, connection in enumerate(connections):
+                if run.pace and number:  # not all at once, each time anew
+                    await asyncio.sleep(run.pace / len(connections))
                 connection.ask()
             await _idle(run, order.seconds + _PATIENCE)
         spent = time.perf_counter() - began

@@ -1,7 +1,7 @@
 """`python -m tests.mutants`: draw a sample of mutants, run for each the tests that reach its line, list those that survive.
 
 First the whole suite runs once, to learn which tests reach which lines (kept in `.mutants/`; `--learn` does it again, and with `--tests`
-adds what these tests reach). Then each mutant is written into a copy of the source, and the quickest tests that reach it run until one fails.
+adds what these tests reach). A run that gets stuck is ended, says where, and leaves what was known. Then each mutant is written into a copy of the source, and the quickest tests that reach it run until one fails.
 A mutant counts as noticed if a test fails that passes without it, or if the tests take several times as long as they do without it. Survivors that
 are known to mean the same are listed with a reason in `tests/data/mutants.toml`, by their line's text.
 """
@@ -14,6 +14,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,13 +22,14 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import coverage
+import msgspec
 
 from .points import Mutant, Point, mutant, points
-from .reached import FOLDER
+from .reached import FOLDER, Reach
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / ".mutants"
@@ -36,6 +38,8 @@ BUDGET = 60.0
 """Seconds of tests for one mutant, the quickest first, as they took under the trace: several times as long as without."""
 SPARE = 60.0
 """Seconds that the tests of a mutant may take beyond twice their time, for a busy machine and for pytest to start."""
+STUCK = 600.0
+"""Seconds without a new test after which the run that learns is ended: a test that hangs is ended sooner, by its own limit."""
 GOAL = 92.0
 
 
@@ -55,21 +59,16 @@ class Map:
 
     def __init__(self, folder: Path) -> None:
         measured: dict[str, tuple[float, int, float]] = {}
-        for path in folder.glob("seconds.*"):
-            for line in path.read_text("utf-8").splitlines():
-                seconds, ran, whole, function = line.split(" ", 3)
-                before = measured.get(function, (0.0, 0, 0.0))
-                measured[function] = (before[0] + float(seconds), before[1] + int(ran), float(whole))
+        self._lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for path in folder.glob("reached.*.jsonl"):
+            for reach in msgspec.json.Decoder(Reach).decode_lines(path.read_bytes()):
+                seconds, ran, _ = measured.get(reach.function, (0.0, 0, 0.0))
+                measured[reach.function] = (seconds + reach.seconds, ran + reach.ran, reach.whole)
+                for module, lines in reach.lines.items():
+                    for line in lines:
+                        self._lines[f"src/midstream/{module}"][line].add(reach.function)
         # As if all its cases and examples had been run.
         self.seconds = {function: seconds * whole / max(1, ran) for function, (seconds, ran, whole) in measured.items()}
-        self._lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
-        for path in folder.glob("reached.*"):
-            data = coverage.CoverageData(str(path))
-            data.read()
-            for file in data.measured_files():
-                name = str(Path(file).relative_to(ROOT))
-                for line, contexts in data.contexts_by_lineno(file).items():
-                    self._lines[name][line].update([each for each in contexts if each])
 
     def _quickest(self, function: str) -> tuple[float, str]:
         return self.seconds.get(function, 1.0), function
@@ -149,16 +148,48 @@ def _is_in_function(path: Path, line: int) -> bool:
 
 
 def learn(folder: Path, tests: list[str]) -> None:
-    if not tests:
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    """Run the tests under the trace, and put what they reach into the folder once all of them have run."""
     print(
         f"mutants: running {' '.join(tests) or 'the whole suite'}, to learn which tests reach which lines …", flush=True
     )
-    subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "auto", "-p", "tests.mutants.reached", "--no-header", *(tests or ["tests"])],
-        cwd=ROOT, env={**os.environ, FOLDER: str(folder), "MIDSTREAM_LONG": "1"}, check=False,
-    )  # fmt: skip
+    fresh = folder.parent / "learning"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "-p", "tests.mutants.reached", "--no-header"]
+    code = run_watched([*command, *(tests or ["tests"])], fresh)
+    if code not in (0, 1):  # 1: some tests failed, which also reach lines
+        raise SystemExit(f"mutants: the tests did not run to their end (pytest ended with {code}); nothing was learned")
+    if not tests:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(exist_ok=True)
+    for path in fresh.glob("reached.*.jsonl"):
+        path.rename(folder / f"{path.stem}.{time.time_ns()}.jsonl")  # another run may have had a process of that number
+    shutil.rmtree(fresh)
+
+
+def run_watched(command: list[str], folder: Path, patience: float = STUCK) -> int:
+    """Run the tests, and end them, with the stacks of their threads, if no process begins another one for so long."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, FOLDER: str(folder), "MIDSTREAM_LONG": "1"}, start_new_session=True
+    )
+    began = time.time()
+    try:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(min(patience, 5.0))
+            running = list(folder.glob("running.*"))
+            if time.time() - max([began, *[path.stat().st_mtime for path in running]]) > patience:
+                names = [path.read_text("utf-8") for path in running] or ["collecting the tests"]
+                os.killpg(process.pid, signal.SIGABRT)  # pytest has faulthandler print the stacks
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(5.0)
+                raise SystemExit(
+                    "\n  ".join([f"mutants: stuck for {patience:g} s, nothing was learned; running were:", *names])
+                )
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the workers too, if pytest has ended and they have not
+        process.wait()
 
 
 @cache
@@ -288,7 +319,7 @@ def main() -> int:
     )
     parser.add_argument("--tests", nargs="+", default=[], help="with --learn: run only these, and add what they reach")
     given = parser.parse_args()
-    if given.learn or not list(WORK.glob("map/seconds.*")):
+    if given.learn or not list(WORK.glob("map/reached.*.jsonl")):
         learn(WORK / "map", given.tests)
     drawn = [
         each for each in sample(given.count, given.seed, given.packages) if given.only in f"{each.path}:{each.line}"

@@ -77,8 +77,23 @@ async def test_an_exchange_is_shown_on_all_three_wires() -> None:
         assert json.loads(detail["upstream"]["text"])["model"] == "kimi-k2.5"
         assert "data:" in detail["upstream"]["answer"] and detail["upstream"]["timeline"]
         assert detail["turn"]["speaker"] == "ai" and detail["turn"]["blocks"]
+        assert [turn["speaker"] for turn in detail["conversation"]["turns"]] == ["human"]
+        assert detail["upstream"]["status"] == 200 and "content-type" in detail["upstream"]["answer_headers"]
         _, second = await door.get(f"/web/api/live/{rows[1]['number']}", **{SESSION: session})
         assert json.loads(second["answer"]["text"])["content"] == whole["content"]
+
+
+@asynchronous
+async def test_a_query_is_part_of_what_was_asked_and_its_key_is_not_shown() -> None:
+    async with gate() as door:
+        body = {"contents": [{"role": "user", "parts": [{"text": "hello"}]}]}
+        path = "/v1beta/models/sim%2Fkimi-k2.5:streamGenerateContent?alt=sse&key=a-secret-of-mine"
+        await door.stream(path, body)
+        session = await enter(door)
+        (row,) = await listed(door, session)
+        _, detail = await door.get(f"/web/api/live/{row['number']}", **{SESSION: session})
+        assert detail["address"].endswith(":streamGenerateContent?alt=sse&key=‹hidden›")
+        assert "a-secret-of-mine" not in json.dumps(detail)
 
 
 @asynchronous
@@ -123,7 +138,7 @@ async def test_without_a_token_an_open_gateway_shows_nothing() -> None:
             assert page.status == 200 and page.content_type == "text/html"
         async with door.http.get(door.url + "/", headers={"host": "evil.example"}) as page:
             assert page.status == 403
-        assert door.app.guard.visitor(await enter(door)) == OWNER
+        assert await door.app.guard.visitor(await enter(door)) == OWNER
 
 
 @asynchronous
@@ -167,6 +182,22 @@ async def test_a_tenant_sees_its_own_and_an_admin_key_sees_all() -> None:
         assert (await door.post("/web/api/session", {}, authorization="Bearer msk_wrong"))[0] == 401
         assert (await door.post("/web/api/live/clear", {}, **{SESSION: sessions["a"]}))[0] == 200
         assert [row["tenant"] for row in await listed(door, sessions["boss"])] == ["b"]
+
+
+@asynchronous
+async def test_a_revoked_key_sees_nothing_more() -> None:
+    async with gate("[keys]\nrequired = true\n[page]\nlive = true") as door:
+        (key, key_id), (other, _) = await make_tenant(door, "a"), await make_tenant(door, "b")
+        session, kept = await enter(door, key), await enter(door, other)
+        assert (await door.get("/web/api/me", **{SESSION: session}))[0] == 200
+        assert door.app.state is not None and door.app.gateway is not None
+        await door.app.state.revoke_key(key_id, time.time())
+        door.app.gateway.authenticator.reconfigure(
+            door.app.config.keys
+        )  # as if the seconds had passed for which it is remembered
+        assert (await door.get("/web/api/me", **{SESSION: session}))[0] == 401
+        assert (await door.get("/web/api/live", **{SESSION: session}))[0] == 401
+        assert (await door.get("/web/api/me", **{SESSION: kept}))[0] == 200
 
 
 @asynchronous

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
 
 import pytest
 
 from midstream.codec import encode_request
 from midstream.core.blocks import Conversation, human
-from midstream.core.errors import NotFound
+from midstream.core.errors import LocalError, NotFound
 from midstream.core.secret import SecretHeaders
 from midstream.transport.secrets import Secrets
 from midstream.transport.target import Target
@@ -29,7 +31,8 @@ def filled(count: int, limits: TrafficLimits, body: int = 10) -> Traffic:
     return traffic
 
 
-def test_it_is_bounded_in_number_size_and_age() -> None:
+@asynchronous
+async def test_it_is_bounded_in_number_size_and_age() -> None:
     assert len(filled(500, TrafficLimits(count=100))) == 100
     held = filled(500, TrafficLimits(bytes=100_000, contents=1_000), body=4_000)
     assert len(held) <= 20
@@ -54,18 +57,58 @@ def test_of_a_flood_only_the_figures_are_kept() -> None:
     assert figures["kept"] is False and figures["answer"] == {"text": "", "bytes": 0, "cut": False}
 
 
-def test_one_large_answer_is_cut_and_says_so() -> None:
-    traffic = Traffic(TrafficLimits(body=100))
+@asynchronous
+async def test_one_large_answer_is_cut_and_says_so() -> None:
+    traffic = Traffic(TrafficLimits(body=1_000))
     exchange = traffic.open("a", "openai-chat")
-    for _ in range(30):
+    exchange.client.add(0.0, b"x" * 5_000)
+    for _ in range(3_000):
         exchange.sent.add(0.0, b"0123456789")
     traffic.close(exchange)
     detail = exchange.detail()
-    assert detail["answer"] == {"text": "0123456789" * 10, "bytes": 300, "cut": True}
-    assert len(detail["timeline"]) == 30
+    assert detail["client"] == {"text": "x" * 1_000, "bytes": 5_000, "cut": True}
+    answer = detail["answer"]
+    assert answer["bytes"] == 30_000 and answer["cut"] and ("0123456789" * 100).startswith(answer["text"])
+    # Many small pieces cost more than their bytes, and are bounded with what they cost.
+    assert 5 < len(detail["timeline"]) < 20 and exchange.sent.held < 1_200
 
 
-def test_a_tenant_sees_its_own_and_nothing_else() -> None:
+@asynchronous
+async def test_what_was_forgotten_while_it_ran_is_not_counted_at_its_end() -> None:
+    """The bytes of what nobody holds any more would else fill the ring for ever, and it would forget everything at once."""
+    traffic = Traffic(TrafficLimits(count=1, bytes=100_000, contents=1_000))
+    for _ in range(100):
+        long = traffic.open("a", "openai-chat")
+        long.sent.add(0.0, b"x" * 10_000)
+        for _ in range(2):
+            traffic.close(traffic.open("a", "openai-chat"))
+        traffic.close(long)
+    assert len(traffic) == 1 and traffic._bytes < 10_000
+
+
+@asynchronous
+async def test_what_still_runs_outlives_a_clearing() -> None:
+    traffic = Traffic()
+    over, runs = traffic.open("a", "openai-chat"), traffic.open("a", "openai-chat")
+    traffic.close(over)
+    traffic.clear(TENANT)
+    traffic.close(runs)
+    assert traffic.find(runs.number, TENANT) is runs
+    with pytest.raises(NotFound):
+        traffic.find(over.number, TENANT)
+
+
+@asynchronous
+async def test_what_is_too_old_leaves_memory_without_being_asked_for() -> None:
+    traffic = Traffic(TrafficLimits(age=0.05))
+    traffic.close(traffic.open("a", "openai-chat"))
+    async with asyncio.timeout(5):
+        while len(traffic):  # noqa: ASYNC110  (nobody is told)
+            await asyncio.sleep(0.01)
+
+
+@asynchronous
+async def test_a_tenant_sees_its_own_and_nothing_else() -> None:
     traffic = filled(10, TrafficLimits())
     assert {each.tenant for each in traffic.since(0, TENANT)} == {"a"}
     assert len(traffic.since(0, Visitor("a", admin=True))) == 10
@@ -101,6 +144,49 @@ async def test_a_listener_goes_on_where_it_was() -> None:
 
 
 @asynchronous
+async def test_what_came_after_a_batch_is_told_when_the_line_is_mended() -> None:
+    """The number of a batch is that of the newest change in it, not that of the newest change there is."""
+    traffic = Traffic()
+    stream = traffic.events(TENANT, 0)
+    await anext(stream)
+    traffic.open("a", "openai-chat")
+    traffic._flush()
+    late = traffic.open("a", "anthropic")  # not in the batch that is waiting
+    number, _ = read(await anext(stream))
+    await stream.aclose()
+    again = traffic.events(TENANT, number)
+    assert [each["number"] for each in read(await anext(again))[1]] == [late.number]
+    await again.aclose()
+
+
+@asynchronous
+async def test_a_flood_of_one_tenant_does_not_hide_what_another_did() -> None:
+    traffic = Traffic()
+    stream = traffic.events(TENANT, 0)
+    await anext(stream)
+    own = traffic.open("a", "openai-chat")
+    traffic.close(own)
+    for _ in range(1_000):
+        traffic.close(traffic.open("b", "openai-chat"))
+    assert [each["number"] for each in read(await anext(stream))[1]] == [own.number]
+    await stream.aclose()
+
+
+@asynchronous
+async def test_one_visitor_cannot_keep_the_others_out() -> None:
+    traffic = Traffic()
+    streams = [traffic.events(TENANT, 0) for _ in range(8)]
+    for stream in streams:
+        await anext(stream)
+    with pytest.raises(LocalError, match="too many pages"):
+        await anext(traffic.events(TENANT, 0))
+    other = traffic.events(OWNER, 0)
+    await anext(other)
+    for stream in [*streams, other]:
+        await stream.aclose()
+
+
+@asynchronous
 async def test_a_flood_is_a_few_batches() -> None:
     traffic = Traffic()
     stream = traffic.events(OWNER, 0)
@@ -118,12 +204,14 @@ def test_headers_with_keys_show_nothing() -> None:
     assert shown == {**dict.fromkeys(secret, "‹hidden›"), "user-agent": "sdk", "accept": "*/*"}
 
 
-def test_how_a_key_went_to_the_model_is_told_and_not_which() -> None:
+@asynchronous
+async def test_how_a_key_went_to_the_model_is_told_and_not_which() -> None:
     """A command that is made of an exchange has the right header, and whoever runs it fills it in."""
     traffic = Traffic()
     exchange = traffic.open("a", "openai-chat")
     headers = SecretHeaders({"x-api-key": "sk-own-key-0123456789", "user-agent": "midstream"})
-    target = Target("POST", "https://api.anthropic.com/v1/messages", headers, b"{}", Secrets(headers), True)
+    url = "https://api.anthropic.com/v1/messages?key=sk-own-key-in-a-query&beta=true"
+    target = Target("POST", url, headers, b"{}", Secrets(headers), True)
     target.request = encode_request("anthropic/claude-sonnet-4-5", Conversation((human("hi"),)))
     token = serving.set(exchange.itself)
     try:
@@ -131,11 +219,15 @@ def test_how_a_key_went_to_the_model_is_told_and_not_which() -> None:
     finally:
         serving.reset(token)
     assert tap is not None
-    tap.chunk(b"data: 1\n\n")
+    tap.head(200, {"content-encoding": "gzip", "request-id": "req_1", "set-cookie": "sk-own-key"})
+    tap.chunk(gzip.compress(b"data: 1\n\n"))
     traffic.close(exchange)
     upstream = exchange.detail()["upstream"]
     assert upstream["headers"]["x-api-key"] == "‹hidden›" and "user-agent" not in upstream["headers"]
-    assert upstream["line"] == "POST https://api.anthropic.com/v1/messages" and upstream["answer"] == "data: 1\n\n"
+    assert upstream["line"] == "POST https://api.anthropic.com/v1/messages?key=‹hidden›&beta=true"
+    # What came back is shown as it is meant, not as it was packed for the way.
+    assert upstream["answer"] == "data: 1\n\n" and upstream["status"] == 200
+    assert upstream["answer_headers"] == {"content-encoding": "gzip", "request-id": "req_1", "set-cookie": "‹hidden›"}
     assert "sk-own-key" not in json.dumps(exchange.detail())
 
 

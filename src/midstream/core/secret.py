@@ -5,7 +5,7 @@ Only the code that sends a secret calls `reveal`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .modules import late_module
@@ -13,6 +13,7 @@ from .patterns import late_pattern
 
 if TYPE_CHECKING:
     import hmac
+    import re
 else:
     hmac = late_module("hmac", globals())
 
@@ -135,9 +136,13 @@ class SecretEnvironment(Mapping[str, str]):
         return f"<environment of {len(self)} variables>"
 
 
-def hide_url_secrets(url: str, stand_in: str) -> str:
-    """The URL with something else for its user and password, and for the values in its query."""
-    return _QUERY_VALUE.sub(rf"\1{stand_in}", _USER_INFO.sub(f"{stand_in}@", url))
+def hide_url_secrets(url: str, stand_in: str, shown: Collection[str] = ()) -> str:
+    """The URL with something else for its user and password, and for the values in its query, but those of the names `shown`."""
+
+    def hidden(pair: re.Match[str]) -> str:
+        return pair[0] if pair[1][1:-1] in shown else pair[1] + stand_in
+
+    return _QUERY_VALUE.sub(hidden, _USER_INFO.sub(f"{stand_in}@", url))
 
 
 def _bytes(text: str) -> bytes:

@@ -78,7 +78,7 @@ class Exchange:
         self.live: Record | None = None  # where live traffic is shown
         self.record: Record | None = None  # and its contents are
         self.asked = ""
-        self.conversation: Conversation | None = None  # where contents are traced
+        self.conversation: Conversation | None = None  # where contents are traced or shown
         self.target: Resolved | None = None
         self.request: Request | None = None
         self.answered = 0  # models asked
@@ -131,7 +131,7 @@ class Exchange:
                 parsed, requested=replace(asked, echo={**(asked.echo or {}), "previous_response_id": stored})
             )
         self.asked, self.stream = parsed.model, parsed.options.stream
-        if gateway.keep_contents:
+        if gateway.keep_contents or self.record is not None:
             self.conversation = parsed.conversation
         # Refused here, in the client's own wire: every host refuses it too, each in its own words.
         if not parsed.conversation.turns and not parsed.conversation.system:

@@ -35,7 +35,7 @@ class LiveTraffic:
         exchange.live = record
         if record.kept:
             exchange.record = record
-            record.headers = scope["headers"]
+            record.headers, record.query = scope["headers"], scope["query_string"]
             # The upstream's side is told by the transport's tap, in this task.
             serving.set(record.itself)
 
@@ -44,6 +44,8 @@ class LiveTraffic:
         if record.kept:
             serving.set(None)
             record.request, record.turn = exchange.request, exchange.turn
+            # Of a request that was too large to be kept, this would be all of it.
+            record.conversation = None if record.client.cut else exchange.conversation
         notes = exchange.request.notes if exchange.request is not None else ()
         if notes or exchange.notes:
             record.notes = [note for note in (*exchange.notes, *notes) if note.action != "kept"]

@@ -17,7 +17,7 @@ import msgspec
 
 from ..core.blocks import Value
 from ..core.errors import KINDS, LocalError, MidstreamError
-from ..transport.encoding import inflater
+from ..transport.encoding import inflated
 from ..transport.tap import Ending
 
 VERSION = 1
@@ -138,23 +138,10 @@ class RecordedExchange(Value, frozen=True):
 _MAX_UNPACKED = 64 * 1024 * 1024
 
 
-def unpacked(exchange: RecordedExchange) -> list[bytes]:
+def unpacked(exchange: RecordedExchange) -> Sequence[bytes]:
     """The chunks of the body, decompressed as far as they can be read and are not too many."""
-    chunks = [chunk.data for chunk in exchange.chunks]
     encoding = "" if exchange.head is None else exchange.head.headers.get("content-encoding", "")
-    pieces, size = list[bytes](), 0
-    try:
-        codec = inflater(encoding)
-        if codec is None:
-            return chunks
-        for data in chunks:
-            codec.feed(data)
-            while (piece := codec.piece()) and size < _MAX_UNPACKED:
-                pieces.append(piece)
-                size += len(piece)
-    except MidstreamError:
-        pass  # broken, or in a code that nobody here reads: what came before it counts
-    return pieces
+    return inflated([chunk.data for chunk in exchange.chunks], encoding, _MAX_UNPACKED)
 
 
 class BadRecording(LocalError):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import importlib
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ..core.errors import LimitExceeded, MalformedStream, TruncatedStream
+from ..core.errors import LimitExceeded, MalformedStream, MidstreamError, TruncatedStream
 
 # Bounds against decompression bombs. A limit on the output alone would refuse a long honest answer; a limit
 # on the ratio alone would refuse a short one that is all blanks. Only both together mark a bomb: much
@@ -86,6 +86,23 @@ def inflater(content_encoding: str) -> Inflater | None:
     if make is None:
         raise MalformedStream(f"unsupported Content-Encoding {name[:40]!r}; the request did not ask for it")
     return Inflater(make(), name)
+
+
+def inflated(chunks: Sequence[bytes], content_encoding: str, most: int) -> Sequence[bytes]:
+    """Chunks of a body that somebody wants to look at, decoded as far as they can be read, up to about `most` bytes."""
+    pieces, size = list[bytes](), 0
+    try:
+        codec = inflater(content_encoding)
+        if codec is None:
+            return chunks
+        for data in chunks:
+            codec.feed(data)
+            while size < most and (piece := codec.piece()):
+                pieces.append(piece)
+                size += len(piece)
+    except MidstreamError:
+        pass  # broken, or in a code that nobody here reads: what came before it counts
+    return pieces
 
 
 def accept_encoding(stream: bool) -> str:

@@ -11,14 +11,16 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from ..core.blocks import Turn, Value
-from ..core.errors import MidstreamError, NotFound
+from ..core.blocks import Conversation, Turn, Value
+from ..core.errors import LocalError, MidstreamError, NotFound
 from ..core.handoff import Note
 from ..core.secret import hide_url_secrets
+from ..transport.encoding import inflated
 from ..transport.tap import Ending, ExchangeTap, Tap
 from ..transport.target import Target
 from ..wires.request import Request
@@ -27,13 +29,17 @@ from .guard import Visitor
 serving: ContextVar[Callable[[], Exchange] | None] = ContextVar("serving", default=None)
 """Gives the exchange that a request of this task belongs to; set by whoever serves it."""
 _FIGURES = 1_000  # bytes that an exchange takes without its contents, about
+_CHUNK = 96  # bytes that a chunk takes in addition to its own: an object, its time, and its places in two lists
 _FLUSH = 0.2  # a person sees no difference, and each batch costs the gateway
 _NEWS = 100  # rows that are told at once
 _PULSE = 15.0
-_MOST_LISTENERS = 32
+_MOST_LISTENERS = 64
+_MOST_OF_ONE = 8  # so that one visitor cannot keep the others out
 _MOST_WAITING = 5_000
 # Every gateway and every client has another header for its key: what is named like a secret is taken for one.
 _SECRET_WORDS = (b"auth", b"key", b"token", b"secret", b"cookie", b"password", b"signature", b"credential", b"session")
+# Of a query every value may be a key, but not those of these names.
+_PLAIN_QUERY = ("alt", "api-version", "beta")
 HIDDEN = "‹hidden›"
 
 
@@ -52,34 +58,36 @@ class TrafficLimits(Value, frozen=True):
 
 
 class Half:
-    """The bytes of one direction, as they came: when, and what."""
+    """The bytes of one direction, as they came: when, and what. A host that sends one byte at a time must not cost more than it
+    sends, so every chunk counts as more than its bytes."""
 
-    __slots__ = ("_most", "chunks", "size", "times")
+    __slots__ = ("chunks", "cut", "held", "most", "size", "times")
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
         self.times: list[float] = []
         self.chunks: list[bytes] = []
         self.size = 0
+        """Bytes that came."""
+        self.held = 0
+        """Bytes of memory that are held, about."""
+        self.cut = False
+        """Whether more came than is kept."""
 
     def add(self, now: float, data: bytes) -> None:
-        self.size += len(data)
+        size, room = len(data), self.most - self.held
+        self.size += size
+        if size > room:
+            if self.cut:
+                return
+            self.cut, data = True, data[: max(0, room)]
+        self.held += size + _CHUNK
         self.times.append(now)
-        self.chunks.append(data if self.size <= self._most else b"")
+        self.chunks.append(data)
 
-    @property
-    def cut(self) -> bool:
-        """Whether more came than is kept."""
-        return self.size > self._most
-
-    @property
-    def held(self) -> int:
-        """Bytes that are kept, or a few more."""
-        return min(self.size, self._most)
-
-    @property
-    def text(self) -> str:
-        return b"".join(self.chunks).decode("utf-8", "replace")
+    def text(self, encoding: str = "") -> str:
+        """What came, decoded from this Content-Encoding."""
+        return b"".join(inflated(self.chunks, encoding, self.most)).decode("utf-8", "replace")
 
     def timeline(self, began: float) -> list[list[float]]:
         """When each chunk came, in milliseconds, and its size."""
@@ -121,7 +129,9 @@ class Exchange:
     id = ""
     version = 0
     counted = 0  # bytes that are counted in the ring's
+    forgotten = False  # no longer in the ring, although it may not be over
     headers: Sequence[tuple[bytes, bytes]] = ()
+    query = b""
     ended: float | None = None
     first: float | None = None
     asked = ""
@@ -138,6 +148,11 @@ class Exchange:
     upstream_url = ""
     upstream_names: Sequence[str] = ()
     """The headers that went to the model's host, by name: their values are secrets."""
+    upstream_status = 0
+    upstream_headers: Mapping[str, str] = MappingProxyType({})
+    """Those that came from there."""
+    conversation: Conversation | None = None
+    """What the client sent, as it was understood."""
     turn: Turn | None = None
     kept = False
     """Whether its contents are kept."""
@@ -170,6 +185,8 @@ class Exchange:
         """About how many bytes it holds."""
         upstream, request = self.upstream, self.request
         held = self.client.held + self.sent.held + (len(request.body) if request is not None else 0)
+        if self.conversation is not None:  # the same words once more
+            held += max(self.client.held, len(request.body) if request is not None else 0)
         return _FIGURES + held + (upstream.held if upstream is not None else 0)
 
     def summary(self, ago: float) -> Summary:
@@ -185,27 +202,33 @@ class Exchange:
         """All that is known, without secrets."""
         summary = msgspec.to_builtins(self.summary(time.time() - time.monotonic()))
         request, upstream = self.request, self.upstream or _EMPTY
+        query = f"?{self.query.decode('latin-1')}" if self.query else ""
         return {
             **summary,
             "method": self.method,
+            "address": hide_url_secrets(self.path + query, HIDDEN, _PLAIN_QUERY),
             "headers": shown_headers(self.headers),
-            "client": {"text": self.client.text, "bytes": self.client.size, "cut": self.client.cut},
-            "answer": {"text": self.sent.text, "bytes": self.sent.size, "cut": self.sent.cut},
+            "client": {"text": self.client.text(), "bytes": self.client.size, "cut": self.client.cut},
+            "answer": {"text": self.sent.text(), "bytes": self.sent.size, "cut": self.sent.cut},
             "timeline": self.sent.timeline(self.began),
             "upstream": None
             if request is None
             else {
-                "line": f"{request.method} {hide_url_secrets(self.upstream_url, HIDDEN)}",
+                "line": f"{request.method} {hide_url_secrets(self.upstream_url, HIDDEN, _PLAIN_QUERY)}",
                 "headers": {
                     **{name: HIDDEN for name in self.upstream_names if _is_secret(name.encode())},
                     **request.headers,
                 },
                 "text": request.body.decode("utf-8", "replace"),
-                "answer": upstream.text,
+                "status": self.upstream_status,
+                "answer_headers": shown_headers(_encoded(self.upstream_headers)),
+                "answer": upstream.text(self.upstream_headers.get("content-encoding", "")),
                 "bytes": upstream.size,
+                "cut": upstream.cut,
                 "timeline": upstream.timeline(self.began),
             },
             "notes": [msgspec.to_builtins(note) for note in self.notes],
+            "conversation": None if self.conversation is None else msgspec.to_builtins(self.conversation),
             "turn": None if self.turn is None else msgspec.to_builtins(self.turn),
         }
 
@@ -223,8 +246,11 @@ class Traffic:
         self._changes = 0
         self._bytes = 0
         self._changed: dict[int, Exchange] = {}
+        self._told = 0
+        """The last change that listeners were told of."""
         self._listeners: set[_Listener] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._aging: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -247,14 +273,17 @@ class Traffic:
     def close(self, exchange: Exchange) -> None:
         """Its answer is over: nothing is added to it from now on."""
         exchange.ended = self.clock()
-        exchange.counted = exchange.size() if exchange.kept else _FIGURES
-        self._bytes += exchange.counted
-        self._evict()
+        if not exchange.forgotten:
+            exchange.counted = exchange.size() if exchange.kept else _FIGURES
+            self._bytes += exchange.counted
+            self._evict()
+            if self._aging is None:
+                self._aging = asyncio.get_running_loop().call_later(self.limits.age, self._grow_old)
         self.tell(exchange)
 
     def clear(self, visitor: Visitor) -> None:
-        """Forget what this visitor may see."""
-        kept = [each for each in self._ring if not may_see(visitor, each)]
+        """Forget what this visitor may see and is over; what still runs will be told when it ends."""
+        kept = [each for each in self._ring if each.ended is None or not may_see(visitor, each)]
         self._bytes = sum([each.counted for each in kept])
         self._ring = deque(kept)
 
@@ -285,9 +314,9 @@ class Traffic:
     async def events(self, visitor: Visitor, last: int) -> AsyncGenerator[bytes, None]:
         """Server-sent events: what is there after the number `last`, then what comes."""
         listener = _Listener(visitor)
-        if len(self._listeners) >= _MOST_LISTENERS:
-            yield b"event: full\ndata: {}\n\n"
-            return
+        same = sum([1 for each in self._listeners if each.visitor == visitor])
+        if same >= _MOST_OF_ONE or len(self._listeners) >= _MOST_LISTENERS:
+            raise LocalError("too many pages listen to the live traffic: close one")
         self._listeners.add(listener)
         try:
             # A page that comes back after a restart has a number that was never given here: it gets everything.
@@ -302,23 +331,33 @@ class Traffic:
                 listener.woken.clear()
                 waiting, listener.waiting = listener.waiting, {}
                 if waiting:
-                    yield encode_batch(waiting.values(), self._changes)
+                    # Not the newest change: what came since the last batch is not in this one.
+                    yield encode_batch(waiting.values(), self._told)
         finally:
             self._listeners.discard(listener)
 
     def _flush(self) -> None:
         self._timer = None
         changed, self._changed = self._changed, {}
-        # Of a thousand rows a second nobody sees more than the newest; the others are there when the page is opened anew.
-        newest = list(changed.values())[-_NEWS:]
+        self._told = self._changes
         for listener in self._listeners:
-            listener.hear(newest)
+            listener.hear(changed.values())
+
+    def _grow_old(self) -> None:
+        """Forget what is too old, also where nobody asks and nothing comes."""
+        self._aging = None
+        self._evict()
+        if self._ring:
+            wait = self._ring[0].began + self.limits.age - self.clock()
+            self._aging = asyncio.get_running_loop().call_later(max(1.0, wait), self._grow_old)
 
     def _evict(self) -> None:
         limits, ring = self.limits, self._ring
         oldest = self.clock() - limits.age
         while ring and (len(ring) > limits.count or self._bytes > limits.bytes or ring[0].began < oldest):
-            self._bytes -= ring.popleft().counted
+            exchange = ring.popleft()
+            exchange.forgotten = True
+            self._bytes -= exchange.counted
 
 
 class TrafficTap:
@@ -350,19 +389,22 @@ class TrafficTap:
         exchange.upstream_names = tuple(target.headers)
         traffic = self._traffic
         exchange.upstream = Half(traffic.limits.body)  # another attempt: what is shown is the last
-        return _UpstreamTap(exchange.upstream, traffic.clock)
+        exchange.upstream_status, exchange.upstream_headers = 0, {}
+        return _UpstreamTap(exchange, exchange.upstream, traffic.clock)
 
 
 class _UpstreamTap:
-    """Keeps the chunks of one answer, with their times."""
+    """Keeps the head and the chunks of one answer, with their times."""
 
-    __slots__ = ("_clock", "_half")
+    __slots__ = ("_clock", "_exchange", "_half")
 
-    def __init__(self, half: Half, clock: Callable[[], float]) -> None:
+    def __init__(self, exchange: Exchange, half: Half, clock: Callable[[], float]) -> None:
+        self._exchange = exchange
         self._half = half
         self._clock = clock
 
-    def head(self, status: int, headers: Mapping[str, str]) -> None: ...
+    def head(self, status: int, headers: Mapping[str, str]) -> None:
+        self._exchange.upstream_status, self._exchange.upstream_headers = status, headers
 
     def chunk(self, data: bytes) -> None:
         self._half.add(self._clock(), data)
@@ -403,9 +445,9 @@ class _Listener:
         self.woken = asyncio.Event()
 
     def hear(self, changed: Iterable[Exchange]) -> None:
-        for exchange in changed:
-            if may_see(self.visitor, exchange):
-                self.waiting[exchange.number] = exchange
+        # Of a thousand rows a second nobody sees more than the newest; the others are there when the page is opened anew.
+        for exchange in [each for each in changed if may_see(self.visitor, each)][-_NEWS:]:
+            self.waiting[exchange.number] = exchange
         # A page that does not read, such as one in a tab that sleeps, loses the oldest and not our memory.
         while len(self.waiting) > _MOST_WAITING:
             del self.waiting[next(iter(self.waiting))]
@@ -428,6 +470,10 @@ def encode_batch(exchanges: Iterable[Exchange], version: int) -> bytes:
 def shown_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Headers to look at: those that hold keys show nothing."""
     return {name.decode("latin-1"): HIDDEN if _is_secret(name) else value.decode("latin-1") for name, value in headers}
+
+
+def _encoded(headers: Mapping[str, str]) -> Iterable[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
 
 def _is_secret(name: bytes) -> bool:

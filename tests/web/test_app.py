@@ -84,6 +84,7 @@ async def test_talk_streams_changes_its_model_and_is_stored(tmp_path: Path) -> N
         detail = (await ask(app, f"/web/api/live/{rows[1]['number']}", session=session)).json
         assert "/v1/messages" in detail["upstream"]["line"] and "message_stop" in detail["upstream"]["answer"]
         assert detail["turn"]["blocks"] and detail["upstream"]["timeline"] and detail["notes"]
+        assert [turn["speaker"] for turn in detail["conversation"]["turns"]] == ["human", "ai", "human"]
         turns = (await ask(app, f"/web/api/conversations/{made}/turns", session=session)).json
         assert all(0 < turn["ttft"] <= turn["ms"] for turn in turns if turn["speaker"] == "ai")
         # What keeps a message from being sent is a status that says what to do.
@@ -92,6 +93,8 @@ async def test_talk_streams_changes_its_model_and_is_stored(tmp_path: Path) -> N
             ({"text": "x", "model": "moonshot/kimi-k2.5"}, "MOONSHOT_API_KEY"),
             ({"text": "x", "model": "sim/kimi-k2.5", "tools": ["bash"]}, "no tool"),
             ({"text": "x", "model": "nobody/x"}, "unknown provider"),
+            ({"text": 7, "model": "sim/kimi-k2.5"}, "Expected `str`"),
+            ({"model": "sim/kimi-k2.5"}, "text"),
         ):
             refused = await ask(app, "/web/api/talk", body=wrong, session=session)
             assert refused.status == 400 and told in refused.json["error"], refused.body
@@ -142,6 +145,9 @@ async def test_the_doctor_heals_a_broken_file() -> None:
         assert any(verdict["problems"] for verdict in found["verdicts"]) and found["healed"]
         again = await ask(app, "/web/api/doctor?name=healed", raw=got.json["healed"].encode(), session=session)
         assert not again.json["conversations"][0]["findings"]
+        many = b"".join([got.json["healed"].encode().replace(b'"id":"', b'"id":"%d' % at) for at in range(25)])
+        several = (await ask(app, "/web/api/doctor?name=many", raw=many, session=session)).json
+        assert len(several["conversations"]) == 20 and several["left_out"] == 5
         for wrong in (b"", b"\x00\xff", b"{", b"SQLite format 3\0", b"[" * 100_000):
             refused = await ask(app, "/web/api/doctor?name=x", raw=wrong, session=session)
             assert refused.status == 400 and refused.json["error"], wrong[:20]

@@ -48,6 +48,29 @@ def test_each_filter_and_the_search() -> None:
     assert hit["turn"] == 0 and hit["snippet"][slice(*hit["marks"][0])] == "Oslo"
 
 
+def test_a_common_word_is_found_everywhere_by_a_thorough_search() -> None:
+    store = MemoryStore(now=lambda: 10 * DAY)
+    for number in range(300):
+        store.add(Entry(Conversation((human(f"Number {number}"), answer(KIMI, 1))), updated=number))
+    # The newest: all that a quick search gives is in this one.
+    store.add(Entry(Conversation(tuple([answer(KIMI, 1) for _ in range(250)])), updated=1_000))
+    archive = Archive(store)
+    quick = archive.listed(Filter(words="answer"), 0, 10)
+    assert quick["partial"] and quick["total"] < 301
+    whole = archive.listed(Filter(words="answer", thorough=True), 0, 10)
+    assert not whole["partial"] and whole["total"] == 301
+    assert not archive.listed(Filter(words="number 7"), 0, 10)["partial"]
+
+
+def test_a_time_that_no_calendar_has_is_no_day() -> None:
+    store = MemoryStore()
+    store.add(Entry(Conversation((human("From the end of time"), answer(KIMI, 1))), updated=1e18))
+    archive = Archive(store)
+    archive._digest_some(archive.infos())
+    assert archive.facets()["days"] == [("", 1)] and archive.listed(Filter(), 0, 1)["total"] == 1
+    assert archive.usage()["rows"][0]["day"] == ""
+
+
 @asynchronous
 async def test_costs_follow_the_list() -> None:
     archive, _ = stocked()

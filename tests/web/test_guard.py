@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from midstream.core.errors import Unauthorized
-from midstream.web.guard import OWNER, Guard, Visitor
+from midstream.web.guard import OWNER, Guard, Message, Visitor
 from tests.gateway.serving import asynchronous
 from tests.web.page import ask, opened
 
@@ -92,7 +92,7 @@ def test_a_token_opens_one_session() -> None:
         with pytest.raises(Unauthorized):
             await guard.open_session({}, token[:-1])  # a wrong guess does not use it up
         session = await guard.open_session({}, token)
-        assert guard.visitor(session) == OWNER
+        assert await guard.visitor(session) == OWNER
         with pytest.raises(Unauthorized, match="used before"):
             await guard.open_session({}, token)
         with pytest.raises(Unauthorized):
@@ -101,7 +101,7 @@ def test_a_token_opens_one_session() -> None:
         newest = guard.issue_token()
         with pytest.raises(Unauthorized):
             await guard.open_session({}, later)
-        assert guard.visitor(await guard.open_session({}, newest)) == OWNER
+        assert await guard.visitor(await guard.open_session({}, newest)) == OWNER
 
     play()
 
@@ -117,13 +117,52 @@ def test_a_session_ends_when_nobody_uses_it_and_old_ones_make_room() -> None:
         guard = Guard(identify=identify, clock=lambda: now[0])
         first = await guard.open_session({}, "")
         now[0] = 11 * 3600
-        assert guard.visitor(first).tenant == "a"
+        assert (await guard.visitor(first)).tenant == "a"
         now[0] += 13 * 3600
         with pytest.raises(Unauthorized):
-            guard.visitor(first)
+            await guard.visitor(first)
+        own = await guard.open_session({}, guard.issue_token())
         many = [await guard.open_session({}, "") for _ in range(100)]
-        assert guard.visitor(many[-1]).tenant == "a"
+        assert (await guard.visitor(many[-1])).tenant == "a"
         with pytest.raises(Unauthorized):
-            guard.visitor(many[0])
+            await guard.visitor(many[0])
+        # Nobody's sessions but one's own make room for more of them.
+        assert await guard.visitor(own) == OWNER
 
     play()
+
+
+@asynchronous
+async def test_a_session_ends_with_the_key_that_opened_it() -> None:
+    revoked = False
+
+    async def identify(scope: Message) -> Visitor:
+        if revoked or dict(scope["headers"]) != {b"authorization": b"Bearer msk_x"}:
+            raise Unauthorized("the key was refused: it was revoked", status=401)
+        return Visitor("a")
+
+    guard = Guard(identify=identify)
+    scope = {"headers": [(b"authorization", b"Bearer msk_x")]}
+    session, other = await guard.open_session(scope, ""), await guard.open_session(scope, "")
+    assert await guard.visitor(session) == Visitor("a")
+    revoked = True
+    with pytest.raises(Unauthorized, match="revoked"):
+        await guard.visitor(session)
+    with pytest.raises(Unauthorized, match="no session"):
+        await guard.visitor(session)
+    revoked = False
+    assert await guard.visitor(other) == Visitor("a")
+
+
+@asynchronous
+async def test_tenants_without_number_do_not_close_the_owners_session() -> None:
+    tenants = iter(range(1_000))
+
+    async def identify(_: Message) -> Visitor:
+        return Visitor(str(next(tenants)))
+
+    guard = Guard(identify=identify)
+    own = await guard.open_session({}, guard.issue_token())
+    for _ in range(400):
+        await guard.open_session({}, "")
+    assert await guard.visitor(own) == OWNER

@@ -140,7 +140,7 @@ class WebApp:
 
         async def answer(request: Request) -> Response:
             try:
-                visitor = self.guard.visitor(request.headers.get(SESSION, ""))
+                visitor = await self.guard.visitor(request.headers.get(SESSION, ""))
                 if owner and not visitor.owner:
                     return _refusal(403, "only whoever runs this program sees that")
                 return await endpoint(request, visitor)
@@ -205,6 +205,7 @@ class WebApp:
             query.get("provider", ""),
             query.get("day", ""),
             _number(query.get("cost")),
+            bool(query.get("thorough")),
         )
         offset, limit = _whole(query.get("offset"), 0), min(_whole(query.get("limit"), 100), _MOST_ROWS)
         found = await asyncio.to_thread(self._archive.listed, wanted, offset, limit)
@@ -282,8 +283,13 @@ class WebApp:
 
     async def _fork(self, request: Request, visitor: Visitor) -> Response:
         at = (await _body(request)).get("at")
-        store = self._archive.store_of(request.path_params["id"])
-        made = await asyncio.to_thread(store.fork, request.path_params["id"], at if isinstance(at, int) else None)
+        if at is not None and (type(at) is not int or at < 0):
+            raise LocalError("`at` is not a number of turns")
+
+        def fork() -> str:
+            return self._archive.store_of(request.path_params["id"]).fork(request.path_params["id"], at)
+
+        made = await asyncio.to_thread(fork)
         self._archive.changed()
         return self._json({"id": made})
 
@@ -304,10 +310,17 @@ class WebApp:
 
     async def _live(self, request: Request, visitor: Visitor) -> Response:
         batches = self._traffic.events(visitor, _whole(request.headers.get("last-event-id"), 0))
+        first = await anext(batches)  # too many listeners are a status, not an event
+        session = request.headers.get(SESSION, "")
 
         async def stream() -> AsyncGenerator[bytes, None]:
             async with aclosing(batches):
+                yield self._scrubbed(first)
                 async for batch in batches:
+                    try:
+                        await self.guard.visitor(session)
+                    except Unauthorized:
+                        return  # its key was revoked while it listened
                     yield self._scrubbed(batch)
 
         return _event_stream(stream())
@@ -320,7 +333,10 @@ class WebApp:
         return self._json(self._traffic.find(request.path_params["number"], visitor).detail())
 
     async def _talk(self, request: Request, visitor: Visitor) -> Response:
-        body = msgspec.convert(await _body(request), _Saying)
+        try:
+            body = msgspec.convert(await _body(request), _Saying)
+        except msgspec.ValidationError as error:
+            raise LocalError(f"not a message: {error}") from None
         happenings = self._talking.say(body.text, body.model, body.conversation, body.tools)
         # The first step raises what keeps the message from being sent: it is a status, not an event.
         first = await anext(happenings)

@@ -22,7 +22,8 @@ from ..store.protocol import ConversationInfo, Hit, Store
 
 _FRESH = 1.0  # seconds for which a list of all conversations is good enough
 _LOADED = 4  # conversations that stay in memory: paging through one must not read it again for each page
-_HITS = 200
+_HITS = 200  # turns that a quick search gives; one of everything takes longer than a person waits for the first rows
+_ALL_HITS = 50_000
 _AT_ONCE = 200  # digests between two looks at whether the page still wants them
 
 
@@ -53,6 +54,8 @@ class Filter(Value, frozen=True):
     day: str = ""
     cost: float | None = None
     """At least this many dollars."""
+    thorough: bool = False
+    """Whether to search to the end, where a quick search gives only the newest of many turns."""
 
 
 class Archive:
@@ -67,6 +70,7 @@ class Archive:
         self._infos: tuple[float, list[ConversationInfo]] = (float("-inf"), [])
         self._digests: dict[str, tuple[float, int, Digest]] = {}
         self._loaded: OrderedDict[str, tuple[float, int, Conversation]] = OrderedDict()
+        self._searched: tuple[float, str, int, list[Hit]] = (float("-inf"), "", 0, [])
         self._prices: dict[str, Price | None] = {}
         self._digesting: asyncio.Task[None] | None = None
 
@@ -89,13 +93,18 @@ class Archive:
     def changed(self) -> None:
         """Forget the list: something was added."""
         self._infos = (float("-inf"), [])
+        self._searched = (float("-inf"), "", 0, [])
 
     def listed(self, wanted: Filter, offset: int, limit: int) -> dict[str, Any]:
         """One page of the list, and what it can be filtered by."""
         infos = self.infos()
         hits: dict[str, Hit] = {}
+        partial = False
         if wanted.words.strip():
-            for hit in self.search(wanted.words):
+            most = _ALL_HITS if wanted.thorough else _HITS
+            found_turns = self.search(wanted.words, most)
+            partial = not wanted.thorough and len(found_turns) >= most
+            for hit in found_turns:
                 hits.setdefault(hit.conversation, hit)
             words = wanted.words.lower().split()
             infos = [info for info in infos if info.id in hits or all(word in info.title.lower() for word in words)]
@@ -103,6 +112,7 @@ class Archive:
         return {
             "total": len(found),
             "all": len(self.infos()),
+            "partial": partial,
             "rows": [self._row(info, hits.get(info.id)) for info in found[offset : offset + limit]],
             "digested": sum(1 for info in found if self._digest_of(info) is not None),
         }
@@ -119,9 +129,14 @@ class Archive:
             "days": sorted(days.items(), reverse=True)[:400],
         }
 
-    def search(self, words: str) -> list[Hit]:
-        """The turns that have these words, in every store."""
-        return [hit for store in self.stores for hit in store.search(words, limit=_HITS)]
+    def search(self, words: str, most: int) -> list[Hit]:
+        """The turns that have these words, the newest `most` of every store; remembered for a moment, for the next rows."""
+        until, *searched, hits = self._searched
+        if self._clock() < until and searched == [words, most]:
+            return hits
+        hits = [hit for store in self.stores for hit in store.search(words, limit=most)]
+        self._searched = (self._clock() + _FRESH, words, most, hits)
+        return hits
 
     def store_of(self, conversation_id: str) -> Store:
         """The store that has it; UnknownConversation if none has."""
@@ -302,5 +317,8 @@ def _use(model: str, answers: Sequence[tuple[Turn, float | None]]) -> ModelUse:
 
 
 def day_of(when: float) -> str:
-    """The day of a time, where this program runs: 2026-11-17."""
-    return datetime.fromtimestamp(when).strftime("%Y-%m-%d")
+    """The day of a time, where this program runs: 2026-11-17; "" of a time that no calendar has, which an imported file may claim."""
+    try:
+        return datetime.fromtimestamp(when).strftime("%Y-%m-%d")
+    except (ValueError, OverflowError, OSError):
+        return ""

@@ -22,7 +22,8 @@ def examined(data: bytes, name: str) -> dict[str, Any]:
     """The findings of every conversation in a file, and their healed copy as JSONL."""
     if data.startswith(b"SQLite format 3\0"):
         raise StoreError("this is a database; use `midstream doctor FILE` in a terminal for it")
-    entries = [*_own_json(data), *([] if _own_json(data) else read_history(data, name=name))][:_MOST_ENTRIES]
+    found = _own_json(data) or [*read_history(data, name=name)]
+    entries = found[:_MOST_ENTRIES]
     # What we have stored ourselves is judged as it is, not by the file that it once came from.
     entries = [replace(entry, original=None) if entry.conversation.id else entry for entry in entries]
     diagnoses = [examine(entry.conversation, entry.original) for entry in entries]
@@ -33,6 +34,7 @@ def examined(data: bytes, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "conversations": [_diagnosis_row(diagnosis) for diagnosis in diagnoses],
+        "left_out": len(found) - len(entries),
         "healed": b"".join(to_jsonl(healed)).decode(),
     }
 

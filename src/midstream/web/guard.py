@@ -39,7 +39,8 @@ HEADERS = (
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
     (b"cache-control", b"no-store"),
 )
-_MOST_SESSIONS = 64
+_MOST_SESSIONS = 256
+_MOST_OF_ONE = 16  # of one visitor: the oldest of these makes room, and nobody else's
 _IDLE = 12 * 3600.0
 
 
@@ -53,6 +54,13 @@ class Visitor(Value, frozen=True):
 
 
 OWNER = Visitor(owner=True, admin=True)
+
+
+class _Session(Value, frozen=True):
+    until: float
+    visitor: Visitor
+    entered: Message | None = None
+    """The request with whose key it was opened: a key that is revoked later ends it."""
 
 
 class Guard:
@@ -69,7 +77,7 @@ class Guard:
         self._identify = identify
         self._clock = clock
         self._token = ""
-        self._sessions: dict[str, tuple[float, Visitor]] = {}
+        self._sessions: dict[str, _Session] = {}
 
     def issue_token(self) -> str:
         """A token that opens one session; the one before it is worth nothing from now on."""
@@ -89,17 +97,24 @@ class Guard:
             return self._remember(OWNER)
         if self._identify is None:
             raise Unauthorized("open the address that `midstream web` has printed: its end is the key", status=401)
-        return self._remember(await self._identify(scope))
+        return self._remember(await self._identify(scope), {"headers": scope.get("headers", ())})
 
-    def visitor(self, session: str) -> Visitor:
-        """Whose session this is; Unauthorized if it is nobody's."""
+    async def visitor(self, session: str) -> Visitor:
+        """Whose session this is; Unauthorized if it is nobody's, or the key that opened it is good no more."""
         now = self._clock()
         # By the whole value in a dictionary: a session has 192 random bits, and nothing is learnt from how long a miss takes.
         found = self._sessions.get(session)
-        if found is None or found[0] < now:
+        if found is None or found.until < now:
             raise Unauthorized("no session: open the address that was printed at the start", status=401)
-        self._sessions[session] = (now + _IDLE, found[1])
-        return found[1]
+        visitor = found.visitor
+        if found.entered is not None and self._identify is not None:
+            try:
+                visitor = await self._identify(found.entered)
+            except Unauthorized:
+                self._sessions.pop(session, None)
+                raise
+        self._sessions[session] = _Session(now + _IDLE, visitor, found.entered)
+        return visitor
 
     def fault(self, scope: Message) -> str:
         """Why a request is refused before anything else is looked at; "" if it is not."""
@@ -118,11 +133,15 @@ class Guard:
             return "requests from other sites are refused"
         return ""
 
-    def _remember(self, visitor: Visitor) -> str:
+    def _remember(self, visitor: Visitor, entered: Message | None = None) -> str:
         now = self._clock()
-        self._sessions = {key: each for key, each in self._sessions.items() if each[0] >= now}
-        while len(self._sessions) >= _MOST_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+        self._sessions = {key: each for key, each in self._sessions.items() if each.until >= now}
+        same = [key for key, each in self._sessions.items() if each.visitor == visitor]
+        if len(same) >= _MOST_OF_ONE:
+            del self._sessions[same[0]]
+        elif len(self._sessions) >= _MOST_SESSIONS:
+            # Never the owner's: the token that opened it is used up, and there is no other way in.
+            del self._sessions[next(key for key, each in self._sessions.items() if not each.visitor.owner)]
         session = secrets.token_urlsafe(24)
-        self._sessions[session] = (now + _IDLE, visitor)
+        self._sessions[session] = _Session(now + _IDLE, visitor, entered)
         return session

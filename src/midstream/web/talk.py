@@ -82,20 +82,27 @@ class Talk:
         unknown = next((name for name in tools if name not in self.tools), None)
         if unknown is not None:
             raise LocalError(f"no tool {unknown!r} here; there are: {', '.join(self.tools) or 'none'}")
-        session = self._session(conversation_id, model)
-        self._client.catalog.check_key(session.target, otherwise="choose a model whose key is set, or one of sim/")
         happenings: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(1_000)
-        work = asyncio.create_task(self._work(session, text, tools, happenings))
-        place = conversation_id or secrets.token_hex(8)
-        self._talking.add(place)
+        places = {conversation_id or secrets.token_hex(8)}
+        self._talking |= places
+        work: asyncio.Task[None] | None = None
         try:
+            # A long conversation takes a while to read, and others are being answered.
+            session = await asyncio.to_thread(self._session, conversation_id, model)
+            self._client.catalog.check_key(session.target, otherwise="choose a model whose key is set, or one of sim/")
+            work = asyncio.create_task(self._work(session, text, tools, happenings))
             while (happening := await happenings.get()) is not None:
+                # A new conversation has a name once its first message is stored; from then on it can be asked for twice.
+                if "conversation" in happening:
+                    places.add(happening["conversation"])
+                    self._talking |= places
                 yield happening
         finally:
-            self._talking.discard(place)
-            work.cancel()
-            with suppress(asyncio.CancelledError):
-                await work
+            if work is not None:
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+            self._talking -= places
             self._archive.changed()
 
     async def _work(
@@ -107,7 +114,7 @@ class Talk:
             return await self._ask(request, happenings)
 
         toolbox = self._toolbox(tools, ask)
-        watch = _Watch(self._traffic, session.model, self._archive)
+        watch = _Watch(self._traffic, session, self._archive)
         serving.set(watch.begin)
         try:
             run = Agent(session, toolbox).run(text) if toolbox is not None else session.send(text)
@@ -166,10 +173,10 @@ class Talk:
 class _Watch:
     """Makes the requests of one message exchanges of the live traffic, one for each answer."""
 
-    def __init__(self, traffic: Traffic | None, model: str, archive: Archive) -> None:
+    def __init__(self, traffic: Traffic | None, session: Session, archive: Archive) -> None:
         # Without anybody to show it to it is recorded all the same, and forgotten with the message.
         self._traffic = traffic if traffic is not None else Traffic(TrafficLimits(count=1))
-        self._model = model
+        self._session = session
         self._archive = archive
         self._now: Exchange | None = None
 
@@ -177,7 +184,8 @@ class _Watch:
         """The exchange of the request that goes out now: the same one for another attempt."""
         if self._now is None:
             self._now = self._traffic.open("", "page", "POST", "talk")
-            self._now.asked = self._now.model = self._model
+            self._now.asked = self._now.model = self._session.model
+            self._now.conversation = self._session.conversation
             self._now.stream = True
         self._now.attempts += 1
         return self._now

@@ -33,6 +33,7 @@ from .tool import Tool
 
 # Large, and hardly ever what a model looks for; naming one in the pattern or path brings it back.
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
+# Limits of one call. A model pays for each line it reads, and a tree may hold a million files: what is left out is said in the result.
 MAX_RESULTS = 1000
 MAX_MATCHES = 200
 MAX_ENTRIES = 200_000
@@ -40,6 +41,7 @@ MAX_FILE = 8 * 1024 * 1024
 MAX_BYTES = 256 * 1024 * 1024
 MAX_PATTERN = 1000
 MAX_ALTERNATIVES = 64
+# Python's expressions can take forever on a short line, and cannot be interrupted in this process: hence a matcher of its own.
 GREP_SECONDS = 10.0
 
 _MATCHER = str(Path(__file__).with_name("matcher.py"))
@@ -68,11 +70,13 @@ class Search:
         """
         wanted = Pattern(pattern)
         found: list[str] = []
+        # A pattern or a path that names `node_modules` means to search it.
         walk = Walk(wanted.names | set(path.split("/")))
         with self._folder.directory(path) as (top, prefix):
             for directory, name, relative, is_directory in walk.entries(top):
                 if is_directory is wanted.directories and wanted.matches(relative):
                     shown = f"{prefix}/{relative}" if prefix else relative
+                    # Only now is the file looked at: a stat for every name of a tree costs more than matching it.
                     if is_directory or self._is_file(directory, name, shown):
                         found.append(shown + ("/" if is_directory else ""))
                 if len(found) > MAX_RESULTS:
@@ -156,6 +160,7 @@ def _expand(pattern: str) -> list[str]:
         if match is None:
             done.append(each)
         else:
+            # The innermost braces first, since the expression has none inside; nested ones are met in the next round.
             todo += [each[: match.start()] + choice + each[match.end() :] for choice in match[1].split(",")]
         if len(todo) + len(done) > MAX_ALTERNATIVES:
             raise ToolFailed(f"the pattern has more than {MAX_ALTERNATIVES} alternatives")
@@ -201,6 +206,7 @@ class Walk:
         """(open directory, name, path below the top, whether it is a directory), a directory before what it holds."""
         try:
             with os.scandir(top) as scan:
+                # All at once, although it holds a directory in memory: the same search must give the same results in the same order.
                 found = sorted([(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan])
         except OSError:
             return  # unreadable, or gone meanwhile
@@ -295,6 +301,7 @@ class _Match:
         threading.Thread(target=_feed, args=(process, source), name="grep-feed", daemon=True).start()
         try:
             await asyncio.wait({found.done, self._enough}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            # Asked before it is killed, as that ends its output too.
             ended_by_itself = found.done.done()
             if ended_by_itself:
                 await said.done
@@ -308,6 +315,7 @@ class _Match:
         return ended_by_itself or self._enough.done()
 
     def _add(self, data: bytes) -> None:
+        # A line may arrive in pieces; the matcher separates its fields by NUL, which no path holds.
         *whole, self._partial = (self._partial + data).split(b"\n")
         for line in whole[: self._limit - len(self.lines)]:
             name, number, text = line.decode("utf-8", "replace").split("\0", 2)
@@ -322,6 +330,7 @@ class _Match:
 
 def _start(arguments: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
+        # Isolated and without site-packages: the matcher starts sooner, and no module of the working folder is imported.
         [sys.executable, "-I", "-S", _MATCHER, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

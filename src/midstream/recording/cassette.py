@@ -15,6 +15,7 @@ from .exchange import RecordedExchange, decode_exchange, encode_exchange
 SUFFIX = ".jsonl"
 _HEALED = ".healed.jsonl"  # the doctor writes such copies beside what it read
 _NUMBER = late_pattern(r"(\d+)-")
+# Only other processes that write at the same moment cost a try; a folder that never gives a free number is a fault, not a wait.
 _TRIES = 10_000
 
 
@@ -46,6 +47,7 @@ class Cassette:
     def write(self, exchange: RecordedExchange, data: bytes) -> Path:
         """The same, with the file of the exchange as it is to be."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        # Looked up once: to list a folder of thousands of files for each recording would be quadratic.
         if not self._next:
             self._next = max([_place(path)[0] for path in self.files()], default=0) + 1
         name = _name(exchange)

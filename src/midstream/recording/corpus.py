@@ -112,6 +112,7 @@ def _payload(body: Any) -> Payload | None:
 
 
 def _chunks(data: bytes, lengths: list[int] | None) -> tuple[Chunk, ...]:
+    # Lengths that do not add up were counted on other bytes, before decompression for one; better no cuts than wrong ones.
     if not lengths or sum(lengths) != len(data):
         return (Chunk(0, data),) if data else ()
     chunks, at = list[Chunk](), 0

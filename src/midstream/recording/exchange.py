@@ -21,7 +21,9 @@ from ..transport.encoding import inflated
 from ..transport.tap import Ending
 
 VERSION = 1
+# So much of a file is read to tell whether it is a recording; its first line begins with the words that say so.
 _BEGINNING = 64
+# So many chunks are encoded in one call: a call for each costs more than the encoding, and one for all holds the file in memory twice.
 _AT_ONCE = 128
 _STREAMS = frozenset(("text/event-stream", "application/x-ndjson", "application/stream+json"))
 _KIND = "recording"
@@ -94,6 +96,7 @@ class RecordedError(Value, frozen=True):
         return cls(error.kind, str(error))
 
     def to_exception(self) -> MidstreamError:
+        # A kind of a later version is still an error here.
         return KINDS.get(self.kind, MidstreamError).restore(self.message)
 
 
@@ -135,6 +138,7 @@ class RecordedExchange(Value, frozen=True):
         return bool(asked) or ":stream" in self.request.url.partition("?")[0]
 
 
+# A recording may hold a bomb of zeros, like any compressed answer.
 _MAX_UNPACKED = 64 * 1024 * 1024
 
 
@@ -267,6 +271,7 @@ def is_recording(path: Path) -> bool:
 def _first(line: bytes, name: str) -> _First:
     try:
         first = _first_decoder.decode(line)
+        # The field has a default, so any JSON object would pass by its value alone.
         known = first.midstream == _KIND and b'"midstream"' in line
     except (msgspec.DecodeError, UnicodeDecodeError):
         known = False

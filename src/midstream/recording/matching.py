@@ -19,6 +19,7 @@ from .exchange import RecordedRequest, encode_json
 _LABELS = frozenset(("id", "call_id", "tool_call_id", "tool_use_id"))
 # What a named tool was given, gave back or takes is content: an `id` in there means something.
 _CONTENT = frozenset(("input", "args", "arguments", "parameters", "input_schema", "schema", "response", "output"))
+# A message, not a diff: the first differences show which part of the request has changed.
 _SHOWN = 8
 _LONG = 60
 
@@ -37,10 +38,12 @@ class CanonicalRequest(Value, frozen=True):
     @classmethod
     def of(cls, request: RecordedRequest) -> CanonicalRequest:
         parts = urlsplit(request.url)
+        # The order of a query means nothing to any host we know, and clients differ in it.
         query = "&".join(sorted(parts.query.split("&")))
         payload = request.body
         body: Any = None
         if payload is not None:
+            # A text and the same in base64 cannot meet: which of the two is kept follows from the bytes.
             body = payload.text or payload.base64 if payload.json is None else _numbered(payload.json, {})
         key = encode_json([request.method, parts.path, query, body])
         return cls(request.method, parts.netloc, parts.path, query, body, key)

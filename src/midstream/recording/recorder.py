@@ -77,6 +77,7 @@ class Recorder:
     def check(self) -> None:
         """Raise the first problem, if an exchange could not be saved."""
         if self.problems:
+            # The first, as the later ones often follow from it (a full disk).
             raise self.problems[0]
 
 
@@ -119,6 +120,7 @@ class RecordingExchange:
         without the chunks, which are in the file as they came."""
         began, target = self._began, self._target
         ended = self._since(self._clock())
+        # The headers still hold the key here: it is looked for in the answer too, since error messages quote it.
         known = scrub.known(target.headers, target.url)
         head = None
         if self._head is not None:

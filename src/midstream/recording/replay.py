@@ -34,6 +34,7 @@ Pace: TypeAlias = Literal["chunks", "original", "fast", "bytes", "random"]
 meanwhile; one byte at a time; cut anew at random."""
 Mode: TypeAlias = Literal["none", "new", "all"]
 """What is recorded: nothing; requests that no recording answers; everything, in place of what is there."""
+# Mostly within characters, field names and line ends, where decoders break; now and then a few events at once.
 _RANDOM_CUTS = (1, 2, 3, 5, 17, 64, 256)
 
 
@@ -77,7 +78,9 @@ class Replay:
         self._mode = record
         self._repeat = repeat
         self._recorded: list[_Recorded] = []
+        # A list for each, as a conversation may send the same request twice and get two answers.
         self._known: dict[bytes, list[_Recorded]] = {}
+        # What is recorded anew is not answered from the old files.
         for path, exchange in [] if record == "all" else self.cassette.read():
             each = _Recorded(path, exchange)
             self._recorded.append(each)
@@ -133,6 +136,7 @@ class Replay:
         same = [each for each in self._known.get(request.key, ()) if each.request.at_the_same_host(request)]
         free = next((each for each in same if not each.used), None)
         if free is None and self._repeat and same:
+            # The last, not the first: after a retry it is the answer that counted.
             free = same[-1]
         if free is not None:
             free.used = True
@@ -145,6 +149,7 @@ class Replay:
         """The recording that answers a request which came to a server of ours: its host is nobody's, and the client may have left out the
         beginning of the path, which was part of the base URL when it was recorded."""
         parts = urlsplit(request.url)
+        # The shortest first: a tail such as `/messages` fits several paths, and the shortest adds the least to it.
         known = sorted({each.request.path for each in self._recorded}, key=len)
         tail = "/" + parts.path.lstrip("/")
         path = next((each for each in known if each.endswith(tail)), parts.path)
@@ -174,7 +179,9 @@ class Replay:
             )
         told = [(each.request.differences(request), each) for each in self._recorded]
         differences, closest = min(
-            told, key=lambda pair: (pair[0][0].place == "path" if pair[0] else False, len(pair[0]))
+            # A request to the same path with many differences is closer than one to another path with few.
+            told,
+            key=lambda pair: (pair[0][0].place == "path" if pair[0] else False, len(pair[0])),
         )
         return NoRecording(
             f"no recording in {self.cassette.folder} answers {asked}. The closest is {closest.path.name}:\n"
@@ -213,6 +220,7 @@ class ReplayedResponse:
         return self._began is None
 
     def take(self) -> bytes | None:
+        # As a connection does when it is read after it was closed.
         if self._closed:
             raise TruncatedStream("the connection was lost before the answer ended")
         if self._began is not None and asyncio.get_running_loop().time() < self._due(self._began):
@@ -308,6 +316,7 @@ def _anew(cassette: Cassette, scrub: Scrub | None) -> Iterator[Recorder]:
         recorder = Recorder(folder, scrub=scrub)
         yield recorder
         recorder.check()
+        # Only now, after `check`: until here the old recordings are untouched.
         for path in cassette.files():
             path.unlink()
         cassette.folder.mkdir(exist_ok=True)

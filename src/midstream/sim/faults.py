@@ -22,6 +22,7 @@ from .answer import Answer, Call, Style
 
 Json: TypeAlias = dict[str, Any]
 _DATA = b"data: "
+# Few enough for a probe of four rounds to notice.
 _ROUNDS = 3
 """A double with the fault `tire` stops calling after this many rounds."""
 
@@ -91,6 +92,7 @@ def changes_bytes(faults: Collection[str]) -> bool:
 
 def faulty_body(body: bytes, faults: Collection[str]) -> bytes:
     """A whole chat answer gone wrong."""
+    # A fault may drop or double a chunk of a stream; a whole body stays one.
     (spoiled,) = _faulty_chunks([msgspec.json.decode(body)], faults, WriteState(False))
     return msgspec.json.encode(spoiled)
 
@@ -100,6 +102,7 @@ def faulty_stream(pieces: Iterable[bytes], faults: Collection[str]) -> list[byte
     state = WriteState(True)
     out: list[bytes] = []
     for piece in pieces:
+        # Comments and `[DONE]` pass as they are.
         if not piece.startswith(_DATA + b"{"):
             out.append(piece)
             continue
@@ -138,6 +141,7 @@ def _without(**fields: Any) -> Callable[[ParsedRequest], ParsedRequest]:
         extra = {
             name: value
             for name, value in (request.options.extra_body or {}).items()
+            # A choice that our options have no word for stays in its own wire's field.
             if "tool_choice" not in fields or name not in ("tool_choice", "toolConfig")
         }
         return replace(request, options=replace(request.options, extra_body=extra or None, **fields))
@@ -242,6 +246,7 @@ def _tires(answer: Answer, context: FaultContext) -> Answer:
 
 def own_ids(style: Style) -> re.Pattern[str]:
     """The shape of the ids that a host gives its calls."""
+    # The style makes one id with a name that cannot occur; its numbers and that name are then replaced by patterns.
     return re.compile(re.sub(r"\d+", r"\\d+", re.escape(style.call_id("\0", 0)).replace(re.escape("\0"), ".+")))
 
 
@@ -265,6 +270,7 @@ def _misfit(call: Call) -> Json:
 
 
 def _drifts(answer: Answer, context: FaultContext) -> Answer:
+    # By the number of the request, not by chance: a double gives the same answers in each run.
     return replace(answer, input_tokens=answer.input_tokens + context.number)
 
 
@@ -353,6 +359,7 @@ def _merge_calls(chunk: Json, state: WriteState) -> list[Json]:
             joined = "".join([call["function"]["arguments"] for call in calls])
             message["tool_calls"] = [{**calls[0], "function": {**calls[0]["function"], "arguments": joined}}]
         for call in (choice.get("delta") or {}).get("tool_calls") or ():
+            # Of the first call nothing is changed: clients open it properly, and then the second one's pieces fall into it.
             if call.get("index"):
                 call["index"] = 0
                 call.pop("id", None)
@@ -372,6 +379,7 @@ def _finish(words: dict[str, str | None]) -> Callable[[Json, WriteState], list[J
 
 
 def _no_usage(chunk: Json, state: WriteState) -> list[Json]:
+    # The chunk that holds nothing else goes as a whole.
     if chunk.get("usage") and not chunk.get("choices"):
         return []
     chunk.pop("usage", None)

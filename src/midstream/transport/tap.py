@@ -76,6 +76,7 @@ class TappedSender:
 
     def __init__(self, network: Sender, tap: Tap | None) -> None:
         self._network = network
+        # Read when a transport sends, not when it is made: a client may be older than the `with` block.
         self._tap = tap or everywhere.tap
 
     async def send(self, target: Target, due: float, limit: float) -> RawResponse:
@@ -86,6 +87,7 @@ class TappedSender:
             return await self._network.send(target, due, limit)
         try:
             response = await self._network.send(target, due, limit)
+        # A cancelled request is an exchange as well: it is kept as aborted.
         except BaseException as error:
             reason = error if isinstance(error, MidstreamError) else None
             told.end(_ending(reason), reason)
@@ -140,6 +142,7 @@ class TappedResponse:
         self._inner.finish(grace)
 
     def _end(self, ending: Ending, error: MidstreamError | None) -> None:
+        # Once only: a reader that has met the end may close the response afterwards.
         told, self._told = self._told, None
         if told is not None:
             told.end(ending, error)

@@ -143,10 +143,12 @@ class _Gathered:
 
     def take(self, chunk: dict[str, Any]) -> _Gathered:
         self._count("top", chunk.get("usage"))
+        # Groq counts in up to three places: docs/field-guide/hosts.md#kimi-host-by-host
         groq = chunk.get("x_groq")
         self._count("x_groq", groq.get("usage") if isinstance(groq, dict) else None)
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
+            # A second choice was never asked for, and its words would mix with the first's.
             if not isinstance(choice, dict) or choice.get("index"):
                 continue
             self._count("choice", choice.get("usage"))
@@ -158,6 +160,7 @@ class _Gathered:
         return self
 
     def _count(self, place: str, usage: Any) -> None:
+        # A count of nothing but zeros is a placeholder.
         if isinstance(usage, dict) and any(usage.values()):
             self._usages.append((place, usage))
 
@@ -173,6 +176,7 @@ class _Gathered:
         for name, value in message.items():
             if name not in _FIELDS and isinstance(value, str) and value:
                 self._reasoning.setdefault(name, []).append(value)
+            # OpenRouter's list beside the text field: docs/field-guide/reasoning.md#fields
             elif name == _DETAILS and isinstance(value, list):
                 self._reasoning.setdefault(name, []).append(_words(value))
         calls = message.get("tool_calls")
@@ -199,6 +203,7 @@ class _Gathered:
         if isinstance(wire_id, str) and wire_id and wire_id not in piece.ids:
             piece.ids.append(wire_id)
         if isinstance(name, str) and name:
+            # Only if an earlier piece had none: the first piece of a call may well be its name alone.
             piece.late = piece.late or (not piece.names and piece.pieces > 0)
             piece.names.append(name)
         piece.pieces += 1
@@ -234,6 +239,7 @@ def _words(value: Any) -> str:
 @cache
 def _marker_pattern() -> re.Pattern[str]:
     tags = [tag for pair in KNOWN_TAGS for tag in pair]
+    # Only markers that no prose has: a format may also begin with a plain word or a brace.
     words = {marker for name in FORMATS for marker in text_format(name).markers if marker[0] in "<[◁"} | set(tags)
     # The longest first, so that the evidence names the whole marker.
     known = "|".join([re.escape(word) for word in sorted(words, key=len, reverse=True)])

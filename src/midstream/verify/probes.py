@@ -46,12 +46,16 @@ CALL = "Call read_note with name 'breakfast'. Wait for its result before you ans
 TWO = "Call read_note with name 'breakfast' and call read_note with name 'lunch'. Make both calls in one answer."
 # Words that nobody says by chance: in an answer, they show that a result was read.
 WORDS = ("marmalade", "gooseberry", "cinnamon", "rhubarb", "juniper", "saffron", "tamarind", "elderflower")
+# Enough for a model to imitate the ids of its history, which other hosts print into the prompt: docs/field-guide/kimi.md#ids
 _ECHO_ROUNDS = 4
 _LOOP_ROUNDS = 8
+# Fewer than sixty words need.
 _LIMIT = 16
 _LONG = "Repeat these words: " + " ".join([f"word{number}" for number in range(60)])
 _STOP = "Repeat these words: alpha bravo charlie delta echo"
+# Longer than 1,024 tokens, from which on OpenAI caches a prompt.
 _PREFIX = "You keep the minutes of a club that meets every week. " * 120
+# Words to lengthen reasoning by: if the host reads it, the prompt has more tokens.
 _NONCE = " ".join([f"plum{number}" for number in range(40)])
 _NO_CALL = "no tool was called, so there is nothing to judge"
 
@@ -99,6 +103,7 @@ def learn(exchange: Exchange, found: Findings) -> None:
         found.fact("reasoning_field", next(iter(seen.reasoning)))
     if seen.usages:
         found.fact("usage_place" if exchange.request.stream else "usage_place_plain", list(seen.places))
+    # Only where the stream came to its own end: a broken one says nothing about the host's habits.
     if exchange.turn is not None and exchange.status == 200 and not seen.finish and seen.ended:
         found.fact("sends_finish", False)
     leaked = leaked_format([seen.text, *seen.reasoning.values()], exchange.request.tools)
@@ -107,6 +112,7 @@ def learn(exchange: Exchange, found: Findings) -> None:
     tags = next((pair for pair in KNOWN_TAGS if pair[1] in seen.text), None)
     if tags is not None:
         found.fact("think_tags", list(tags))
+        # Templates that open the thinking tag in the prompt leave only its end in the answer: docs/field-guide/text-calls.md#thinking-tags
         found.fact("starts_inside", tags[0] not in seen.text)
 
 
@@ -139,9 +145,12 @@ def _leak_score(name: str, text: str, tools: Sequence[ToolSpec], schemas: dict[s
         parsed = parse_arguments(ToolCall("leaked", called, told or "{}"))
         fitting += "_parse_error" not in parsed and not faults(parsed, schemas.get(called) or {})
     left = markers(["".join([each.text for each in found if isinstance(each, TextFound)])])
+    # Calls that fit decide. Among equals, the format that reads more calls wins, and markers left in the text count against one
+    # that reads only part of them.
     return fitting + len(names) / 100 - len(left) / 10
 
 
+# The narrow shapes first, as `functions.x:0` would also be read as `name:n`: docs/field-guide/tool-ids.md#what-hosts-give
 _SHAPES = (
     (r"functions\.(?P<name>.+):\d+", "functions.name:n"),
     (r"(?P<name>.+):\d+", "name:n"),
@@ -232,6 +241,7 @@ def _announced(asking: Asking, exchange: Exchange) -> None:
         asking.found.add("finish.announced", PASS, f"called {seen.calls[0].name}")
     elif markers([seen.text, *seen.reasoning.values()]):
         asking.found.add("finish.announced", UNSURE, "the call leaked as text")
+    # "I will read the note:" and then a stop: docs/field-guide/kimi-failures.md#the-list
     elif READ.name in seen.text or seen.text.rstrip().endswith(":"):
         asking.found.add("finish.announced", FAIL, f"no call behind {shown(seen.text)!r}")
     else:
@@ -315,6 +325,7 @@ async def converse(
     turns = [human(f"One step at a time: {steps}. Then tell me what all of them say.", key="ask")]
     exchanges: list[Exchange] = []
     for number in range(rounds + 1):
+        # The encoder would write ids by the dialect's scheme; this probe is about those that the host gave.
         edit = raw_ids(turns, dialect or asking.dialect) if as_given else None
         exchange = await asking.ask(turns, (READ,), edit=edit, dialect=dialect)
         exchanges.append(exchange)
@@ -350,12 +361,14 @@ async def _limit(asking: Asking) -> None:
         return
     written = exchange.written
     words = len(exchange.seen.text.split())
+    # By the words too, for hosts that count nothing: a word is at least one token, and twice the limit leaves room for odd tokenizers.
     if (written is not None and written > _LIMIT) or words > 2 * _LIMIT:
         asking.found.add("limit.tokens", FAIL, f"max_tokens {_LIMIT}: {written or words} tokens came")
     elif exchange.is_cut:
         asking.found.add(
             "limit.tokens", PASS, f"max_tokens {_LIMIT}: {written} tokens, finish reason {exchange.seen.finish!r}"
         )
+    # It was cut, and says that it ended by itself: a client takes half an answer for a whole one.
     elif written == _LIMIT:
         asking.found.add(
             "limit.tokens", FAIL, f"cut at {_LIMIT} tokens, and the finish reason is {exchange.seen.finish!r}"
@@ -420,7 +433,9 @@ async def _no_messages(asking: Asking) -> None:
     if asking.dialect.wire != "openai-chat":
         asking.found.add("refuses.messages", ABSENT, f"not asked on the {asking.dialect.wire} wire")
         return
+    # Not through `Asking.ask`: an answer to such a request is not to be judged by the checks for every answer.
     exchange = await asking.host.ask(HELLO, stream=False, path="chat", edit=_with_messages(lambda messages: []))
+    # A 500 is a refusal as well, but one that clients try again.
     proper = exchange.refused and 400 <= exchange.status < 500
     asking.found.expect(
         "refuses.messages",
@@ -477,6 +492,7 @@ async def _parallel_off(asking: Asking) -> None:
     if _unoffered(asking, exchange, "parallel.off", "unsupported_option"):
         asking.found.fact("parallel_option", False)
         return
+    # By what was sent, not by the turn: a decoder may have split or joined calls.
     count = len(exchange.seen.calls)
     if count == 0:
         asking.found.add("parallel.off", UNSURE, _NO_CALL)
@@ -587,6 +603,7 @@ async def _cache(asking: Asking) -> None:
 async def _reasoning(asking: Asking) -> None:
     """Is reasoning read, taken back, missed, and used? The number of tokens tells; the model need not be asked."""
     first = await asking.ask(CALL, (READ,))
+    # Some think only when they are told to: docs/field-guide/hosts.md#how-thinking-is-switched
     if not first.seen.reasoning and asking.dialect.reasoning.control != "none":
         first = await asking.ask(CALL, (READ,), thinking="on")
     checks = ("reasoning.field", "reasoning.echo", "reasoning.missing", "reasoning.used", "reasoning.blank")
@@ -622,12 +639,14 @@ async def _reasoning_echo(asking: Asking, turn: Turn, field: str, thought: str) 
             told = replace(bare, blocks=(block, *bare.blocks))
         return [human(CALL, key="ask"), told, answered(turn, WORDS[0])]
 
+    # Otherwise the encoder would put a placeholder there, and nothing would be missing.
     silent = replace(dialect, reasoning=replace(dialect.reasoning, required=False))
     options: dict[str, Any] = (
         {"thinking": "on"} if not known.reasoning.default_on and known.reasoning.control != "none" else {}
     )
     echoed = await asking.ask(history(text), (READ,), dialect=dialect, **options)
     missing = await asking.ask(history(None), (READ,), dialect=silent, **options)
+    # Nothing was sent back in either: the two answers show nothing about reasoning.
     if echoed.request.body == missing.request.body:
         for check in ("reasoning.echo", "reasoning.missing", "reasoning.used", "reasoning.blank"):
             asking.found.add(check, ABSENT, "this dialect sends no reasoning back")
@@ -660,6 +679,7 @@ async def _reasoning_used(
     options: dict[str, Any],
 ) -> None:
     signed = dialect.reasoning.signed
+    # Signed reasoning cannot be lengthened, as its signature would no longer fit: compare with and without instead.
     more = missing if signed else await asking.ask(history(f"{text} {_NONCE}"), (READ,), dialect=dialect, **options)
     if signed and missing.refused:
         asking.found.add(
@@ -695,6 +715,7 @@ async def _reasoning_used(
 def echoing(dialect: Dialect, field: str) -> Dialect:
     """The dialect, with reasoning sent back in the field it came in, whatever is known of the host."""
     rules = dialect.reasoning
+    # On other wires the place of reasoning is part of the protocol.
     if rules.echo != "never" or dialect.wire != "openai-chat":
         return dialect
     return replace(dialect, reasoning=echo_rules(rules, field))

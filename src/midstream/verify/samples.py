@@ -29,6 +29,7 @@ from .statistics import Agreement, Interval, McNemar, Rate, agreement, bootstrap
 _CHAT = "openai-chat"
 _WANTED = 0.98
 """The share of fitting arguments that MiniMax and Moonshot ask of their vendors."""
+# The usual level; docs/field-guide/vendor-verifiers.md#numbers-that-can-be-trusted says what it can show.
 _SIGNIFICANT = 0.05
 
 
@@ -80,6 +81,7 @@ def read_samples(path: Path) -> list[Sample]:
             raise LocalError(f"{path}: line {number} is not JSON: {error}") from None
         if not isinstance(request, dict) or not isinstance(request.get("messages"), list):
             raise LocalError(f"{path}: line {number}: expected a chat request, an object with `messages`")
+        # Of the line as it is in the file: the digest also fits results of other programs on the same file.
         samples.append(Sample(number, _as_chat(request), sha256(line.strip()).hexdigest()[:16]))
     if not samples:
         raise LocalError(f"{path}: expected a chat request on each line, and there is none")
@@ -88,6 +90,7 @@ def read_samples(path: Path) -> list[Sample]:
 
 def _as_chat(request: dict[str, Any]) -> dict[str, Any]:
     messages = [
+        # K2-Vendor-Verifier's own word: docs/field-guide/vendor-verifiers.md#k2-vendor-verifier
         {**message, "role": "system"} if isinstance(message, dict) and message.get("role") == "_input" else message
         for message in request["messages"]
     ]
@@ -120,6 +123,7 @@ async def run_samples(
 
     async def one(sample: Sample, run: int) -> SampleOutcome:
         found = (known or {}).get((sample.number, run))
+        # A file that was changed since has other lines under the same numbers.
         if found is not None and found.digest == sample.digest:
             return found
         outcome = await _asked(host, sample, run)
@@ -154,6 +158,7 @@ async def _asked(host: Interview, sample: Sample, run: int) -> SampleOutcome:
 
 
 def _most_tokens(sample: Sample) -> int | None:
+    # A line is another program's request: it may have the old name, the new one, or both.
     limits = [sample.request.get(name) for name in ("max_tokens", "max_completion_tokens")]
     return max([limit for limit in limits if isinstance(limit, int)], default=None)
 

@@ -45,6 +45,7 @@ class Rate(Value, frozen=True):
         if not self._is_repeated:
             return clopper_pearson(self.hits, self.n)
         assert self.lines is not None
+        # In whole numbers: hits/n·lines, rounded down for the lower bound and up for the upper one.
         share = self.hits * self.lines
         low, high = clopper_pearson(share // self.n, self.lines), clopper_pearson(-(-share // self.n), self.lines)
         return Interval(low.low, high.high)
@@ -71,6 +72,7 @@ def clopper_pearson(hits: int, n: int, level: float = _LEVEL) -> Interval:
     if n == 0:
         return Interval(0.0, 1.0)
     tail = (1 - level) / 2
+    # Both functions rise with the rate, as `_root` expects.
     low = 0.0 if hits == 0 else _root(lambda rate: 1 - binomial_cdf(hits - 1, n, rate) - tail)
     high = 1.0 if hits == n else _root(lambda rate: tail - binomial_cdf(hits, n, rate))
     return Interval(low, high)
@@ -198,5 +200,6 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     one = sum(1 for a, b in zip(first, second, strict=True) if a and not b)
     other = sum(1 for a, b in zip(first, second, strict=True) if b and not a)
     n = one + other
+    # Twice the smaller tail; where both are equal, twice the tail counts the middle twice and exceeds 1.
     p = 1.0 if n == 0 else min(1.0, 2 * binomial_cdf(min(one, other), n, 0.5))
     return McNemar(one, other, p)

@@ -43,6 +43,7 @@ from .statistics import mcnemar
 from .suites import SUITES
 from .verified import Verified, make_verified
 
+# Tokens of an average probe: a few are long (the cache's prefix, eight rounds), most are a sentence and a tool.
 _EXPECTED_INPUT = 600
 _SAMPLE = "line"
 _SIGNIFICANT = 0.05
@@ -104,6 +105,7 @@ class Verification(msgspec.Struct, frozen=True):
             if price is None or dollars is None:
                 dollars = None
                 continue
+            # Lines of a file are counted as they are; of a probe nothing is encoded yet.
             tokens = (probes * _EXPECTED_INPUT + read, (probes + len(samples)) * EXPECTED_OUTPUT)
             dollars += self.runs * (tokens[0] * price.input + tokens[1] * price.output) / 1_000_000
         return Estimate(requests * len(self.models), dollars)
@@ -159,6 +161,7 @@ class Verification(msgspec.Struct, frozen=True):
         }
 
         def done(outcome: SampleOutcome) -> None:
+            # What failed is not in the journal, so that a resumed run asks it again.
             if outcome.status != "failed":
                 name = f"{_SAMPLE} {outcome.line}"
                 journal.add(
@@ -214,6 +217,7 @@ def _judge_against(run: HostRun, other: HostRun, found: Findings) -> None:
     if shared:
         name = shared[0]
         counts = f"{_listed(mine[name])} tokens here, {_listed(theirs[name])} there"
+        # Another model has another tokenizer, so different counts show nothing.
         same_weights = _basename(run.model) == _basename(other.model)
         verdict = PASS if mine[name] == theirs[name] else FAIL if same_weights else UNSURE
         words = counts if verdict != UNSURE else f"{counts}; the two may be different models"
@@ -221,6 +225,7 @@ def _judge_against(run: HostRun, other: HostRun, found: Findings) -> None:
     pairs = _pairs(run.findings, other.findings)
     if pairs:
         told = mcnemar([a for a, _ in pairs], [b for _, b in pairs])
+        # Two-sided, and a failure only in one direction: being better than the other host is none.
         worse = told.p < _SIGNIFICANT and told.only_second > told.only_first
         words = f"of {len(pairs)} judgements {told.only_first} passed only here, {told.only_second} only there, p = {told.p:.3g}"
         found.add("against.difference", FAIL if worse else PASS, words)
@@ -255,6 +260,7 @@ class ProbeRecorder:
 
     def sent(self, target: Target) -> ExchangeTap | None:
         name = self._probe.get()
+        # Each probe has a recorder of its own, made at its first request; requests of several probes may be under way at once.
         if name not in self._recorders:
             self._recorders[name] = Recorder(self._folder / name)
         return self._recorders[name].sent(target)

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from typing import Any
 
 _FOREVER = 3600.0
 _NOISE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "y" * 900}}
 
 
-def remote(how: str) -> Any:
-    """The application; `how` is a row of tests/data/mcp/bad_remote_servers.json."""
+def remote(how: str, detail: str = "") -> Any:
+    """The application; `how` is a row of tests/data/mcp/bad_remote_servers.json, or one that `detail` says more of."""
+    sessions: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            await _Exchange(how, receive, send).run(scope["method"])
+            await _Exchange(how, receive, send, detail, sessions).run(scope["method"])
 
     return app
 
 
 class _Exchange:
-    def __init__(self, how: str, receive: Any, send: Any) -> None:
+    def __init__(self, how: str, receive: Any, send: Any, detail: str, sessions: list[str]) -> None:
         self._how = how
+        self._detail = detail
+        self._sessions = sessions
         self._receive = receive
         self._send = send
 
@@ -55,6 +59,7 @@ class _Exchange:
 
     async def _answer(self, number: Any, method: str) -> None:
         if method == "initialize":
+            self._sessions.append(self._detail)
             result: dict[str, Any] = {
                 "protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "remote", "version": "1"},
             }  # fmt: skip
@@ -77,6 +82,10 @@ class _Exchange:
             await self._body(b'event: message\ndata: {"json')
         elif self._how == "forgets the session":
             await self._json({}, 404)
+        elif self._how == "forgets the session once" and len(self._sessions) == 1:
+            await self._forget()
+        elif self._how == "refuses":
+            await self._refuse()
         elif self._how == "floods an answer":
             await self._flood(b'{"x": "', b"x" * (1 << 20), (b"content-type", b"application/json"))
         elif self._how == "floods an event":
@@ -89,6 +98,31 @@ class _Exchange:
             await self._json(
                 {"jsonrpc": "2.0", "id": number, "result": {"content": [{"type": "text", "text": "hello"}]}}
             )
+
+    async def _forget(self) -> None:
+        """As the official servers do, in TypeScript and Python, and as the protocol says."""
+        error = {"code": -32001, "message": "Session not found"}
+        if self._detail == "says it in words":
+            await self._json({"jsonrpc": "2.0", "id": None, "error": error}, 404)
+        elif self._detail == "says it as the protocol wants":
+            await self._json(None, 404)
+        else:
+            error = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
+            await self._json({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+
+    async def _refuse(self) -> None:
+        if self._detail.isdigit():
+            await self._json({"words": "of its own"}, int(self._detail))
+        elif self._detail == "packed":
+            # 100 MB in 100 KB.
+            await self._head(200, (b"content-type", b"application/json"), (b"content-encoding", b"gzip"))
+            packer = zlib.compressobj(wbits=31)
+            for _ in range(100):
+                await self._body(packer.compress(b" " * (1 << 20)), more=True)
+            await self._body(packer.flush())
+        else:
+            await self._head(200, (b"content-type", b"application/json"))
+            await self._body(b"{nonsense")
 
     async def _flood(self, begin: bytes, piece: bytes, kind: tuple[bytes, bytes], *, ends: bool = True) -> None:
         """100 MB."""

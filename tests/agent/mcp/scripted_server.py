@@ -34,6 +34,23 @@ def send(message: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+ODD = {
+    "block": '{"content": [{"type": "text", "text": "known"}, {"type": "hologram", "data": "AAAA"}, 7]}',
+    "annotations": '{"content": [{"type": "text", "text": "for all", "annotations": {"audience": ["nobody"]}}]}',
+    "surrogate": '{"content": [{"type": "text", "text": "cut \\ud83d here"}]}',
+    "number": '{"content": [{"type": "text", "text": "long"}], "structuredContent": {"n": ' + "9" * 5000 + "}}",
+    "structured": '{"structuredContent": {"a": 1}}',
+    "nothing": "{}",
+    "null": "null",
+}
+
+
+def odd(number: Any, kind: str) -> None:
+    """A result that the protocol does not know."""
+    sys.stdout.write('{"jsonrpc": "2.0", "id": ' + json.dumps(number) + ', "result": ' + ODD[kind] + "}\n")
+    sys.stdout.flush()
+
+
 def text(*words: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": word} for word in words]}
 
@@ -123,6 +140,13 @@ def call(number: Any, params: dict[str, Any]) -> dict[str, Any] | None:
         return {**text("it is broken"), "isError": True}
     if name == "output":
         return {**text("unstructured"), "structuredContent": {"text": 7}}
+    if name == "odd":
+        odd(number, arguments["kind"])
+        return None
+    if name == "refuse":
+        # The code that the SDK uses for a connection that has closed.
+        send({"id": number, "error": {"code": -32000, "message": "out of credit"}})
+        return None
     if name == "ask-back":
         send({"id": "back", "method": arguments["method"], "params": arguments["params"]})
         while "method" in (said := json.loads(sys.stdin.readline())):
@@ -142,6 +166,10 @@ def answer(method: str, number: Any, params: dict[str, Any]) -> dict[str, Any] |
         }
     if method == "tools/list":
         return {"tools": listed()}
+    if method == "prompts/list" and "hangs-in-a-list" in HOW:
+        return None
+    if method == "resources/list" and "lists-bad-resources" in HOW:
+        return {"resources": [{"name": "no address"}, {"uri": "memo://shopping", "name": "Shopping list"}]}
     if method == "prompts/list":
         return {
             "prompts": [
@@ -190,11 +218,21 @@ def main() -> None:
             continue
         if number is None:
             continue
+        if "dies-at-a-newer-protocol" in HOW and method == "server/discover":
+            sys.exit(1)
+        if method == "server/discover" and "ignores-a-newer-protocol" in HOW:
+            continue
+        if "lacks-what-it-declares" in HOW and method in ("prompts/list", "resources/list"):
+            send({"id": number, "error": {"code": -32601, "message": "Method not found"}})
+            continue
         if method == "server/discover":
             send({"id": number, "error": {"code": -32601, "message": "no such method"}})
             continue
         found = answer(method, number, message.get("params") or {})
-        if found is not None:
+        if found is not None and "answers-in-batches" in HOW:
+            sys.stdout.write("\ufeff" + json.dumps([{"jsonrpc": "2.0", "id": number, "result": found}]) + "\n")
+            sys.stdout.flush()
+        elif found is not None:
             send({"id": number, "result": found})
         if "changes-its-list" in HOW and method == "tools/list" and len(TOOLS) < 12:
             TOOLS.append({"name": f"more-{len(TOOLS)}", "inputSchema": {"type": "object"}})

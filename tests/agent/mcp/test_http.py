@@ -37,6 +37,8 @@ from midstream.agent.mcp.servers import McpServers
 from midstream.client.mcp_server import McpServer
 from midstream.core.errors import ToolFailed
 
+from .remote_server import remote
+
 KEY = "Bearer canary-0123456789abcdef"
 
 
@@ -126,6 +128,42 @@ def test_a_remote_server_that_refuses_or_is_not_there(tmp_path: Path) -> None:
     faults = asyncio.run(main())
     assert all(faults) and "canary" not in "".join(faults), faults
     assert "401" in faults[0] or "nauthorized" in faults[0]
+
+
+@pytest.mark.parametrize("how", ["says it in words", "says it as the protocol wants", "does not know it any more"])
+def test_a_session_that_has_expired_is_opened_again(tmp_path: Path, how: str) -> None:
+    """A call that was refused because of it has done nothing, and is made again."""
+
+    async def main() -> tuple[str, list[str]]:
+        async with serving(remote("forgets the session once", how)) as address:
+            server = McpServer("far", url=f"{address}/mcp")
+            async with McpServers([server], cache=OfferCache(tmp_path)) as servers:
+                content = await servers.connections["far"].call("echo", {})
+                return content[0].text, servers.take_notices()  # type: ignore[union-attr]
+
+    assert asyncio.run(main()) == ("hello", ["MCP server far: it has forgotten the session; it is started again"])
+
+
+REFUSED = [
+    ("429", "refused the call of echo: HTTP 429 (Too Many Requests)"),
+    ("401", "it refuses us (HTTP 401): set its headers, or log in with `midstream mcp login far`"),
+    ("nonsense", "refused the call of echo: Failed to parse JSON response"),
+    ("packed", "it sent an answer of more than 16 MB"),
+]
+
+
+@pytest.mark.parametrize(("how", "words"), REFUSED)
+def test_what_a_remote_server_refuses_is_told_with_its_status(tmp_path: Path, how: str, words: str) -> None:
+    async def main() -> str:
+        async with (
+            serving(remote("refuses", how)) as address,
+            McpServers([McpServer("far", url=f"{address}/mcp")], cache=OfferCache(tmp_path)) as servers,
+        ):
+            with pytest.raises(ToolFailed) as caught:
+                await servers.connections["far"].call("echo", {})
+            return str(caught.value)
+
+    assert words in asyncio.run(main()).partition(". Whether")[0]
 
 
 def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:

@@ -117,6 +117,43 @@ def test_pictures_resources_and_failures_in_results(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+ODD = [
+    ("block", "known [a block was left out: hologram, of an unknown kind] [a block was left out: it is no object]"),
+    ("annotations", "for all"),
+    ("surrogate", "cut ? here"),
+    ("number", "long"),
+    ("structured", '{"a":1}'),
+]
+
+
+def test_results_that_the_protocol_does_not_know_are_read_as_far_as_they_can_be(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as servers:
+            connection = servers.connections["toy"]
+            for kind, words in ODD:
+                content = await connection.call("odd", {"kind": kind})
+                assert " ".join([each.text for each in content if isinstance(each, Text)]) == words
+            # At once, and not when the time for a call is over.
+            for kind in ("nothing", "null"):
+                async with asyncio.timeout(10):
+                    with pytest.raises(ToolFailed, match="cannot be read"):
+                        await connection.call("odd", {"kind": kind})
+            assert servers.take_notices() == []
+
+    asyncio.run(main())
+
+
+def test_an_error_with_the_sdk_s_own_code_is_an_error_of_the_call(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as servers:
+            connection = servers.connections["toy"]
+            with pytest.raises(ToolFailed, match="refused the call of refuse: out of credit"):
+                await connection.call("refuse", {})
+            assert connection.state == "ready" and servers.take_notices() == []
+
+    asyncio.run(main())
+
+
 def test_progress_is_heard_and_gives_a_call_more_time(tmp_path: Path) -> None:
     async def main() -> tuple[str, list[str]]:
         # Eight steps of 0.15 s: more than the limit in all, less than it between two reports.

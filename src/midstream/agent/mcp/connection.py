@@ -2,7 +2,8 @@
 
 A task of its own holds the connection, from its start to its end. A server that does not start in its time is given up. One
 that ends later, floods, or twice in a row does not answer is started again after a pause, a few times; whoever calls it
-meanwhile waits as long as a start may take, never longer. A call is never sent twice: what it did is not known.
+meanwhile waits as long as a start may take, never longer. A call is never sent twice, for what it did is not known; unless
+the server has forgotten the session, and so did nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from ...transport.secrets import Secrets
 from ..tool import Content
 from . import sdk
 from .content import prompt_content, resource_content, result_content
+from .http_refusal import refused_words
+from .messages import is_invalid, message_of
 from .oauth import stored_auth
 from .offer import Offer, read_offer
 from .process import ServerProcess
@@ -51,6 +54,10 @@ MAX_PROGRESS = 10
 """How many times its limit a call may take in all while it reports progress."""
 _SUBSCRIBE = 5.0  # seconds for a subscription to be confirmed
 _REFRESH = 0.2  # seconds between two readings of a list that changes all the time
+
+
+class _Forgotten(Exception):
+    """The server does not know the session of a request any more."""
 
 
 class Connection:
@@ -93,6 +100,7 @@ class Connection:
         self._why_broken = ""
         self._timeouts = 0
         self._was_ready = False
+        self._handshake = False
         self._bad: list[str] = []
         self._status = 0
         self._flood = ""
@@ -150,13 +158,29 @@ class Connection:
     async def _asked(
         self, what: str, ask: Callable[[Client, Any], Awaitable[Any]], progress: Progress | None = None
     ) -> Any:
+        try:
+            return await self._asked_once(what, ask, progress)
+        except _Forgotten:
+            # It refused the request because it did not know who asked, so nothing happened yet.
+            try:
+                return await self._asked_once(what, ask, progress)
+            except _Forgotten:
+                name = self.server.name
+                raise ToolFailed(f"the MCP server {name} refused {what}: it forgets its sessions at once") from None
+
+    async def _asked_once(
+        self, what: str, ask: Callable[[Client, Any], Awaitable[Any]], progress: Progress | None
+    ) -> Any:
         client = await self._connected()
         name, limit = self.server.name, self.server.call_timeout
         loop = asyncio.get_running_loop()
         last = loop.time() + limit * MAX_PROGRESS
         deadline = asyncio.timeout(limit)
+        reported = False
 
         async def heard(done: float, total: float | None, message: str | None) -> None:
+            nonlocal reported
+            reported = True
             # It may have run out this very moment.
             with suppress(RuntimeError):
                 deadline.reschedule(min(loop.time() + limit, last))
@@ -169,15 +193,22 @@ class Connection:
         except TimeoutError:
             if not deadline.expired():
                 raise
+            if reported and loop.time() >= last:
+                limit *= MAX_PROGRESS
             raise ToolFailed(self._timed_out(what, limit)) from None
         except MidstreamError:
             raise
         except Exception as error:
             # The border of the SDK: errors of the protocol, of HTTP and of validation become words for the model.
+            if sdk.is_forgotten(error):
+                if client is self._client:
+                    self._break(message_of(error))
+                raise _Forgotten from None
             if sdk.is_closed(error):
                 raise ToolFailed(await self._died(what, error)) from None
             self._timeouts = 0
-            raise ToolFailed(self._clean(f"the MCP server {name} refused {what}: {sdk.message_of(error)}")) from None
+            did = "gave an answer that cannot be read to" if is_invalid(error) else "refused"
+            raise ToolFailed(self._clean(f"the MCP server {name} {did} {what}: {message_of(error)}")) from None
         self._timeouts = 0
         return result
 
@@ -197,7 +228,7 @@ class Connection:
             with suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await asyncio.shield(process.gone)
-        why = self._flood or sdk.message_of(error)
+        why = self._flood or message_of(error)
         if process is not None:
             why = process.last_words + self._last_words()
         self._break(why)
@@ -263,21 +294,36 @@ class Connection:
         server = self._filled()
         # Whoever waits is let go when the time is over, not when the rest of the server has been cleared away.
         giving_up = asyncio.get_running_loop().call_later(server.start_timeout, self._settled.set)
+        deadline = asyncio.timeout_at(asyncio.get_running_loop().time() + server.start_timeout)
         try:
-            await self._connect(server, giving_up)
+            try:
+                await self._connect(server, deadline, giving_up)
+            except Exception:
+                if not self._ended_unasked():
+                    raise
+                # Older programs may end when they are asked for the newest protocol before anything else.
+                self._handshake = True
+                await self._connect(server, asyncio.timeout_at(deadline.when()), giving_up)
         finally:
             giving_up.cancel()
+            if not self._was_ready:
+                self._handshake = False
         self.fault = self._clean(self._why_broken)
 
-    async def _connect(self, server: McpServer, giving_up: asyncio.TimerHandle) -> None:
+    def _ended_unasked(self) -> bool:
+        """Whether a program ended without a word before it was asked for anything but its protocol."""
+        process = self._process
+        return process is not None and not self._handshake and process.gone.done() and process.is_silent
+
+    async def _connect(self, server: McpServer, deadline: asyncio.Timeout, giving_up: asyncio.TimerHandle) -> None:
         auth = self._auth or (await stored_auth(server) if server.url else None)
-        deadline = asyncio.timeout(server.start_timeout)
+        transport = self._transport(server, auth)
         try:
-            async with deadline, sdk.make_client(self._transport(server, auth), self._on_message) as client:
+            async with deadline, sdk.make_client(transport, self._on_message, handshake=self._handshake) as client:
                 # Before the list is read: a change in between would be heard by nobody.
                 listening = await self._subscribed(client)
                 try:
-                    offer = await read_offer(client)
+                    offer = await read_offer(client, self.server.start_timeout)
                     deadline.reschedule(None)
                     giving_up.cancel()
                     info = client.server_info
@@ -320,15 +366,15 @@ class Connection:
             self._changed.clear()
             try:
                 async with asyncio.timeout(self.server.start_timeout):
-                    offer = await read_offer(client)
+                    offer = await read_offer(client, self.server.start_timeout)
             except TimeoutError:
                 self._break("it did not list its tools again")
                 return
             except Exception as error:
                 # As above: a list that cannot be read is told, and the last good one stays.
-                self._note(f"its new list cannot be read: {sdk.message_of(error)}")
+                self._note(f"its new list cannot be read: {message_of(error)}")
                 if sdk.is_closed(error):
-                    self._break(sdk.message_of(error))
+                    self._break(message_of(error))
                     return
                 continue
             self._take(offer)
@@ -362,13 +408,13 @@ class Connection:
                     self._changed.set()
         except Exception as error:
             # Without a subscription the list is as old as the connection, which is no reason to end it.
-            self._note(f"changes of its lists are not heard: {sdk.message_of(error)}")
+            self._note(f"changes of its lists are not heard: {message_of(error)}")
         finally:
             heard.set()
 
     async def _on_message(self, message: Any) -> None:
         if isinstance(message, Exception):
-            self._note(f"(not a message) {sdk.message_of(message)}")
+            self._note(f"(not a message) {message_of(message)}")
             return
         method = str(getattr(message, "method", ""))
         if method.endswith("/list_changed"):
@@ -381,7 +427,7 @@ class Connection:
             self._process = None
             return sdk.http_transport(server, auth, self._bad_tool, self._on_status, self._on_flood)
         self._process = ServerProcess(server, self._note, self._key_names)
-        return sdk.stdio_transport(self._process, self._bad_tool)
+        return sdk.stdio_transport(self._process, self._bad_tool, server.start_timeout)
 
     def _filled(self) -> McpServer:
         """The server with its variables; their values are kept out of everything that is shown."""
@@ -435,9 +481,8 @@ class Connection:
         if self._flood:
             return self._flood
         if self._process is None and self._status in (401, 403):
-            return f"it refuses us (HTTP {self._status}): set its headers, or log in with `midstream mcp login {self.server.name}`"
-        status = f" (HTTP {self._status})" if self._process is None and self._status >= 400 else ""
-        return f"it could not be connected: {sdk.message_of(error)}{status}"
+            return refused_words(self.server, self._status)
+        return f"it could not be connected: {message_of(error)}"
 
     def _last_words(self) -> str:
         """The last thing that it said, which is often the reason."""

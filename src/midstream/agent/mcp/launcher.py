@@ -10,6 +10,8 @@ import json
 import os
 import sys
 
+NOT_FOUND = 127
+
 
 def main(input_fd: int, error_fd: int, argv: list[str]) -> None:
     os.dup2(input_fd, 0)
@@ -20,7 +22,7 @@ def main(input_fd: int, error_fd: int, argv: list[str]) -> None:
         os.execvp(argv[0], argv)
     except OSError as error:
         sys.stderr.write(f"cannot run {argv[0]}: {error.strerror}\n")
-        sys.exit(127)
+        sys.exit(NOT_FOUND)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ out or replaced here, and told: no turn fails for it later.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,6 +19,8 @@ from ...core.errors import InvalidSchema
 from ...core.refs import MAX_SIZE
 from ...core.schemas import PASSES
 from ...core.visible import readable
+from .messages import message_of
+from .sdk import is_closed, is_unknown_method
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -26,6 +29,8 @@ MAX_TOOLS = 256
 MAX_LISTED = 1000
 """Prompts, and resources."""
 MAX_PAGES = 50
+MAX_SECONDS = 5.0
+"""For each list beside the tools."""
 MAX_DESCRIPTION = 4096
 MAX_SCHEMA = 64 * 1024
 """Bytes of one tool's schema, which goes with every request."""
@@ -77,13 +82,14 @@ class Offer(Value, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-async def read_offer(client: Client) -> Offer:
-    """What the server offers now. Errors of the SDK pass."""
+async def read_offer(client: Client, seconds: float) -> Offer:
+    """What the server offers now, within these seconds. Errors of the SDK pass, where they are about tools: a server whose
+    prompts or resources cannot be listed, which is common, has the others."""
     can = client.server_capabilities
     problems: list[str] = []
     tools = await _pages(client.list_tools, "tools", MAX_TOOLS, problems) if can.tools else []
-    prompts = await _pages(client.list_prompts, "prompts", MAX_LISTED, problems) if can.prompts else []
-    resources = await _pages(client.list_resources, "resources", MAX_LISTED, problems) if can.resources else []
+    prompts = await _pages_if_any(client.list_prompts, "prompts", problems, seconds) if can.prompts else []
+    resources = await _pages_if_any(client.list_resources, "resources", problems, seconds) if can.resources else []
     return Offer(
         tuple(_once([_tool(each, problems) for each in tools], "tool", problems)),
         tuple(_once([_prompt(each) for each in prompts], "prompt", problems)),
@@ -119,6 +125,24 @@ async def _pages(fetch: Callable[..., Awaitable[Any]], what: str, most: int, pro
     if cursor or len(found) > most:
         problems.append(f"it lists more than {most} {what}; the first {most} are used")
     return found[:most]
+
+
+async def _pages_if_any(
+    fetch: Callable[..., Awaitable[Any]], what: str, problems: list[str], seconds: float
+) -> list[Any]:
+    limit = min(MAX_SECONDS, seconds / 4)
+    try:
+        async with asyncio.timeout(limit):
+            return await _pages(fetch, what, MAX_LISTED, problems)
+    except TimeoutError:
+        problems.append(f"it did not list its {what} within {limit:g} s; they are left out")
+    except Exception as error:
+        # The border of the SDK: whatever is wrong with this list, the tools are there.
+        if is_closed(error):
+            raise
+        if not is_unknown_method(error):
+            problems.append(f"its {what} cannot be listed ({message_of(error)}); they are left out")
+    return []
 
 
 def _tool(tool: Any, problems: list[str]) -> OfferedTool:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -54,6 +55,7 @@ class ServerProcess:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Set when it has ended by itself, or for a flood."""
         self._closing = False
+        self._spoken = False
 
     def start(self) -> None:
         """ToolFailed if it cannot be."""
@@ -88,6 +90,14 @@ class ServerProcess:
         if words is None or words[0] == "stopped":
             return "it was ended"
         return f"it ended with exit code {words[1]}" if words[0] == "exit" else f"it was ended by signal {words[1]}"
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it was a program at all, and has sent no message."""
+        words = self._run.words
+        return (
+            not self._spoken and not self.fault and words is not None and words[:2] != ["exit", str(launcher.NOT_FOUND)]
+        )
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Its messages, a line each, until it has ended or was ended for a flood."""
@@ -162,8 +172,15 @@ class ServerProcess:
         self._arrived.set()
 
     def _add(self, line: bytes) -> None:
+        line = line.removeprefix(b"\xef\xbb\xbf")
         if not line:
             return
+        if line.startswith(b"["):
+            # Until 2025 a line could hold several messages.
+            with suppress(msgspec.DecodeError):
+                for each in msgspec.json.decode(line, type=list[msgspec.Raw]):
+                    self._add(bytes(each).strip())
+                return
         # Programs print greetings and warnings to standard output; only an object can be a message.
         if not line.startswith(b"{"):
             if self._junk < _LOGGED * _LOG_LINE:
@@ -173,6 +190,7 @@ class ServerProcess:
                 self._flood(f"it sent more than {MAX_JUNK >> 20} MB that are no messages")
             return
         self._junk = 0
+        self._spoken = True
         self._waiting += len(line)
         self._lines.append(line)
         if self._waiting > MAX_WAITING:

@@ -1,4 +1,5 @@
-"""The one place where the official MCP SDK is imported: on first use, in a worker thread, because it takes most of a second.
+"""Where the official MCP SDK is imported and its transports are made: on first use, in a worker thread, because it
+takes most of a second.
 
 Everything else in this package speaks of its objects by their attributes. `[mcp]` is an extra; without it the error says so.
 """
@@ -7,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ...client.cancellation import in_daemon_thread
 from ...client.mcp_server import McpServer
 from ...core.errors import ConfigError
+from .http_refusal import refusal
+from .messages import SESSION_LOST, Sifted, error_message, read_message
 from .process import MAX_MESSAGE, ServerProcess
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _QUEUE = 256
 _GOODBYE = 2.0  # seconds that a remote server may take to hear of the end
+_PROBE = 3.0  # seconds for the answer whether a program speaks the newest protocol; older ones may not answer at all
+_MAX_REFUSAL = 64 * 1024
 
 
 async def load() -> None:
@@ -48,8 +52,11 @@ def _load() -> None:
         logging.getLogger(name).addHandler(logging.NullHandler())
 
 
-def make_client(transport: AbstractAsyncContextManager[Any], on_message: MessageHandlerFnT) -> Client:
-    """A client of the SDK, to be entered; `on_message` gets notifications and what could not be read."""
+def make_client(
+    transport: AbstractAsyncContextManager[Any], on_message: MessageHandlerFnT, *, handshake: bool = False
+) -> Client:
+    """A client of the SDK, to be entered; `on_message` gets notifications and what could not be read. `handshake`: begin as
+    before protocol 2026-07-28, without asking first which of them the server speaks."""
     from importlib.metadata import version
 
     from mcp import Client
@@ -59,6 +66,7 @@ def make_client(transport: AbstractAsyncContextManager[Any], on_message: Message
         transport,
         message_handler=on_message,
         client_info=Implementation(name="midstream", version=version("midstream")),
+        mode="legacy" if handshake else "auto",
         # Lists are kept by us, with what we made of them.
         cache=None,
     )
@@ -78,132 +86,64 @@ def is_closed(error: BaseException) -> bool:
     from mcp_types import CONNECTION_CLOSED
 
     if isinstance(error, MCPError):
-        return error.code == CONNECTION_CLOSED or "session terminated" in error.message.lower()
+        return error.code == CONNECTION_CLOSED or error.message == SESSION_LOST
     return isinstance(error, httpx2.TransportError)
 
 
-def message_of(error: BaseException) -> str:
-    """What went wrong, in one line; of a group of errors the first that says something."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
-    faults = getattr(error, "errors", None)
-    if (
-        isinstance(error, ValueError)
-        and callable(faults)
-        and (listed := faults(include_url=False, include_input=False))
-    ):
-        # Of pydantic, whose own words take many lines.
-        where = ".".join([str(step) for step in listed[0]["loc"]][-4:])
-        return f"{where or 'message'}: {listed[0]['msg']}"[:500]
-    lines = str(error).strip().splitlines()
-    return lines[0][:500] if lines else type(error).__name__
+def is_unknown_method(error: BaseException) -> bool:
+    """Whether the server does not have what it was asked for at all."""
+    from mcp import MCPError
+    from mcp_types import METHOD_NOT_FOUND
+
+    return isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND
 
 
-class _Sifted:
-    """A stream of messages whose lists of tools the SDK can read: it refuses a whole list for one bad tool."""
-
-    def __init__(self, stream: Any, tell: Callable[[str], None]) -> None:
-        self._stream = stream
-        self._tell = tell
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def __aiter__(self) -> _Sifted:
-        return self
-
-    async def __anext__(self) -> Any:
-        return self._sift(await self._stream.__anext__())
-
-    async def receive(self) -> Any:
-        return self._sift(await self._stream.receive())
-
-    async def __aenter__(self) -> _Sifted:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> Any:
-        return await self._stream.__aexit__(*error)
-
-    def _sift(self, item: Any) -> Any:
-        result = getattr(getattr(item, "message", None), "result", None)
-        if isinstance(result, dict) and isinstance(result.get("tools"), list):
-            result["tools"] = [tool for tool in result["tools"] if self._is_readable(tool)]
-        return item
-
-    def _is_readable(self, tool: Any) -> bool:
-        if not isinstance(tool, dict):
-            self._tell("it lists something that is no tool; that is left out")
-            return False
-        # What a tool promises of its results is not held against it: the model reads them as they come.
-        tool.pop("outputSchema", None)
-        schema = tool.setdefault("inputSchema", {})
-        if isinstance(schema, dict):
-            schema.setdefault("type", "object")
-        name = str(tool.get("name"))[:80]
-        fault = _tool_fault(tool)
-        if fault and not _tool_fault({**tool, "inputSchema": {"type": "object"}}):
-            self._tell(f"the schema of {name} cannot be used ({fault}); its arguments are not described")
-            tool["inputSchema"] = {"type": "object"}
-        elif fault:
-            self._tell(f"the tool {name} is left out ({fault})")
-            return False
-        return True
-
-
-def _tool_fault(tool: Any) -> str:
-    """Why the SDK would refuse a list with this tool; or ""."""
-    from pydantic import ValidationError
-
-    try:
-        _tool_list().validate_python({"tools": [tool]})
-    except ValidationError as error:
-        return message_of(error)
-    return ""
-
-
-@cache
-def _tool_list() -> Any:
-    from mcp_types.methods import SERVER_RESULTS
-    from mcp_types.version import LATEST_HANDSHAKE_VERSION
-    from pydantic import TypeAdapter
-
-    kind: Any = SERVER_RESULTS["tools/list", LATEST_HANDSHAKE_VERSION]
-    return TypeAdapter(kind)
+def is_forgotten(error: BaseException) -> bool:
+    """Whether a remote server has forgotten the session, and so did nothing with the request."""
+    return str(error) == SESSION_LOST
 
 
 @asynccontextmanager
-async def stdio_transport(process: ServerProcess, tell: Callable[[str], None]) -> AsyncIterator[Any]:
-    """The streams that the SDK wants, over a program of ours; the program is ended at the end. `tell` hears of bad tools."""
+async def stdio_transport(process: ServerProcess, tell: Callable[[str], None], seconds: float) -> AsyncIterator[Any]:
+    """The streams that the SDK wants, over a program of ours; the program is ended at the end. `tell` hears of bad tools;
+    `seconds` is how long a start may take."""
     import anyio
-    from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
+    from mcp_types import METHOD_NOT_FOUND
 
     to_client, inbox = anyio.create_memory_object_stream[Any](0)
     # With room: a request that is given up must be able to say so to a program that does not read.
     outbox, from_client = anyio.create_memory_object_stream[Any](_QUEUE)
 
+    probe: list[Any] = []
+
     async def read() -> None:
         async with to_client:
             async for line in process.lines():
-                try:
-                    item: Any = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-                except ValueError as error:
-                    item = _unread(line, error)
+                item = read_message(line)
+                if probe and getattr(getattr(item, "message", None), "id", None) == probe[0]:
+                    probe.clear()
                 await to_client.send(item)
 
     async def write() -> None:
         async with from_client:
             async for message in from_client:
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                if getattr(message.message, "method", "") == "server/discover":
+                    probe.append(message.message.id)
+                    tasks.append(asyncio.ensure_future(give_up_probe()))
                 await process.write(text.encode() + b"\n")
+
+    async def give_up_probe() -> None:
+        await asyncio.sleep(min(_PROBE, seconds / 4))
+        if probe:
+            await to_client.send(error_message(probe.pop(), METHOD_NOT_FOUND, "not answered"))
 
     process.start()
     tasks = [asyncio.ensure_future(read()), asyncio.ensure_future(write())]
     # When either ends, the other side must hear of it.
     tasks[1].add_done_callback(lambda _: to_client.close())
     try:
-        yield _Sifted(inbox, tell), outbox
+        yield Sifted(inbox, tell), outbox
     finally:
         try:
             await process.end()
@@ -213,27 +153,6 @@ async def stdio_transport(process: ServerProcess, tell: Callable[[str], None]) -
             await asyncio.gather(*tasks, return_exceptions=True)
             for stream in (to_client, inbox, outbox, from_client):
                 stream.close()
-
-
-class _Envelope(msgspec.Struct, frozen=True):
-    id: int | str | None = None
-    method: str | None = None
-
-
-def _unread(line: bytes, error: ValueError) -> Any:
-    """What to make of a line that is no message: if it answers a request, that request has failed; else it is told."""
-    from mcp.shared.message import SessionMessage
-    from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError
-
-    try:
-        head = msgspec.json.decode(line, type=_Envelope)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return error
-    if head.id is None or head.method is not None:
-        return error
-    # Without this the request would wait for its whole time.
-    fault = ErrorData(code=PARSE_ERROR, message=f"its answer cannot be read: {message_of(error)}")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=head.id, error=fault))
 
 
 @asynccontextmanager
@@ -251,7 +170,8 @@ async def http_transport(
 
     async def watch(response: httpx2.Response) -> None:
         on_status(response.status_code)
-        await _bounded(response, on_flood)
+        _bound(response, on_flood)
+        await _word_refusal(response, server)
 
     async def hurry(request: httpx2.Request) -> None:
         # The end of a session is a courtesy: whoever does not answer it must not keep the chat from ending.
@@ -262,7 +182,8 @@ async def http_transport(
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(
             httpx2.AsyncClient(
-                headers=dict(server.headers),
+                # Not compressed, if they can help it: nobody sees from the outside how much is in it.
+                headers={"accept-encoding": "identity", **server.headers},
                 timeout=timeout,
                 auth=auth,
                 event_hooks={"request": [hurry], "response": [watch]},
@@ -271,12 +192,14 @@ async def http_transport(
         inbox, outbox = await stack.enter_async_context(
             streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_MESSAGE)
         )
-        yield _Sifted(inbox, tell), outbox
+        yield Sifted(inbox, tell), outbox
 
 
-async def _bounded(response: Any, on_flood: Callable[[str], None]) -> None:
+def _bound(response: Any, on_flood: Callable[[str], None]) -> None:
     """Cut off an answer that is larger than any message may be. A stream of events is bounded one by one by the SDK."""
     import httpx2
+
+    encoding = response.headers.get("content-encoding", "identity").lower()
 
     class Bounded(httpx2.AsyncByteStream):
         def __init__(self, inner: Any) -> None:
@@ -284,15 +207,51 @@ async def _bounded(response: Any, on_flood: Callable[[str], None]) -> None:
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             size = 0
+            unpack = zlib.decompressobj(47) if encoding != "identity" else None  # 47: of gzip or zlib, whichever it is
             async for chunk in self._inner:
-                size += len(chunk)
+                # Unpacked here and not by the client: some kilobytes may hold some gigabytes.
+                piece = chunk if unpack is None else unpack.decompress(chunk, MAX_MESSAGE + 1 - size)
+                size += len(piece)
                 if size > MAX_MESSAGE:
                     on_flood(f"it sent an answer of more than {MAX_MESSAGE >> 20} MB")
                     raise httpx2.ReadError("too much")
-                yield chunk
+                yield piece
 
         async def aclose(self) -> None:
             await self._inner.aclose()
 
     if "text/event-stream" not in response.headers.get("content-type", ""):
+        if encoding in ("gzip", "x-gzip", "deflate"):
+            del response.headers["content-encoding"]
+        else:
+            encoding = "identity"
         response.stream = Bounded(response.stream)
+
+
+async def _word_refusal(response: Any, server: McpServer) -> None:
+    """Put words for the refusal of a request in the place of its body: the SDK does not pass on the status."""
+    import httpx2
+
+    if response.status_code < 400:
+        return
+    inner = response.stream
+    body = b""
+    async for chunk in inner:
+        body += chunk
+        if len(body) > _MAX_REFUSAL:
+            break
+
+    class Worded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield body if said is None else said
+
+        async def aclose(self) -> None:
+            await inner.aclose()
+
+    said = refusal(
+        server, response.request.content, response.status_code, body, "mcp-session-id" in response.request.headers
+    )
+    if said is not None:
+        response.headers["content-type"] = "application/json"
+        response.headers.pop("content-length", None)
+    response.stream = Worded()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
 import msgspec
 
 from ..agent.mcp.configured import ConfiguredServer, configured_servers, trust
-from ..agent.mcp.connection import Connection
+from ..agent.mcp.connection import Connection, variable_lookup
 from ..agent.mcp.oauth import TokenStore, log_in
 from ..agent.mcp.offer import Offer
 from ..agent.mcp.offer_cache import OfferCache
@@ -65,7 +67,7 @@ def list_servers(as_json: bool) -> None:
         if as_json:
             click.echo(msgspec.json.encode(_row(entry, offer)).decode())
         else:
-            known = "not started yet" if offer is None else f"{len(offer.tools)} tools"
+            known = "not started yet" if offer is None else _tools(offer)
             click.echo(f"{described(entry, project)} · {known}")
     if not found.found and not as_json:
         click.echo("no MCP servers; name some in config.toml ([mcp.NAME]) or in a project's .mcp.json")
@@ -93,9 +95,7 @@ async def _test(servers: list[McpServer]) -> int:
             await connection.ready()
             offer = offers[-1]
             OfferCache().put(server, offer)
-            click.echo(
-                visible(f"{server.name}: ok · {connection.described or server.shown} · {len(offer.tools)} tools")
-            )
+            click.echo(visible(f"{server.name}: ok · {connection.described or server.shown} · {_tools(offer)}"))
             for line in (*tool_lines(offer), *[visible(f"  problem: {each}") for each in offer.problems]):
                 click.echo(line)
         except ToolFailed as error:
@@ -113,7 +113,8 @@ async def _test(servers: list[McpServer]) -> int:
 def trust_project(yes: bool) -> None:
     """Let the servers of this project's .mcp.json be started, as the file is now."""
     project = Project()
-    waiting = configured_servers(load_config(), project).untrusted
+    found = configured_servers(load_config(), project)
+    waiting = found.untrusted
     if not waiting:
         raise ConfigError("there is nothing to trust: no .mcp.json here names servers that are not trusted")
     for entry in waiting:
@@ -121,7 +122,7 @@ def trust_project(yes: bool) -> None:
     if not yes and not click.confirm("May these programs be started on this machine?", err=True):
         click.echo("not trusted")
         return
-    click.echo(visible(f"trusted: {trust(project)}, until it changes"))
+    click.echo(visible(f"trusted: {trust(project, found.digest)}, until it changes"))
 
 
 @mcp.command("secret")
@@ -151,14 +152,17 @@ def secret(name: str, piped: bool, in_file: bool, remove: bool) -> None:
 @click.argument("name")
 def login(name: str) -> None:
     """Log in to a remote server (OAuth): open the address in a browser on this machine."""
-    run(_login(_named(name)))
+    click.echo(run(log_in_to(_named(name), _show_address)))
 
 
-async def _login(server: McpServer) -> None:
+async def log_in_to(server: McpServer, show: Callable[[str], None]) -> str:
+    """Log in, and say how it went; `show` gets the address to open in a browser."""
     from ..agent.mcp.sdk import load  # takes most of a second, and in the chat it runs in a thread
 
     await load()
-    auth = await log_in(server, _show_address)
+    # A connection looks for its login under the address that it opens, and that one has no variables in it.
+    filled = server.filled(variable_lookup(os.environ)) if server.url else server
+    auth = await log_in(filled, show)
     patient = msgspec.structs.replace(server, start_timeout=600.0)
     connection = Connection(patient, on_offer=lambda _: None, tell=lambda _: None, auth=auth)
     connection.start()
@@ -166,8 +170,8 @@ async def _login(server: McpServer) -> None:
         await connection.ready()
     finally:
         await connection.close()
-    logged_in = await TokenStore(server).exists()
-    click.echo(f"logged in to {server.name}" if logged_in else f"{server.name} asks for no login")
+    logged_in = await TokenStore(filled).exists()
+    return f"logged in to {server.name}" if logged_in else f"{server.name} asks for no login"
 
 
 @mcp.command("logout")
@@ -224,6 +228,10 @@ def serve(port: int | None, token: str | None, **given: Any) -> None:
 def _show_address(url: str) -> None:
     click.echo(visible(f"Open this address in a browser on this machine to log in:\n{url}"), err=True)
     sys.stderr.flush()
+
+
+def _tools(offer: Offer) -> str:
+    return f"{len(offer.tools)} tool{'' if len(offer.tools) == 1 else 's'}"
 
 
 def _named(name: str) -> McpServer:

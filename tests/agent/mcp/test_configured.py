@@ -49,10 +49,25 @@ def found(folder: Path) -> tuple[list[str], list[str]]:
     return [f"{each.name} {each.argv[:1]}" for each in servers.usable], [each.server.name for each in servers.untrusted]
 
 
+def seen(folder: Path) -> str:
+    return configured_servers(load_config(folder), Project(folder)).digest
+
+
+def test_a_file_that_changes_while_the_user_reads_it_is_not_trusted(project: Path) -> None:
+    shown = seen(project)
+    harmless = (project / ".mcp.json").read_text()
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"Their Server": {"command": "worse"}}}))
+    with pytest.raises(ConfigError, match="has changed since it was shown"):
+        trust(Project(project), shown)
+    assert found(project)[1] == ["Their-Server"]
+    (project / ".mcp.json").write_text(harmless)
+    assert found(project)[1] == ["Their-Server", "off"]
+
+
 def test_a_projects_servers_wait_for_trust_and_again_when_they_change(project: Path) -> None:
     mine = ["time ('uvx',)", "docs ()"]
     assert found(project) == (mine, ["Their-Server", "off"])
-    trust(Project(project))
+    trust(Project(project), seen(project))
     assert found(project) == (["time ('evil',)", "docs ()", "Their-Server ('npx',)"], [])
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"Their Server": {"command": "worse"}}}))
     assert found(project) == (mine, ["Their-Server"])

@@ -34,6 +34,7 @@ from midstream.agent.mcp.connection import Connection
 from midstream.agent.mcp.oauth import TokenStore, log_in
 from midstream.agent.mcp.offer_cache import OfferCache
 from midstream.agent.mcp.servers import McpServers
+from midstream.cli.mcp import log_in_to
 from midstream.client.mcp_server import McpServer
 from midstream.core.errors import ToolFailed
 
@@ -328,6 +329,21 @@ def test_a_login_is_kept_with_the_keys_and_used_from_then_on(tmp_path: Path, mon
             assert not await TokenStore(McpServer("far", url="https://elsewhere.example/mcp")).exists()
             assert TokenStore(far).remove() and not await TokenStore(far).exists()
             assert not token_files(tmp_path)
+
+    asyncio.run(main())
+
+
+def test_a_login_at_an_address_with_a_variable_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDSTREAM_HOME", str(tmp_path))
+
+    async def main() -> None:
+        async with behind_a_login(Authority()) as far:
+            monkeypatch.setenv("FAR_ADDRESS", far.url)
+            named = McpServer("far", url="${FAR_ADDRESS}", start_timeout=20)
+            opened: list[asyncio.Task[None]] = []
+            said = await log_in_to(named, lambda url: opened.append(asyncio.create_task(browse(url))))
+            await asyncio.gather(*opened)
+            assert said == "logged in to far" and await echoed(named) == "in"
 
     asyncio.run(main())
 

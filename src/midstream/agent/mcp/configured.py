@@ -44,6 +44,8 @@ class ConfiguredServers(Value, frozen=True):
 
     found: tuple[ConfiguredServer, ...] = ()
     problems: tuple[str, ...] = ()
+    digest: str = ""
+    """Of the project's file, as it was read: what the user saw is what they trust."""
 
     @property
     def usable(self) -> list[McpServer]:
@@ -62,13 +64,15 @@ def configured_servers(loaded: LoadedConfig, project: Project) -> ConfiguredServ
         origin = next((path for key, path in loaded.origins.items() if key.startswith(f"mcp.{name}.")), "")
         found[name] = ConfiguredServer(msgspec.structs.replace(server, name=name), origin)
     problems: list[str] = []
+    digest = ""
     path = project.root / FILE
     try:
         read = project.read(path, MAX_FILE)
         if read is not None:
+            digest = _digest(read.text)
             if read.cut:
                 raise ToolFailed(f"it is larger than {MAX_FILE >> 10} KB")
-            trusted = _is_listed(project.root, loaded.config.trusted_projects) or is_trusted(path, read.text)
+            trusted = _is_listed(project.root, loaded.config.trusted_projects) or _trusted().get(str(path)) == digest
             for server in servers_of_json(read.text, problems):
                 entry = ConfiguredServer(server, str(path), trusted)
                 # One that is not trusted takes nobody's place.
@@ -76,7 +80,7 @@ def configured_servers(loaded: LoadedConfig, project: Project) -> ConfiguredServ
                     found[server.name] = entry
     except ToolFailed as error:
         problems.append(str(error))
-    return ConfiguredServers(tuple(found.values()), tuple([f"{path}: {each}" for each in problems]))
+    return ConfiguredServers(tuple(found.values()), tuple([f"{path}: {each}" for each in problems]), digest)
 
 
 def servers_of_json(text: str, problems: list[str]) -> list[McpServer]:
@@ -103,18 +107,14 @@ def servers_of_json(text: str, problems: list[str]) -> list[McpServer]:
     return list(found.values())
 
 
-def is_trusted(path: Path, text: str) -> bool:
-    """Whether the user has trusted this file with this text."""
-    return _trusted().get(str(path)) == _digest(text)
-
-
-def trust(project: Project) -> Path:
-    """Record that the project's file may start its servers as it is now."""
+def trust(project: Project, digest: str) -> Path:
+    """Record that the project's file may start its servers as the user saw them, in the file with this digest."""
     path = project.root / FILE
     read = project.read(path, MAX_FILE)
-    if read is None:
-        raise ConfigError(f"there is no {FILE} in {project.root}")
-    _write({**_trusted(), str(path): _digest(read.text)})
+    if read is None or _digest(read.text) != digest:
+        raise ConfigError(f"{path} has changed since it was shown, so it is not trusted; look at it again")
+    # Not the digest of what was read just now: the file may change at any moment, and only this text was seen.
+    _write({**_trusted(), str(path): digest})
     return path
 
 

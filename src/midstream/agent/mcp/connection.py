@@ -431,14 +431,7 @@ class Connection:
 
     def _filled(self) -> McpServer:
         """The server with its variables; their values are kept out of everything that is shown."""
-        keys = KeyStore(self._environ)
-
-        def lookup(name: str) -> str | None:
-            if name in self._environ:
-                return self._environ[name]
-            stored = keys.get(f"{SECRET_PREFIX}{name}")
-            return None if stored is None else stored.reveal()
-
+        lookup = variable_lookup(self._environ)
         values = {name: found for name in self.server.variables if (found := lookup(name))}
         filled = self.server.filled(lookup)
         given = {**values, **{f"env {name}": text for name, text in filled.env.items()}, **filled.headers}
@@ -498,6 +491,19 @@ class Connection:
 
     def _clean(self, text: str) -> str:
         return self._secrets.scrub_text(text)
+
+
+def variable_lookup(environ: Mapping[str, str]) -> Callable[[str], str | None]:
+    """Finds what `${NAME}` stands for in a server's settings: a variable, or a secret that was stored."""
+    keys = KeyStore(environ)
+
+    def lookup(name: str) -> str | None:
+        if name in environ:
+            return environ[name]
+        stored = keys.get(f"{SECRET_PREFIX}{name}")
+        return None if stored is None else stored.reveal()
+
+    return lookup
 
 
 def _heed_cancellation() -> None:

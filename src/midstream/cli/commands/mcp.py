@@ -82,7 +82,8 @@ async def _trust(chat: Chat) -> None:
     workspace = chat.workspace
     servers = await workspace.open_mcp(always=True)
     assert servers is not None
-    waiting = servers.found.untrusted
+    shown = servers.found
+    waiting = shown.untrusted
     if not waiting:
         raise LocalError("there is nothing to trust: no .mcp.json here names servers that are not trusted")
     chat.view.notice(*[f"  {described(each, servers.project)}" for each in waiting])
@@ -92,6 +93,6 @@ async def _trust(chat: Chat) -> None:
     if (await chat.ask("Start these programs here, now and in later chats? [y]es, [n]o: ")).lower() not in ("y", "yes"):
         chat.view.notice("not trusted; nothing was started")
         return
-    path = trust(servers.project)
+    path = trust(servers.project, shown.digest)
     servers.find_again()
     chat.view.notice(f"trusted: {path} as it is now; its servers are being started")

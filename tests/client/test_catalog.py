@@ -308,6 +308,7 @@ def test_which_media_a_model_reads_can_be_said_of_it_or_of_its_provider(
         ({"wire": "anthropic"}, "unknown field 'wire'"),
         ({"provider": "openai"}, "unknown field 'provider'"),
         ({"path": "no-slash"}, "invalid path 'no-slash'"),
+        ({"file_ids": "file-("}, "invalid file_ids 'file-('"),
         ({"stream_usage": "yes"}, "providers.mine.dialect: "),
     ],
 )  # fmt: skip

@@ -98,7 +98,34 @@ def wants_output(schema: Any) -> Break:
     return lambda b: b.update(output_config={"format": {"type": "json_schema", "schema": schema}})
 
 
+BITMAP, PIXEL = "Qk0AAAAAAAAAAAAAAAAAAAAA", "iVBORw0KGgoAAAANSUhEUgAA"  # how a BMP and a PNG begin
+
+
+def shows(kind: str, data: str) -> Break:
+    """Show an image, in the words of OpenAI's chat."""
+    image = {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+    return lambda b: b["messages"][1].update(content=[image])
+
+
+def shows_input(kind: str, data: str) -> Break:
+    """The same in the words of Responses."""
+    image = {"type": "input_image", "image_url": f"data:{kind};base64,{data}"}
+    return lambda b: b["input"].append({"type": "message", "role": "user", "content": [image]})
+
+
+def shows_block(kind: str, data: str) -> Break:
+    """The same in the words of Messages."""
+    image = {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
+    return lambda b: b["messages"][0].update(content=[image])
+
+
+def shows_part(kind: str, data: str) -> Break:
+    """The same in the words of Gemini."""
+    return lambda b: b["contents"][0]["parts"].append({"inlineData": {"mimeType": kind, "data": data}})
+
+
 CHAT: dict[str, list[Break]] = {
+    "images are readable": [shows("image/svg+xml", "PHN2Zy8+"), shows("image/png", BITMAP)],
     "shape": [
         lambda b: b.pop("model"),
         lambda b: b.update(messages=[]),
@@ -221,6 +248,13 @@ FORCED: dict[str, list[Break]] = {
     "choice and thinking": [lambda b: b.update(tool_choice={"type": "function", "function": {"name": "list_files"}})]
 }
 ANTHROPIC: dict[str, list[Break]] = {
+    "images are readable": [
+        shows_block("image/svg+xml", "PHN2Zy8+"),
+        shows_block("image/jpeg", PIXEL),
+        lambda b: b["messages"][2]["content"][0].update(
+            content=[{"type": "image", "source": {"type": "base64", "media_type": "image/tiff", "data": PIXEL}}]
+        ),
+    ],
     "format fits": [wants_output(each) for each in _NOT_CLOSED],
     "no thread": [lambda b: b.update(thread={"type": "new"})],
     "shape": [lambda b: b.pop("max_tokens"), lambda b: b["messages"][0].update(role="system")],
@@ -268,6 +302,11 @@ ANTHROPIC: dict[str, list[Break]] = {
     "reasoning is there": [lambda b: [b.update(thinking={"type": "enabled", "budget_tokens": 2000}), drop_thinking(b)]],
 }  # fmt: skip
 RESPONSES: dict[str, list[Break]] = {
+    "images are readable": [
+        shows_input("image/svg+xml", "PHN2Zy8+"),
+        shows_input("image/png", BITMAP),
+        lambda b: item(b, "function_call_output").update(output=[{"type": "input_image", "image_url": "data:image/bmp;base64,Qk0="}]),
+    ],
     "format fits": [wants_text({"type": "array"}), wants_text(_CLOSED, name=""), *[wants_text(each, strict=True) for each in _NOT_STRICT]],
     "shape": [
         lambda b: b.pop("model"),
@@ -310,6 +349,7 @@ RESPONSES: dict[str, list[Break]] = {
     ],
 }  # fmt: skip
 GEMINI: dict[str, list[Break]] = {
+    "images are readable": [shows_part("image/gif", "R0lGODlh"), shows_part("image/svg+xml", "PHN2Zy8+")],
     "shape": [
         lambda b: b.update(contents=[]),
         lambda b: b["contents"][0].update(role="assistant"),
@@ -617,6 +657,10 @@ ACCEPTED: list[tuple[str, str, Break]] = [
     ("openai-responses", "a conversation holds the call", lambda b: [
         b["input"].remove(item(b, "function_call")), b.update(conversation="conv_1"), b["input"].remove(item(b, "reasoning"))]),
     ("ollama", "its templates print a tool message without a call", lambda b: b["messages"].append({"role": "tool", "content": "x"})),
+    ("openai", "a PNG", shows("image/png", PIXEL)),
+    ("anthropic", "a PNG", shows_block("image/png", PIXEL)),
+    ("openai-responses", "a PNG", shows_input("image/png", PIXEL)),
+    ("gemini", "the guide: HEIC", shows_part("image/heic", "QUJD")),
     ("completions", "the reference: a list of prompts", lambda b: b.update(prompt=[b["prompt"]])),
 ]  # fmt: skip
 

@@ -259,6 +259,12 @@ class Dialect(Value, frozen=True):
     """Images in a tool result: in the tool message, in a user message behind the results, or not at all."""
     media: tuple[MediaKind, ...] = ("image",)
     """Kinds of media the model reads."""
+    # What all of the large hosts read (field-guide/openai-chat.md#images).
+    image_types: tuple[str, ...] = ("image/jpeg", "image/png", "image/gif", "image/webp")
+    """The types of images it reads; any other is refused, and every later request with it."""
+    file_ids: str | None = None
+    """How the ids of the files that are kept at this host begin (a pattern); another host's id is not found here. None: not
+    known."""
     forced_choice: tuple[ForcedChoice, ...] = ("required", "named")
     """The forced tool choices it takes."""
     # Kimi and Claude refuse a forced choice while they think (field-guide/kimi.md#tool-choice).
@@ -347,6 +353,12 @@ def _check_control_and_path(dialect: Dialect) -> None:
     # Both words are valid somewhere, or the struct itself would not exist; here they must be valid on this wire.
     _check_word(f"reasoning.control for {dialect.wire}", dialect.reasoning.control, WIRES[dialect.wire])
     _check_word(f"reasoning.keep for {dialect.wire}", dialect.reasoning.keep, KEEPS[dialect.wire])
+    # Compiled only where there is one: a start that knows no file ids loads less.
+    if dialect.file_ids is not None:
+        try:
+            re.compile(dialect.file_ids)
+        except re.error as error:
+            raise ConfigError(f"invalid file_ids {dialect.file_ids!r}: {error}") from None
     for word in dialect.sampling_thinking or ():
         _check_word("sampling_thinking", word, get_args(SamplingOption))
     if dialect.path and not _PATH.fullmatch(dialect.path):
@@ -379,7 +391,7 @@ _DIALECT = _FieldChecks(
     },
     # Everything that `_check_control_and_path` looks at is part of what
     # is remembered: two dialects that differ in it are checked apart.
-    ("reasoning.control", "reasoning.keep", "sampling_thinking", "path"),
+    ("reasoning.control", "reasoning.keep", "sampling_thinking", "path", "file_ids"),
 )
 
 

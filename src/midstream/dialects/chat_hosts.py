@@ -43,6 +43,7 @@ OPENAI = Dialect(
     developer_role=True,
     freeform=True,
     media=("image", "audio", "file"),
+    file_ids=r"file-|assistant-",
     limits=Limits(max_tools=128),
     reasoning=Reasoning(control="reasoning_effort"),
     extras=(
@@ -169,12 +170,14 @@ MINIMAX = Dialect(
     parallel_option=False,
     user_field="",
 )  # fmt: skip
+IMAGE_TYPES_XAI = ("image/jpeg", "image/png")  # all that its guide on image understanding names
 XAI = Dialect(
     "xai",
     _WIRE,
     "xai",
     sampling=("temperature", "top_p", "seed", "response_format"),  # grok-4 refuses stop and the penalties
     mid_system=True,  # "no role order limitation"
+    image_types=IMAGE_TYPES_XAI,
 )
 XAI_EFFORT_MODELS = r"grok-3-mini|grok-(?:4\.[3-9]|[5-9])(?!.*non-reasoning)"
 XAI_EFFORT = _replace(XAI, name="xai-effort", reasoning=Reasoning(control="reasoning_effort", default_on=True))

@@ -72,6 +72,7 @@ MOONSHOT_K25 = _replace(
     forced_choice_thinking=(),
     sampling=_FIXED_SAMPLING,
     media=("image", "video"),
+    file_ids="ms://",
     tool_result_media="inline",
 )
 _KEEPS = _replace(

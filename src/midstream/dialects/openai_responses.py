@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
-from .chat_hosts import AZURE_ENDPOINT, AZURE_MODELS, REASONING_MODELS, XAI_EFFORT_MODELS
+from .chat_hosts import AZURE_ENDPOINT, AZURE_MODELS, IMAGE_TYPES_XAI, REASONING_MODELS, XAI_EFFORT_MODELS
 from .provider import Provider
 
 _replace = msgspec.structs.replace
@@ -45,7 +45,14 @@ def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect
     """OpenAI's models, where they reason and where they do not."""
     newest = {"freeform": True, "namespaces": True, "extras": _EXTRAS, "server_tools": _SERVER_TOOLS}
     plain = _dialect(
-        name, provider, schema="openai", answer_pass="openai", limits=Limits(max_tools=128), **newest, **fields
+        name,
+        provider,
+        schema="openai",
+        answer_pass="openai",
+        limits=Limits(max_tools=128),
+        file_ids=r"file-|assistant-",
+        **newest,
+        **fields,
     )
     rules = Reasoning(signed=True, default_on=True, control="reasoning")
     reasoning = _replace(plain, name=f"{name}-reasoning", reasoning=rules, sampling=("response_format",))
@@ -58,8 +65,14 @@ def _openai(name: str, provider: str, **fields: Any) -> tuple[tuple[str, Dialect
     )
 
 
-XAI = _dialect("xai-responses", "xai", freeform=True, reasoning=Reasoning(signed=True, default_on=True))
-XAI_PLAIN = _dialect("xai-responses-plain", "xai", freeform=True)
+XAI = _dialect(
+    "xai-responses",
+    "xai",
+    freeform=True,
+    image_types=IMAGE_TYPES_XAI,
+    reasoning=Reasoning(signed=True, default_on=True),
+)
+XAI_PLAIN = _replace(XAI, name="xai-responses-plain", reasoning=Reasoning())
 XAI_EFFORT = _replace(XAI, name="xai-responses-effort", reasoning=_replace(XAI.reasoning, control="reasoning"))
 OPENROUTER = _dialect(
     "openrouter-responses",

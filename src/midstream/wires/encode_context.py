@@ -6,6 +6,7 @@ a host does not take. Everything that is changed or left out leaves a Note.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -20,7 +21,7 @@ from ..core.refs import MAX_SIZE
 from ..core.schemas import PASSES
 from ..core.tools import ToolSpec, modern_call
 from .lenient_json import arguments_text, json_value
-from .media import SEE_MEDIA, omitted
+from .media import SEE_MEDIA, is_public, omitted, settled
 from .plain_tools import compiled, plain_call, plain_tool, rewritten
 from .reasoning import effort_for, keeps_thinking, maker, same_origin, thinking_on
 
@@ -302,11 +303,37 @@ class EncodeContext:
     def foreign_block(self, block: Opaque) -> None:
         self.note("dropped", "opaque", "foreign_block", f"{block.kind} can be sent only to the host that made it")
 
+    def readable(self, media: Media) -> Media | None:
+        """The medium as the reader takes it, under its real type; None where it does not."""
+        found = settled(media)
+        if found is None or found.kind not in self.dialect.media:
+            return None
+        away = found.data is None
+        if away and not self._is_here(found.url or ""):
+            return None
+        # What is at an address may be called `image/*`: the host will see what it is.
+        if found.kind != "image" or (away and "*" in found.mime):
+            return found
+        return found if found.mime in self.dialect.image_types else None
+
+    def _is_here(self, url: str) -> bool:
+        """Whether the reader can open this address, or has a file of this id."""
+        known = self.dialect.file_ids
+        if known is not None and re.match(known, url):
+            return True
+        return is_public(url) and (known is None or url.startswith(("https://", "http://")))
+
     def unreadable(self, media: Media) -> str:
         """The line of text sent instead of a medium that the reader does not read."""
-        why = f"this model does not read {media.mime or media.kind}; sent a placeholder instead"
-        self.note("dropped", "media", "unsupported_media", why)
-        return omitted(media)
+        found = settled(media)
+        if found is None:
+            why = "its data is not base64" if media.data or media.url else "it has no data and no address"
+        elif found.data is None and not self._is_here(found.url or ""):
+            why = "this host cannot open its address or has no file of this id"
+        else:
+            why = f"this model does not read {found.mime or found.kind}"
+        self.note("dropped", "media", "unsupported_media", f"{why}; sent a placeholder instead")
+        return omitted(found or media)
 
     def blank_turn(self) -> None:
         self.note("dropped", "turn", "blank_turn", "nothing in this turn can be sent")

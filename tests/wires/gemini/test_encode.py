@@ -223,7 +223,8 @@ def test_media_of_results_stand_inside_or_behind() -> None:
         (Media("audio/mpeg", data="QUJD"), {"inlineData": {"mimeType": "audio/mpeg", "data": "QUJD"}}),
         (Media("image/*", url="https://a/b"), {"fileData": {"fileUri": "https://a/b"}}),
         (Media("video/mp4", url="files/1"), {"fileData": {"mimeType": "video/mp4", "fileUri": "files/1"}}),
-        (Media("", url="data:image/gif;base64,R0lG"), {"inlineData": {"mimeType": "image/gif", "data": "R0lG"}}),
+        (Media("", url="data:image/webp;base64,R0lG"), {"inlineData": {"mimeType": "image/webp", "data": "R0lG"}}),
+        (Media("", url="data:image/gif;base64,R0lG"), {"text": "[image omitted]"}),
         (Media("image/*", data="????", name="x"), {"text": "[image omitted: x]"}),
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .answer_format import anthropic_format
+from .images import real_type
 from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, objects
 
 WIRE = "anthropic"
@@ -236,6 +237,24 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
                 yield Observed("messages: tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'")
 
 
+def _images_are_readable(body: Body, traits: Traits) -> Iterator[str]:
+    for index, message in enumerate(_messages(body)):
+        inner = [part for block in _of(message, "tool_result") for part in objects(block.get("content"))]
+        for block in (*_of(message, "image"), *[part for part in inner if part.get("type") == "image"]):
+            source = block.get("source")
+            if not isinstance(source, dict) or source.get("type") != "base64":
+                continue
+            told, real = str(source.get("media_type")), real_type(source)
+            if told not in traits.image_types:
+                named = ", ".join([f"'{kind}'" for kind in traits.image_types])
+                yield f"messages.{index}: image.source.base64.media_type: Input should be one of {named}"
+            elif real != told:
+                yield Observed(
+                    f"messages.{index}: image.source.base64: The image was specified using the {told} media type, but the"
+                    f" image appears to be a {real} image"
+                )
+
+
 def _no_thread(body: Body, traits: Traits) -> Iterator[str]:
     """The double holds no conversations for its clients. It says so as the host does where it cannot hold one, and clients
     then send the whole conversation."""
@@ -296,6 +315,12 @@ RULES = (
         " have non-empty content`, `cannot end with trailing whitespace`",
         _text_is_said, hosts=_OWN,
         guide="anthropic-messages.md#content",
+    ),
+    Rule(
+        "images are readable", "documented", "Anthropic's guide on vision: the types of images",
+        _images_are_readable, hosts=_OWN,
+        apart=(Apart("observed", "a label that is not the data's", "error text `the image appears to be` (llxprt-code 2130)"),),
+        guide="anthropic-messages.md#images",
     ),
     Rule("thinking is own", "documented", f"{_GUIDE}: signatures are verified", _thinking_is_own, hosts=_OWN, guide="anthropic-messages.md#thinking"),
     Rule(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .answer_format import openai_format
+from .images import is_unread
 from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, is_object_text, objects
 
 WIRE = "openai-chat"
@@ -237,6 +238,15 @@ def _images_are_taken(body: Body, traits: Traits) -> Iterator[str]:
                 yield f"messages[{index}]: unknown variant `{part['type']}`, expected `text`"
 
 
+def _images_are_readable(body: Body, traits: Traits) -> Iterator[str]:
+    for message in messages_of(body):
+        for part in objects(message.get("content")):
+            image = part.get("image_url")
+            if is_unread(image.get("url") if isinstance(image, dict) else image, traits.image_types):
+                named = [kind.partition("/")[2] for kind in traits.image_types]
+                yield f"You uploaded an unsupported image. Please make sure your image has of one the following formats: {named}."
+
+
 def _system_is_well_placed(body: Body, traits: Traits) -> Iterator[str]:
     """A system message is the first, or there is none; where it may follow, it may not declare tools unless that is known."""
     for index, message in enumerate(messages_of(body)):
@@ -456,6 +466,11 @@ RULES = (
     Rule(
         "images are taken", "observed", "DeepSeek error text: unknown variant `image_url`, expected `text`",
         _images_are_taken, hosts=("deepseek",),
+        guide="openai-chat.md#images",
+    ),
+    Rule(
+        "images are readable", "observed", "OpenAI error text `You uploaded an unsupported image` (STranslate 277, Memoh 977)",
+        _images_are_readable, hosts=("openai",), code="invalid_image_format",
         guide="openai-chat.md#images",
     ),
     Rule(

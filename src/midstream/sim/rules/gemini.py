@@ -55,6 +55,14 @@ def _shape(body: Body, traits: Traits) -> Iterator[str]:
                 yield f"* GenerateContentRequest.contents[{index}].parts: contents.parts[0].data: required oneof field 'data' must have one initialized field"
 
 
+def _images_are_readable(body: Body, traits: Traits) -> Iterator[str]:
+    for content in _contents(body):
+        for image in _values(content, "inlineData"):
+            kind = str(image.get("mimeType"))
+            if kind.startswith("image/") and kind not in traits.image_types:
+                yield f"Unsupported MIME type: {kind}"
+
+
 def _model_turns_follow(body: Body, traits: Traits) -> Iterator[str]:
     """A call is the answer to a user or to results; any other answer of the model should be."""
     # As if a model had spoken before the first turn, so that a history
@@ -169,6 +177,10 @@ RULES = (
         "shape", "observed", "Gemini error texts `Please use a valid role`, `contents.parts must not be empty`, `required oneof`",
         _shape, apart=(Apart("documented", "a request without contents", "Gemini API reference: GenerateContentRequest"),),
         guide="gemini.md#shape",
+    ),
+    Rule(
+        "images are readable", "observed", "Gemini error text `Unsupported MIME type: image/gif` (MaiBot 1435), which its guide explains",
+        _images_are_readable, guide="gemini.md#images",
     ),
     Rule(
         "model turns follow", "observed", "Gemini error text `function call turn comes immediately after a user turn`",

@@ -93,9 +93,11 @@ _DEEPSEEK = {
 _GEMINI: dict[str, Any] = {
     "signature_prefix": signature_prefix("gemini"),
     "name_pattern": r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}",
+    "image_types": ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"),
     "bad_key_status": 400,
     "bad_key_message": "API key not valid. Please pass a valid API key.",
 }
+_XAI: dict[str, Any] = {"image_types": ("image/jpeg", "image/png")}
 _COHERE: dict[str, Any] = {"bad_key_message": "invalid api token"}
 
 # One row per kind of service, with what sets it apart; a dialect finds its row by name below. `kimi-weights` stands
@@ -104,7 +106,7 @@ _ALL = (
     _chat(
         "openai", max_tools=128, mid_system=True, developer_role=True, freeform=True, blank_text=True, allowed_tools=True
     ),
-    _chat("xai", mid_system=True),
+    _chat("xai", mid_system=True, **_XAI),
     _moonshot("moonshot-k2", images=False),
     _moonshot("moonshot-k2-thinking", images=False, forced_choice_thinking=(), **_THINKS),
     _moonshot("moonshot-k2.5", forced_choice_thinking=(), fixed_sampling=True, **_THINKS),
@@ -137,7 +139,7 @@ _ALL = (
         "openai-responses", responses, signature_prefix=signature_prefix("openai-responses"),
         freeform=True, namespaces=True, blank_text=True,
     ),
-    _host("xai-responses", responses, signature_prefix=signature_prefix("xai-responses"), freeform=True),
+    _host("xai-responses", responses, signature_prefix=signature_prefix("xai-responses"), freeform=True, **_XAI),
     _host("compatible-responses", responses, signature_prefix=signature_prefix("compatible-responses")),
     _host("gemini", gemini, needs_call_signature=True, **_GEMINI),
     _host("gemini-2", gemini, **_GEMINI),

@@ -9,6 +9,7 @@ from typing import Any
 
 from .answer_format import openai_format
 from .chat import error
+from .images import is_unread
 from .rule import Apart, Assumed, Body, Documented, Rule, Traits, is_object_text, objects
 
 __all__ = ["RULES", "WIRE", "error"]
@@ -147,6 +148,16 @@ def _content_fits(body: Body, traits: Traits) -> Iterator[str]:
                 yield f"Invalid value: '{part.get('type')}'. Supported values are: {', '.join(wanted)}. (input[{index}].content)"
 
 
+def _images_are_readable(body: Body, traits: Traits) -> Iterator[str]:
+    for item in _items(body):
+        for part in (*objects(item.get("content")), *objects(item.get("output"))):
+            if part.get("type") == "input_image" and is_unread(part.get("image_url"), traits.image_types):
+                yield (
+                    "The image data you provided does not represent a valid image. Please check your input and try again"
+                    f" with one of the supported image formats: {[*traits.image_types]}."
+                )
+
+
 def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
     tools = [*objects(body.get("tools"))]
     for index, tool in enumerate(tools):
@@ -213,6 +224,11 @@ RULES = (
         _content_fits, hosts=_OWN,
         apart=(Apart("documented", "a message without content", "OpenAI API reference, responses.create: items"), Apart("assumed", "empty content")),
         guide="openai-responses.md#shape",
+    ),
+    Rule(
+        "images are readable", "observed", "OpenAI error text `does not represent a valid image` (codex 7459, codex 4946)",
+        _images_are_readable, hosts=_OWN, code="invalid_value",
+        guide="openai-chat.md#images",
     ),
     Rule(
         "tools fit", "observed", "OpenAI error texts `Missing required parameter: 'tools[0].name'`, `Invalid schema for function`",

@@ -74,6 +74,7 @@ class Traits(msgspec.Struct, frozen=True):
     forced_choice_thinking: tuple[str, ...] = ("required", "named")
     fixed_sampling: bool = False
     images: bool = True
+    image_types: tuple[str, ...] = ("image/jpeg", "image/png", "image/gif", "image/webp")
     fields: frozenset[str] | None = None
     """The body fields it knows; any other is refused. None: unknown fields are ignored."""
     max_tools: int | None = None

@@ -394,7 +394,8 @@ class MessagesWriter:
         out.append(json_value(fields))
 
     def _media(self, media: Media) -> bytes:
-        block = media_block(media, self.context.dialect.media)
+        found = self.context.readable(media)
+        block = media_block(found) if found is not None else None
         if block is None:
             return encode_text(self.context.unreadable(media))
         self.marks += "cache_control" in block

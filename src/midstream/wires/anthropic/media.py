@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
+from base64 import b64encode
 from typing import Any
 
 from ...core.blocks import Media
-from ..media import mime_of_data, opened
+from ..media import text_of_file
 
-# Other images are refused, so they are better told as text.
-_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 # Fields of a block, beside its source, that mean something to this host.
 _KEYS = ("cache_control", "citations", "context", "title")
 _PDF = "application/pdf"
 
 
-def media_block(media: Media, kinds: tuple[str, ...]) -> dict[str, Any] | None:
-    """The block for a medium, or None where a model that reads `kinds` has no place for it."""
-    if media.kind not in kinds:
-        return None
-    media = opened(media)
+def media_block(media: Media) -> dict[str, Any] | None:
+    """The block for a medium that the reader takes, or None where this wire has no place for it."""
     source = _source(media)
     if source is None:
         return None
@@ -38,24 +32,10 @@ def _source(media: Media) -> dict[str, Any] | None:
         if url.startswith(("https://", "http://")):
             return {"type": "url", "url": url}
         return {"type": "file", "file_id": url} if "://" not in url else None
-    if media.kind == "image":
-        # The host checks the type against the data, so a vague one (`image/*`) is settled by the data.
-        mime = media.mime if media.mime in _IMAGES else mime_of_data(data)
-        return {"type": "base64", "media_type": mime, "data": data} if mime in _IMAGES else None
-    if media.mime == _PDF:
-        return {"type": "base64", "media_type": _PDF, "data": data}
-    # JSON has no place as a document, but is text to a model.
-    if media.mime.startswith("text/") or media.mime == "application/json":
-        text = _plain_text(data)
-        return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
-    return None
-
-
-def _plain_text(data: str) -> str | None:
-    try:
-        return b64decode(data, validate=True).decode()
-    except (Base64Error, ValueError):
-        return None
+    if media.kind == "image" or media.mime == _PDF:
+        return {"type": "base64", "media_type": media.mime, "data": data}
+    text = text_of_file(media)
+    return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
 
 
 def read_media(block: dict[str, Any]) -> Media | None:

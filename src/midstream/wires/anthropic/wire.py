@@ -25,6 +25,7 @@ DEFAULT = Dialect(
     default_max_tokens=8192,
     tool_result_media="inline",
     media=("image", "file"),
+    file_ids=r"file_|file-(?!\w+$)",  # a hyphen and one word is OpenAI's
     # While it thinks, Claude refuses every forced choice (field-guide/anthropic-messages.md#thinking).
     forced_choice_thinking=(),
     sampling=("temperature", "top_p", "stop", "response_format"),

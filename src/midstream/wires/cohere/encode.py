@@ -14,7 +14,7 @@ from typing import Any, assert_never
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..encode_context import SAMPLING, EncodeContext, result_text, write_turns
 from ..lenient_json import json_text, json_value
-from ..media import MEDIA_FOLLOWS
+from ..media import MEDIA_FOLLOWS, image_detail, is_address
 from ..reasoning import is_own
 from ..request import Request, RequestDraft, below_system, join_body, merge_body
 from .wire import PLAN, THINKING
@@ -206,10 +206,11 @@ class CohereWriter:
         return parts
 
     def _media(self, media: Media) -> dict[str, Any]:
-        if media.kind != "image" or "image" not in self.context.dialect.media:
+        found = self.context.readable(media)
+        if found is None or found.kind != "image" or (found.data is None and not is_address(found.url or "")):
             return {"type": "text", "text": self.context.unreadable(media)}
-        url = media.url if media.data is None else f"data:{media.mime};base64,{media.data}"
-        return {"type": "image_url", "image_url": {"url": url, **(media.extra or {})}}
+        url = found.url if found.data is None else f"data:{found.mime};base64,{found.data}"
+        return {"type": "image_url", "image_url": {"url": url, **image_detail(found)}}
 
     def answer(self, turn: Turn) -> None:
         texts: list[str] = []

@@ -212,7 +212,8 @@ class ContentsWriter:
         return out
 
     def _media(self, media: Media, signature: str | None = None) -> bytes:
-        part = media_part(media, self.context.dialect.media)
+        found = self.context.readable(media)
+        part = media_part(found) if found is not None else None
         if part is None:
             return encode_text(self.context.unreadable(media))
         return json_value({**part, _SIGNATURE: signature} if signature else part)

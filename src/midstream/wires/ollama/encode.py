@@ -13,7 +13,7 @@ from typing import Any, assert_never
 from ...core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..encode_context import SAMPLING, EncodeContext, result_text, write_turns
 from ..lenient_json import json_text, json_value
-from ..media import MEDIA_FOLLOWS, opened
+from ..media import MEDIA_FOLLOWS
 from ..reasoning import asked_off, is_own
 from ..request import Request, RequestDraft, below_system, join_body, merge_body
 
@@ -182,7 +182,8 @@ class OllamaWriter:
 
     def _image(self, media: Media) -> str | None:
         """The base64 of an image; an address is of no use to a host that fetches nothing."""
-        return opened(media).data if media.kind == "image" and "image" in self.context.dialect.media else None
+        found = self.context.readable(media)
+        return found.data if found is not None and found.kind == "image" else None
 
     def answer(self, turn: Turn) -> None:
         texts: list[str] = []

@@ -15,6 +15,8 @@ DEFAULT = Dialect(
     answer_pass="grammar",
     answer_beside_tools=False,  # the grammar leaves no room for a call
     tool_result_media="user",
+    # An image has no label on this wire, so that one of no known type can be sent too.
+    image_types=("image/jpeg", "image/png", "image/gif", "image/webp", "image/*"),
     tool_result_name=True,
     forced_choice=(),
     forced_choice_thinking=(),

@@ -6,7 +6,6 @@ tool choice, thinking, sampling. What a host would refuse is left out or bent, a
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, assert_never
@@ -19,7 +18,7 @@ from ...core.dialect import Dialect
 from ...core.tools import ToolSpec, freeform_input
 from ..encode_context import SAMPLING, EncodeContext, result_text
 from ..lenient_json import json_text, json_value
-from ..media import MEDIA_FOLLOWS, is_address
+from ..media import MEDIA_FOLLOWS, image_detail, is_address, text_of_file
 from ..reasoning import is_own, thinking_on
 from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
 from .everyday import ChatLane
@@ -319,22 +318,22 @@ class ChatWriter:
         kind = media.kind
         # Before it is asked whether the host takes files: plain text needs no file.
         if kind == "file":
-            text = _file_text(media)
+            text = text_of_file(media)
             if text is not None:  # hosts take PDFs as files at most; text any of them reads
                 return {"type": "text", "text": text}
-        # Sounds and files are sent whole or under a host's file id, not by address.
-        away = kind in ("audio", "file") and media.data is None and is_address(media.url or "")
-        if kind not in self.context.dialect.media or away:
+        found = self.context.readable(media)
+        # Images and videos are sent whole or by address; sounds and files whole or under a host's file id.
+        if found is None or (found.data is None and is_address(found.url or "") != (found.kind in ("image", "video"))):
             return {"type": "text", "text": self.context.unreadable(media)}
-        extra = media.extra or {}
+        media, kind = found, found.kind
         if kind in ("image", "video"):
             url = media.url if media.data is None else f"data:{media.mime};base64,{media.data}"
-            return {"type": f"{kind}_url", f"{kind}_url": {"url": url, **extra}}
+            return {"type": f"{kind}_url", f"{kind}_url": {"url": url, **image_detail(media)}}
         if kind == "audio" and media.data is not None:
             spelled = media.mime.partition("/")[2]
             spelled = _AUDIO_FORMATS.get(spelled, spelled)
-            return {"type": "input_audio", "input_audio": {"data": media.data, "format": spelled, **extra}}
-        file: dict[str, Any] = dict(extra)
+            return {"type": "input_audio", "input_audio": {"data": media.data, "format": spelled}}
+        file: dict[str, Any] = {}
         if media.name:
             file["filename"] = media.name
         # Only PDFs, as the one kind of file that hosts take.
@@ -481,13 +480,3 @@ class ChatWriter:
 def _text_part(text: Text) -> dict[str, Any]:
     mark = text.extra.get("cache_control") if text.extra else None
     return {"type": "text", "text": text.text, **({"cache_control": mark} if mark is not None else {})}
-
-
-def _file_text(media: Media) -> str | None:
-    """The text of a text file; None for what is none, is empty, or is not here."""
-    if media.data is None or not media.mime.startswith("text/"):
-        return None
-    try:
-        return base64.b64decode(media.data, validate=True).decode() or None
-    except ValueError:
-        return None

@@ -319,8 +319,9 @@ class ResponsesWriter:
                     if block.text:
                         parts.append({"type": "input_text", "text": block.text})
                 case Media():
-                    if block.kind in context.dialect.media:
-                        parts.append(media_part(block))
+                    found = context.readable(block)
+                    if found is not None:
+                        parts.append(media_part(found))
                     else:
                         parts.append({"type": "input_text", "text": context.unreadable(block)})
                 case Opaque():

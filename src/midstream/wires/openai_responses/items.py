@@ -167,9 +167,13 @@ def _lengths(block: Thinking) -> tuple[list[int], list[int]] | None:
     return counts[0], counts[1]
 
 
+_MEDIA_FIELDS = ("detail", "prompt_cache_breakpoint")
+
+
 def media_part(media: Media) -> dict[str, Any]:
     """A medium as a part of a message or a tool output."""
-    extra = media.extra or {}
+    # Other fields are another wire's, and an unknown one is refused.
+    extra = {key: value for key, value in (media.extra or {}).items() if key in _MEDIA_FIELDS}
     data = None
     if media.data is not None:
         data = f"data:{media.mime};base64,{media.data}" if media.mime else media.data

@@ -92,6 +92,14 @@ def test_keys_go_where_the_provider_wants_them() -> None:
     assert catalog.auth_headers(catalog.resolve("openai/gpt-4o"), "mine").reveal() == {"authorization": "Bearer mine"}
 
 
+def test_a_key_goes_in_a_header_of_the_users_choice_and_nowhere_else() -> None:
+    settings = ProviderConfig(base_url="https://gate.example/v1", auth="X-Company-Token")
+    catalog = Catalog(Config(providers={"gate": settings}), environ={"GATE_API_KEY": "k1"})
+    target = catalog.resolve("gate/some-model")
+    assert catalog.auth_headers(target).reveal() == {"x-company-token": "k1"}
+    assert catalog.shown_headers(target, "‹key›") == {"x-company-token": "‹key›"}
+
+
 def test_the_first_name_of_a_key_wins_and_an_empty_one_is_none() -> None:
     both = {"MOONSHOT_API_KEY": "one", "KIMI_API_KEY": "two"}
     assert headers("moonshot/kimi-k2.5", **both) == {"authorization": "Bearer one"}

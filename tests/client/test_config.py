@@ -245,3 +245,17 @@ def test_every_setting_is_listed_with_its_origin_and_no_secret(places: Places) -
     assert "sk-canary" not in str(listed) and "s3cret" not in str(listed)
     plain = {each.name: each for each in list_settings(load_config(places.project, {"MIDSTREAM_HOME": "/nowhere"}), {})}
     assert plain["default_model"].origin == "default"
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ('[chat]\ncompact = "sometimes"', "[chat]: invalid compact 'sometimes'; expected one of auto, off"),
+        ('[sandbox]\nuse = "yes"', "[sandbox]: invalid use 'yes'; expected one of on, auto, off"),
+    ],
+)
+def test_a_word_that_is_not_known_is_answered_with_those_that_are(places: Places, text: str, told: str) -> None:
+    (places.home / "config.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(places.project, places.environ)
+    assert told in str(caught.value)

@@ -319,7 +319,7 @@ def test_a_command_is_shown_nowhere(tmp_path: Path) -> None:
         ("api_key_command = 5", "api_key_command"),
         ("api_key_command = [5]", "api_key_command"),
         ("api_key_ttl = -1", "api_key_ttl"),
-        ('auth = "basic"', "auth"),
+        ('auth = "basic"', "config.toml: [providers.mine]: invalid auth 'basic'; expected bearer, none, or the header"),
     ],
 )
 def test_settings_of_the_wrong_kind_name_their_key(tmp_path: Path, text: str, told: str) -> None:

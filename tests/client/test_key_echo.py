@@ -28,6 +28,7 @@ from midstream.client import sync
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client
 from midstream.client.config import Config, ProviderConfig
+from midstream.core.dialect import Endpoint
 from midstream.core.errors import LocalError, MidstreamError, ProviderError, TransportError, Unauthorized
 from midstream.core.secret import Secret, SecretHeaders, SecretText, hide_url_secrets
 from midstream.transport import Transport, TransportOptions
@@ -361,6 +362,8 @@ def test_a_key_over_plain_http_is_warned_of_once_a_host() -> None:
     for near in ("127.0.0.1:1", "localhost", "[::1]:5", "127.9.9.9"):
         assert heard(f"http://{near}/v1", "authorization") == []
     assert heard("http://[", "authorization") == []
+    Endpoint("http://three.example", auth="x-door-badge")  # the endpoint says that this header carries a key
+    assert len(heard("http://three.example/v1", "x-door-badge")) == 1
 
 
 def test_a_client_warns_of_it() -> None:

@@ -118,7 +118,9 @@ def test_a_dialect_says_at_once_what_is_wrong_with_it(field: str, said: Any, kno
         (lambda: Reasoning(efforts=("low", "hgih")), "invalid efforts 'hgih'; expected one of none, minimal"),
         (lambda: Reasoning(wires=("chat",)), "invalid wires 'chat'; expected one of openai-chat"),
         (lambda: Limits(tool_name_pattern="["), "invalid tool_name_pattern '['"),
-        (lambda: Endpoint("https://a", auth="basic"), "invalid auth 'basic'; expected one of bearer, api-key"),  # type: ignore[arg-type]
+        (lambda: Endpoint("https://a", auth="basic"), "invalid auth 'basic'; expected bearer, none, or the header"),
+        (lambda: Endpoint("https://a", auth="x api"), "invalid auth 'x api'"),
+        (lambda: Endpoint("https://a", auth="content-length"), "invalid auth 'content-length'"),
         (lambda: Endpoint("https://{region}.a"), "invalid place in an address 'region'"),
         (lambda: Endpoint("https://a", query={"v": "a&b=c"}), "invalid query parameter 'v'"),
     ],

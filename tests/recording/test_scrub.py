@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from midstream.client.catalog import Catalog
+from midstream.client.config import Config, ProviderConfig
 from midstream.core.secret import Secret, SecretHeaders
 from midstream.recording import Cassette, Recorder, Scrub, SecretRemains, decode_exchange, encode_exchange
 from midstream.recording.secret_search import SecretSearch
@@ -49,6 +51,12 @@ def _recorded(
         told.chunk(chunk)
     told.end("clean" if error is None else "error", error)  # type: ignore[arg-type]
     return recorder
+
+
+def _gate(auth: str) -> Catalog:
+    """A catalogue with a host that takes its key in this header."""
+    settings = ProviderConfig(base_url="https://gate.example/v1", auth=auth)
+    return Catalog(Config(providers={"gate": settings}), environ={"GATE_API_KEY": KEY})
 
 
 def _written(recorder: Recorder) -> str:
@@ -225,3 +233,12 @@ def test_what_was_saved_is_told(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, on_saved=told.append)
     recorder.sent(_target()).end("error", None)
     assert told == recorder.saved and len(told) == 1
+
+
+def test_a_key_in_a_header_of_any_name_is_in_no_recording(tmp_path: Path) -> None:
+    # Nothing in the name says that it holds a key: only the configuration does.
+    catalog = _gate("X-Company-Badge")
+    auth = catalog.auth_headers(catalog.resolve("gate/some-model")).reveal()
+    echo = f'data: {{"choices":[{{"index":0,"delta":{{"content":"{KEY}"}}}}]}}\n\n'.encode()
+    text = _written(_recorded(tmp_path, _target(auth=auth), chunks=[echo]))
+    assert '"x-company-badge":"***"' in text and not leaks(text)

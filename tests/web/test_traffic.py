@@ -10,6 +10,7 @@ import pytest
 
 from midstream.codec import encode_request
 from midstream.core.blocks import Conversation, human
+from midstream.core.dialect import Endpoint
 from midstream.core.errors import LocalError, NotFound
 from midstream.core.secret import SecretHeaders
 from midstream.transport.secrets import Secrets
@@ -204,12 +205,14 @@ def test_headers_with_keys_show_nothing() -> None:
     assert shown == {**dict.fromkeys(secret, "‹hidden›"), "user-agent": "sdk", "accept": "*/*"}
 
 
+@pytest.mark.parametrize("name", ["x-api-key", "x-gate-badge"])
 @asynchronous
-async def test_how_a_key_went_to_the_model_is_told_and_not_which() -> None:
+async def test_how_a_key_went_to_the_model_is_told_and_not_which(name: str) -> None:
     """A command that is made of an exchange has the right header, and whoever runs it fills it in."""
+    Endpoint("https://api.anthropic.com", auth=name)
     traffic = Traffic()
     exchange = traffic.open("a", "openai-chat")
-    headers = SecretHeaders({"x-api-key": "sk-own-key-0123456789", "user-agent": "midstream"})
+    headers = SecretHeaders({name: "sk-own-key-0123456789", "user-agent": "midstream"})
     url = "https://api.anthropic.com/v1/messages?key=sk-own-key-in-a-query&beta=true"
     target = Target("POST", url, headers, b"{}", Secrets(headers), True)
     target.request = encode_request("anthropic/claude-sonnet-4-5", Conversation((human("hi"),)))
@@ -223,7 +226,7 @@ async def test_how_a_key_went_to_the_model_is_told_and_not_which() -> None:
     tap.chunk(gzip.compress(b"data: 1\n\n"))
     traffic.close(exchange)
     upstream = exchange.detail()["upstream"]
-    assert upstream["headers"]["x-api-key"] == "‹hidden›" and "user-agent" not in upstream["headers"]
+    assert upstream["headers"][name] == "‹hidden›" and "user-agent" not in upstream["headers"]
     assert upstream["line"] == "POST https://api.anthropic.com/v1/messages?key=‹hidden›&beta=true"
     # What came back is shown as it is meant, not as it was packed for the way.
     assert upstream["answer"] == "data: 1\n\n" and upstream["status"] == 200

@@ -433,7 +433,7 @@ def _settled_endpoint(endpoint: Endpoint, settings: ProviderConfig) -> Endpoint:
         endpoint = replace(endpoint, key_env=(settings.api_key_env,), bearer_env=())
     if settings.auth is not None:
         # Whoever says how to authenticate means it for keys that commands print, too.
-        endpoint = replace(endpoint, auth=settings.auth, command_bearer=False)
+        endpoint = replace(endpoint, auth=settings.auth.lower(), command_bearer=False)
     if settings.query:
         endpoint = replace(endpoint, query={**(endpoint.query or {}), **settings.query})
     if settings.headers:

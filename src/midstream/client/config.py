@@ -54,11 +54,11 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from ..core.dialect import Auth, MediaKind, without_header_values
+from ..core.dialect import MediaKind, check_auth, without_header_values
 from ..core.errors import ConfigError
 from ..core.patterns import late_pattern
 from .mcp_server import McpServer
@@ -81,9 +81,9 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A program that prints the key; a list is run as it is, a string by the shell."""
     api_key_ttl: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """How many seconds a key that the command printed is used, where its output does not say when it expires."""
-    auth: Auth | None = None
-    """How the key is sent: `bearer`, `api-key`, `x-api-key`, `x-goog-api-key` or `none`; if nothing is said, as by the provider
-    that it is like."""
+    auth: str | None = None
+    """How the key is sent: `bearer`, `none`, or the name of the header that carries it, such as `x-api-key`; if nothing is said,
+    as by the provider that it is like."""
     headers: dict[str, str] = {}
     """Headers that go with every request; not the place for a key."""
     query: dict[str, str] = {}
@@ -316,7 +316,16 @@ def _misfit(values: Mapping[str, Any]) -> str:
         try:
             msgspec.convert(table, kind)
         except msgspec.ValidationError as error:
-            return f"{title}: {str(error).replace('`$.', '`')}"
+            return f"{title}: {_wrong_word(table, kind) or str(error).replace('`$.', '`')}"
+    return ""
+
+
+def _wrong_word(table: Mapping[str, Any], kind: type[msgspec.Struct]) -> str:
+    """The setting that takes one of a few words and has another, with those words; empty if there is none."""
+    for field in msgspec.structs.fields(kind):
+        words = [word for word in get_args(field.type) if isinstance(word, str)]
+        if words and isinstance(table.get(field.name), str) and table[field.name] not in words:
+            return f"invalid {field.name} {table[field.name]!r}; expected one of {', '.join(words)}"
     return ""
 
 
@@ -358,6 +367,11 @@ def _check_names(config: Config, origins: Mapping[str, str], files: Sequence[str
                 f"{path}: [providers.{_toml_key(name)}]: api_key_env is the name of a variable (letters, digits and _), "
                 f"never a key"
             )
+        try:
+            check_auth((settings.auth or "none").lower())
+        except ConfigError as error:
+            path = origins[f"providers.{name}.auth"]
+            raise ConfigError(f"{path}: [providers.{_toml_key(name)}]: {error}") from None
     for name, server in config.mcp.items():
         path = next((origins[each] for each in origins if each.startswith(f"mcp.{name}.")), files[-1])
         if server.name not in ("", name):

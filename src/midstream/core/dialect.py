@@ -20,6 +20,7 @@ from .blocks import Value
 from .errors import ConfigError
 from .ids import IdScheme, ToolFormat
 from .patterns import late_pattern
+from .secret import name_key_header
 
 # The words of each field, in one place and closed. A word that nobody gives a meaning to would otherwise be met by a
 # user, as a request that silently lacks something.
@@ -78,7 +79,6 @@ ForcedChoice: TypeAlias = Literal["required", "named"]
 SamplingOption: TypeAlias = Literal[
     "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "response_format"
 ]
-Auth: TypeAlias = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "none"]
 
 
 class _FieldChecks:
@@ -491,8 +491,8 @@ class Endpoint(Value, frozen=True):
     base_url: str
     key_env: tuple[str, ...] = ()
     base_env: tuple[str, ...] = ()
-    auth: Auth = "bearer"
-    """The header that carries a key."""
+    auth: str = "bearer"
+    """How a key is sent: `bearer`, `none`, or the name of the header that carries it, in lower case."""
     headers: dict[str, str] | None = None
     bearer_env: tuple[str, ...] = ()
     """Variables whose key goes as a bearer token whatever `auth` says."""
@@ -509,7 +509,9 @@ class Endpoint(Value, frozen=True):
     """What `api_key_command` prints for this provider is a bearer token, unless the configuration says otherwise."""
 
     def __post_init__(self) -> None:
-        _ENDPOINT.check(self)
+        check_auth(self.auth)
+        if self.auth not in _USUAL_AUTH:
+            name_key_header(self.auth)
         for name, value in (self.query or {}).items():
             # They are put into URLs as they stand. What would need escaping
             # is refused, so there is no second way to write a request.
@@ -538,7 +540,23 @@ class Endpoint(Value, frozen=True):
 
 _QUERY_TEXT = late_pattern(r"[A-Za-z0-9._~-]+")
 _PLACE = late_pattern(r"\{(\w+)-?\}")
-_ENDPOINT = _FieldChecks({"auth": get_args(Auth)}, {})
+# Companies put gateways with headers of their own before their models, so any name is taken that can be one. A single
+# word is far more often a scheme (`basic`) or a slip (`bearr`) than a header: only the usual ones of those are.
+_USUAL_AUTH = ("bearer", "none", "api-key", "x-api-key", "x-goog-api-key")
+_AUTH = late_pattern(r"authorization|apikey|token|[a-z0-9]+(?:[-_][a-z0-9]+)+")
+_TAKEN = frozenset(
+    "accept-encoding content-encoding content-length content-type keep-alive proxy-authorization proxy-connection "
+    "transfer-encoding user-agent".split()
+)
+
+
+def check_auth(auth: str) -> None:
+    """ConfigError unless a key can be sent so."""
+    if auth not in _USUAL_AUTH and (not _AUTH.fullmatch(auth) or auth in _TAKEN):
+        raise ConfigError(
+            f"invalid auth {auth!r}; expected bearer, none, or the header that carries the key: authorization, apikey, "
+            "token, or a name with a hyphen, such as x-api-key"
+        )
 
 
 def without_header_values(value: msgspec.Struct) -> list[tuple[str, Any]]:

@@ -26,6 +26,11 @@ _USER_INFO = late_pattern(r"(?<=://)(?:[^/?#\s]*|[^/?#\s@]*:(?!\d+(?:[/?#]|$))[^
 # Hosts that take the key in the query (`?key=`) make every URL of theirs a secret (field-guide/gemini.md#errors). The
 # name of a parameter may be shown, its value never.
 _QUERY_VALUE = late_pattern(r"([?&][^=&\s#]*=)[^&\s#]+")
+# Every gateway and every client has another header for its key: what is named like a secret is taken for one. Not every header a provider asks for is secret: `anthropic-version` is not.
+_SECRET_HEADER = late_pattern(r"(?i)auth|key|token|secret|cookie|session|credential|signature|password")
+# Headers with other names that carry a provider's key, because an endpoint says so. There are as many as in the configuration, and
+# whoever shows headers has only their names, so they are known to the whole process.
+_named_key_headers: set[str] = set()
 
 
 class Secret:
@@ -134,6 +139,16 @@ class SecretEnvironment(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return f"<environment of {len(self)} variables>"
+
+
+def name_key_header(name: str) -> None:
+    """From now on, hide the values of this header wherever headers are shown or recorded: it carries a key."""
+    _named_key_headers.add(name.lower())
+
+
+def is_secret_header(name: str) -> bool:
+    """Whether the value of a header with this name must not be shown."""
+    return name.lower() in _named_key_headers or _SECRET_HEADER.search(name) is not None
 
 
 def hide_url_secrets(url: str, stand_in: str, shown: Collection[str] = ()) -> str:

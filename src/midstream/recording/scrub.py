@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..core.errors import LocalError
 from ..core.patterns import late_pattern
-from ..core.secret import VEIL, Secret, SecretHeaders, hide_url_secrets
+from ..core.secret import VEIL, Secret, SecretHeaders, hide_url_secrets, is_secret_header
 from ..transport.secrets import Secrets
 from .exchange import (
     Chunk,
@@ -30,8 +30,7 @@ from .exchange import (
 )
 from .secret_search import SecretSearch
 
-# Names of headers whose values are keys, or say who the caller is. The name stays, to show how the request was authorised.
-_SECRET_NAME = late_pattern(r"auth|key|token|secret|cookie|session|credential|signature|password", re.IGNORECASE)
+# Names of headers whose values say who the caller is. Their names stay, as those of keys do, to show how the request was authorised.
 _PERSONAL_NAME = late_pattern(
     r"user(?!-agent)|organi[sz]ation|project|account|tenant|forwarded|real-ip|client-ip|email", re.IGNORECASE
 )
@@ -78,7 +77,7 @@ class Scrub:
     def known(self, headers: Mapping[str, Secret], url: str) -> _Known:
         """What must not remain of a request with these headers, sent to this address."""
         values = {Secret(value) for _, value in parse_qsl(urlsplit(url).query)}
-        values.update(value for name, value in headers.items() if _SECRET_NAME.search(name))
+        values.update(value for name, value in headers.items() if is_secret_header(name))
         values.update(self._named)
         found = self._known.get(key := frozenset(values))
         if found is None:
@@ -92,9 +91,7 @@ class Scrub:
     ) -> RecordedRequest:
         """The request without its secrets, in canonical order."""
         shown = {
-            name: VEIL
-            if _SECRET_NAME.search(name) or _PERSONAL_NAME.search(name)
-            else self._text(value.reveal(), known)
+            name: VEIL if is_secret_header(name) or _PERSONAL_NAME.search(name) else self._text(value.reveal(), known)
             for name, value in sorted(headers.items())
             if name not in _DROPPED
         }

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from ..core.errors import LocalError
 from ..core.patterns import late_pattern
-from ..core.secret import Secret, SecretHeaders
+from ..core.secret import Secret, SecretHeaders, is_secret_header
 from .encoding import accept_encoding
 from .secrets import Secrets
 
@@ -289,8 +289,6 @@ def leads_to_loopback(url: str) -> bool:
         return False
 
 
-# Not every header a provider asks for is secret: `anthropic-version` is not, `x-api-key` is.
-_CARRIES_A_KEY = late_pattern(r"auth|key|token|secret|cookie", re.IGNORECASE)
 _told: set[str] = set()
 
 
@@ -320,7 +318,7 @@ def _read_by_all(base_url: str) -> str:
 def warn_of_clear_text(base_url: str, header_names: Iterable[str]) -> None:
     """Warn once per host when a key goes over plain http to another machine."""
     where = _read_by_all(base_url)
-    if not where or where in _told or not any(_CARRIES_A_KEY.search(name) for name in header_names):
+    if not where or where in _told or not any(is_secret_header(name) for name in header_names):
         return
     _told.add(where)
     warnings.warn(

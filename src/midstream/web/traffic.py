@@ -19,7 +19,7 @@ import msgspec
 from ..core.blocks import Conversation, Turn, Value
 from ..core.errors import LocalError, MidstreamError, NotFound
 from ..core.handoff import Note
-from ..core.secret import hide_url_secrets
+from ..core.secret import hide_url_secrets, is_secret_header
 from ..transport.encoding import inflated
 from ..transport.tap import Ending, ExchangeTap, Tap
 from ..transport.target import Target
@@ -36,8 +36,6 @@ _PULSE = 15.0
 _MOST_LISTENERS = 64
 _MOST_OF_ONE = 8  # so that one visitor cannot keep the others out
 _MOST_WAITING = 5_000
-# Every gateway and every client has another header for its key: what is named like a secret is taken for one.
-_SECRET_WORDS = (b"auth", b"key", b"token", b"secret", b"cookie", b"password", b"signature", b"credential", b"session")
 # Of a query every value may be a key, but not those of these names.
 _PLAIN_QUERY = ("alt", "api-version", "beta")
 HIDDEN = "‹hidden›"
@@ -216,7 +214,7 @@ class Exchange:
             else {
                 "line": f"{request.method} {hide_url_secrets(self.upstream_url, HIDDEN, _PLAIN_QUERY)}",
                 "headers": {
-                    **{name: HIDDEN for name in self.upstream_names if _is_secret(name.encode())},
+                    **{name: HIDDEN for name in self.upstream_names if is_secret_header(name)},
                     **request.headers,
                 },
                 "text": request.body.decode("utf-8", "replace"),
@@ -469,12 +467,9 @@ def encode_batch(exchanges: Iterable[Exchange], version: int) -> bytes:
 
 def shown_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Headers to look at: those that hold keys show nothing."""
-    return {name.decode("latin-1"): HIDDEN if _is_secret(name) else value.decode("latin-1") for name, value in headers}
+    decoded = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    return {name: HIDDEN if is_secret_header(name) else value for name, value in decoded}
 
 
 def _encoded(headers: Mapping[str, str]) -> Iterable[tuple[bytes, bytes]]:
     return [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in headers.items()]
-
-
-def _is_secret(name: bytes) -> bool:
-    return any(word in name.lower() for word in _SECRET_WORDS)

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import click
 
@@ -17,6 +18,7 @@ from midstream.cli.main import COMMANDS, code_for, main
 from midstream.cli.slash import COMMANDS as SLASH
 from midstream.cli.slash import short_forms
 from midstream.client import config
+from midstream.client.catalog import FIXED_FIELDS
 from midstream.core import dialect, errors, events
 from midstream.dialects.registry import REGISTRY
 from midstream.sim.faults import FAULTS
@@ -65,8 +67,16 @@ def fields(kind: type) -> Iterator[tuple[str, str, str, str]]:
         words = ""
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
             words = below.value.value
-        said = _BOUNDS.sub(r"\1", ast.unparse(node.annotation))
+        said = _spelled(_BOUNDS.sub(r"\1", ast.unparse(node.annotation)))
         yield node.target.id, said, ast.unparse(node.value) if node.value else "", words
+
+
+def _spelled(annotation: str) -> str:
+    """The annotation with the words themselves for a name that stands for a few of them."""
+    for name, words in vars(dialect).items():
+        if get_origin(words) is Literal:
+            annotation = re.sub(rf"\b{name}\b", f"Literal{list(get_args(words))}", annotation)
+    return annotation
 
 
 def words_of(kind: object) -> str:
@@ -126,12 +136,45 @@ def configuration() -> str:
         ("`[sandbox]`", config.SandboxConfig),
         ("`[mcp.NAME]`", config.McpServer),
     ):
-        lines += [f"## {title}\n", table("key", "type", "default", "")]
-        lines += [
-            row(code(name), code(type), code(default), cell(words)) for name, type, default, words in fields(kind)
-        ]
-        lines.append("")
+        lines += [f"## {title}\n", *_field_table(kind)]
     return "\n".join(lines)
+
+
+def dialect_fields() -> str:
+    lines = [
+        f"# Fields of a dialect\n\n{_MADE}. `[providers.NAME.dialect]` in the [configuration file](configuration.md) says what a host does "
+        "differently from the provider that it is like. Give only the fields that differ. The defaults here are those of a plain "
+        "OpenAI-compatible host. An example: [a host of my own](../guides/own-host.md#what-the-host-does-differently). What goes into "
+        "`reasoning`: [fields of reasoning](dialect-reasoning.md).\n",
+        *_field_table(dialect.Dialect, FIXED_FIELDS),
+        "## `limits = { … }`\n",
+        *_field_table(dialect.Limits),
+    ]
+    return "\n".join(lines)
+
+
+def reasoning_fields() -> str:
+    lines = [
+        f"# Fields of reasoning\n\n{_MADE}. `reasoning = {{ … }}` in a [dialect](dialect.md) says how a host carries reasoning, wants it back, "
+        "and is asked for it.\n",
+        *_field_table(dialect.Reasoning),
+        "## `control`\n",
+        table("wire", "values"),
+        *[row(code(wire), ", ".join(map(code, words))) for wire, words in dialect.WIRES.items()],
+        "\n## `keep`\n",
+        table("wire", "values"),
+        *[row(code(wire), ", ".join(code(word) or "empty" for word in words)) for wire, words in dialect.KEEPS.items()],
+    ]
+    return "\n".join(lines)
+
+
+def _field_table(kind: type, without: tuple[str, ...] = ()) -> list[str]:
+    rows = [
+        row(code(name), code(type), code(default), cell(words))
+        for name, type, default, words in fields(kind)
+        if name not in without
+    ]
+    return [table("key", "type", "default", ""), *rows, ""]
 
 
 def options() -> str:
@@ -300,11 +343,7 @@ def verified_toml() -> str:
         f"# verified.toml\n\n{_MADE}. `midstream verify --toml` writes it, `midstream models add` reads it, and nothing else does ([guide](../guides/verify-a-host.md)).\n"
     ]
     for title, kind in (("At the top", Verified), ("[host]", VerifiedHost)):
-        lines += [f"## {title}\n", table("key", "type", "default", "")]
-        lines += [
-            row(code(name), code(type), code(default), cell(words)) for name, type, default, words in fields(kind)
-        ]
-        lines.append("")
+        lines += [f"## {title}\n", *_field_table(kind)]
     lines += ["## [facts]\n", table("key", "what it says")]
     lines += [row(code(name), cell(words)) for name, words in FACTS.items()]
     lines.append(
@@ -332,6 +371,8 @@ SINGLE: dict[str, Callable[[], str]] = {
     "faults.md": fault_page,
     "slash-commands.md": slash_commands,
     "configuration.md": configuration,
+    "dialect.md": dialect_fields,
+    "dialect-reasoning.md": reasoning_fields,
     "options.md": options,
     "errors.md": error_page,
     "events.md": event_page,

@@ -442,7 +442,8 @@ def _settled_endpoint(endpoint: Endpoint, settings: ProviderConfig) -> Endpoint:
 
 
 # Who a dialect is, as against how it speaks: another wire is another provider to be `like`.
-_FIXED = ("name", "wire", "provider", "native")
+FIXED_FIELDS = ("name", "wire", "provider", "native")
+"""Fields of a dialect that a configuration cannot change."""
 
 
 # When first asked for: few users settle such fields, and all their types have to be evaluated for it.
@@ -454,8 +455,8 @@ def _field_types() -> dict[str, Any]:
 def settled_dialect(dialect: Dialect, fields: Mapping[str, Any], where: str) -> Dialect:
     """The dialect with the fields the user settled; ConfigError names the one that is wrong."""
     for name, value in fields.items():
-        if name not in Dialect.__struct_fields__ or name in _FIXED:
-            known = [field for field in Dialect.__struct_fields__ if field not in _FIXED]
+        if name not in Dialect.__struct_fields__ or name in FIXED_FIELDS:
+            known = [field for field in Dialect.__struct_fields__ if field not in FIXED_FIELDS]
             raise ConfigError(f"{where}: unknown field {name!r}; expected one of {', '.join(known)}")
         inner = getattr(dialect, name)
         if isinstance(inner, msgspec.Struct) and isinstance(value, dict):

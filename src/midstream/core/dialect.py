@@ -164,6 +164,7 @@ class Reasoning(Value, frozen=True):
     default_on: bool = False
     """The model thinks unless told not to."""
     can_disable: bool = True
+    """Thinking can be turned off."""
     control: str = "none"
     """How thinking is asked for: one of the controls of the dialect's wire (`WIRES`)."""
     efforts: tuple[str, ...] = ()
@@ -200,11 +201,16 @@ _REASONING = _FieldChecks(
 
 class Limits(Value, frozen=True):
     max_tools: int | None = None
+    """How many tools a request may declare."""
     # OpenAI's rule, which most hosts share (field-guide/openai-chat.md#tools).
     tool_name_pattern: str = r"[A-Za-z0-9_-]{1,64}"
+    """The regular expression that a tool's whole name must match; other names are rewritten."""
     tool_name_max: int = 64
+    """How many characters a tool's name may have."""
     max_output: int | None = None
+    """How many tokens an answer may have."""
     context: int | None = None
+    """The window, in tokens."""
 
     def __post_init__(self) -> None:
         try:
@@ -224,11 +230,15 @@ class Dialect(Value, frozen=True):
     # The scheme belongs to the model and its host together: Kimi's weights want their own ids on most hosts and take
     # any on Moonshot's (field-guide/kimi.md#ids).
     ids: IdScheme = "standard"
+    """The shape of tool-call ids that it takes."""
     tool_format: ToolFormat = "openai"
+    """How tools are declared and called."""
     reasoning: Reasoning = Reasoning()
+    """How it carries reasoning."""
     limits: Limits = Limits()
+    """How much it takes."""
     schema: SchemaPass = "plain"
-    """The schema pass for tool parameters (core.schemas.PASSES)."""
+    """Whose rules the schemas of tool parameters are made to fit (core.schemas.PASSES)."""
     answer_ways: tuple[AnswerWay, ...] = ("schema", "tool")
     """How an answer is held to a JSON schema, best first: by the host's mode for `schema`s; by its `grammar`, which binds the
     model without telling it; by its mode for any `json`, the schema told in words; by a `tool` that must be called. Where none
@@ -238,9 +248,12 @@ class Dialect(Value, frozen=True):
     answer_beside_tools: bool = True
     """That mode is taken beside tools."""
     system_role: Literal["system", "developer", "instructions"] = "system"
+    """The role of the system prompt, or the field that holds it."""
     # OpenAI renamed it, many hosts did not (field-guide/hosts.md#small-switches-of-chat-hosts).
     max_tokens_field: str = "max_tokens"
+    """The field that limits an answer's length."""
     default_max_tokens: int | None = None
+    """The limit that is sent if the caller gives none."""
     stream_usage: bool = True
     """Ask for usage in the stream (`stream_options.include_usage`)."""
     # Without a finish reason a stream was cut (field-guide/streams.md#endings),
@@ -319,9 +332,11 @@ class Dialect(Value, frozen=True):
     required_word: str = "required"
     """How `tool_choice` says that some tool must be called."""
     seed_field: str = "seed"
+    """The field that holds the seed."""
     user_field: str = "user"
     """Where the caller's id for the end user goes; empty where the host takes none."""
     extra_body: dict[str, Any] | None = None
+    """Fields that go into the body of every request."""
     # A list of what is allowed, not of what is forbidden: the next client's new field must not become a 400.
     extras: tuple[str, ...] = ()
     """Fields of its wire that it takes and that we have no option for. A stranger's request keeps them on its way here, and
@@ -331,6 +346,7 @@ class Dialect(Value, frozen=True):
     server_tools_alone: bool = False
     """Those are refused beside tools that the client runs."""
     headers: dict[str, str] | None = None
+    """Headers that go with every request."""
     path: str = ""
     """Where requests go, below the endpoint's base; empty for the wire's own path. `{model}` is replaced by the model."""
     template: TemplateName | None = None

@@ -187,7 +187,7 @@ class ServerProcess:
                 self._log(f"(not a message) {_decoded(line)}")
             self._junk += len(line)
             if self._junk > MAX_JUNK:
-                self._flood(f"it sent more than {MAX_JUNK >> 20} MB that are no messages")
+                self._flood(f"it sent more than {MAX_JUNK >> 20} MB that are not messages")
             return
         self._junk = 0
         self._spoken = True

@@ -94,6 +94,16 @@ def text_of_file(media: Media) -> str | None:
         return None
 
 
+# Media types whose name is not the word of OpenAI's wires for the format.
+_AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
+
+
+def audio_format(media: Media) -> str:
+    """The format of a sound, in the words of OpenAI's wires."""
+    spelled = media.mime.partition("/")[2].partition(";")[0].strip()
+    return _AUDIO_FORMATS.get(spelled, spelled)
+
+
 def image_detail(media: Media) -> dict[str, str]:
     """How closely an image is to be looked at, in the words of the chat wire. Other fields are another wire's, and an unknown
     field or word is refused."""

@@ -221,6 +221,15 @@ def test_partial_mode_lets_the_answer_begin() -> None:
     assert body["messages"][-1] == {"role": "assistant", "content": "{", "partial": True}
 
 
+@pytest.mark.parametrize(("prefill", "notes"), [("", []), (" \n", ["unsupported_option"])])
+def test_a_blank_beginning_of_an_answer_is_not_sent(prefill: str, notes: list[str]) -> None:
+    body, request = encode(
+        Conversation((human("x"),)), "moonshot/kimi-k2-0905-preview", options=Options(prefill=prefill)
+    )
+    assert [message["role"] for message in body["messages"]] == ["user"]
+    assert [note.code for note in request.notes] == notes
+
+
 def test_media_in_questions_and_results() -> None:
     image = Media("image/png", data=PIXEL)
     story = Story().says("look", image).answers("", ("shot", "{}"), ("shot", "{}")).results(image, "text").done()

@@ -64,6 +64,19 @@ def items(*turns: Turn, **options: Any) -> list[dict[str, Any]]:
     return body(*turns, **options)["input"]
 
 
+@pytest.mark.parametrize("data", [None, "x", [1], 5])
+@pytest.mark.parametrize("kind", ["part", "web_search_call"])
+def test_a_block_that_is_no_part_stays_behind(kind: str, data: Any) -> None:
+    """In a question and in a result, where only parts of a message may stand."""
+    odd = Opaque(kind, data, OWN)
+    call = ToolCall("c1", "look", "{}")
+    request = encode(human(Text("q"), odd), ai(call), Turn("tool", (ToolResponse("c1", "look", (Text("r"), odd)),)))
+    found = json.loads(request.body)["input"]
+    assert found[0]["content"] in ("q", [{"type": "input_text", "text": "q"}])
+    assert found[-1]["output"] == "r"
+    assert dropped(request) == ["opaque", "opaque"]
+
+
 def dropped(request: Request) -> list[str]:
     return [note.what for note in request.notes if note.action == "dropped"]
 

@@ -18,7 +18,7 @@ from ...core.dialect import Dialect
 from ...core.tools import ToolSpec, freeform_input
 from ..encode_context import SAMPLING, EncodeContext, result_text
 from ..lenient_json import json_text, json_value
-from ..media import MEDIA_FOLLOWS, image_detail, is_address, text_of_file
+from ..media import MEDIA_FOLLOWS, audio_format, image_detail, is_address, text_of_file
 from ..reasoning import is_own, thinking_on
 from ..request import Request, RequestDraft, empty_conversation, join_body, merge_body
 from .everyday import ChatLane
@@ -90,8 +90,12 @@ class _ChatRequest:
             elif parts:
                 messages.append(b'{"role":"%b","content":%b}' % (role, json_value(parts)))
         messages += self.writer.messages
-        if self.options.prefill is not None:
-            messages.append(json_value({"role": "assistant", "content": self.options.prefill, **self._prefill_flag()}))
+        prefill = self.options.prefill
+        if prefill and prefill.strip():
+            messages.append(json_value({"role": "assistant", "content": prefill, **self._prefill_flag()}))
+        elif prefill:
+            # Blank messages are refused (field-guide/openai-chat.md#content-beside-calls).
+            self.context.option_dropped("prefill: an answer cannot begin with white space alone here")
         if not messages:
             raise empty_conversation()
         return messages
@@ -203,8 +207,6 @@ def _freeform(tool: ToolSpec, context: EncodeContext) -> dict[str, Any]:
 _LOOSE = 1024
 """So many messages are joined into one piece: the body of a long history is then joined of few."""
 _MEDIA_PARTS = frozenset({"image_url", "video_url", "input_audio", "file"})
-_AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
-"""Media types whose name is not the wire's word for the format."""
 
 
 class ChatWriter:
@@ -330,9 +332,7 @@ class ChatWriter:
             url = media.url if media.data is None else f"data:{media.mime};base64,{media.data}"
             return {"type": f"{kind}_url", f"{kind}_url": {"url": url, **image_detail(media)}}
         if kind == "audio" and media.data is not None:
-            spelled = media.mime.partition("/")[2]
-            spelled = _AUDIO_FORMATS.get(spelled, spelled)
-            return {"type": "input_audio", "input_audio": {"data": media.data, "format": spelled}}
+            return {"type": "input_audio", "input_audio": {"data": media.data, "format": audio_format(media)}}
         file: dict[str, Any] = {}
         if media.name:
             file["filename"] = media.name

@@ -305,7 +305,8 @@ class ResponsesWriter:
 
     def whole(self, block: Opaque) -> None:
         """An item of a built-in tool, as it came."""
-        if self.context.made_here(block.origin):
+        # Whatever else an importer left there is no item.
+        if self.context.made_here(block.origin) and isinstance(block.data, dict):
             self.add(json_value(block.data))
         else:
             self.context.foreign_block(block)
@@ -325,11 +326,11 @@ class ResponsesWriter:
                     else:
                         parts.append({"type": "input_text", "text": context.unreadable(block)})
                 case Opaque():
-                    if block.origin is None or block.origin.wire != context.dialect.wire:
-                        context.foreign_block(block)
-                    else:
-                        # A part of any host of this wire: parts mean the same on all of them.
+                    # A part of any host of this wire: parts mean the same on all of them.
+                    if block.origin is not None and context.is_own_part(block) and isinstance(block.data, dict):
                         parts.append(block.data)
+                    else:
+                        context.foreign_block(block)
                 case Thinking() | ToolCall() | ToolResponse():
                     context.misplaced(block)
                 case _:

@@ -14,7 +14,7 @@ from typing import Any
 from ...core.blocks import Media, Thinking
 from ...core.patterns import late_pattern
 from ..lenient_json import text_of
-from ..media import is_address
+from ..media import audio_format, is_address
 
 # What a block holds by itself. The rest of an item is kept beside it and goes back with it, so a field that did not
 # exist when this was written survives the round trip.
@@ -183,7 +183,7 @@ def media_part(media: Media) -> dict[str, Any]:
         where = {"file_id": media.url} if by_id else {"image_url": data or media.url}
         return {"type": "input_image", **where, **extra}
     if media.kind == "audio" and media.data is not None:
-        sound = {"data": media.data, "format": media.mime.partition("/")[2]}
+        sound = {"data": media.data, "format": audio_format(media)}
         return {"type": "input_audio", "input_audio": sound, **extra}
     file: dict[str, Any] = {"type": "input_file"}
     if data is not None:

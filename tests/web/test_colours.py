@@ -53,6 +53,33 @@ def test_text_can_be_read(theme: str) -> None:
     assert not weak
 
 
+@pytest.mark.parametrize("theme", THEMES)
+def test_an_id_can_be_read_also_while_it_is_lit(theme: str) -> None:
+    """An id stands on its own colour, thinned with the card's: by how much, the rules say."""
+    colours = THEMES[theme]
+    rules = re.findall(
+        r"\.pill(?:\.lit)? \{[^}]*background: color-mix\(in srgb, var\(--t\) (\d+)%, var\(--card\)\)", CSS
+    )
+    assert len(rules) == 2
+    weak = {
+        (share, number): round(value, 2)
+        for share in rules
+        for number in range(8)
+        if (value := contrast(ink := colours[f"t{number}"], mixed(ink, colours["card"], int(share) / 100))) < 4.5
+    }
+    assert not weak
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    parts = [(int(one[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(here * share + there * (1 - share)):02x}" for here, there in parts)
+
+
+def test_edges_of_fields_can_be_seen() -> None:
+    for colours in THEMES.values():
+        assert all(contrast(colours["edge"], colours[surface]) >= 3 for surface in SURFACES)
+
+
 def test_the_two_tables_of_the_dark_agree() -> None:
     assert THEMES["dark"] == THEMES["dark by the system"]
 

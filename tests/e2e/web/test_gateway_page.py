@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -53,6 +55,16 @@ def test_a_call_of_the_sdk_is_live_traffic(gateway: tuple[Any, str]) -> None:
     page.click("role=tab[name='Upstream’s wire']")
     expect(detail.locator(".panel")).to_contain_text("/v1/messages")
     expect(detail.locator(".panel")).to_contain_text("content_block_delta")
+    expect(detail.locator(".panel h3")).to_have_text("Answer: 200")
+    # From tab to tab with the arrows, as tabs are used without a pointer.
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("role=tab[name='Canonical']")).to_be_focused()
+    detail.locator("summary", has_text="What was asked").click()
+    expect(detail.locator(".panel")).to_contain_text("Tell me about rivers")
+    page.keyboard.press("Escape")
+    expect(detail).to_be_hidden()
+    page.locator("button.exchange").first.click()
+    page.click("role=tab[name='Upstream’s wire']")
     screenshot(page, "live-detail")
     assert "a-key-that-nobody-may-see" not in page.content()
 
@@ -85,6 +97,30 @@ def test_filter_pause_and_clear(gateway: tuple[Any, str]) -> None:
     expect(page.locator("button.exchange")).to_have_count(0)
     page.reload()
     expect(page.locator(".empty")).to_be_visible()
+
+
+def test_the_command_asks_for_what_the_client_asked_for(gateway: tuple[Any, str]) -> None:
+    """The address with its query: without alt=sse, Gemini's answer would be another one."""
+    from playwright.sync_api import expect
+
+    page, url = gateway
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    asked = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+    wanted = Request(
+        f"{url}/v1beta/models/sim%2Fkimi-k2.5:streamGenerateContent?alt=sse&key=a-secret-of-mine",
+        json.dumps(asked).encode(),
+        {"content-type": "application/json"},
+    )
+    with urlopen(wanted, timeout=20) as answer:
+        answer.read()
+    page.click("nav a[data-screen=live]")
+    page.locator("button.exchange").first.click()
+    expect(page.locator(".panel .line")).to_contain_text("alt=sse")
+    page.click("text=Copy as curl")
+    expect(page.locator("text=Copied")).to_be_visible()
+    command = page.evaluate("() => navigator.clipboard.readText()")
+    assert ":streamGenerateContent?alt=sse&key=YOUR_KEY'" in command
+    assert "a-secret-of-mine" not in command
 
 
 def test_a_newcomer_needs_the_address(gateway: tuple[Any, str], browser: Any) -> None:

@@ -1,6 +1,6 @@
 // The one way to the server. The session is ours to send, in a header: no browser adds it for another site.
 
-const KEPT = "midstream-session";
+export const KEPT = "midstream-session";
 
 let session = localStorage.getItem(KEPT) || "";
 
@@ -8,11 +8,27 @@ export class Refused extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
+/** Nobody answered: the program was stopped, or the line to it was cut. */
+export class Gone extends Error {
+  constructor() { super("midstream does not answer: it was stopped, or the connection to it was lost"); }
+}
+
+let lost = () => {};
+/** Who is told, each time, that nobody answered. */
+export const onLost = (hear) => { lost = hear; };
+
+/** A failed connection is a TypeError, with other words in each browser; anything else stays what it is. */
+export function gone(error) {
+  if (!(error instanceof TypeError)) return error;
+  lost();
+  return new Gone();
+}
+
 /** Exchange the token in the address for a session, and take it out of the address and the history. */
 export async function enter() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (!token) return;
-  history.replaceState(null, "", "#/");
+  history.replaceState(history.state, "", "#/");
   session = (await call("session", { body: { token } })).session;
   localStorage.setItem(KEPT, session);
 }
@@ -22,15 +38,20 @@ export async function enterWithKey(key) {
   localStorage.setItem(KEPT, session);
 }
 
-async function request(path, { body, raw, headers, signal } = {}) {
+async function request(path, options = {}) {
+  const { body, raw, headers, signal } = options;
   const sends = body !== undefined || raw !== undefined;
+  const used = session;
   const response = await fetch(`/web/api/${path}`, {
     method: sends ? "POST" : "GET",
     headers: { "x-midstream-session": session, ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
     body: raw ?? (body === undefined ? undefined : JSON.stringify(body)),
     credentials: "omit", cache: "no-store", redirect: "error", signal,
-  });
+  }).catch((error) => { throw gone(error); });
   if (response.ok) return response;
+  // The program was started again, and its new address opened in another tab: that session is ours, too.
+  const newer = localStorage.getItem(KEPT) || "";
+  if (response.status === 401 && path !== "session" && newer !== used) { session = newer; return request(path, options); }
   let told = `the server answered ${response.status}`;
   try { told = (await response.json()).error || told; } catch { /* not JSON: the status says it */ }
   throw new Refused(response.status, told);
@@ -46,7 +67,7 @@ export async function* events(path, options) {
   let held = "", id = "", data = [];
   try {
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await reader.read().catch((error) => { throw gone(error); });
       if (done) return;
       held += value;
       const lines = held.split("\n");

@@ -17,13 +17,15 @@ export async function open(root, { query: asked }) {
   const pick = (name, label) => h("select", { "aria-label": label, onchange: (event) => change(name, event.target.value) }, h("option", { value: "" }, label));
   const model = pick("model", "Any model"), provider = pick("provider", "Any provider"), day = pick("day", "Any day");
   const cost = pick("cost", "Any cost");
-  for (const least of ["0.001", "0.01", "0.1", "1", "10"]) cost.append(h("option", { value: least, selected: wanted.cost === least }, `at least $${least}`));
+  // A link may name an amount, a model or a day that is not offered: what filters must be seen.
+  const offered = ["0.001", "0.01", "0.1", "1", "10"];
+  for (const least of [...offered, ...(wanted.cost && !offered.includes(wanted.cost) ? [wanted.cost] : [])]) cost.append(h("option", { value: least, selected: wanted.cost === least }, `at least $${least}`));
   replace(root, h("div.bar", search, h("div.filters", model, provider, day, cost), total), list.node);
 
   function change(name, value) {
     wanted[name] = value;
     const said = query(wanted);
-    history.replaceState(null, "", `#/conversations${said ? `?${said}` : ""}`);
+    history.replaceState(history.state, "", `#/conversations${said ? `?${said}` : ""}`);
     fetchAll();
   }
 
@@ -63,13 +65,14 @@ export async function open(root, { query: asked }) {
     const info = rows?.[at % PAGE];
     if (!info) return h("div.row.waiting");
     const to = `#/c/${encodeURIComponent(info.id)}${info.hit ? `/${info.hit.turn}` : ""}`;
-    return h(`a.row${info.hit ? ".hit" : ""}`, { href: to },
+    return h(`a.row${info.hit ? ".hit" : ""}`, { href: to, "data-key": info.id },
       h("span.title", { dir: "auto" }, visible(info.title) || "(no words yet)"),
       info.hit ? snippet(info.hit) : h("span.models", info.models.slice(0, 6).map((name) => h("span.chip", name)), info.models.length > 6 ? h("span.chip", `+${info.models.length - 6}`) : null),
       h("span.facts", info.forked ? h("span.chip.fork", "fork") : null, h("span", turns(info.turns)), h("span", money(info.cost)), h("time", when(info.updated))));
   }
 
   function facet(select, rows, value) {
+    if (value && !rows.some(([name]) => name === value)) rows = [[value, 0], ...rows];
     for (const [name, number] of rows) select.append(h("option", { value: name, selected: name === value }, `${name || "(none)"} (${count(number)})`));
   }
 

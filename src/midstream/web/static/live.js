@@ -7,9 +7,9 @@ import { jsonCode, code, visible, plain } from "./text.js";
 
 const MOST = 2000, HEIGHT = 40;
 
-export async function open(root, { rest: [picked] }) {
+export async function open(root, { rest: [picked], isOpen }) {
   const rows = new Map();
-  let order = [], paused = false, waiting = [], stopped = false, words = "", last = "";
+  let order = [], paused = false, waiting = [], stopped = false, words = "", last = "", looked = 0;
   const stop = new AbortController();
   const list = new FixedList(HEIGHT, row, { label: "Exchanges, newest first", identity: (at) => order[at] });
   const state = h("span.chip.plain", { role: "status" }, "connecting");
@@ -52,18 +52,23 @@ export async function open(root, { rest: [picked] }) {
       h("span", span(each.ttft)), h("span", span(each.ms)), h("span", each.notes ? h("span.chip.caution", String(each.notes)) : ""));
   }
 
-  async function look(number) {
+  /** Open one; `again` once it has ended: then what is read stays in its place, and the focus where it is. */
+  async function look(number, again = false) {
     const found = await call(`live/${number}`).catch((error) => ({ failed: error.message }));
+    if (!isOpen()) return;
+    looked = found.open ? number : 0;
     detail.hidden = false;
-    history.replaceState(null, "", `#/live/${number}`);
-    replace(detail, h("button.close", { type: "button", "aria-label": "Close", onclick: close }, "\u00d7"), found.failed ? h("p.fault", found.failed) : exchange(found));
-    detail.focus();
-    detail.scrollTop = 0;
+    history.replaceState(history.state, "", `#/live/${number}`);
+    const tab = again ? [...detail.querySelectorAll("[role=tab]")].findIndex((each) => each.ariaSelected === "true") : -1, top = detail.scrollTop;
+    replace(detail, h("button.close", { type: "button", "aria-label": "Close", onclick: close }, "\u00d7"), found.failed ? h("p.fault", found.failed) : exchange(found, tab));
+    if (!again) detail.focus();
+    detail.scrollTop = again ? top : 0;
   }
 
   function close() {
     detail.hidden = true;
-    history.replaceState(null, "", "#/live");
+    looked = 0;
+    history.replaceState(history.state, "", "#/live");
     list.node.focus();
   }
 
@@ -76,10 +81,13 @@ export async function open(root, { rest: [picked] }) {
         for await (const each of news) {
           last = each.id;
           if (paused) { waiting.push(...each.data); if (waiting.length > MOST) waiting = waiting.slice(-MOST); } else take(each.data);
+          if (looked && each.data.some((row) => row.number === looked && !row.open)) look(looked, true);
           paint();
         }
       } catch (error) {
-        if (stopped || (error instanceof Refused && error.status === 401)) return;
+        if (stopped) return;
+        // Nobody's any more: it would never go on, and the frame says how to enter again.
+        if (error instanceof Refused && error.status === 401) throw error;
       }
       state.textContent = "again in a moment";
       state.className = "chip caution";
@@ -93,19 +101,26 @@ export async function open(root, { rest: [picked] }) {
   return () => { stopped = true; stop.abort(); };
 }
 
-function exchange(found) {
+function exchange(found, tab) {
   const tabs = [
-    ["Client\u2019s wire", () => found.wire === "page" ? [h("p.quiet", "This page asked, in Talk: there is no client\u2019s wire.")] : [h("p.line", h("code", `${found.method} ${found.path}`)), headers(found.headers), body(found.client.text, found.client.cut), h("h3", "Answer"), body(found.answer.text, found.answer.cut)]],
-    ["Canonical", () => [found.notes.map((note) => h(`p.note.${note.action}`, h("span.label", `${note.action} ${note.what}`), visible(note.why), h("code.quiet", note.code))), found.turn ? code(JSON.stringify(found.turn, null, 2), "json") : h("p.quiet", "No answer was decoded.")]],
-    ["Upstream\u2019s wire", () => found.upstream ? [h("p.line", h("code", found.upstream.line)), headers(found.upstream.headers), body(found.upstream.text), h("h3", "Answer"), found.upstream.answer ? body(found.upstream.answer) : h("p.quiet", "Its bytes were not recorded.")] : [h("p.quiet", "Nothing was sent to a model.")]],
+    ["Client\u2019s wire", () => found.wire === "page" ? [h("p.quiet", "This page asked, in Talk: there is no client\u2019s wire.")] : [h("p.line", h("code", visible(`${found.method} ${found.address}`))), headers(found.headers), body(found.client.text, found.client.cut), h("h3", "Answer"), body(found.answer.text, found.answer.cut)]],
+    ["Canonical", () => [found.notes.map((note) => h(`p.note.${note.action}`, h("span.label", `${note.action} ${note.what}`), visible(note.why), h("code.quiet", note.code))), found.conversation ? h("details", h("summary", "What was asked"), code(JSON.stringify(found.conversation, null, 2), "json")) : null, h("h3", "Answer"), found.turn ? code(JSON.stringify(found.turn, null, 2), "json") : h("p.quiet", "No answer was decoded.")]],
+    ["Upstream\u2019s wire", () => found.upstream ? [h("p.line", h("code", found.upstream.line)), headers(found.upstream.headers), body(found.upstream.text), h("h3", `Answer${found.upstream.status ? `: ${found.upstream.status}` : ""}`), Object.keys(found.upstream.answer_headers).length ? headers(found.upstream.answer_headers) : null, found.upstream.answer ? body(found.upstream.answer, found.upstream.cut) : h("p.quiet", "Its bytes were not recorded.")] : [h("p.quiet", "Nothing was sent to a model.")]],
   ];
   const panel = h("div.panel", { role: "tabpanel" });
-  const buttons = tabs.map(([label, make], at) => h("button", { type: "button", role: "tab", "aria-selected": String(at === 0), onclick: () => pick(at) }, label));
+  const buttons = tabs.map(([label, make], at) => h("button", { type: "button", role: "tab", "aria-selected": String(at === 0), onclick: () => pick(at), onkeydown: (event) => {
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = (to + tabs.length) % tabs.length;
+    pick(next);
+    buttons[next].focus();
+  } }, label));
   const pick = (at) => {
-    buttons.forEach((button, number) => button.setAttribute("aria-selected", String(number === at)));
+    buttons.forEach((button, number) => { button.setAttribute("aria-selected", String(number === at)); button.tabIndex = number === at ? 0 : -1; });
     replace(panel, tabs[at][1]());
   };
-  pick(found.wire === "page" ? 2 : 0);
+  pick(tab >= 0 ? tab : found.wire === "page" ? 2 : 0);
   const unkept = found.kept ? null : h("p.quiet", "Only its figures were kept: more than 20 exchanges came in that second.");
   return [
     h("h2", visible(found.model || found.asked || found.path)), unkept,
@@ -135,7 +150,7 @@ const body = (text, cut) => [text.trimStart().startsWith("{") || text.trimStart(
 /** The request once more: the client's to this gateway, or, of Talk, what went to the model. "" if not all of it is kept. */
 function curl(found) {
   const upstream = found.wire === "page" ? found.upstream : null;
-  const [method, address] = upstream ? upstream.line.split(" ") : [found.method, location.origin + found.path];
+  const [method, address] = upstream ? upstream.line.split(" ") : [found.method, location.origin + found.address.replaceAll("\u2039hidden\u203a", "YOUR_KEY")];
   const text = upstream ? upstream.text : found.client.text;
   if (!found.kept || (!upstream && (found.wire === "page" || found.client.cut))) return "";
   const skipped = ["host", "content-length", "connection", "accept-encoding", "transfer-encoding", "user-agent"];

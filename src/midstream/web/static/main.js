@@ -1,29 +1,35 @@
 // The frame: who is there, which screens they have, and which one the address names (#/name/…).
 
 import { h, replace } from "./dom.js";
-import { call, enter, enterWithKey, Refused } from "./api.js";
+import { call, enter, enterWithKey, gone, onLost, Gone, KEPT, Refused } from "./api.js";
 
 const SCREENS = {
   conversations: { label: "Conversations", load: () => import("./conversations.js") },
-  live: { label: "Live", load: () => import("./live.js") },
-  talk: { label: "Talk", load: () => import("./talk.js") },
-  doctor: { label: "Doctor", load: () => import("./doctor.js") },
+  live: { label: "Live", keeps: true, load: () => import("./live.js") },
+  talk: { label: "Talk", keeps: true, load: () => import("./talk.js") },
+  doctor: { label: "Doctor", keeps: true, load: () => import("./doctor.js") },
   usage: { label: "Usage", load: () => import("./usage.js") },
   models: { label: "Models", load: () => import("./models.js") },
 };
+// A screen that `keeps` holds what somebody typed, dropped or opened: it is not drawn anew behind their back.
 const INNER = { c: { under: "conversations", load: () => import("./conversation.js") }, wires: { under: "conversations", load: () => import("./wires.js") } };
 
 const main = h("main", { id: "main", tabindex: "-1" });
 const nav = h("nav", { "aria-label": "Screens" });
+const notice = h("div.notice", { role: "alert", hidden: true });
+const places = new Map();
 let leave = () => {};
 let shown = 0;
+let here = 0;
+let failed = "";
+let trying = false;
 
 function frame(me) {
   replace(nav, me.screens.map((name) => h("a", { href: `#/${name}`, "data-screen": name }, SCREENS[name].label)));
   replace(document.body,
     h("a.skip", { href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
     h("header.top", h("a.brand", { href: `#/${me.screens[0]}` }, mark(), h("span", me.title)), nav, themeButton()),
-    main);
+    notice, main);
 }
 
 function mark() {
@@ -37,8 +43,9 @@ function themeButton() {
     else document.documentElement.setAttribute("data-theme", name);
     localStorage.setItem("midstream-theme", name);
     button.textContent = names[name];
+    button.setAttribute("aria-label", `Colours: ${names[name]}`);
   };
-  const button = h("button.theme", { type: "button", title: "Light or dark", "aria-label": "Colours", onclick: () => {
+  const button = h("button.theme", { type: "button", title: "Light or dark", onclick: () => {
     const all = Object.keys(names);
     set(all[(all.indexOf(localStorage.getItem("midstream-theme") || "auto") + 1) % all.length]);
   } });
@@ -46,31 +53,87 @@ function themeButton() {
   return button;
 }
 
+/** A part of the address; one that was cut in the middle of a sign is taken as it is. */
+function decoded(part) {
+  try { return decodeURIComponent(part); } catch { return part; }
+}
+
+/** Remember how far the screen was scrolled that is left, and tell whether the one that comes was here before: Back leads to the same place. */
+function place() {
+  const sheet = () => main.querySelector(".windowed, .sheet");
+  if (here) places.set(here, [scrollY, sheet()?.scrollTop || 0]);
+  here = history.state?.number || Date.now() + Math.random();
+  history.replaceState({ number: here }, "");
+  const known = places.get(here);
+  return () => { if (known) requestAnimationFrame(() => { window.scrollTo(0, known[0]); if (sheet()) sheet().scrollTop = known[1]; }); };
+}
+
 async function show(me) {
   const [path, asked = ""] = (location.hash.replace(/^#\/?/, "") || me.screens[0]).split("?");
-  const [name, ...rest] = path.split("/").map(decodeURIComponent);
-  const screen = Object.hasOwn(INNER, name) ? INNER[name] : Object.hasOwn(SCREENS, name) && me.screens.includes(name) ? SCREENS[name] : SCREENS[me.screens[0]];
+  const [name, ...rest] = path.split("/").map(decoded);
+  const current = Object.hasOwn(INNER, name) ? INNER[name].under : me.screens.includes(name) ? name : me.screens[0];
+  const screen = Object.hasOwn(INNER, name) ? INNER[name] : SCREENS[current];
   const number = ++shown;
+  const restore = place();
+  failed = "";
   leave();
   leave = () => {};
   for (const link of nav.children) {
-    if (link.dataset.screen === (screen.under || name || me.screens[0])) { link.setAttribute("aria-current", "page"); nav.scrollLeft = link.offsetLeft - nav.offsetLeft - 40; }
+    if (link.dataset.screen === current) { link.setAttribute("aria-current", "page"); nav.scrollLeft = link.offsetLeft - nav.offsetLeft - 40; }
     else link.removeAttribute("aria-current");
   }
   try {
-    const module = await screen.load();
+    const module = await screen.load().catch((error) => { throw gone(error); });
     if (number !== shown) return;
     const holder = h("div.screen");
     replace(main, holder);
     window.scrollTo(0, 0);
-    leave = (await module.open(holder, { me, rest, query: new URLSearchParams(asked) })) || (() => {});
+    const end = (await module.open(holder, { me, rest, query: new URLSearchParams(asked), isOpen: () => number === shown })) || (() => {});
+    // Somebody may have gone on before it was all there: what is in sight now belongs to another screen.
+    if (number !== shown) return end();
+    leave = end;
+    document.title = `${(holder.querySelector("h1")?.textContent || screen.label).slice(0, 80)} \u00b7 ${me.title}`;
+    // What had the focus is gone with its screen; the next Tab begins in this one.
+    if (number > 1 && document.activeElement === document.body) main.focus({ preventScroll: true });
+    restore();
   } catch (error) {
+    if (number !== shown) return;
+    if (error instanceof Gone) { failed = "whole"; return replace(main, h("div.screen", h("p.empty", "This screen is drawn as soon as midstream answers."))); }
     if (error instanceof Refused && error.status === 401) return closed(error.message);
     replace(main, h("div.screen", h("div.fault", { role: "alert" }, h("h1", "That did not work"), h("p", error.message))));
   }
 }
 
+/** Something that nobody waited for went wrong: it is told above the screen, which stays. */
+function tell(error) {
+  if (error instanceof Refused && error.status === 401) return closed(error.message);
+  if (error instanceof Gone) failed = failed || "part";
+  else replace(notice, h("p", error.message), h("button.small", { type: "button", onclick: () => { notice.hidden = true; } }, "Close")).hidden = false;
+}
+
+/** Nobody answers: say so, ask until somebody does, and draw again what could not be drawn. */
+async function retry(me) {
+  if (trying) return;
+  trying = true;
+  replace(notice, h("p", h("strong", "midstream does not answer."), " It was stopped, or the connection was lost. What you see stays; this page goes on as soon as it answers.")).hidden = false;
+  for (let answered = false; !answered;) {
+    await new Promise((done) => setTimeout(done, 1000));
+    answered = await call("me").then(() => true, (error) => !(error instanceof Gone) && error);
+    if (answered instanceof Refused && answered.status === 401) { trying = false; return closed(answered.message); }
+  }
+  trying = false;
+  notice.hidden = true;
+  const current = nav.querySelector("[aria-current]").dataset.screen;
+  if (failed === "whole" || (failed && !SCREENS[current].keeps)) show(me);
+}
+
 function closed(message) {
+  shown += 1;
+  leave();
+  leave = () => {};
+  window.onhashchange = null;
+  // Whoever opens the new address in another tab enters here, too.
+  window.onstorage = (event) => { if (event.key === KEPT) location.reload(); };
   const field = h("input", { type: "password", autocomplete: "off", placeholder: "msk_…", "aria-label": "A key of this gateway" });
   const told = h("p.quiet", { role: "status" });
   replace(document.body, h("main.closed", mark(), h("h1", "midstream"), h("p", message),
@@ -90,7 +153,15 @@ async function begin() {
   }
   frame(me);
   window.onhashchange = () => show(me);
+  window.onunhandledrejection = (event) => {
+    if (![Gone, Refused].some((kind) => event.reason instanceof kind)) return;
+    event.preventDefault();
+    tell(event.reason);
+  };
+  onLost(() => retry(me));
   await show(me);
+  // All of them while somebody is there to send them: a server that stops must not take a screen along.
+  for (const each of [...Object.values(SCREENS), ...Object.values(INNER)]) each.load().catch(() => {});
 }
 
 begin();

@@ -60,8 +60,11 @@ export async function open(root, { rest: [id = ""], me }) {
     if (!conversation) return;
     report.hidden = false;
     replace(report, h("p.quiet", "Looking \u2026"));
+    const asked = model.value;
     try {
-      const found = await call(`talk/preview?${query({ conversation, model: model.value })}`);
+      const found = await call(`talk/preview?${query({ conversation, model: asked })}`);
+      // The one for the model that is chosen now is on its way.
+      if (asked !== model.value) return;
       replace(report, h("p", h("strong", `Before anything is sent: what ${found.model} will see`)), reportNode(found.rows));
     } catch (error) { replace(report, h("p.fault", error.message)); }
   }
@@ -84,7 +87,7 @@ export async function open(root, { rest: [id = ""], me }) {
       for await (const { data } of events("talk", { body, signal: stop.signal })) {
         if (data.conversation && data.conversation !== conversation) {
           conversation = data.conversation;
-          history.replaceState(null, "", `#/talk/${encodeURIComponent(conversation)}`);
+          history.replaceState(history.state, "", `#/talk/${encodeURIComponent(conversation)}`);
           about("");
         }
         if (data.type !== "stored") answer.take(data);

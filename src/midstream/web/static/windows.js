@@ -29,13 +29,19 @@ export class FixedList {
   /** Nothing but a word about why there is nothing. */
   say(note) { this.set(0); this.clear(); this.note = note; this.inner.append(note); }
 
-  clear() { this.drawn.clear(); this.inner.replaceChildren(); }
+  clear() {
+    // Who stands on a row that is made again stays there.
+    if (this.inner.contains(document.activeElement)) this.focused = document.activeElement.dataset.key;
+    this.drawn.clear();
+    this.inner.replaceChildren();
+  }
 
   draw() {
     this.inner.style.height = this.total ? `${this.total * this.height}px` : "";
     const first = Math.max(0, Math.floor(this.node.scrollTop / this.height) - 6);
     const last = Math.min(this.total, first + Math.ceil((this.node.clientHeight || 600) / this.height) + 12);
-    const held = this.drawn, focused = document.activeElement?.dataset.key;
+    const held = this.drawn, focused = document.activeElement?.dataset.key || this.focused;
+    this.focused = "";
     this.drawn = new Map();
     for (let at = first; at < last; at += 1) {
       const key = this.identity ? this.identity(at) : at;
@@ -92,7 +98,7 @@ export class ChunkList {
     chunk.wanted = true;
     if (chunk.state !== "away") return;
     chunk.state = "coming";
-    const rows = await this.load(chunk.first, Math.min(chunk.first + CHUNK, this.total));
+    const rows = await this.load(chunk.first, Math.min(chunk.first + CHUNK, this.total)).catch((error) => { chunk.state = "away"; throw error; });
     if (!chunk.wanted) { chunk.state = "away"; return; }
     chunk.node.replaceChildren(...rows.flatMap((row) => this.drawRow(row)));
     chunk.node.style.minHeight = "";

@@ -1,13 +1,13 @@
 // The same turn on two wires: the exact requests side by side, the stored turns between them, and a thread for each call.
 
 import { h, s, replace, size, eachFrame, copyButton, curlOf } from "./dom.js";
-import { call, query } from "./api.js";
+import { call, query, Gone, Refused } from "./api.js";
 import { visible } from "./text.js";
 import { WHO, reportNode } from "./turns.js";
 
 const COLOURS = 8, LONG = 320, NARROW = 58;
 
-export async function open(root, { rest: [id, turnText], query: asked, me }) {
+export async function open(root, { rest: [id, turnText], query: asked, me, isOpen }) {
   const path = `conversations/${encodeURIComponent(id)}`;
   const info = await call(path);
   const last = Math.max(0, info.turns - 1);
@@ -45,17 +45,23 @@ export async function open(root, { rest: [id, turnText], query: asked, me }) {
   let version = 0;
 
   async function go(change) {
+    if (!isOpen()) return;
     Object.assign(state, change);
     state.turn = Math.min(last, Math.max(0, state.turn || 0));
     number.value = state.turn;
     for (const side of ["left", "right"]) select(selects[side], state[side]);
-    history.replaceState(null, "", `#/wires/${encodeURIComponent(id)}/${state.turn}?${query({ left: state.left, right: state.right })}`);
+    history.replaceState(history.state, "", `#/wires/${encodeURIComponent(id)}/${state.turn}?${query({ left: state.left, right: state.right })}`);
     const now = ++version;
     picture.setAttribute("aria-busy", "true");
     try {
       const found = await call(`${path}/wires/${state.turn}?${query({ model: [state.left, state.right] })}`);
       if (now === version) view.draw(found);
-    } catch (error) { replace(picture, h("div.fault", { role: "alert" }, h("p", error.message))); }
+    } catch (error) {
+      if (now !== version) return;
+      if (error instanceof Refused && error.status === 401) throw error;
+      replace(picture, h("div.fault", { role: "alert" }, h("p", error.message)));
+      if (error instanceof Gone) throw error;
+    }
     picture.removeAttribute("aria-busy");
   }
 

@@ -1,0 +1,164 @@
+"""The ways through the page: addresses, Back, the keyboard, and a server that is there no more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.e2e.web.browser import page_server, screenshot
+from tests.e2e.web.test_screens import Line, expect, open_demo
+
+
+@pytest.fixture
+def cuttable(browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Line]]:
+    """The page of a newcomer, at the other end of a line that can be cut."""
+    with page_server(tmp_path) as address:
+        port = urlsplit(address).port
+        assert port is not None
+        line = Line(port)
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        page = context.new_page()
+        page.goto(address.replace(str(port), str(line.port), 1))
+        page.wait_for_selector(".row .title")
+        page.wait_for_load_state("networkidle")
+        yield page, line
+        context.close()
+        line.close()
+
+
+def test_a_server_that_stops_is_told_and_the_page_goes_on_when_it_is_back(cuttable: tuple[Any, Line]) -> None:
+    page, line = cuttable
+    notice = page.locator(".notice")
+    expect(notice).to_be_hidden()
+    line.cut()
+    page.click("nav a[data-screen=usage]")
+    expect(notice).to_contain_text("midstream does not answer")
+    screenshot(page, "gone")
+    # What needs no answer works on.
+    page.click("nav a[data-screen=doctor]")
+    expect(page.locator(".drop")).to_be_visible()
+    page.click("nav a[data-screen=models]")
+    expect(page.locator(".empty")).to_contain_text("as soon as midstream answers")
+    line.mend()
+    expect(page.locator("tbody tr").first).to_be_visible()
+    expect(notice).to_be_hidden()
+
+
+def test_a_button_that_nobody_answers_says_so(cuttable: tuple[Any, Line]) -> None:
+    page, line = cuttable
+    open_demo(page)
+    line.cut()
+    page.click("text=Export JSONL")
+    expect(page.locator(".notice")).to_contain_text("midstream does not answer")
+    expect(page.locator(".turn.ai").first).to_be_visible()
+    line.mend()
+    expect(page.locator(".notice")).to_be_hidden()
+    expect(page.locator(".turn.ai").first).to_be_visible()
+
+
+def test_an_answer_that_was_cut_off_keeps_what_was_typed(cuttable: tuple[Any, Line]) -> None:
+    page, line = cuttable
+    page.click("nav a[data-screen=talk]")
+    page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")
+    page.fill("textarea", "Tell me about rivers, in many words, please. " * 5)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".turn.coming .thinking.open, .turn.coming .prose")
+    line.cut()
+    expect(page.locator(".turn.ai .fault")).to_contain_text("does not answer")
+    line.mend()
+    expect(page.locator(".notice")).to_be_hidden()
+    expect(page.locator("textarea")).to_have_value(re.compile("Tell me about rivers"))
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn.ai:not(.coming) .permalink").last).to_be_visible(timeout=20_000)
+
+
+def test_a_program_that_was_started_again_is_entered_from_any_tab(browser: Any, tmp_path: Path) -> None:
+    """Its sessions are gone with it: Live must not wait for ever, and the new address, opened beside it, counts for both."""
+    context = browser.new_context()
+    page = context.new_page()
+    with page_server(tmp_path) as address:
+        port = urlsplit(address).port
+        page.goto(address)
+        page.click("nav a[data-screen=live]")
+        expect(page.locator(".chip.good", has_text="live")).to_be_visible()
+    expect(page.locator(".notice")).to_contain_text("midstream does not answer")
+    with page_server(tmp_path, command=("web", "--port", str(port))) as address:
+        expect(page.locator("main.closed")).to_contain_text("open the address", timeout=15_000)
+        other = context.new_page()
+        other.goto(address)
+        other.wait_for_selector(".row .title")
+        expect(page.locator(".chip.good", has_text="live")).to_be_visible(timeout=15_000)
+        context.close()
+
+
+def test_back_leads_to_where_one_was(at: Callable[[str], Any]) -> None:
+    page = at("/models")
+    page.wait_for_selector("tbody tr >> nth=100")
+    page.locator(".sheet").evaluate("node => { node.scrollTop = 1500; }")
+    page.click("nav a[data-screen=conversations]")
+    page.wait_for_selector(".row .title")
+    page.go_back()
+    page.wait_for_selector("tbody tr >> nth=100")
+    page.wait_for_function("() => document.querySelector('.sheet').scrollTop === 1500")
+
+
+def test_a_screen_that_was_left_before_it_came_stays_away(page: Any) -> None:
+    """What comes late is nobody's: it must neither draw over the screen in sight nor take over its address."""
+    open_demo(page)
+    found = page.url.rpartition("/")[2]
+    held: list[Any] = []
+    page.route(f"**/conversations/{found}", held.append)
+    page.evaluate("place => { location.hash = place; }", f"/wires/{found}/3")
+    page.wait_for_timeout(300)
+    page.click("nav a[data-screen=doctor]")
+    page.wait_for_selector(".drop")
+    assert held
+    held[0].continue_()
+    page.wait_for_timeout(500)
+    assert page.url.endswith("#/doctor")
+    expect(page.locator(".drop")).to_be_visible()
+
+
+def test_an_address_that_was_cut_leads_somewhere(at: Callable[[str], Any]) -> None:
+    page = at("/doctor")
+    page.wait_for_selector(".drop")
+    page.evaluate("() => { location.hash = '/%E0%A4%A'; }")
+    expect(page.locator(".row .title").first).to_be_visible()
+    expect(page.locator("nav a[aria-current]")).to_have_text("Conversations")
+
+
+def test_what_a_link_filters_by_is_seen(at: Callable[[str], Any]) -> None:
+    page = at("/conversations?cost=5&model=nobody/x&day=2020-01-01")
+    expect(page.locator(".empty")).to_be_visible()
+    for label, shown in (("Any model", "nobody/x"), ("Any day", "2020-01-01"), ("Any cost", "at least $5")):
+        expect(page.locator(f"select[aria-label='{label}'] option:checked")).to_contain_text(shown)
+
+
+def test_each_screen_has_a_title_and_takes_the_focus(page: Any) -> None:
+    expect(page).to_have_title("Conversations · midstream")
+    page.locator("a.row", has_text="The demo: one trip").focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_title(re.compile("^The demo: one trip"))
+    expect(page.locator("#main")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator(".crumb a")).to_be_focused()
+
+
+def test_the_report_is_that_of_the_model_that_is_chosen(page: Any) -> None:
+    """Two models chosen in quick succession: the slower report must not stand under the later name."""
+    open_demo(page)
+    page.click("text=Go on talking")
+    page.wait_for_selector(".switch .report-rows")
+    held: list[Any] = []
+    page.route("**/talk/preview?*claude-sonnet-4-5*", held.append)
+    page.select_option("select[aria-label='Model']", "sim/claude-sonnet-4-5")
+    page.select_option("select[aria-label='Model']", "sim/mistral-large-latest")
+    expect(page.locator(".switch")).to_contain_text("what sim/mistral-large-latest will see")
+    held[0].continue_()
+    page.wait_for_timeout(500)
+    expect(page.locator(".switch")).to_contain_text("what sim/mistral-large-latest will see")

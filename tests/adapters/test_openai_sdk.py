@@ -216,3 +216,17 @@ def test_helpers_agree() -> None:
         asked: dict[str, Any] = {"model": KIMI, "messages": HELLO}
         whole = as_dict(client.chat.completions.create(**asked).choices[0].message)
         assert whole == gathered(client.chat.completions.create(**asked, stream=True))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_options_that_a_model_does_not_take_are_logged_once(client: Any, caplog: Any, stream: bool) -> None:
+    for _ in range(2):
+        said = client.chat.completions.create(
+            model=KIMI, messages=HELLO, temperature=0.2, frobnicate=1, logprobs=None, store=True, stream=stream
+        )
+        if stream:
+            list(said)
+    assert [record.getMessage() for record in caplog.records if record.name == "midstream.adapters"] == [
+        f"not sent to {KIMI}: 'frobnicate': moonshot-k2.5 is not known to take it",
+        f"not sent to {KIMI}: temperature cannot be set for this model",
+    ]

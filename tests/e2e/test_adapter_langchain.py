@@ -154,6 +154,14 @@ def test_images_and_options(sim: SimServer) -> None:
     model.close()
 
 
+def test_an_option_that_the_model_does_not_take_is_logged(sim: SimServer, caplog: Any) -> None:
+    model = ChatMidstream(model=KIMI, catalog=sim.catalog(), temperature=0.5)
+    model.invoke("hello")
+    model.invoke("hello", model=MODELS[1], seed=3)
+    assert f"not sent to {KIMI}: temperature" in caplog.text and f"not sent to {MODELS[1]}: seed" in caplog.text
+    model.close()
+
+
 def test_arguments_that_are_no_json_are_an_invalid_call() -> None:
     with sim_server(Answer(calls=(Call("get_weather", '{"city": '),)), Answer("sorry"), strict="paranoid") as scripted:
         model = ChatMidstream(model=KIMI, catalog=scripted.catalog())

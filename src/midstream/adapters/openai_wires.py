@@ -100,6 +100,7 @@ class OpenAIWires:
             habits=_HABITS,
             include=(ENCRYPTED,) if self._carry else strings(request.get("include")),
         )
+        self.backend.log_dropped(target, dropped)
         return Reading(wire, model, replace(parsed, options=options), context, [*notes, *dropped])
 
     def models(self) -> bytes:

@@ -188,8 +188,9 @@ def test_errors_and_fallback(sim: SimServer) -> None:
     with pytest.raises(ModelAPIError, match="unknown provider"):
         run(agent_of(sim, "nobody/x"), "hello")
     sim.inject(429, 3)
-    with pytest.raises(ModelAPIError):
+    with pytest.raises(ModelHTTPError) as exhausted:
         run(agent_of(sim, KIMI), "hello")
+    assert exhausted.value.status_code == 429
     backend = Backend(sim.catalog())
     chain = FallbackModel(MidstreamModel("nobody/x", backend=backend), MidstreamModel(KIMI, backend=backend))
     assert run(Agent(chain), "hello").output

@@ -136,6 +136,9 @@ def test_fields_that_only_openai_knows_are_left_out_elsewhere(sim: SimServer, cl
 def test_the_models_that_are_known(client: Any) -> None:
     listed = client.models.list()
     assert KIMI in {each.id for each in listed.data} and listed.object == "list"
+    assert client.models.retrieve(KIMI) in listed.data
+    with pytest.raises(UnknownModel):
+        client.models.retrieve("nobody/x")
 
 
 def test_errors_are_ours(sim: SimServer, client: Any) -> None:
@@ -174,7 +177,7 @@ def test_one_async_client_serves_several_event_loops(sim: SimServer) -> None:
             text += chunk.choices[0].delta.content or ""
         whole = await client.chat.completions.create(model=KIMI, messages=HELLO)
         assert whole.choices[0].message.content == text
-        assert (await client.models.list()).data
+        assert (await client.models.list()).data and (await client.models.retrieve(KIMI)).id == KIMI
         reply = await client.responses.create(model=KIMI, input="hello")
         assert reply.output_text == text
         await client.close()

@@ -136,6 +136,9 @@ def test_fields_that_only_openai_knows_are_left_out_elsewhere(sim: SimServer, cl
 def test_the_models_that_are_known(client: Any) -> None:
     listed = client.models.list()
     assert KIMI in {each.id for each in listed.data} and listed.object == "list"
+    assert client.models.retrieve(KIMI) in listed.data
+    with pytest.raises(UnknownModel):
+        client.models.retrieve("nobody/x")
 
 
 def test_errors_are_ours(sim: SimServer, client: Any) -> None:
@@ -174,7 +177,7 @@ def test_one_async_client_serves_several_event_loops(sim: SimServer) -> None:
             text += chunk.choices[0].delta.content or ""
         whole = await client.chat.completions.create(model=KIMI, messages=HELLO)
         assert whole.choices[0].message.content == text
-        assert (await client.models.list()).data
+        assert (await client.models.list()).data and (await client.models.retrieve(KIMI)).id == KIMI
         reply = await client.responses.create(model=KIMI, input="hello")
         assert reply.output_text == text
         await client.close()
@@ -216,3 +219,17 @@ def test_helpers_agree() -> None:
         asked: dict[str, Any] = {"model": KIMI, "messages": HELLO}
         whole = as_dict(client.chat.completions.create(**asked).choices[0].message)
         assert whole == gathered(client.chat.completions.create(**asked, stream=True))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_options_that_a_model_does_not_take_are_logged_once(client: Any, caplog: Any, stream: bool) -> None:
+    for _ in range(2):
+        said = client.chat.completions.create(
+            model=KIMI, messages=HELLO, temperature=0.2, frobnicate=1, logprobs=None, store=True, stream=stream
+        )
+        if stream:
+            list(said)
+    assert [record.getMessage() for record in caplog.records if record.name == "midstream.adapters"] == [
+        f"not sent to {KIMI}: 'frobnicate': moonshot-k2.5 is not known to take it",
+        f"not sent to {KIMI}: temperature cannot be set for this model",
+    ]

@@ -149,6 +149,34 @@ def test_usage_and_names(sim: SimServer) -> None:
     assert MidstreamModel(f"midstream/{KIMI}").model == KIMI
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_agent_that_names_no_model_asks_for_nothing_else(sim: SimServer, whole: bool, caplog: Any) -> None:
+    """The SDK's settings for its own default model would turn thinking off, and be logged as dropped."""
+
+    async def ask(settings: dict[str, Any]) -> dict[str, Any]:
+        provider = MidstreamProvider(KIMI, catalog=sim.catalog())
+        agent = Agent("A", **settings)
+        config = RunConfig(model_provider=provider)
+        if whole:
+            await Runner.run(agent, "hello", run_config=config)
+        else:
+            async for _ in Runner.run_streamed(agent, "hello", run_config=config).stream_events():
+                pass
+        await provider.aclose()
+        body: dict[str, Any] = sim.seen[-1].body
+        return body
+
+    assert "thinking" not in asyncio.run(ask({})) and "not sent" not in caplog.text
+    off = ModelSettings(reasoning=Reasoning(effort="none"))
+    assert asyncio.run(ask({"model_settings": off}))["thinking"] == {"type": "disabled"}
+
+
+def test_a_setting_that_the_model_does_not_take_is_logged(sim: SimServer, caplog: Any) -> None:
+    agent = Agent("A", model=KIMI, model_settings=ModelSettings(verbosity="low"))
+    asyncio.run(ran(sim, agent, "hello"))
+    assert f"not sent to {KIMI}: 'text'" in caplog.text
+
+
 def test_errors_are_the_package_s(sim: SimServer) -> None:
     import openai
 

@@ -22,11 +22,13 @@ pytest.importorskip("langchain_core", reason="langchain-core is not installed: r
 from langchain_core.load import dumpd, load
 from langchain_core.messages import (
     AIMessage,
+    ChatMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
     messages_from_dict,
     messages_to_dict,
+    trim_messages,
 )
 from langchain_core.tools import tool
 
@@ -152,6 +154,61 @@ def test_images_and_options(sim: SimServer) -> None:
     assert [part["type"] for part in body["messages"][0]["content"]] == ["text", "image"]
     assert (body["max_tokens"], body["temperature"], body["stop_sequences"]) == (77, 0.5, ["END"])
     model.close()
+
+
+def test_an_option_that_the_model_does_not_take_is_logged(sim: SimServer, caplog: Any) -> None:
+    model = ChatMidstream(model=KIMI, catalog=sim.catalog(), temperature=0.5)
+    model.invoke("hello")
+    model.invoke("hello", model=MODELS[1], seed=3)
+    assert f"not sent to {KIMI}: temperature" in caplog.text and f"not sent to {MODELS[1]}: seed" in caplog.text
+    model.close()
+
+
+def test_options_of_one_call_may_have_openai_s_names(sim: SimServer) -> None:
+    model = ChatMidstream(model=MODELS[1], catalog=sim.catalog(), max_tokens=77, extra_body={"service_tier": "auto"})
+    more = {"metadata": {"user_id": "ada"}}
+    model.invoke("hello", max_completion_tokens=55, stop_sequences=["END"], extra_body=more)
+    body = sim.seen[-1].body
+    assert (body["max_tokens"], body["stop_sequences"], body["service_tier"]) == (55, ["END"], "auto")
+    assert body["metadata"] == {"user_id": "ada"}
+    model.invoke("hello", model=MODELS[2], reasoning_effort="low")
+    assert sim.seen[-1].body["reasoning"]["effort"] == "low"
+    model.close()
+    assert sim.refused == []
+
+
+class Person(BaseModel):
+    """A class whose schema is not closed, as pydantic writes it."""
+
+    name: str
+    counts: dict[str, int] = {}
+
+
+@pytest.mark.parametrize("name", MODELS[:5])
+def test_a_schema_in_openai_s_words(sim: SimServer, name: str) -> None:
+    """What `create_agent(…, response_format=ProviderStrategy(Person))` binds to a model."""
+    model = ChatMidstream(model=name, catalog=sim.catalog())
+    asked = {"type": "json_schema", "json_schema": {"name": "Person", "schema": Person.model_json_schema()}}
+    assert Person.model_validate_json(model.bind(response_format=asked).invoke("Who?").text).name
+    model.close()
+    assert sim.refused == []
+
+
+def test_older_forms_of_messages(sim: SimServer) -> None:
+    model = ChatMidstream(model=KIMI, catalog=sim.catalog())
+    picture = {"type": "image_url", "image_url": "https://example.com/a.png"}
+    model.invoke([HumanMessage("Hi."), ChatMessage("Hello.", role="assistant"), HumanMessage([picture])])
+    sent = sim.seen[-1].body["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+    assert sent[-1]["content"] == [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
+    model.close()
+
+
+def test_messages_are_trimmed_without_a_tokenizer(sim: SimServer) -> None:
+    model = ChatMidstream(model=KIMI, catalog=sim.catalog())
+    long = [HumanMessage("a" * 4000), AIMessage("b"), HumanMessage("c")]
+    assert trim_messages(long, max_tokens=100, token_counter=model) == long[1:]
+    assert model.get_num_tokens("hello") < model.get_num_tokens_from_messages(long[1:], [get_weather])
 
 
 def test_arguments_that_are_no_json_are_an_invalid_call() -> None:

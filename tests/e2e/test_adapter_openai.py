@@ -81,6 +81,9 @@ def test_the_package_s_helpers_work(sim: SimServer, client: openai.OpenAI) -> No
 
 def test_the_models_that_are_known(client: openai.OpenAI) -> None:
     assert KIMI in {model.id for model in client.models.list()}
+    assert client.models.retrieve(KIMI).owned_by == "moonshot"
+    with pytest.raises(openai.NotFoundError, match="unknown provider"):
+        client.models.retrieve("nobody/x")
 
 
 def test_raw_responses_tell_what_was_changed(client: openai.OpenAI) -> None:

@@ -179,12 +179,18 @@ def test_images_and_settings(sim: SimServer) -> None:
     assert (body["max_tokens"], body["temperature"], body["stop_sequences"]) == (77, 0.5, ["END"])
 
 
+def test_a_setting_that_the_model_does_not_take_is_logged(sim: SimServer, caplog: Any) -> None:
+    run(agent_of(sim, KIMI, model_settings={"temperature": 0.5}), "hello")
+    assert f"not sent to {KIMI}: temperature" in caplog.text
+
+
 def test_errors_and_fallback(sim: SimServer) -> None:
     with pytest.raises(ModelAPIError, match="unknown provider"):
         run(agent_of(sim, "nobody/x"), "hello")
     sim.inject(429, 3)
-    with pytest.raises(ModelAPIError):
+    with pytest.raises(ModelHTTPError) as exhausted:
         run(agent_of(sim, KIMI), "hello")
+    assert exhausted.value.status_code == 429
     backend = Backend(sim.catalog())
     chain = FallbackModel(MidstreamModel("nobody/x", backend=backend), MidstreamModel(KIMI, backend=backend))
     assert run(Agent(chain), "hello").output

@@ -7,8 +7,9 @@ is one for each. Callers without a loop get a thread with one. Both end with `cl
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from ..client.sync import Background
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
 from ..core.events import Done, Event
+from ..core.handoff import Note
 from ..core.secret import Secret
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
@@ -28,6 +30,9 @@ from .answer_memory import AnswerMemory
 
 T = TypeVar("T")
 Sending: TypeAlias = Callable[[Resolved, Request], None]
+_LOG = logging.getLogger("midstream.adapters")
+_TOLD = 1000
+"""So many different things are logged: some name a caller's own fields and values, of which there is no end."""
 
 
 class Backend:
@@ -52,6 +57,7 @@ class Backend:
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
         self._background: Background | None = None
         self._lock = threading.Lock()
+        self._told: set[tuple[str, str]] = set()
 
     def resolve(self, model: str) -> Resolved:
         """The model with its dialect and endpoint; UnknownModel says what is there instead."""
@@ -71,7 +77,7 @@ class Backend:
         `sending` is told what the model is sent; `api_key` is this request's own.
         """
         turn = await self._client().complete(
-            model, conversation, tools=tools, options=options, sending=sending, api_key=api_key
+            model, conversation, tools=tools, options=options, sending=self._telling(sending), api_key=api_key
         )
         turn.raise_for_failure()
         self.memory.add(conversation, turn)
@@ -88,8 +94,9 @@ class Backend:
     ) -> AsyncGenerator[list[Event], None]:
         """The next answer as events, in the batches in which they arrive."""
         client = self._client()
+        told = self._telling(sending)
         async with aclosing(
-            client.batches(model, conversation, tools=tools, options=options, sending=sending, api_key=api_key)
+            client.batches(model, conversation, tools=tools, options=options, sending=told, api_key=api_key)
         ) as batches:
             async for batch in batches:
                 last = batch[-1]
@@ -97,6 +104,19 @@ class Backend:
                     # Before the reader learns that it is whole: it may come back at once.
                     self.memory.add(conversation, last.turn)
                 yield batch
+
+    def log_dropped(self, target: Resolved, notes: Iterable[Note]) -> None:
+        """Log which of the caller's options the model is not sent, each once: other libraries have no place for notes.
+
+        Not a Python warning: one set of options goes to many models, and a program whose warnings are errors would fail
+        at a switch.
+        """
+        for note in notes:
+            found = (target.name, note.why)
+            if note.action != "dropped" or note.what != "option" or found in self._told or len(self._told) >= _TOLD:
+                continue
+            self._told.add(found)
+            _LOG.warning("not sent to %s: %s", *found)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, for a caller without an event loop."""
@@ -121,6 +141,14 @@ class Backend:
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
+
+    def _telling(self, sending: Sending | None) -> Sending:
+        def told(target: Resolved, request: Request) -> None:
+            self.log_dropped(target, request.notes)
+            if sending is not None:
+                sending(target, request)
+
+        return told
 
     def _client(self) -> Client:
         loop = asyncio.get_running_loop()

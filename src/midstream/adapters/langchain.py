@@ -22,10 +22,12 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 from ..client.catalog import Catalog
+from ..client.tokens import estimate_conversation, estimate_text, estimate_tool
 from ..core.blocks import Block, Conversation, Media, Text, ToolCall, ToolResponse, Turn, Usage
 from ..core.dialect import Options
 from ..core.events import Done, ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from ..core.tools import ToolSpec, parse_arguments
+from ..wires.carry import with_schema
 from .answer_memory import packed
 from .backend import Backend
 from .history import HistoryBuilder
@@ -37,6 +39,8 @@ _OPTIONS = (
     "thinking_budget", "parallel_tool_calls", "response_format", "schema",
 )  # fmt: skip
 """Fields of the model, or arguments of a call, that are options of ours under the same name."""
+_ALIASES = {"reasoning_effort": "effort", "max_completion_tokens": "max_tokens"}
+"""Other names of these in a call, as LangChain's models for OpenAI have them."""
 _FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 
 
@@ -93,6 +97,15 @@ class ChatMidstream(BaseChatModel):
         found["ls_provider"], found["ls_model_name"] = provider or _OURS, model
         return found
 
+    def get_num_tokens(self, text: str) -> int:
+        """Roughly how many tokens a text has: LangChain would load a tokenizer of another model."""
+        return estimate_text(text)
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """Roughly how many tokens a model would read, for `trim_messages(token_counter=model)`."""
+        declared = [_tool_spec(convert_to_openai_tool(tool)) for tool in tools or ()]
+        return estimate_conversation(read_messages(messages, self._behind)) + sum(map(estimate_tool, declared))
+
     def close(self) -> None:
         """Close the connections of calls without an event loop."""
         if self._own_backend is not None:
@@ -107,7 +120,8 @@ class ChatMidstream(BaseChatModel):
         """The options of one call: its own, else the model's."""
         # pydantic has attributes of its own under some of these names.
         own = {name: getattr(self, name) for name in _OPTIONS if name in type(self).model_fields}
-        given = {**own, **{name: kwargs[name] for name in _OPTIONS if name in kwargs}}
+        asked = {ours: kwargs[name] for name, ours in _ALIASES.items() if name in kwargs}
+        given = {**own, **asked, **{name: kwargs[name] for name in _OPTIONS if name in kwargs}}
         return {name: value for name, value in given.items() if value is not None}
 
     def _request(
@@ -116,15 +130,17 @@ class ChatMidstream(BaseChatModel):
         tools = tuple([_tool_spec(tool) for tool in kwargs.get("tools") or ()])
         options = Options(
             stream=stream,
-            stop=tuple(stop or self.stop or ()),
+            stop=tuple(stop or kwargs.get("stop_sequences") or self.stop or ()),
             tool_choice=kwargs.get("tool_choice") if tools else None,
-            extra_body=self.extra_body,
+            extra_body={**(self.extra_body or {}), **(kwargs.get("extra_body") or {})} or None,
             **self._given(kwargs),
         )
-        conversation = read_messages(messages, self._behind)
+        model = kwargs.get("model") or self.model
+        # An agent's `ProviderStrategy` gives the schema in OpenAI's words, and its hosts' schemas are not everybody's.
+        options = with_schema(options, "", (self._behind.resolve(model).dialect,))
         return {
-            "model": kwargs.get("model") or self.model,
-            "conversation": conversation,
+            "model": model,
+            "conversation": read_messages(messages, self._behind),
             "tools": tools,
             "options": options,
         }
@@ -235,6 +251,8 @@ def read_messages(messages: Sequence[BaseMessage], backend: Backend) -> Conversa
             history.results([ToolResponse(message.tool_call_id, message.name or "", content, is_error=failed)])
         elif isinstance(message, SystemMessage) or getattr(message, "role", "") in ("system", "developer"):
             history.system(str(message.text))
+        elif getattr(message, "role", "") in ("assistant", "ai"):
+            history.answer(_said(message))
         else:
             history.human(_said(message))
     return history.conversation()
@@ -259,6 +277,9 @@ def _said(message: BaseMessage) -> list[Text | Media]:
                 found.append(Text(part["text"]))
             case "image" | "audio" | "video" | "file" | "text-plain":
                 found.append(_media(part))
+            case "non_standard" if isinstance(address := (part.get("value") or {}).get("image_url"), str):
+                # OpenAI's block, with the address itself where an object with it belongs.
+                found.append(Media("image/*", url=address))
             case _:
                 # A block of some provider's own, or of a tool: as it stands, any model can read it.
                 found.append(Text(json.dumps(part.get("value", part), ensure_ascii=False, default=str)))

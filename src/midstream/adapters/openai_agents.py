@@ -7,8 +7,11 @@ sessions are the SDK's. Reasoning travels inside of the reasoning items, which s
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from agents.model_settings import ModelSettings
+from agents.models.default_models import get_default_model_settings
 from agents.models.interface import Model, ModelProvider
 from agents.models.openai_responses import OpenAIResponsesModel
 
@@ -46,7 +49,7 @@ class MidstreamProvider(ModelProvider):
             raise LocalError(
                 "the agent names no model: give it one (Agent(model='moonshot/kimi-k2.5')), or a default here"
             )
-        return MidstreamModel(name, self._client)
+        return MidstreamModel(name, self._client) if model_name else _UnnamedModel(name, self._client)
 
     async def aclose(self) -> None:
         await self._backend.aclose()
@@ -57,3 +60,26 @@ class MidstreamModel(OpenAIResponsesModel):
 
     def __init__(self, name: str, client: AsyncOpenAI | None = None, **options: Any) -> None:
         super().__init__(name.removeprefix(PREFIX), client or async_openai_client(carry=True), **options)
+
+
+class _UnnamedModel(MidstreamModel):
+    """The model of an agent that names none. The SDK gives such an agent the settings of OpenAI's newest model, which turn
+    thinking off; here another model answers, and nobody asked for them."""
+
+    async def get_response(
+        self, system_instructions: Any, input: Any, model_settings: ModelSettings, *rest: Any, **more: Any
+    ) -> Any:
+        return await super().get_response(system_instructions, input, _asked(model_settings), *rest, **more)
+
+    def stream_response(
+        self, system_instructions: Any, input: Any, model_settings: ModelSettings, *rest: Any, **more: Any
+    ) -> Any:
+        return super().stream_response(system_instructions, input, _asked(model_settings), *rest, **more)
+
+
+def _asked(settings: ModelSettings) -> ModelSettings:
+    """The settings without the SDK's own. Only where all of those are there: a single one may be the caller's."""
+    own = {name: value for name, value in vars(get_default_model_settings()).items() if value is not None}
+    if any(getattr(settings, name) != value for name, value in own.items()):
+        return settings
+    return replace(settings, **dict.fromkeys(own))

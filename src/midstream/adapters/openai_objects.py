@@ -221,10 +221,17 @@ class _Models:
         """The models that are known by name, under `data`."""
         return OpenAIObject(decode_leniently(self._wires.models()))
 
+    def retrieve(self, model: str) -> OpenAIObject:
+        """One model."""
+        return OpenAIObject(decode_leniently(self._wires.model(model)))
+
 
 class _AsyncModels(_Models):
     async def list(self) -> OpenAIObject:  # type: ignore[override]
         return super().list()
+
+    async def retrieve(self, model: str) -> OpenAIObject:  # type: ignore[override]
+        return super().retrieve(model)
 
 
 class _Chat:

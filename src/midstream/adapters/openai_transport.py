@@ -23,6 +23,7 @@ _ROOTS = [parent.__module__.partition(".")[0] for parent in openai.DefaultHttpxC
 httpx: Any = sys.modules[next(root for root in _ROOTS if root.startswith("httpx"))]
 
 _WIRES = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES}
+_MODEL = "/v1/models/"
 NOTES = "x-midstream-notes"
 """The header of an answer that names what was changed or left out on the way to the model, as the gateway's does."""
 _JSON, _SSE = "application/json", "text/event-stream"
@@ -54,6 +55,8 @@ async def answer(wires: OpenAIWires, method: str, path: str, body: bytes) -> Ans
     try:
         if (method, path) == ("GET", "/v1/models"):
             return Answered(200, wires.models())
+        if method == "GET" and path.startswith(_MODEL):
+            return Answered(200, wires.model(path.removeprefix(_MODEL)))
         if not wire or method != "POST":
             raise NotFound(
                 f"{method} {path} is not answered here: chat.completions.create and responses.create are", status=404

@@ -100,13 +100,17 @@ class OpenAIWires:
             habits=_HABITS,
             include=(ENCRYPTED,) if self._carry else strings(request.get("include")),
         )
+        self.backend.log_dropped(target, dropped)
         return Reading(wire, model, replace(parsed, options=options), context, [*notes, *dropped])
 
     def models(self) -> bytes:
         """The models that are known by name, as `GET /v1/models` lists them; others work, too."""
-        names = self.backend.catalog.names()
-        listed = [{"id": name, "object": "model", "created": 0, "owned_by": name.partition("/")[0]} for name in names]
-        return encode_json({"object": "list", "data": listed})
+        return encode_json({"object": "list", "data": [_listed(name) for name in self.backend.catalog.names()]})
+
+    def model(self, name: str) -> bytes:
+        """One model, also one that is in no list, as `GET /v1/models/NAME` gives it; UnknownModel says what is there instead."""
+        self.backend.resolve(name)
+        return encode_json(_listed(name))
 
     async def whole(self, reading: Reading) -> bytes:
         """The body of the whole answer. What keeps it from being one is raised."""
@@ -162,6 +166,10 @@ class OpenAIWires:
             )
         # Instructions are not inherited: the caller says them anew with each request, as on OpenAI's own wire.
         return replace(stored.add(*conversation.turns), system=conversation.system)
+
+
+def _listed(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": name.partition("/")[0]}
 
 
 def _packed(block: Thinking) -> Thinking:

@@ -23,7 +23,7 @@ from pydantic_ai.usage import RequestUsage
 from ..client.catalog import Catalog
 from ..core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn, Usage
 from ..core.dialect import Options
-from ..core.errors import MidstreamError, ProviderError
+from ..core.errors import MidstreamError, ProviderError, RetriesExhausted
 from ..core.events import Done, ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from ..core.secret import Secret
 from ..core.tools import ToolSpec
@@ -292,7 +292,8 @@ def _usage(usage: Usage | None) -> RequestUsage:
 
 def _told(error: MidstreamError, name: str) -> exceptions.ModelAPIError:
     """An error of ours as pydantic-ai's, which its retries and fallbacks know."""
-    status = error.status if isinstance(error, ProviderError) else None
+    last = error.attempts[-1] if isinstance(error, RetriesExhausted) and error.attempts else error
+    status = last.status if isinstance(last, ProviderError) else None
     if status is not None:
         return exceptions.ModelHTTPError(status, name, body=str(error))
     return exceptions.ModelAPIError(name, str(error))

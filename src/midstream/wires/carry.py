@@ -70,7 +70,7 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
         elif understood := _understood(name, value):
             # What the parser of the wire has read already is more exact than this reading of a foreign field.
             changed.update({key: each for key, each in understood.items() if getattr(options, key) is None})
-        elif name not in SILENT and not _is_display(name, value):
+        elif value is not None and name not in SILENT and not _is_display(name, value):  # null asks for nothing
             notes.append(_dropped(name, f"{dialect.name} is not known to take it"))
     return replace(options, extra_body=kept or None, **changed), notes
 

@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from midstream.sim.players import make_players
 from midstream.sim.rules import judge
 from midstream.store import MemoryStore
 from midstream.store.programs import PROGRAMS, Imported, Place, SessionFile
+from midstream.store.protocol import Entry
 from tests.doctor.test_matrix import CORE
 
 DATA = Path(__file__).parents[2] / "data" / "store" / "programs"
@@ -46,6 +48,7 @@ LEFT_OUT = {
     "opencode": [],
     "llm": [],
 }
+LINES = [name for name in PROGRAMS if (DATA / name).is_dir()]
 WRITERS = [name for name, program in PROGRAMS.items() if program.write is not None]
 
 
@@ -167,10 +170,8 @@ def test_it_is_stored_with_its_original(name: str, tmp_path: Path) -> None:
     assert stored.original == imported.entry.original
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_every_kind_of_model_takes_it(name: str, tmp_path: Path) -> None:
-    """With a next question, as somebody would go on; in the strictest reading of every host's rules."""
-    conversation = _read(name, tmp_path).entry.conversation
+def _refused(conversation: Conversation) -> dict[str, str]:
+    """Who refuses it with a next question, as somebody would go on; in the strictest reading of every host's rules."""
     asked = Conversation((*conversation.turns, Turn("human", (Text("And tomorrow?"),))))
     refused = {}
     for reader in CORE:
@@ -178,7 +179,57 @@ def test_every_kind_of_model_takes_it(name: str, tmp_path: Path) -> None:
         request = encode_request(player.target, asked, tools=TOOLS)
         if problems := judge(request.body, player.host, "paranoid"):
             refused[reader] = str(problems[0])
+    return refused
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_kind_of_model_takes_it(name: str, tmp_path: Path) -> None:
+    assert not _refused(_read(name, tmp_path).entry.conversation)
+
+
+def _damaged(value: Any, place: int) -> Any:
+    """A value of another type than the one that was there."""
+    others = [None, 5, "", "5", [], {}, [5, None], [{"type": "text"}], [{"type": 5, "text": 7}], {"a": 1}]
+    return others[place % len(others)] if not isinstance(value, dict) or place % 2 else {}
+
+
+def _fields(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Where each value below this one stands: what holds it, and its key there."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield value, key
+        if isinstance(inner, dict | list):
+            yield from _fields(inner)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_wrong_type_anywhere_is_no_crash_and_nobody_refuses_the_rest(name: str, tmp_path: Path) -> None:
+    place = program_home(name, tmp_path)
+    session = _only(name, place)
+    path = Path(session.path)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    refused: dict[str, Any] = {}
+    for number, record in enumerate(records):
+        for place_in, (holder, key) in enumerate(list(_fields(record)), number):
+            kept, holder[key] = holder[key], _damaged(holder[key], place_in)
+            path.write_text("\n".join([json.dumps(each) for each in records]))
+            list(PROGRAMS[name].find(place))
+            # A file of which nothing is left says so; everything else that is raised fails the test.
+            with suppress(StoreError):
+                conversation = PROGRAMS[name].read(session).entry.conversation
+                MemoryStore().add(Entry(conversation))
+                refused |= {f"{number} {key} {holder[key]}": told for told in [_refused(conversation)] if told}
+            holder[key] = kept
     assert not refused
+
+
+@pytest.mark.parametrize("called", ["", "5", "no such name!"])
+def test_a_call_with_an_odd_name_is_taken_by_everyone(called: str, tmp_path: Path) -> None:
+    """Its result keeps the name that was stored with it, and hosts want the two to be the same."""
+    place = program_home("llm", tmp_path)
+    with closing(sqlite3.connect(_only("llm", place).path)) as db:
+        db.execute("UPDATE tool_calls SET name = ?", (called,))
+        db.commit()
+    assert not _refused(PROGRAMS["llm"].read(_only("llm", place)).entry.conversation)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -236,9 +287,6 @@ def test_opencode_goes_on_after_the_last_summary_and_before_what_was_reverted(tm
     imported = PROGRAMS["opencode"].read(SessionFile("opencode", sample["session"]["id"], str(path)))
     assert _story(imported.entry.conversation) == ["human: What was done?", "ai: The summary.", "human: Go on."]
     assert list(imported.left_out) == ["1 messages that were reverted", "4 messages from before a compaction"]
-
-
-LINES = [name for name in PROGRAMS if (DATA / name).is_dir()]
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -127,13 +127,25 @@ _MODEL = "midstream_model"
 def _item(payload: Json, model: str, left_out: LeftOut) -> list[Json]:
     """An item of the wire without what Codex adds for itself; nothing if the whole of it is Codex's."""
     item = {name: value for name, value in payload.items() if name not in (_METADATA, "metadata") and value is not None}
+    for name in ("content", "output"):
+        if isinstance(item.get(name), list):
+            sound = [part for part in objects_in(item[name]) if _is_sound(part)]
+            if len(sound) < len(item[name]):
+                left_out.add("parts that are damaged", len(item[name]) - len(sound))
+            item[name] = sound
     if payload.get("type") != "message" or payload.get("role") == "assistant":
         return [item | {_MODEL: model}]
-    parts = _own_parts(payload)
+    parts = _own_parts({**payload, "content": item.get("content")})
     kept = [part for part, of_codex in parts if not of_codex]
     if len(kept) < len(parts):
         left_out.add("instructions and notes that Codex adds by itself", len(parts) - len(kept))
     return [item | {"content": kept}] if kept or not parts else []
+
+
+def _is_sound(part: Json) -> bool:
+    """Whether a part is one: what nobody understands would go back as it is to the host that it came from."""
+    kind = part.get("type")
+    return isinstance(kind, str) and (not kind.endswith("text") or isinstance(part.get("text"), str))
 
 
 def _own_parts(payload: Json) -> list[tuple[Json, bool]]:

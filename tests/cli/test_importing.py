@@ -94,6 +94,24 @@ def test_one_broken_session_does_not_keep_the_others_from_being_imported(home: P
     assert "1 of 2 sessions of Claude Code were not imported; see above" in told.stderr
 
 
+def test_a_variable_says_where_a_program_keeps_its_sessions(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / ".claude").rename(home / "moved")
+    told = _run("import", "claude-code")
+    assert (
+        told.exit_code != 0
+        and f"no sessions of Claude Code were found in {home / '.claude' / 'projects'}" in told.stderr
+    )
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "moved"))
+    assert ASKED in _run("import", "claude-code").stdout
+
+
+def test_a_file_that_is_named_gets_its_first_question_as_title(home: Path) -> None:
+    file = next(home.glob(".codex/sessions/*/*/*/*.jsonl"))
+    assert f"of Codex: {ASKED}\n" in _run("import", "codex", str(file)).stderr
+    wrong = _run("import", "claude-code", str(file))
+    assert wrong.exit_code != 0 and "holds no conversation of claude-code" in wrong.stderr
+
+
 def test_a_damaged_database_does_not_hide_the_other_programs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_USER_PATH", str(home))
     (home / "logs.db").write_bytes(b"no database")
@@ -112,7 +130,7 @@ def test_a_damaged_database_does_not_hide_the_other_programs(home: Path, monkeyp
         (["import", "codex", "zzz"], "no session of Codex starts with 'zzz'"),
         (["import", "codex", "z" * 5000], "no session of Codex starts with 'zzz"),
         (["import", "codex", "z\0"], "no session of Codex starts with 'z"),
-        (["import", "gemini-cli"], "no sessions of Gemini CLI were found"),
+        (["import", "gemini-cli"], ".gemini/tmp; to import a file from elsewhere: midstream import gemini-cli FILE"),
         (["import", "claude-code", "--last", "--here"], "no sessions of Claude Code about this folder"),
         (["sessions", "export", "--to", "llm"], "cannot write sessions of 'llm'; expected one of claude-code"),
         (["sessions", "export", "--to", "codex", "--all"], "give only an ID with it"),

@@ -124,7 +124,11 @@ def _list_sessions(program: Program, only_here: bool) -> None:
 
 def _none(program: Program, only_here: bool) -> str:
     about = " about this folder" if only_here else ""
-    return f"no sessions of {program.title}{about} were found in {Path.home()}"
+    where = program.folder(Place.of_this_user())
+    return (
+        f"no sessions of {program.title}{about} were found in {where};"
+        f" to import a file from elsewhere: midstream import {program.name} FILE"
+    )
 
 
 def _chosen(program: Program, wanted: str | None, everything: bool, only_here: bool) -> list[SessionFile]:

@@ -208,4 +208,4 @@ def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
     return Exported(session, {path: b"\n".join(lines) + b"\n"}, f"claude --resume {session}", notes)
 
 
-PROGRAM = Program(NAME, "Claude Code", find, read, write)
+PROGRAM = Program(NAME, "Claude Code", _folder, find, read, write)

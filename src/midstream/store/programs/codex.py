@@ -204,4 +204,4 @@ def _time_ordered_id(now: float) -> uuid.UUID:
     return uuid.UUID(int=(int(now * 1000) << 80) | (7 << 76) | ((random >> 50) << 64) | (2 << 62) | random)
 
 
-PROGRAM = Program(NAME, "Codex", find, read, write)
+PROGRAM = Program(NAME, "Codex", _folder, find, read, write)

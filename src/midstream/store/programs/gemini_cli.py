@@ -222,4 +222,4 @@ def _project(place: Place, folder: Path) -> Path:
     return known[0] if known else base / (folder.name or "root")
 
 
-PROGRAM = Program(NAME, "Gemini CLI", find, read, write)
+PROGRAM = Program(NAME, "Gemini CLI", _folder, find, read, write)

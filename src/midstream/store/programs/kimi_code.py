@@ -263,4 +263,4 @@ def _said(message: Json) -> Iterator[Json]:
         yield {"type": "tool.call", "uuid": own, "toolCallId": own, "name": name, "args": arguments}
 
 
-PROGRAM = Program(NAME, "Kimi Code", find, read, write)
+PROGRAM = Program(NAME, "Kimi Code", _folder, find, read, write)

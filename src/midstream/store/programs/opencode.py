@@ -256,4 +256,4 @@ def _call_part(call: Json, results: dict[str, Json], moment: int) -> Json:
     return {"type": "tool", "tool": text(function.get("name")), "callID": text(call.get("id")), "state": state}
 
 
-PROGRAM = Program(NAME, "opencode", find, read, write, find_in)
+PROGRAM = Program(NAME, "opencode", _folder, find, read, write, find_in)

@@ -83,11 +83,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program: its name on our command line and its own, who its sessions are, how one is read, and how one is written for a
-    working folder. `write` is None where the program reads no file that we could write, `find_in` where a file is one session."""
+    """A program: its name on our command line and its own, where it keeps its sessions, who they are, how one is read, and how
+    one is written for a working folder. `write` is None where the program reads no file that we could write, `find_in` where a file is one session."""
 
     name: str
     title: str
+    folder: Callable[[Place], Path]
     find: Callable[[Place], Iterator[SessionFile]]
     read: Callable[[SessionFile], Imported]
     write: Callable[[Conversation, Place, Path], Exported] | None = None
@@ -241,8 +242,8 @@ def imported(
     order: a session may have changed its model."""
     turns = _parsed(wire, body, origins, session)
     if not turns:
-        raise StoreError(f"{session.path} holds no conversation")
-    title = title or session.title
+        raise StoreError(f"{session.path} holds no conversation of {session.program}")
+    title = title or session.title or first_words(turns)
     entry = Entry(
         Conversation(turns),
         {"title": title} if title else {},

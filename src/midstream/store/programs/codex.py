@@ -75,7 +75,7 @@ def _described(path: Path) -> tuple[str, str, str]:
         if record.get("type") == "session_meta":
             if "subagent" in object_at(payload, "source"):
                 break
-            # A fork repeats the records of its parent, the parent's head among them, after its own head.
+            # A fork copies records of its parent. Should a head be among them, the first one is still its own.
             session, folder = session or text(payload.get("id")), folder or text(payload.get("cwd"))
         elif record.get("type") == "response_item" and payload.get("role") == "user":
             own = [text(part.get("text")) for part, of_codex in _own_parts(payload) if not of_codex]

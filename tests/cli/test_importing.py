@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -82,6 +83,43 @@ def test_a_session_goes_on_with_another_model_in_one_command(home: Path) -> None
     assert told.stdout.split()[0] in listed and '"turns":8' in listed and "sim/kimi-k2.5" in listed
 
 
+def test_one_broken_session_does_not_keep_the_others_from_being_imported(home: Path) -> None:
+    good = next(home.glob(".claude/projects/*/*.jsonl"))
+    question = {"type": "user", "uuid": "u", "message": {"role": "user", "content": "Hello."}}
+    failed = {"type": "assistant", "uuid": "a", "isApiErrorMessage": True, "message": {"role": "assistant"}}
+    good.with_name("broken.jsonl").write_text(f"{json.dumps(question)}\n{json.dumps(failed)}\n")
+    told = _run("import", "claude-code", "--all")
+    assert told.exit_code != 0 and len(told.stdout.split()) == 1, told.output
+    assert "not imported: broken: " in told.stderr and "holds no conversation" in told.stderr
+    assert "1 of 2 sessions of Claude Code were not imported; see above" in told.stderr
+
+
+def test_a_variable_says_where_a_program_keeps_its_sessions(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / ".claude").rename(home / "moved")
+    told = _run("import", "claude-code")
+    assert (
+        told.exit_code != 0
+        and f"no sessions of Claude Code were found in {home / '.claude' / 'projects'}" in told.stderr
+    )
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "moved"))
+    assert ASKED in _run("import", "claude-code").stdout
+
+
+def test_a_file_that_is_named_gets_its_first_question_as_title(home: Path) -> None:
+    file = next(home.glob(".codex/sessions/*/*/*/*.jsonl"))
+    assert f"of Codex: {ASKED}\n" in _run("import", "codex", str(file)).stderr
+    wrong = _run("import", "claude-code", str(file))
+    assert wrong.exit_code != 0 and "holds no conversation of claude-code" in wrong.stderr
+
+
+def test_a_damaged_database_does_not_hide_the_other_programs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_USER_PATH", str(home))
+    (home / "logs.db").write_bytes(b"no database")
+    told = _run("import")
+    assert told.exit_code == 0 and "claude-code   1 session" in told.stdout
+    assert "cannot read" in told.stderr and "logs.db" in told.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -90,7 +128,9 @@ def test_a_session_goes_on_with_another_model_in_one_command(home: Path) -> None
         (["import", "codex", "-m", "sim/kimi-k2.5"], "-m continues one session: give"),
         (["import", "codex", "--all", "-m", "sim/kimi-k2.5"], "--all imports many"),
         (["import", "codex", "zzz"], "no session of Codex starts with 'zzz'"),
-        (["import", "gemini-cli"], "no sessions of Gemini CLI were found"),
+        (["import", "codex", "z" * 5000], "no session of Codex starts with 'zzz"),
+        (["import", "codex", "z\0"], "no session of Codex starts with 'z"),
+        (["import", "gemini-cli"], ".gemini/tmp; to import a file from elsewhere: midstream import gemini-cli FILE"),
         (["import", "claude-code", "--last", "--here"], "no sessions of Claude Code about this folder"),
         (["sessions", "export", "--to", "llm"], "cannot write sessions of 'llm'; expected one of claude-code"),
         (["sessions", "export", "--to", "codex", "--all"], "give only an ID with it"),

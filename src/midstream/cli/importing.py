@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from ..core.errors import LocalError
+from ..core.errors import LocalError, StoreError
 from ..core.visible import visible
 from ..store import open_store
-from ..store.programs import PROGRAMS, Place, Program, SessionFile
+from ..store.programs import PROGRAMS, Imported, Place, Program, SessionFile
 from .options import TOOLS, complete_model, store_option
 from .sessions import ago
 from .view import shortened
@@ -73,12 +73,16 @@ def import_(
         return
     if everything and model is not None:
         raise click.UsageError("-m continues one session, but --all imports many; leave out one of them")
-    for session in _chosen(chosen, wanted, everything, only_here):
-        imported = _import(chosen, session, store_at)
+    sessions = _chosen(chosen, wanted, everything, only_here)
+    if everything:
+        _import_all(chosen, sessions, store_at)
+        return
+    (session,) = sessions
+    own = _add(chosen, session, chosen.read(session), store_at)
     if model is not None:
         from .chat import chat  # only a session that is continued needs the chat
 
-        ctx.exit(ctx.invoke(chat, tools=TOOLS, session=imported, model=model, store_at=store_at))
+        ctx.exit(ctx.invoke(chat, tools=TOOLS, session=own, model=model, store_at=store_at))
 
 
 def _sessions(program: Program, only_here: bool) -> Iterator[SessionFile]:
@@ -89,7 +93,13 @@ def _sessions(program: Program, only_here: bool) -> Iterator[SessionFile]:
 def _list_programs(only_here: bool) -> None:
     found = False
     for program in PROGRAMS.values():
-        count = sum(1 for _ in _sessions(program, only_here))
+        try:
+            count = sum(1 for _ in _sessions(program, only_here))
+        except StoreError as error:
+            # The sessions of one program are no reason not to list the others.
+            click.echo(visible(f"{program.name:12}  {error}"), err=True)
+            found = True
+            continue
         if count:
             found = True
             sessions = "1 session" if count == 1 else f"{count} sessions"
@@ -114,12 +124,16 @@ def _list_sessions(program: Program, only_here: bool) -> None:
 
 def _none(program: Program, only_here: bool) -> str:
     about = " about this folder" if only_here else ""
-    return f"no sessions of {program.title}{about} were found in {Path.home()}"
+    where = program.folder(Place.of_this_user())
+    return (
+        f"no sessions of {program.title}{about} were found in {where};"
+        f" to import a file from elsewhere: midstream import {program.name} FILE"
+    )
 
 
 def _chosen(program: Program, wanted: str | None, everything: bool, only_here: bool) -> list[SessionFile]:
     # A file that is named need not stand where the program keeps its own.
-    if wanted is not None and Path(wanted).is_file():
+    if wanted is not None and _is_file(wanted):
         if program.find_in is not None:
             # One file holds all of them: the latest is meant, as with --last.
             found = list(islice(program.find_in(Path(wanted)), 1))
@@ -140,9 +154,30 @@ def _chosen(program: Program, wanted: str | None, everything: bool, only_here: b
     return found
 
 
-def _import(program: Program, session: SessionFile, store_at: str | None) -> str:
+def _is_file(wanted: str) -> bool:
+    try:
+        return Path(wanted).is_file()
+    except (OSError, ValueError):
+        return False  # too long for a name, or in a folder that is closed to us: then it is no id either, which is said
+
+
+def _import_all(program: Program, sessions: list[SessionFile], store_at: str | None) -> None:
+    """Import what can be imported, and say at the end what could not."""
+    failed = 0
+    for session in sessions:
+        try:
+            imported = program.read(session)
+        except StoreError as error:
+            failed += 1
+            click.echo(visible(f"not imported: {session.id}: {error}"), err=True)
+        else:
+            _add(program, session, imported, store_at)
+    if failed:
+        raise LocalError(f"{failed} of {len(sessions)} sessions of {program.title} were not imported; see above")
+
+
+def _add(program: Program, session: SessionFile, imported: Imported, store_at: str | None) -> str:
     """Store it, say what came of it, and give its id."""
-    imported = program.read(session)
     with closing(open_store(store_at)) as store:
         own = store.add(imported.entry)
     turns = len(imported.entry.conversation.turns)

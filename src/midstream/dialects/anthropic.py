@@ -13,6 +13,7 @@ import msgspec
 from ..core.dialect import Dialect, Endpoint, Limits
 from ..wires.anthropic.wire import DEFAULT
 from . import efforts
+from .families import KIMI_TOOL_NAME
 from .provider import Provider
 
 _replace = msgspec.structs.replace
@@ -129,8 +130,14 @@ def _look_alike(name: str, **fields: Any) -> Dialect:
 
 
 _MOONSHOT = "moonshot-anthropic"
+_MOONSHOT_LIMITS = _replace(DEFAULT.limits, tool_name_pattern=KIMI_TOOL_NAME)
 MOONSHOT_K25 = _look_alike(
-    f"{_MOONSHOT}-k2.5", provider=_MOONSHOT, schema="moonshot", sampling=("stop",), media=("image",)
+    f"{_MOONSHOT}-k2.5",
+    provider=_MOONSHOT,
+    schema="moonshot",
+    sampling=("stop",),
+    media=("image",),
+    limits=_MOONSHOT_LIMITS,
 )
 # Which of Kimi's models think, and which can be told not to: field-guide/kimi.md#switching-thinking. A forced tool
 # choice is refused while they think (field-guide/kimi.md#tool-choice), so where thinking is always on there is none.
@@ -153,6 +160,7 @@ MOONSHOT_K2 = _look_alike(
     provider=_MOONSHOT,
     schema="moonshot",
     media=(),
+    limits=_MOONSHOT_LIMITS,
     reasoning=_replace(_ECHOED, default_on=False, required=False, control="none"),
 )
 MOONSHOT = Provider(

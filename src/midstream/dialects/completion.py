@@ -15,7 +15,7 @@ import msgspec
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning, TemplateName, TextFormat
 from ..core.ids import IdScheme, ToolFormat
 from . import efforts
-from .families import K2, K2_THINKING, K3, K25, K26, K27_CODE
+from .families import K2, K2_THINKING, K3, K25, K26, K27_CODE, KIMI_TOOL_NAME
 from .kimi import kimi_on
 from .provider import Provider
 
@@ -163,7 +163,7 @@ _DEEPINFRA_KIMI = kimi_on(
     "deepinfra",
     reasoning={"control": "reasoning"},
     path=_DEEPINFRA_CHAT,
-    limits=Limits(max_tools=128, tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}", max_output=_DEEPINFRA_OUTPUT),
+    limits=Limits(max_tools=128, tool_name_pattern=KIMI_TOOL_NAME, max_output=_DEEPINFRA_OUTPUT),
 )
 _DEEPINFRA_OTHER = Dialect(
     "deepinfra", "openai-chat", "deepinfra", path=_DEEPINFRA_CHAT, limits=Limits(max_output=_DEEPINFRA_OUTPUT)

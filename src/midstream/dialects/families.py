@@ -27,6 +27,9 @@ KIMI = rf"kimi|{_K}k2(?:thinking|(?![a-z0-9]))"
 """Any other of them, on a host that also serves models of other families."""
 K2 = rf"{KIMI}|moonshot"
 
+KIMI_TOOL_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
+"""What Kimi's hosts take as the name of a tool (field-guide/kimi.md#tools): a digit may not begin it."""
+
 # Narrow before wide again: K3 writes another format than the Kimi models before it, and the coder among
 # Qwen's its own. A family that is not here is not known to leak.
 LEAKS: tuple[tuple[str, TextFormat], ...] = (

@@ -13,13 +13,13 @@ import msgspec
 
 from ..core.dialect import Dialect, Endpoint, Limits, Reasoning
 from . import efforts
-from .families import K2_THINKING, K3, K25, K26, K27_CODE, KIMI
+from .families import K2_THINKING, K3, K25, K26, K27_CODE, KIMI, KIMI_TOOL_NAME
 from .provider import Provider
 
 _replace = msgspec.structs.replace
 
 # field-guide/kimi.md#tools; a colon or a dot in a name would also break the ids that are made from it.
-_LIMITS = Limits(max_tools=128, tool_name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_LIMITS = Limits(max_tools=128, tool_name_pattern=KIMI_TOOL_NAME)
 
 # What Moonshot's API asks of every model: its flavour of JSON Schema, `$` before its built-in tools, which
 # run only while the model does not think, and `partial` for a prefilled answer (field-guide/kimi.md#tools).

@@ -77,6 +77,20 @@ def open_for_reading(path: Path, *, patience: float) -> sqlite3.Connection:
     raise AssertionError("there is always a last way")
 
 
+def open_untouched(path: Path) -> sqlite3.Connection:
+    """A connection to a database of another program, which may be running: it neither locks nor migrates nor leaves anything
+    beside the file. Text that is not valid UTF-8 is read with replacements. Raises sqlite3's errors and OSError."""
+    with path.open("rb") as file:
+        in_wal_mode = file.read(20)[18:] == b"\x02\x02"
+    log = Path(f"{path}-wal")
+    # In WAL mode even a reader makes the two companions, and leaves them there if it may not write.
+    alone = in_wal_mode and not (log.exists() and log.stat().st_size)
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?{'immutable=1' if alone else 'mode=ro'}", uri=True)
+    db.row_factory = sqlite3.Row
+    db.text_factory = lambda data: data.decode("utf-8", "replace")
+    return db
+
+
 def is_current(db: sqlite3.Connection) -> bool:
     """Whether the schema of conversations is the newest one."""
     ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID

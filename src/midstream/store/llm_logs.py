@@ -37,6 +37,7 @@ from ..core.blocks import (
     Usage,
 )
 from ..core.errors import LocalError, StoreError
+from .database import open_untouched
 from .protocol import Entry, Original
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -65,12 +66,10 @@ _FRAGMENTS = 'SELECT f.content FROM part_fragments p JOIN fragments f ON f.id = 
 def read_llm_logs(path: Path) -> Iterator[Entry]:
     """The conversations of a `logs.db`, one at a time, oldest first."""
     try:
-        # llm may be running; a reader must neither lock nor migrate a file of another program.
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    except (sqlite3.Error, ValueError) as error:
+        db = open_untouched(path)
+    except (sqlite3.Error, OSError, ValueError) as error:
         raise StoreError(f"cannot open {str(path)!r}: {error}") from error
     try:
-        db.row_factory = sqlite3.Row
         yield from _conversations(db, path)
     except sqlite3.Error as error:
         raise StoreError(f"cannot read {str(path)!r} as a logs.db of llm: {error}") from error
@@ -85,25 +84,38 @@ def _conversations(db: sqlite3.Connection, path: Path) -> Iterator[Entry]:
     threads: set[str] = set()
     if {"threads", "messages", "parts", "turns", "part_fragments"} <= tables:
         for row in db.execute("SELECT * FROM threads ORDER BY datetime_utc, id"):
-            threads.add(row["id"])
-            yield _thread(db, dict(row), path.name)
+            thread = _row(row)
+            threads.add(thread["id"])
+            yield _thread(db, thread, path.name)
     beside = {table: query for table, query in _BESIDE.items() if table in tables}
-    titles = dict(db.execute("SELECT id, name FROM conversations").fetchall())
+    titles = {row["id"]: row["name"] for row in map(_row, db.execute("SELECT id, name FROM conversations"))}
     rows = db.execute(
         # A response without a conversation is one by itself. Conversations come in the order of their first
         # response, so `groupby` sees the rows of each side by side.
         "SELECT r.*, coalesce(r.conversation_id, r.id) AS _group FROM responses r"
         " ORDER BY min(r.datetime_utc) OVER (PARTITION BY coalesce(r.conversation_id, r.id)), _group, r.datetime_utc, r.id"
     )
-    for group, members in groupby(map(dict, rows), key=lambda row: row.pop("_group")):
+    for group, members in groupby(map(_row, rows), key=lambda row: row.pop("_group")):
         # Already read from the newer schema, which a migrated file has beside the old one.
         if group in threads:
             continue
         responses = [
-            row | {table: [dict(item) for item in db.execute(query, (row["id"],))] for table, query in beside.items()}
+            row | {table: [_row(item) for item in db.execute(query, (row["id"],))] for table, query in beside.items()}
             for row in members
         ]
         yield _entry(group, titles.get(group), responses, path.name)
+
+
+def _row(row: sqlite3.Row) -> Row:
+    """A row whose texts are texts: SQLite keeps whatever was put into a column. Only attachments hold bytes."""
+    return {
+        name: value.decode("utf-8", "replace") if isinstance(value, bytes) and name != "content" else value
+        for name, value in dict(row).items()
+    }
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _entry(group: str, title: str | None, responses: list[Row], name: str) -> Entry:
@@ -144,13 +156,13 @@ def _turns(row: Row) -> Iterator[Turn]:
         raw = call["tool_call_id"] or ""
         answer.append(ToolCall(raw, call["name"] or "", call["arguments"] or "{}", raw or None))
     if answer:
-        usage = Usage(row.get("input_tokens") or 0, row.get("output_tokens") or 0)
+        usage = Usage(_count(row.get("input_tokens")), _count(row.get("output_tokens")))
         yield Turn(
             "ai",
             tuple(answer),
             origin=origin,
             usage=usage if usage != Usage() else None,
-            latency_ms=row.get("duration_ms"),
+            latency_ms=row["duration_ms"] if isinstance(row.get("duration_ms"), int | float) else None,
         )
 
 
@@ -185,7 +197,7 @@ def _file(path: object, digest: object) -> bytes | None:
 
 def _thread(db: sqlite3.Connection, thread: Row, name: str) -> Entry:
     messages = _chain(db, thread["tip_message_hash"])
-    calls = [dict(row) for row in db.execute("SELECT * FROM turns WHERE thread_id = ?", (thread["id"],))]
+    calls = [_row(row) for row in db.execute("SELECT * FROM turns WHERE thread_id = ?", (thread["id"],))]
     models = {call["tip_message_hash"]: call["resolved_model"] or call["model"] or "" for call in calls}
     times = [when for call in calls if (when := _seconds(call.get("datetime_utc"))) is not None]
     system: list[Text] = []
@@ -222,7 +234,7 @@ def _chain(db: sqlite3.Connection, tip: str | None) -> list[Row]:
         if row is None:
             break
         parts = [
-            dict(part)
+            _row(part)
             | {
                 "payload": _payload(part["payload"]),
                 "attachment": _attachment(db, part),
@@ -230,7 +242,7 @@ def _chain(db: sqlite3.Connection, tip: str | None) -> list[Row]:
             }
             for part in db.execute("SELECT * FROM parts WHERE message_hash = ? ORDER BY position", (tip,))
         ]
-        chain.append(dict(row) | {"parts": parts})
+        chain.append(_row(row) | {"parts": parts})
         tip = row["parent_hash"]
     return chain[::-1]
 
@@ -242,7 +254,7 @@ def _attachment(db: sqlite3.Connection, part: sqlite3.Row) -> Row | None:
     if not isinstance(named, dict) or not isinstance(named.get("id"), str):
         return None
     row = db.execute("SELECT * FROM attachments WHERE id = ?", (named["id"],)).fetchone()
-    return None if row is None else dict(row)
+    return None if row is None else _row(row)
 
 
 def _whole(message: Row, blocks: tuple[Block, ...]) -> Turn | None:

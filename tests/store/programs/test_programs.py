@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream import Conversation, Text, Thinking, ToolCall, ToolResponse, Turn, encode_request
+from midstream import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, encode_request
 from midstream.doctor.matrix import TOOLS
 from midstream.errors import StoreError
 from midstream.sim.players import make_players
 from midstream.sim.rules import judge
 from midstream.store import MemoryStore
 from midstream.store.programs import PROGRAMS, Imported, Place, SessionFile
+from midstream.store.protocol import Entry
 from tests.doctor.test_matrix import CORE
 
 DATA = Path(__file__).parents[2] / "data" / "store" / "programs"
@@ -44,6 +48,7 @@ LEFT_OUT = {
     "opencode": [],
     "llm": [],
 }
+LINES = [name for name in PROGRAMS if (DATA / name).is_dir()]
 WRITERS = [name for name, program in PROGRAMS.items() if program.write is not None]
 
 
@@ -165,10 +170,8 @@ def test_it_is_stored_with_its_original(name: str, tmp_path: Path) -> None:
     assert stored.original == imported.entry.original
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_every_kind_of_model_takes_it(name: str, tmp_path: Path) -> None:
-    """With a next question, as somebody would go on; in the strictest reading of every host's rules."""
-    conversation = _read(name, tmp_path).entry.conversation
+def _refused(conversation: Conversation) -> dict[str, str]:
+    """Who refuses it with a next question, as somebody would go on; in the strictest reading of every host's rules."""
     asked = Conversation((*conversation.turns, Turn("human", (Text("And tomorrow?"),))))
     refused = {}
     for reader in CORE:
@@ -176,7 +179,57 @@ def test_every_kind_of_model_takes_it(name: str, tmp_path: Path) -> None:
         request = encode_request(player.target, asked, tools=TOOLS)
         if problems := judge(request.body, player.host, "paranoid"):
             refused[reader] = str(problems[0])
+    return refused
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_kind_of_model_takes_it(name: str, tmp_path: Path) -> None:
+    assert not _refused(_read(name, tmp_path).entry.conversation)
+
+
+def _damaged(value: Any, place: int) -> Any:
+    """A value of another type than the one that was there."""
+    others = [None, 5, "", "5", [], {}, [5, None], [{"type": "text"}], [{"type": 5, "text": 7}], {"a": 1}]
+    return others[place % len(others)] if not isinstance(value, dict) or place % 2 else {}
+
+
+def _fields(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Where each value below this one stands: what holds it, and its key there."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield value, key
+        if isinstance(inner, dict | list):
+            yield from _fields(inner)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_wrong_type_anywhere_is_no_crash_and_nobody_refuses_the_rest(name: str, tmp_path: Path) -> None:
+    place = program_home(name, tmp_path)
+    session = _only(name, place)
+    path = Path(session.path)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    refused: dict[str, Any] = {}
+    for number, record in enumerate(records):
+        for place_in, (holder, key) in enumerate(list(_fields(record)), number):
+            kept, holder[key] = holder[key], _damaged(holder[key], place_in)
+            path.write_text("\n".join([json.dumps(each) for each in records]))
+            list(PROGRAMS[name].find(place))
+            # A file of which nothing is left says so; everything else that is raised fails the test.
+            with suppress(StoreError):
+                conversation = PROGRAMS[name].read(session).entry.conversation
+                MemoryStore().add(Entry(conversation))
+                refused |= {f"{number} {key} {holder[key]}": told for told in [_refused(conversation)] if told}
+            holder[key] = kept
     assert not refused
+
+
+@pytest.mark.parametrize("called", ["", "5", "no such name!"])
+def test_a_call_with_an_odd_name_is_taken_by_everyone(called: str, tmp_path: Path) -> None:
+    """Its result keeps the name that was stored with it, and hosts want the two to be the same."""
+    place = program_home("llm", tmp_path)
+    with closing(sqlite3.connect(_only("llm", place).path)) as db:
+        db.execute("UPDATE tool_calls SET name = ?", (called,))
+        db.commit()
+    assert not _refused(PROGRAMS["llm"].read(_only("llm", place)).entry.conversation)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -204,7 +257,7 @@ def test_what_a_file_may_hold_besides(case: dict[str, Any], tmp_path: Path) -> N
         for turn in imported.entry.conversation.turns
     ]
     assert said == case["said"]
-    assert list(imported.left_out) == case["left_out"]
+    assert list(imported.left_out) == ["3 lines that are damaged or not yet written to their end", *case["left_out"]]
 
 
 def test_a_seal_of_a_gateway_is_not_taken_for_a_signature(tmp_path: Path) -> None:
@@ -236,7 +289,136 @@ def test_opencode_goes_on_after_the_last_summary_and_before_what_was_reverted(tm
     assert list(imported.left_out) == ["1 messages that were reverted", "4 messages from before a compaction"]
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("llm", "opencode")])
+@pytest.mark.parametrize("name", LINES)
+def test_text_that_is_not_unicode_is_carried_with_replacements(name: str, tmp_path: Path) -> None:
+    session = _only(name, program_home(name, tmp_path))
+    path = Path(session.path)
+    data = path.read_bytes().replace(b"It is 4242, Captain.", b"It is 4242\xff, \\ud83d Captain.")
+    path.write_bytes(b"\xef\xbb\xbf" + data)
+    imported = PROGRAMS[name].read(session)
+    assert _story(imported.entry.conversation) == [*STORY[:-1], "ai: It is 4242\ufffd, \ufffd Captain."]
+    assert list(imported.left_out) == LEFT_OUT[name]
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_what_only_looks_like_a_session_is_not_listed(name: str, tmp_path: Path) -> None:
+    place = program_home(name, tmp_path)
+    session = _only(name, place)
+    path = Path(session.path)
+
+    def beside(label: str) -> Path:
+        """Where a second session would be, or a second file of a folder that holds only one."""
+        if name == "kimi-code":
+            folder = path.parents[3] / label / "agents" / "main"
+            folder.mkdir(parents=True)
+            return folder / path.name
+        return path.with_name(f"{path.stem}-{label}{path.suffix}")
+
+    os.mkfifo(beside("pipe"))  # a reader would wait for ever
+    beside("folder").mkdir()
+    beside("gone").symlink_to(tmp_path / "nowhere")
+    loop = beside("loop")
+    loop.symlink_to(loop)
+    beside("empty").touch()
+    beside("noise").write_bytes(b"\x00\xff" * 5000)
+    beside("nested").write_bytes(b"[" * 200_000)
+    assert list(PROGRAMS[name].find(place)) == [session]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_files_of_the_program_are_left_as_they_were(name: str, tmp_path: Path) -> None:
+    place = program_home(name, tmp_path)
+    for path in tmp_path.rglob("*.db"):
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA journal_mode = WAL")  # as opencode has it
+
+    def state() -> dict[str, tuple[bytes, int]]:
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+    before = state()
+    PROGRAMS[name].read(_only(name, place))
+    assert state() == before
+
+
+def test_a_database_is_read_with_what_is_still_in_its_log(tmp_path: Path) -> None:
+    place = program_home("opencode", tmp_path)
+    with closing(sqlite3.connect(_only("opencode", place).path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("UPDATE session SET title = 'Not yet in the file.'")
+        db.commit()
+        assert _only("opencode", place).title == "Not yet in the file."
+
+
+def test_codex_lists_a_fork_by_its_own_id_and_no_subagents(tmp_path: Path) -> None:
+    place = program_home("codex", tmp_path)
+    path = Path(_only("codex", place).path)
+    for source, own in (("cli", "fork"), ({"subagent": "review"}, "review")):
+        head = {"type": "session_meta", "payload": {"id": own, "cwd": "/srv/fork", "source": source}}
+        path.with_name(f"rollout-{own}.jsonl").write_bytes(json.dumps(head).encode() + b"\n" + path.read_bytes())
+    found = {session.id: session.folder for session in PROGRAMS["codex"].find(place)}
+    assert found == {"01a1e87a-0000-7000-8000-000000000001": FOLDER, "fork": "/srv/fork"}
+
+
+def test_gemini_cli_finds_sessions_beside_a_document_that_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = program_home("gemini-cli", tmp_path)
+    session = _only("gemini-cli", place)
+    document = {"sessionId": "old", "messages": [{"id": "1", "type": "user", "content": "First."}]}
+    older = Path(session.path).with_name("session-older.json")
+    older.write_text(json.dumps(document) + " " * 10_000)
+    assert {each.id for each in PROGRAMS["gemini-cli"].find(place)} == {session.id, "old"}
+    monkeypatch.setattr("midstream.store.programs.program.LARGEST", 9_000)
+    assert list(PROGRAMS["gemini-cli"].find(place)) == [session]
+
+
+def test_opencode_names_the_latest_session_of_all_databases(tmp_path: Path) -> None:
+    sample = json.loads((DATA / "opencode.json").read_bytes())
+    for name, own, moment in (("opencode.db", "ses_a", 1000), ("opencode-dev.db", "ses_b", 2000), ("opencode-x.db", "ses_c", "soon")):  # fmt: skip
+        sample["session"]["id"] = own
+        _opencode(tmp_path / own / name, sample)
+        with closing(sqlite3.connect(tmp_path / own / name)) as db:
+            db.execute("UPDATE session SET time_updated = ?, title = NULL, directory = x'ff'", (moment,))
+            db.commit()
+        (tmp_path / "opencode").mkdir(exist_ok=True)
+        (tmp_path / own / name).rename(tmp_path / "opencode" / name)
+    (tmp_path / "opencode" / "opencode-broken.db").write_bytes(b"no database")
+    found = list(PROGRAMS["opencode"].find(Place(tmp_path, {"XDG_DATA_HOME": str(tmp_path)})))
+    assert [session.id for session in found] == ["ses_b", "ses_a", "ses_c"]
+    assert {(session.title, session.folder) for session in found} == {("", "")}
+
+
+def test_opencode_carries_images_of_results_and_tells_a_call_without_result(tmp_path: Path) -> None:
+    sample = json.loads((DATA / "opencode.json").read_bytes())
+    tools = [part for _, _, part in sample["parts"] if part["type"] == "tool"]
+    tools[0]["state"]["attachments"] = [
+        {"type": "file", "mime": "image/png", "url": "data:image/png;base64,iVBORw0KGgo="},
+        {"type": "file", "mime": "image/png", "url": "file:///srv/project/tide.png"},
+    ]
+    tools[1]["state"] = {"status": "running", "input": {}}
+    path = tmp_path / "new" / "opencode.db"
+    _opencode(path, sample)
+    imported = PROGRAMS["opencode"].read(SessionFile("opencode", sample["session"]["id"], str(path)))
+    responses = [block for turn in imported.entry.conversation.turns for block in turn.blocks if isinstance(block, ToolResponse)]  # fmt: skip
+    assert len(responses) == 2 and [type(part) for part in responses[0].content] == [Text, Media]
+    assert list(imported.left_out) == ["1 parts of the kind 'file' that only name a file"]
+
+
+def test_llm_is_read_whatever_its_columns_hold(tmp_path: Path) -> None:
+    place = program_home("llm", tmp_path)
+    with closing(sqlite3.connect(_only("llm", place).path)) as db:
+        db.execute("UPDATE responses SET prompt = x'4e6f7465ff', datetime_utc = x'00' WHERE id = '1'")
+        db.execute("UPDATE tool_calls SET tool_call_id = x'61ff' WHERE id = 1")
+        db.execute("UPDATE conversations SET name = x'ff'")
+        db.commit()
+    imported = PROGRAMS["llm"].read(_only("llm", place))
+    assert sorted(_story(imported.entry.conversation))[-1] == "tool: written"
+    assert "human: Note\ufffd" in _story(imported.entry.conversation)
+    MemoryStore().add(imported.entry)
+
+
+@pytest.mark.parametrize("name", LINES)
 @given(data=st.binary(max_size=300) | st.lists(st.recursive(st.none() | st.text(max_size=5), st.lists, max_leaves=5)).map(repr).map(str.encode))  # fmt: skip
 def test_what_is_no_session_is_said_so(name: str, data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("odd") / "session.jsonl"

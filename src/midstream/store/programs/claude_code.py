@@ -33,7 +33,6 @@ from .program import (
     object_at,
     objects_in,
     origin_for,
-    parse_turns,
     read_bytes,
     read_records,
     session_files,
@@ -53,16 +52,17 @@ def _folder(place: Place) -> Path:
 
 
 def find(place: Place) -> Iterator[SessionFile]:
-    for path in session_files(_folder(place).glob("*/*.jsonl")):
-        title, folder = "", ""
-        for record in head_records(path):
-            folder = folder or text(record.get("cwd"))
-            title = title or _title(record)
-            if title and folder:
-                break
-        # A file without a question is one that was opened and left.
-        if title:
-            yield SessionFile(NAME, path.stem, str(path), folder, title, path.stat().st_mtime)
+    return session_files(NAME, _folder(place).glob("*/*.jsonl"), _described)
+
+
+def _described(path: Path) -> tuple[str, str, str]:
+    title, folder = "", ""
+    for record in head_records(path):
+        folder = folder or text(record.get("cwd"))
+        title = title or _title(record)
+        if title and folder:
+            break
+    return path.stem, folder, title
 
 
 def _title(record: Json) -> str:
@@ -76,38 +76,30 @@ def _title(record: Json) -> str:
 
 
 def read(session: SessionFile) -> Imported:
-    path = Path(session.path)
-    records = read_records(path)
+    data = read_bytes(Path(session.path))
     left_out = LeftOut()
+    records = read_records(data, left_out)
     messages, models = _messages(_spoken(records, left_out), left_out)
     origins = [origin_for(DEFAULT.wire, DEFAULT.provider, model, "claude") for model in models]
-    turns = parse_turns(DEFAULT.wire, {"messages": messages}, origins, session)
     titles = [text(record.get("customTitle")) or text(record.get("aiTitle")) for record in records]
     title = next((shown_title(each) for each in reversed(titles) if each), "")
-    return imported(session, turns, read_bytes(path), left_out, title=title)
+    return imported(session, DEFAULT.wire, {"messages": messages}, origins, data, left_out, title=title)
 
 
 def _spoken(records: list[Json], left_out: LeftOut) -> list[Json]:
     """The records of the conversation as it stands, in the order in which they were written."""
-    by_id = {text(record.get("uuid")): record for record in records if record.get("uuid")}
+    records = [_typed_meanwhile(record) or record for record in records]
     spoken = [record for record in records if record.get("type") in _SPOKEN and not record.get("isSidechain")]
-    if not spoken:
-        return []
-    path: set[str] = set()
-    place = text(spoken[-1].get("uuid"))
-    # A damaged file may have a loop in it.
-    while place in by_id and place not in path:
-        path.add(place)
-        place = text(by_id[place].get("parentUuid"))
-    answers = {_answer_id(record) for record in spoken if record["uuid"] in path} - {""}
-    on_path = [record for record in spoken if record["uuid"] in path or _answer_id(record) in answers]
+    path = _path(records, spoken)
+    answers = {_answer_id(record) for record in spoken if text(record.get("uuid")) in path} - {""}
+    on_path = [record for record in spoken if text(record.get("uuid")) in path or _answer_id(record) in answers]
     calls = {
         text(block.get("id")) for record in on_path for block in _blocks(record) if block.get("type") == "tool_use"
     }
     kept = [
         record
         for record in spoken
-        if record["uuid"] in path
+        if text(record.get("uuid")) in path
         or _answer_id(record) in answers
         or any(text(block.get("tool_use_id")) in calls for block in _blocks(record))
     ]
@@ -120,6 +112,35 @@ def _spoken(records: list[Json], left_out: LeftOut) -> list[Json]:
             "reminders and attachments that Claude Code adds by itself, its system prompt among them", attached
         )
     return kept
+
+
+def _path(records: list[Json], spoken: list[Json]) -> set[str]:
+    """The ids of the records from the last that was spoken to the root."""
+    by_id = {text(record.get("uuid")): record for record in records}
+    by_id.pop("", None)
+    main = [text(record.get("uuid")) for record in records if not record.get("isSidechain")]
+    before = dict(zip(main[1:], main, strict=False))
+    path: set[str] = set()
+    place = next((own for record in reversed(spoken) if (own := text(record.get("uuid")))), "")
+    # A damaged file may have a loop in it.
+    while place and place not in path:
+        path.add(place)
+        parent = text(by_id[place].get("parentUuid"))
+        # A parent whose line is lost: what stands before in the file is the best guess, and better than nothing.
+        place = parent if not parent or parent in by_id else before.get(place, "")
+    return path
+
+
+def _typed_meanwhile(record: Json) -> Json | None:
+    """What the user typed while the model worked, which is stored as an attachment, as a record of the user."""
+    queued = object_at(record, "attachment")
+    by_user = object_at(queued, "origin").get("kind") in (None, "human") and queued.get("commandMode") in (
+        None,
+        "prompt",
+    )
+    if queued.get("type") != "queued_command" or queued.get("isMeta") or not by_user or not queued.get("prompt"):
+        return None
+    return record | {"type": "user", "message": {"role": "user", "content": queued["prompt"]}}
 
 
 def _answer_id(record: Json) -> str:
@@ -187,4 +208,4 @@ def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
     return Exported(session, {path: b"\n".join(lines) + b"\n"}, f"claude --resume {session}", notes)
 
 
-PROGRAM = Program(NAME, "Claude Code", find, read, write)
+PROGRAM = Program(NAME, "Claude Code", _folder, find, read, write)

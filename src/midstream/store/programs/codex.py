@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from ...core.blocks import Conversation
+from ...wires.lenient_json import encode_json_lines
 from ...wires.openai_responses.wire import DEFAULT
 from .program import (
     Exported,
@@ -33,7 +33,6 @@ from .program import (
     object_at,
     objects_in,
     origin_for,
-    parse_turns,
     read_bytes,
     read_records,
     session_files,
@@ -66,29 +65,31 @@ def _folder(place: Place) -> Path:
 
 
 def find(place: Place) -> Iterator[SessionFile]:
-    for path in session_files(_folder(place).glob("*/*/*/rollout-*.jsonl")):
-        session, folder, title = "", "", ""
-        for record in head_records(path):
-            payload = object_at(record, "payload")
-            if record.get("type") == "session_meta":
-                session, folder = text(payload.get("id")), text(payload.get("cwd"))
-            elif record.get("type") == "response_item" and payload.get("role") == "user":
-                own = _own_parts(payload)
-                title = shown_title(
-                    " ".join([text(part.get("text")) for part, of_codex in own if not of_codex])
-                )  # fmt: skip
-            if title:
+    return session_files(NAME, _folder(place).glob("*/*/*/rollout-*.jsonl"), _described)
+
+
+def _described(path: Path) -> tuple[str, str, str]:
+    session, folder = "", ""
+    for record in head_records(path):
+        payload = object_at(record, "payload")
+        if record.get("type") == "session_meta":
+            if "subagent" in object_at(payload, "source"):
                 break
-        if title:
-            yield SessionFile(NAME, session or path.stem, str(path), folder, title, path.stat().st_mtime)
+            # A fork copies records of its parent. Should a head be among them, the first one is still its own.
+            session, folder = session or text(payload.get("id")), folder or text(payload.get("cwd"))
+        elif record.get("type") == "response_item" and payload.get("role") == "user":
+            own = [text(part.get("text")) for part, of_codex in _own_parts(payload) if not of_codex]
+            if title := shown_title(" ".join(own)):
+                return session, folder, title
+    return session, folder, ""
 
 
 def read(session: SessionFile) -> Imported:
-    path = Path(session.path)
+    data = read_bytes(Path(session.path))
     left_out = LeftOut()
     items: list[Json] = []
     model = ""
-    for record in read_records(path):
+    for record in read_records(data, left_out):
         payload = object_at(record, "payload")
         match record.get("type"):
             case "session_meta" if payload.get("base_instructions") or payload.get("instructions"):
@@ -103,10 +104,20 @@ def read(session: SessionFile) -> Imported:
                 items = [item for each in replaced for item in _item(each, model, left_out)]
                 if summary := text(payload.get("message")):
                     items.append({"type": "message", "role": "user", "content": summary})
+            case "event_msg" if payload.get("type") == "thread_rolled_back":
+                _roll_back(items, payload.get("num_turns"), left_out)
     origins = [origin_for(DEFAULT.wire, _PROVIDER, model, "gpt") for model in _models(items)]
     plain = [{name: value for name, value in item.items() if name != _MODEL} for item in items]
-    turns = parse_turns(DEFAULT.wire, {"input": plain}, origins, session)
-    return imported(session, turns, read_bytes(path), left_out)
+    return imported(session, DEFAULT.wire, {"input": plain}, origins, data, left_out)
+
+
+def _roll_back(items: list[Json], count: object, left_out: LeftOut) -> None:
+    """Take back this many questions and what came after each."""
+    asked = [place for place, item in enumerate(items) if item.get("role") == "user"]
+    places = asked[-count:] if isinstance(count, int) and count > 0 else []
+    if places:
+        left_out.add("items that were taken back", len(items) - places[0])
+        del items[places[0] :]
 
 
 _MODEL = "midstream_model"
@@ -116,13 +127,25 @@ _MODEL = "midstream_model"
 def _item(payload: Json, model: str, left_out: LeftOut) -> list[Json]:
     """An item of the wire without what Codex adds for itself; nothing if the whole of it is Codex's."""
     item = {name: value for name, value in payload.items() if name not in (_METADATA, "metadata") and value is not None}
+    for name in ("content", "output"):
+        if isinstance(item.get(name), list):
+            sound = [part for part in objects_in(item[name]) if _is_sound(part)]
+            if len(sound) < len(item[name]):
+                left_out.add("parts that are damaged", len(item[name]) - len(sound))
+            item[name] = sound
     if payload.get("type") != "message" or payload.get("role") == "assistant":
         return [item | {_MODEL: model}]
-    parts = _own_parts(payload)
+    parts = _own_parts({**payload, "content": item.get("content")})
     kept = [part for part, of_codex in parts if not of_codex]
     if len(kept) < len(parts):
         left_out.add("instructions and notes that Codex adds by itself", len(parts) - len(kept))
     return [item | {"content": kept}] if kept or not parts else []
+
+
+def _is_sound(part: Json) -> bool:
+    """Whether a part is one: what nobody understands would go back as it is to the host that it came from."""
+    kind = part.get("type")
+    return isinstance(kind, str) and (not kind.endswith("text") or isinstance(part.get("text"), str))
 
 
 def _own_parts(payload: Json) -> list[tuple[Json, bool]]:
@@ -172,7 +195,7 @@ def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
             records.append({"timestamp": moment, "type": "event_msg", "payload": event})
     day = time.strftime("%Y/%m/%d", time.gmtime(now))
     name = f"rollout-{time.strftime('%Y-%m-%dT%H-%M-%S', time.gmtime(now))}-{session}.jsonl"
-    data = b"".join([msgspec.json.encode(record) + b"\n" for record in records])
+    data = encode_json_lines(records)
     return Exported(session, {_folder(place) / day / name: data}, f"codex resume {session}", notes)
 
 
@@ -181,4 +204,4 @@ def _time_ordered_id(now: float) -> uuid.UUID:
     return uuid.UUID(int=(int(now * 1000) << 80) | (7 << 76) | ((random >> 50) << 64) | (2 << 62) | random)
 
 
-PROGRAM = Program(NAME, "Codex", find, read, write)
+PROGRAM = Program(NAME, "Codex", _folder, find, read, write)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
-
 from ...core.blocks import Conversation
 from ...wires.gemini.wire import DEFAULT
+from ...wires.lenient_json import encode_json_lines
 from .program import (
     Exported,
     Imported,
@@ -26,13 +25,13 @@ from .program import (
     Program,
     SessionFile,
     answering_model,
+    decoded,
     encoded,
     head_records,
     imported,
     object_at,
     objects_in,
     origin_for,
-    parse_turns,
     read_bytes,
     read_records,
     session_files,
@@ -51,25 +50,21 @@ def _folder(place: Place) -> Path:
 
 
 def find(place: Place) -> Iterator[SessionFile]:
-    for path in session_files(_folder(place).glob("*/chats/session-*.json*")):
-        head, messages = _replay(_records(path, head_records))
-        title = next((said for message in messages if (said := _question(message))), "")
-        if title:
-            folder = _text_of(path.parent.parent / ".project_root")
-            yield SessionFile(
-                NAME, text(head.get("sessionId")) or path.stem, str(path), folder, title, path.stat().st_mtime
-            )
+    return session_files(NAME, _folder(place).glob("*/chats/session-*.json*"), _described)
 
 
-def _records(path: Path, lines: Callable[[Path], Iterable[Json]]) -> Iterable[Json]:
-    """The records of a file; a document of the older kind is one record that sets everything."""
-    if path.suffix == ".jsonl":
-        return lines(path)
-    try:
-        document = msgspec.json.decode(read_bytes(path))
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return []
-    return [{"$set": document}]
+def _described(path: Path) -> tuple[str, str, str]:
+    lines = path.suffix == ".jsonl"
+    head, messages = _replay(head_records(path) if lines else _document(read_bytes(path)), LeftOut())
+    title = next((said for message in messages if (said := _question(message))), "")
+    return text(head.get("sessionId")), _text_of(path.parent.parent / ".project_root"), title
+
+
+def _document(data: bytes) -> list[Json]:
+    """A document of the older kind as one record that sets everything."""
+    document = decoded(data)
+    # Lines are documents too; only the older kind names its messages.
+    return [{"$set": document}] if isinstance(document, dict) and "messages" in document else []
 
 
 def _text_of(path: Path) -> str:
@@ -79,7 +74,7 @@ def _text_of(path: Path) -> str:
         return ""
 
 
-def _replay(records: Iterable[Json]) -> tuple[Json, list[Json]]:
+def _replay(records: Iterable[Json], left_out: LeftOut) -> tuple[Json, list[Json]]:
     """The head of a session and its messages, after all changes."""
     head: Json = {}
     messages: dict[str, Json] = {}
@@ -88,12 +83,18 @@ def _replay(records: Iterable[Json]) -> tuple[Json, list[Json]]:
             ids = list(messages)
             # As the program does: what it cannot find takes everything back.
             place = ids.index(record["$rewindTo"]) if record["$rewindTo"] in messages else 0
-            for taken in ids[place:]:
-                del messages[taken]
+            if taken := ids[place:]:
+                left_out.add("messages that were taken back", len(taken))
+            for each in taken:
+                del messages[each]
         elif isinstance(record.get("$set"), dict):
             change = record["$set"]
             if isinstance(change.get("messages"), list):
-                messages = {text(each.get("id")): each for each in objects_in(change["messages"])}
+                # What has no id is replaced by nothing.
+                messages = {
+                    text(each.get("id")) or f"#{number}": each
+                    for number, each in enumerate(objects_in(change["messages"]))
+                }
             head |= {name: value for name, value in change.items() if name != "messages"}
         elif isinstance(record.get("id"), str) and "type" in record:
             messages[record["id"]] = record
@@ -113,9 +114,9 @@ def _question(message: Json) -> str:
 
 
 def read(session: SessionFile) -> Imported:
-    path = Path(session.path)
-    _, messages = _replay(_records(path, read_records))
+    data = read_bytes(Path(session.path))
     left_out = LeftOut()
+    _, messages = _replay(_document(data) or read_records(data, left_out), left_out)
     contents: list[Json] = []
     models: list[str] = []
     repeated = {
@@ -150,8 +151,7 @@ def read(session: SessionFile) -> Imported:
             case kind:
                 left_out.add(f"messages of the kind {text(kind)!r}, which are for the screen")
     origins = [origin_for(DEFAULT.wire, DEFAULT.provider, model, "gemini") for model in models]
-    turns = parse_turns(DEFAULT.wire, {"contents": contents}, origins, session)
-    return imported(session, turns, read_bytes(path), left_out)
+    return imported(session, DEFAULT.wire, {"contents": contents}, origins, data, left_out)
 
 
 def _thoughts(message: Json) -> list[Json]:
@@ -176,8 +176,7 @@ def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
     records = [head, *_written(objects_in(body["contents"]), model, moment)]
     name = f"session-{time.strftime('%Y-%m-%dT%H-%M', time.gmtime(now))}-{session[:8]}.jsonl"
     path = _project(place, folder) / "chats" / name
-    data = b"".join([msgspec.json.encode(record) + b"\n" for record in records])
-    return Exported(session, {path: data}, f"gemini --resume {session}", notes)
+    return Exported(session, {path: encode_json_lines(records)}, f"gemini --resume {session}", notes)
 
 
 def _written(contents: list[Json], model: str, moment: str) -> Iterator[Json]:
@@ -223,4 +222,4 @@ def _project(place: Place, folder: Path) -> Path:
     return known[0] if known else base / (folder.name or "root")
 
 
-PROGRAM = Program(NAME, "Gemini CLI", find, read, write)
+PROGRAM = Program(NAME, "Gemini CLI", _folder, find, read, write)

@@ -10,12 +10,15 @@ import re
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from ...core.blocks import Conversation
+from ...core.errors import StoreError
+from ...wires.lenient_json import encode_json_lines
 from .program import (
     Exported,
     Imported,
@@ -31,7 +34,6 @@ from .program import (
     object_at,
     objects_in,
     origin_for,
-    parse_turns,
     read_bytes,
     read_records,
     session_files,
@@ -50,12 +52,16 @@ def _folder(place: Place) -> Path:
 
 def find(place: Place) -> Iterator[SessionFile]:
     base = _folder(place)
-    folders = {text(record.get("sessionId")): text(record.get("workDir")) for record in head_records(base / "session_index.jsonl")}  # fmt: skip
-    for path in session_files(base.glob(f"sessions/*/*/{_MAIN}")):
+    folders: dict[str, str] = {}
+    with suppress(StoreError):  # a list that is not there names no folders
+        folders = {text(record.get("sessionId")): text(record.get("workDir")) for record in read_records(read_bytes(base / "session_index.jsonl"), LeftOut())}  # fmt: skip
+
+    def described(path: Path) -> tuple[str, str, str]:
         session = path.parent.parent.parent.name
         title = next((said for record in head_records(path) if (said := _question(record))), "")
-        if title:
-            yield SessionFile(NAME, session, str(path), folders.get(session, ""), title, path.stat().st_mtime)
+        return session, folders.get(session, ""), title
+
+    return session_files(NAME, base.glob(f"sessions/*/*/{_MAIN}"), described)
 
 
 def _question(record: Json) -> str:
@@ -172,18 +178,17 @@ def _joined(message: Json) -> str:
 
 
 def read(session: SessionFile) -> Imported:
-    path = Path(session.path)
+    data = read_bytes(Path(session.path))
     left_out = LeftOut()
     context = _Context(left_out)
-    for record in read_records(path):
+    for record in read_records(data, left_out):
         if record.get("type") == "profile.bind" and record.get("systemPrompt"):
             left_out.add("system prompt of Kimi Code")
         context.add(record)
     answers = [message for message in context.messages if message["role"] == "assistant"]
     origins = [origin_for(_WIRE, "moonshot", text(message.get("model")), "kimi") for message in answers]
     plain = [{name: value for name, value in message.items() if name != "model"} for message in context.messages]
-    turns = parse_turns(_WIRE, {"messages": plain}, origins, session)
-    return imported(session, turns, read_bytes(path), left_out)
+    return imported(session, _WIRE, {"messages": plain}, origins, data, left_out)
 
 
 def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
@@ -199,7 +204,7 @@ def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
         "agents": {"main": {"homedir": str(base / "agents" / "main"), "type": "main"}}, "custom": {},
         "isCustomTitle": False,
     }  # fmt: skip
-    wire = b"".join([msgspec.json.encode({"agentId": "main", **record, "time": now}) + b"\n" for record in records])
+    wire = encode_json_lines([{"agentId": "main", **record, "time": now} for record in records])
     return Exported(
         session, {base / _MAIN: wire, base / "state.json": msgspec.json.encode(state)}, f"kimi -r {session}", notes
     )
@@ -258,4 +263,4 @@ def _said(message: Json) -> Iterator[Json]:
         yield {"type": "tool.call", "uuid": own, "toolCallId": own, "name": name, "args": arguments}
 
 
-PROGRAM = Program(NAME, "Kimi Code", find, read, write)
+PROGRAM = Program(NAME, "Kimi Code", _folder, find, read, write)

@@ -18,9 +18,17 @@ NAME = "llm"
 _FOLDER = {"darwin": "Library/Application Support/io.datasette.llm", "win32": "AppData/Roaming/io.datasette.llm"}
 
 
+def _folder(place: Place) -> Path:
+    return place.folder("LLM_USER_PATH", _FOLDER.get(sys.platform, ".config/io.datasette.llm"))
+
+
 def find(place: Place) -> Iterator[SessionFile]:
-    path = place.folder("LLM_USER_PATH", _FOLDER.get(sys.platform, ".config/io.datasette.llm")) / "logs.db"
-    if path.is_file():
+    path = _folder(place) / "logs.db"
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise StoreError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    if there:
         yield from find_in(path)
 
 
@@ -49,4 +57,4 @@ def read(session: SessionFile) -> Imported:
     raise StoreError(f"{session.path} has no conversation {session.id}")
 
 
-PROGRAM = Program(NAME, "llm", find, read, find_in=find_in)
+PROGRAM = Program(NAME, "llm", _folder, find, read, find_in=find_in)

@@ -20,6 +20,7 @@ import msgspec
 from ...core.blocks import Conversation, Origin
 from ...core.errors import StoreError
 from ...wires.openai_chat.wire import DEFAULT
+from ..database import open_untouched
 from .program import (
     Exported,
     Imported,
@@ -29,12 +30,13 @@ from .program import (
     Program,
     SessionFile,
     answering_model,
+    decoded,
     encoded_chat,
     first_words,
     imported,
     object_at,
     objects_in,
-    parse_turns,
+    shown_title,
     text,
 )
 
@@ -43,44 +45,44 @@ NAME = "opencode"
 _MAKERS = {"kimi": "moonshot", "deepseek": "deepseek", "minimax": "minimax", "glm": "zai"}
 _FOR_THE_SCREEN = ("step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction")
 _FAILED = "error"
+_UNFINISHED = ("pending", "running")
 
 
 def _folder(place: Place) -> Path:
     return place.folder("XDG_DATA_HOME", ".local/share") / "opencode"
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    # opencode may be running: neither lock nor migrate its file.
-    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    db.row_factory = sqlite3.Row
-    return db
-
-
 def find(place: Place) -> Iterator[SessionFile]:
+    found: list[SessionFile] = []
     for path in sorted(_folder(place).glob("opencode*.db")):
         # Another version's database is no reason not to find the others.
         with suppress(StoreError):
-            yield from find_in(path)
+            found += find_in(path)
+    # Each database has its own latest session; the user means the latest of all.
+    yield from sorted(found, key=lambda session: -session.updated)
 
 
 def find_in(path: Path) -> Iterator[SessionFile]:
     """The sessions of one database, the latest first."""
     try:
-        with closing(_opened(path)) as db:
+        with closing(open_untouched(path)) as db:
             # Subagents have sessions of their own, with a parent.
             rows = db.execute(
                 "SELECT id, directory, title, time_updated FROM session s WHERE parent_id IS NULL"
                 " AND EXISTS (SELECT 1 FROM message WHERE session_id = s.id) ORDER BY time_updated DESC"
             ).fetchall()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise StoreError(f"cannot read {str(path)!r} as a database of opencode: {error}") from error
     for row in rows:
-        yield SessionFile(NAME, row["id"], str(path), row["directory"], row["title"], row["time_updated"] / 1000)
+        moment = row["time_updated"]
+        updated = moment / 1000 if isinstance(moment, int | float) else 0.0
+        title = shown_title(text(row["title"]))
+        yield SessionFile(NAME, text(row["id"]), str(path), text(row["directory"]), title, updated)
 
 
 def read(session: SessionFile) -> Imported:
     try:
-        with closing(_opened(Path(session.path))) as db:
+        with closing(open_untouched(Path(session.path))) as db:
             row = db.execute("SELECT * FROM session WHERE id = ?", (session.id,)).fetchone()
             stored = db.execute(
                 "SELECT id, data FROM message WHERE session_id = ? ORDER BY id", (session.id,)
@@ -88,15 +90,15 @@ def read(session: SessionFile) -> Imported:
             pieces = db.execute(
                 "SELECT message_id, data FROM part WHERE session_id = ? ORDER BY id", (session.id,)
             ).fetchall()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise StoreError(f"cannot read {session.path!r} as a database of opencode: {error}") from error
     if row is None:
         raise StoreError(f"{session.path} has no session {session.id}")
     left_out = LeftOut()
-    messages = [_decoded(each["data"]) | {"id": each["id"]} for each in stored]
+    messages = [_decoded(each["data"]) | {"id": text(each["id"])} for each in stored]
     parts: dict[str, list[Json]] = {}
     for each in pieces:
-        parts.setdefault(each["message_id"], []).append(_decoded(each["data"]))
+        parts.setdefault(text(each["message_id"]), []).append(_decoded(each["data"]))
     shown = _current(messages, text(_decoded(dict(row).get("revert")).get("messageID")), left_out)
     plain: list[Json] = []
     origins: list[Origin] = []
@@ -107,19 +109,15 @@ def read(session: SessionFile) -> Imported:
             model = text(message.get("modelID"))
             maker = next((maker for family, maker in _MAKERS.items() if model.lower().startswith(family)), "")
             origins.append(Origin(maker, DEFAULT.wire, model))
-    turns = parse_turns(DEFAULT.wire, {"messages": plain}, origins, session)
     data = msgspec.json.encode(
         {"info": dict(row), "messages": [{"info": m, "parts": parts.get(m["id"], [])} for m in messages]}
     )
-    return imported(session, turns, data, left_out)
+    return imported(session, DEFAULT.wire, {"messages": plain}, origins, data, left_out)
 
 
 def _decoded(value: Any) -> Json:
-    try:
-        decoded = msgspec.json.decode(value) if isinstance(value, str | bytes) else None
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        decoded = None
-    return decoded if isinstance(decoded, dict) else {}
+    decoded_value = decoded(value) if isinstance(value, str | bytes) else None
+    return decoded_value if isinstance(decoded_value, dict) else {}
 
 
 def _current(messages: list[Json], reverted: str, left_out: LeftOut) -> list[Json]:
@@ -151,15 +149,19 @@ def _messages(message: Json, parts: list[Json], left_out: LeftOut) -> list[Json]
             content.append({"type": "text", "text": text(part.get("text"))})
         elif kind == "reasoning":
             thoughts.append(text(part.get("text")))
-        elif kind == "file" and text(part.get("url")).startswith("data:"):
-            content.append({"type": "image_url", "image_url": {"url": part["url"]}})
+        elif kind == "file":
+            content += _images([part], left_out)
         elif kind == "tool":
             state = object_at(part, "state")
             arguments = msgspec.json.encode(object_at(state, "input")).decode()
             call = {"name": text(part.get("tool")), "arguments": arguments}
             calls.append({"id": text(part.get("callID")), "type": "function", "function": call})
             said = text(state.get("error") if state.get("status") == _FAILED else state.get("output"))
-            results.append({"role": "tool", "tool_call_id": text(part.get("callID")), "content": said})
+            shown = _images(objects_in(state.get("attachments")), left_out)
+            # A call that was interrupted has no result; whoever encodes it says so to the model.
+            if state.get("status") not in _UNFINISHED:
+                answered: Any = [{"type": "text", "text": said}, *shown] if shown else said
+                results.append({"role": "tool", "tool_call_id": text(part.get("callID")), "content": answered})
         else:
             left_out.add(f"parts of the kind {text(kind)!r}")
     if message.get("role") != "assistant":
@@ -172,6 +174,14 @@ def _messages(message: Json, parts: list[Json], left_out: LeftOut) -> list[Json]
     if calls:
         answer["tool_calls"] = calls
     return [answer, *results]
+
+
+def _images(files: list[Json], left_out: LeftOut) -> list[Json]:
+    """The files whose bytes are in the database, as the chat wire has them."""
+    held = [url for file in files if (url := text(file.get("url"))).startswith("data:")]
+    if len(held) < len(files):
+        left_out.add("parts of the kind 'file' that only name a file", len(files) - len(held))
+    return [{"type": "image_url", "image_url": {"url": url}} for url in held]
 
 
 class _Ids:
@@ -246,4 +256,4 @@ def _call_part(call: Json, results: dict[str, Json], moment: int) -> Json:
     return {"type": "tool", "tool": text(function.get("name")), "callID": text(call.get("id")), "state": state}
 
 
-PROGRAM = Program(NAME, "opencode", find, read, write, find_in)
+PROGRAM = Program(NAME, "opencode", _folder, find, read, write, find_in)

@@ -8,9 +8,12 @@ stays behind is told in a sentence.
 
 from __future__ import annotations
 
+import codecs
 import os
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,8 +23,9 @@ from msgspec.structs import replace
 
 from ...core.blocks import SEAL, Conversation, Origin, Text, Thinking, ToolCall, Turn, Value
 from ...core.dialect import Dialect, Options, Reasoning
-from ...core.errors import MidstreamError, StoreError
+from ...core.errors import MalformedStream, MidstreamError, StoreError
 from ...core.handoff import Note
+from ...wires.lenient_json import decode_leniently, encode_json
 from ...wires.openai_chat.wire import DEFAULT as CHAT
 from ...wires.request import RequestDraft, parse_request
 from ..protocol import Entry, Original
@@ -79,11 +83,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program: its name on our command line and its own, who its sessions are, how one is read, and how one is written for a
-    working folder. `write` is None where the program reads no file that we could write, `find_in` where a file is one session."""
+    """A program: its name on our command line and its own, where it keeps its sessions, who they are, how one is read, and how
+    one is written for a working folder. `write` is None where the program reads no file that we could write, `find_in` where a file is one session."""
 
     name: str
     title: str
+    folder: Callable[[Place], Path]
     find: Callable[[Place], Iterator[SessionFile]]
     read: Callable[[SessionFile], Imported]
     write: Callable[[Conversation, Place, Path], Exported] | None = None
@@ -104,38 +109,48 @@ class LeftOut:
         return [f"{count} {what}" for what, count in self._counts.items()]
 
 
-def session_files(paths: Iterable[Path]) -> list[Path]:
-    """The files that are there, the latest changed first."""
+def session_files(
+    program: str, paths: Iterable[Path], describe: Callable[[Path], tuple[str, str, str]]
+) -> Iterator[SessionFile]:
+    """The sessions in these files, the latest changed first. `describe` gives the id, folder and title of one; a session without
+    a title was opened and left, and is not listed."""
     dated: list[tuple[float, Path]] = []
     for path in paths:
-        # A program may delete a session while we look.
-        try:
-            dated.append((path.stat().st_mtime, path))
-        except OSError:
-            continue
-    return [path for _, path in sorted(dated, key=lambda each: (-each[0], str(each[1])))]
+        # A program may delete a session while we look. A pipe or a device with the right name would never end.
+        with suppress(OSError):
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                dated.append((status.st_mtime, path))
+    for updated, path in sorted(dated, key=lambda each: (-each[0], str(each[1]))):
+        # One file that cannot be read is no reason not to find the others.
+        with suppress(StoreError):
+            session, folder, title = describe(path)
+            if title:
+                yield SessionFile(program, session or path.stem, str(path), folder, title, updated)
 
 
 def head_records(path: Path) -> Iterator[Json]:
     """The records at the beginning of a file of JSON lines, for a list of sessions."""
-    try:
-        with path.open("rb") as file:
-            lines = file.read(_HEAD).split(b"\n")
-    except OSError:
-        return
     # The last line may be cut by the limit; it reads as broken and is passed over.
-    yield from _objects(lines)
+    for value in _values(read_bytes(path, _HEAD)):
+        if isinstance(value, dict):
+            yield value
 
 
-def read_records(path: Path) -> list[Json]:
-    """All records of a file of JSON lines. A line that does not parse is passed over: the program may be writing it."""
-    return list(_objects(read_bytes(path).split(b"\n")))
+def read_records(data: bytes, left_out: LeftOut) -> list[Json]:
+    """All records of a file of JSON lines. A line that is none is told: the program may be writing it, or the file is damaged."""
+    values = list(_values(data))
+    records = [value for value in values if isinstance(value, dict)]
+    if len(records) < len(values):
+        left_out.add("lines that are damaged or not yet written to their end", len(values) - len(records))
+    return records
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, beginning: int | None = None) -> bytes:
+    """The bytes of a file, or only this many at its beginning."""
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(LARGEST + 1 if beginning is None else beginning)
     except FileNotFoundError as error:
         raise StoreError(f"no such file: {str(path)!r}") from error
     except OSError as error:
@@ -145,14 +160,19 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
-def _objects(lines: Iterable[bytes]) -> Iterator[Json]:
-    for line in lines:
-        try:
-            value = msgspec.json.decode(line) if line.strip() else None
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            yield value
+def _values(data: bytes) -> Iterator[Any]:
+    """The value of each line that is not blank; None for one that is not JSON."""
+    for line in data.removeprefix(codecs.BOM_UTF8).split(b"\n"):
+        if line.strip():
+            yield decoded(line)
+
+
+def decoded(data: bytes | str) -> Any:
+    """A JSON value, with what is not valid Unicode replaced; None for what is not JSON."""
+    try:
+        return decode_leniently(data)
+    except MalformedStream:
+        return None
 
 
 def text(value: Any) -> str:
@@ -175,26 +195,14 @@ def shown_title(said: str) -> str:
     return " ".join(said.split())[:_LONGEST_TITLE]
 
 
-def seconds(stamp: Any) -> float | None:
-    """A time that was written as ISO 8601, or as milliseconds since 1970."""
-    if isinstance(stamp, int | float):
-        return stamp / 1000
-    try:
-        when = datetime.fromisoformat(text(stamp))
-    except ValueError:
-        return None
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-
-
 def stamp(moment: float) -> str:
     """A time as programs in JavaScript write it."""
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def parse_turns(wire: str, body: Json, origins: Sequence[Origin], session: SessionFile) -> tuple[Turn, ...]:
-    """The turns of a wire's messages. `origins` says who gave each answer, in order: a session may have changed its model."""
+def _parsed(wire: str, body: Json, origins: Iterable[Origin], session: SessionFile) -> tuple[Turn, ...]:
     try:
-        conversation = parse_request(wire, msgspec.json.encode(body)).conversation
+        conversation = parse_request(wire, encode_json(body)).conversation
     except (MidstreamError, RecursionError) as error:
         raise StoreError(f"{session.path}: {error}") from error
     given = iter(origins)
@@ -221,14 +229,23 @@ def _owned_block(block: Any, origin: Origin) -> Any:
 
 
 def imported(
-    session: SessionFile, turns: Sequence[Turn], data: bytes, left_out: LeftOut, *, title: str = ""
+    session: SessionFile,
+    wire: str,
+    body: Json,
+    origins: Iterable[Origin],
+    data: bytes,
+    left_out: LeftOut,
+    *,
+    title: str = "",
 ) -> Imported:
-    """The conversation that came of a session, with the bytes that it was read from."""
+    """The conversation in the messages of a wire, with the bytes that it was read from. `origins` says who gave each answer, in
+    order: a session may have changed its model."""
+    turns = _parsed(wire, body, origins, session)
     if not turns:
-        raise StoreError(f"{session.path} holds no conversation")
-    title = title or session.title
+        raise StoreError(f"{session.path} holds no conversation of {session.program}")
+    title = title or session.title or first_words(turns)
     entry = Entry(
-        Conversation(tuple(turns)),
+        Conversation(turns),
         {"title": title} if title else {},
         # Files say when they were written last, and only some when they were begun.
         session.updated or None,

@@ -316,7 +316,7 @@ class ContentsWriter:
         self.contents.say("user", parts + moved)
 
     def _result(self, response: ToolResponse, moved: list[bytes]) -> bytes:
-        name = self._called.get(response.call_id) or response.name  # the two names must match, or it is a 400
+        name = self._called.get(response.call_id, response.name)  # the two names must match, or it is a 400
         inside: list[bytes] = []
         texts: list[str] = []
         for part in self.context.result_parts(response):

@@ -68,6 +68,18 @@ def page_server(home: Path, *arguments: str, command: Sequence[str] = ("web", "-
             server.wait(timeout=20)
 
 
+def hold(page: Any, pattern: str) -> list[Any]:
+    """The requests that the page makes for `pattern`; each waits until its `continue_` is called."""
+    held: list[Any] = []
+
+    # A function of Python's own: Playwright keeps its wrapper as an attribute of the handler, which `held.append` cannot have.
+    def handler(route: Any) -> None:
+        held.append(route)
+
+    page.route(pattern, handler)
+    return held
+
+
 def screenshot(page: Any, name: str) -> None:
     """A picture of what is in sight, if somebody asks for pictures."""
     folder = os.environ.get(SCREENS)

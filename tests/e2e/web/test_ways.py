@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.e2e.web.browser import page_server, screenshot
+from tests.e2e.web.browser import hold, page_server, screenshot
 from tests.e2e.web.test_screens import Line, expect, open_demo
 
 
@@ -111,8 +111,7 @@ def test_a_screen_that_was_left_before_it_came_stays_away(page: Any) -> None:
     """What comes late is nobody's: it must neither draw over the screen in sight nor take over its address."""
     open_demo(page)
     found = page.url.rpartition("/")[2]
-    held: list[Any] = []
-    page.route(f"**/conversations/{found}", held.append)
+    held = hold(page, f"**/conversations/{found}")
     page.evaluate("place => { location.hash = place; }", f"/wires/{found}/3")
     page.wait_for_timeout(300)
     page.click("nav a[data-screen=doctor]")
@@ -154,8 +153,7 @@ def test_the_report_is_that_of_the_model_that_is_chosen(page: Any) -> None:
     open_demo(page)
     page.click("text=Go on talking")
     page.wait_for_selector(".switch .report-rows")
-    held: list[Any] = []
-    page.route("**/talk/preview?*claude-sonnet-4-5*", held.append)
+    held = hold(page, "**/talk/preview?*claude-sonnet-4-5*")
     page.select_option("select[aria-label='Model']", "sim/claude-sonnet-4-5")
     page.select_option("select[aria-label='Model']", "sim/mistral-large-latest")
     expect(page.locator(".switch")).to_contain_text("what sim/mistral-large-latest will see")

@@ -116,6 +116,7 @@ def test_an_unknown_price_is_none_and_no_price_is_absurd() -> None:
         ("claude-sonnet-4-5", 200_000),
         ("anthropic/claude-sonnet-4.5", 200_000),
         ("gemini-2.5-flash", 1_048_576),
+        ("meta-llama/Llama-3.1-70B-Instruct", 131_072),
         ("somebody/new", None),
         ("solo3", None),
     ],

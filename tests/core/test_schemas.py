@@ -299,6 +299,8 @@ def untyped(schema: Any) -> list[Any]:
             {"type": "integer", "minimum": 1, "maximum": 2, "default": 1, "title": "T"}, id="numbers",
         ),
         pytest.param({"type": "null"}, {"type": "string", "nullable": True}, id="only null"),
+        pytest.param({"type": "string", "nullable": True}, {"type": "string", "nullable": True}, id="null in its own words"),
+        pytest.param({"type": "string", "nullable": False}, {"type": "string"}, id="not null in its own words"),
         pytest.param(
             {"anyOf": [{"type": "string"}, {"type": "string"}], "description": "D"}, {"type": "string", "description": "D"},
             id="the same alternative twice",

@@ -355,6 +355,14 @@ def test_habits_change_ids_calls_fields_and_words() -> None:
     assert events[-1].turn.tool_calls[0].id.encode() in data  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("field", "kind"), [("content", "reasoning_text"), ("summary", "summary_text")])
+def test_reasoning_stands_in_the_field_of_its_kind(field: str, kind: str) -> None:
+    events = speak(Answer((Act("thinking", ("why",)), Act("text", ("so",))), "stop"), "openai-responses")
+    writer = make_writer("openai-responses", replace(CONTEXT, habits=Habits(reasoning_field=field)))
+    data = b"".join(written(writer, events))
+    assert f'"{field}":[{{"type":"{kind}","text":"why"}}]'.encode() in data
+
+
 SEQUENCES = {
     "anthropic": (
         "message_start "

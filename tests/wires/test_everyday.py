@@ -182,3 +182,15 @@ def test_two_calls_of_one_id_go_the_general_way(name: str) -> None:
     dialect = REGISTRY.resolve(name).dialect
     fields = (Conversation(turns), dialect, "m", (ToolSpec("look"),), Options())
     assert encoded(RequestDraft(*fields)) == encoded(GeneralDraft(*fields))
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_a_call_whose_name_must_change_goes_the_general_way(name: str) -> None:
+    turns = (
+        human("go"),
+        Turn("ai", (ToolCall("one", "look"), ToolCall("two", "no name!"))),
+        Turn("tool", (ToolResponse("one", "look", (Text("a"),)), ToolResponse("two", "no name!", (Text("b"),)))),
+        human("on"),
+    )
+    fields = (Conversation(turns), REGISTRY.resolve(name).dialect, "m", (ToolSpec("look"),), Options())
+    assert encoded(RequestDraft(*fields)) == encoded(GeneralDraft(*fields))

@@ -39,3 +39,10 @@ def test_a_call_with_null_for_arguments_goes_to_every_host_without_any(player: P
 def test_what_is_no_json_is_told_with_its_reason(data: bytes, why: str) -> None:
     with pytest.raises(MalformedStream, match=why):
         decode_leniently(data)
+
+
+@pytest.mark.parametrize(("text", "shown"), [("x" * 120, "x" * 120), ("x" * 121, "x" * 120 + "…")])
+def test_of_a_long_text_that_is_no_json_the_beginning_is_shown(text: str, shown: str) -> None:
+    with pytest.raises(MalformedStream) as caught:
+        decode_leniently(text.encode())
+    assert f"got '{shown}':" in str(caught.value)

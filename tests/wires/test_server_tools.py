@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from midstream import encode_request
+from midstream import Conversation, Opaque, Origin, Turn, encode_request
 from midstream.core.errors import BadRequest
 from midstream.dialects.registry import resolve
 from midstream.wires.request import ParsedRequest, parse_request
@@ -104,6 +105,14 @@ def test_results_of_another_host_stay_as_sources() -> None:
     assert sources_as_text(parsed, resolve("anthropic/claude-sonnet-5").dialect) is parsed
     kimi = sources_as_text(parsed, resolve("moonshot/kimi-k2.5").dialect)
     assert "https://yr.example/oslo" in kimi.conversation.turns[1].text
+
+
+def test_only_what_a_model_found_becomes_a_source() -> None:
+    found = {"type": "web_search_tool_result", "content": [{"type": "web_search_result", "url": "https://a.example"}]}
+    mine = Opaque("web_search_tool_result", found, Origin(provider="anthropic", wire="anthropic"))
+    parsed = asked("anthropic")
+    parsed = replace(parsed, conversation=Conversation((Turn("human", (mine,)),)))
+    assert sources_as_text(parsed, resolve("moonshot/kimi-k2.5").dialect) is parsed
 
 
 def test_what_is_no_source_is_left_out_of_the_list() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ import pytest
 from midstream import Agent, Client, Conversation, Media, Session, Text, Toolbox, ToolSpec
 from midstream.agent.approval import Approval, Decision
 from midstream.agent.approval_request import ApprovalRequest
-from midstream.agent.mcp.offer import canonical_name, usable_schema
+from midstream.agent.mcp.offer import MAX_SCHEMA, canonical_name, usable_schema
 from midstream.agent.mcp.offer_cache import OfferCache
 from midstream.agent.mcp.servers import McpServers, allow_patterns
 from midstream.client.catalog import Catalog
@@ -402,6 +403,29 @@ def test_schemas_that_no_pass_takes_are_replaced() -> None:
     for schema in ("text", None, {"type": "object", "description": "x" * 70_000}):
         used, growth, fault = usable_schema(schema)
         assert used == {"type": "object"} and growth == 0 and fault
+
+
+def test_a_schema_of_exactly_the_limit_is_taken() -> None:
+    schema = {"type": "object", "description": ""}
+    schema["description"] = "x" * (MAX_SCHEMA - len(json.dumps(schema, separators=(",", ":"))))
+    used, _, fault = usable_schema(schema)
+    assert used == schema and fault == ""
+    schema["description"] += "x"
+    assert usable_schema(schema)[2].startswith("it has ")
+
+
+def test_a_schema_whose_references_multiply_is_replaced() -> None:
+    levels = {
+        f"l{n}": {"type": "object", "properties": {side: {"$ref": f"#/$defs/l{n + 1}"} for side in "ab"}}
+        for n in range(13)
+    }
+    schema = {
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/l0"}},
+        "$defs": {**levels, "l13": {"type": "string"}},
+    }
+    used, growth, fault = usable_schema(schema)
+    assert used == {"type": "object"} and growth == 0 and "bytes" in fault, fault
 
 
 def test_the_sdk_is_not_loaded_before_a_server_starts() -> None:

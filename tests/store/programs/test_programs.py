@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import sqlite3
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, encode_request
+from midstream import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, encode_request, human
 from midstream.doctor.matrix import TOOLS
 from midstream.errors import StoreError
 from midstream.sim.players import make_players
@@ -471,3 +473,37 @@ def test_kimi_code_keeps_the_sessions_of_a_folder_under_its_name(folder: str, st
     name = _bucket(Path(folder))
     assert name.startswith(start) and len(name) == len(start) + 12
     assert name != _bucket(Path(folder) / "other")
+
+
+def _written(target: str, folder: Path, conversation: Conversation) -> tuple[str, list[dict[str, Any]]]:
+    write = PROGRAMS[target].write
+    assert write is not None
+    exported = write(conversation, Place(folder), folder)
+    lines = b"\n".join(data for path, data in exported.files.items() if path.suffix in (".json", ".jsonl"))
+    return exported.id, [json.loads(line) for line in lines.splitlines() if line.startswith(b"{")]
+
+
+def test_codex_gets_an_id_that_carries_its_time(tmp_path: Path) -> None:
+    before = time.time()
+    written = uuid.UUID(_written("codex", tmp_path, Conversation((human("Hello"),)))[0])
+    assert written.version == 7 and written.variant == uuid.RFC_4122
+    assert int(before * 1000) <= written.int >> 80 <= int(time.time() * 1000)
+
+
+def test_opencode_gets_ids_that_sort_before_its_own(tmp_path: Path) -> None:
+    """Its own begin with the lower 48 bits of 4096 times the milliseconds."""
+    before = int(time.time() * 1000) * 0x1000
+    written = _written("opencode", tmp_path, Conversation((human("Hello"),)))[0]
+    made = int(written.partition("_")[2][:12], 16)
+    assert (made - before) & 0xFFFFFFFFFFFF < 60_000 * 0x1000
+
+
+@pytest.mark.parametrize(("given", "args"), [("", {}), ('{"a": 1}', {"a": 1})])
+def test_kimi_code_gets_the_arguments_of_a_call(given: str, args: dict[str, Any], tmp_path: Path) -> None:
+    turns = (
+        human("Go"),
+        Turn("ai", (ToolCall("one", "look", given),)),
+        Turn("tool", (ToolResponse("one", "look", (Text("seen"),)),)),
+    )
+    _, records = _written("kimi-code", tmp_path, Conversation(turns))
+    assert f'"args": {json.dumps(args)}' in json.dumps(records)

@@ -13,7 +13,7 @@ from midstream.client.catalog import Catalog
 from midstream.client.config import Config, ModelConfig
 from midstream.core.blocks import Conversation, Turn
 from midstream.core.tools import parse_arguments
-from midstream.errors import BadRequest
+from midstream.errors import BadRequest, ToolFailed
 from midstream.events import Stopped, ToolFinished
 from midstream.sim.server import Sim
 from midstream.store.sqlite import MemoryStore
@@ -103,6 +103,23 @@ def test_four_rounds_of_parallel_calls_then_a_native_host_and_back(format: str, 
         assert (await rounds(agent, "list files in f and read f.txt"))[0] == 2
         assert not FIELDS & set(sim.seen[-1].body)
         check_stored(session.conversation)
+        assert sim.refused == [] and all(seen.status == 200 for seen in sim.seen)
+
+    on_stage(play)
+
+
+@pytest.mark.parametrize("format", TEXT_FORMATS)
+def test_a_result_that_failed_is_taken_beside_one_that_went_well(format: str) -> None:
+    def read_file(path: str) -> str:
+        """Read a file."""
+        raise ToolFailed(f"no such file: {path}")
+
+    async def play(sim: Sim, client: Client) -> None:
+        options = options_for("openai-chat", format)
+        session = Session(WIRES["openai-chat"], client=client, store=MemoryStore(), options=options)
+        agent = Agent(session, [list_files, read_file])
+        made, last = await rounds(agent, "read a.txt and list files in a, then read b.txt")
+        assert made == 3 and "one.txt" in last.text and "no such file: b.txt" in last.text
         assert sim.refused == [] and all(seen.status == 200 for seen in sim.seen)
 
     on_stage(play)

@@ -138,6 +138,26 @@ def test_a_no_runs_nothing_and_an_always_is_remembered(opened: Open) -> None:
     assert terminal.screen.count(ALLOW) == 2
 
 
+def test_a_command_is_no_answer_to_a_question_and_works_once_the_answer_is_stopped(opened: Open) -> None:
+    terminal = opened("chat", "-m", "sim/kimi-k2.5")
+    terminal.wait_for("›")
+    terminal.enter('Run bash "touch made"')
+    terminal.wait_for(ALLOW)
+    terminal.enter("/model sim/claude-sonnet-4-5")
+    terminal.wait_for("a command is not an answer")
+    terminal.wait_for(ALLOW, count=2)
+    assert "the user said" not in terminal.screen and not Path("made").exists()
+    terminal.type("\x1b")
+    terminal.wait_for("(stopped; what has arrived is kept)")
+    terminal.enter("/model sim/claude-sonnet-4-5")
+    terminal.wait_for("model: sim/claude-sonnet-4-5")
+    terminal.enter('Run bash "touch made"')
+    terminal.wait_for(ALLOW, count=3)
+    terminal.enter("/tmp is where it belongs")
+    terminal.wait_for("the user said: /tmp is where it belongs")
+    terminal.wait_for("(sim/claude-sonnet-4-5 · ")
+
+
 def test_esc_stops_a_question_and_a_running_tool_and_every_call_has_a_result(opened: Open) -> None:
     terminal = opened("chat", "-m", "sim/gpt-4o")
     terminal.wait_for("›")

@@ -40,7 +40,7 @@ class Keyboard:
                 raise Interrupted
         raise EOFError
 
-    async def approve(self, request: ApprovalRequest) -> Decision:
+    async def approve(self, request: ApprovalRequest, is_command: Callable[[str], bool]) -> Decision:
         return NO
 
     @contextmanager

@@ -448,12 +448,27 @@ def test_without_anything_it_serves_the_scripted_models(environ: dict[str, str],
     with running(environ, tmp_path) as gateway:
         gateway.says("Press Ctrl-C")
         told = (tmp_path / "stderr").read_text()
-        assert "sim/ models" in told and "no key is needed" in told and gateway.url in told
+        assert (
+            "nothing leaves this machine" in told
+            and "sim/ models" in told
+            and "no key is needed" in told
+            and gateway.url in told
+        )
         assert "kimi-k2.5" in gateway.model("sim/kimi-k2.5")
         assert gateway.ask("moonshot/kimi-k2.5")[0] == 404  # nobody has a key, and no double stands in for it
         assert gateway.ask(authorization="Bearer whatever")[0] == 200
     logged = [json.loads(line) for line in (tmp_path / "stdout").read_text().splitlines()]
     assert [line["status"] for line in logged] == [200, 404, 200] and "whatever" not in str(logged)
+
+
+def test_doubles_beside_a_real_host_do_not_promise_that_nothing_leaves(environ: dict[str, str], tmp_path: Path) -> None:
+    config = tmp_path / "gateway.toml"
+    config.write_text('[models]\nallow = ["sim/*", "moonshot/*"]\n')
+    with running({**environ, "MOONSHOT_API_KEY": "x"}, tmp_path, "--config", str(config)) as gateway:
+        gateway.says("Press Ctrl-C")
+        told = (tmp_path / "stderr").read_text()
+        assert "nothing leaves" not in told and "No provider's key" not in told
+        assert "kimi-k2.5" in gateway.model("sim/kimi-k2.5")
 
 
 def test_keys_and_a_new_configuration_count_while_it_runs(cli: Cli, environ: dict[str, str], tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from midstream.agent.approval import ALWAYS, NO, ONCE, Decision
 from midstream.agent.approval_request import ApprovalRequest
+from midstream.cli import commands  # noqa: F401  (registers the slash commands)
 from midstream.cli.line_input import LineInput, decision_of
+from midstream.cli.slash import names_command
 
 
 async def read_soon(lines: LineInput) -> str:
@@ -63,6 +65,35 @@ def test_what_was_typed_before_a_question_is_not_its_answer() -> None:
         os.close(source)
         os.close(sink)
     assert "command: ls" in out.getvalue() and "Allow this?" in out.getvalue()
+
+
+def test_a_command_is_asked_about_again_and_the_end_is_a_no() -> None:
+    source, sink = os.pipe()
+    request = ApprovalRequest("bash", {"command": "ls"}, runs=True)
+
+    async def main() -> Decision:
+        asking = asyncio.ensure_future(LineInput(source, out, interactive=True).approve(request, names_command))
+        await asyncio.sleep(0)
+        os.write(sink, b"/model x\n")
+        os.close(sink)
+        async with asyncio.timeout(20):
+            return await asking
+
+    out = io.StringIO()
+    try:
+        assert asyncio.run(main()) == NO
+    finally:
+        os.close(source)
+    assert out.getvalue().count("Allow this?") == 2 and "a command is not an answer" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [("/model x", True), (" /m x", True), ("/und", True), ("/tmp is full", False), ("/etc/hosts", False), ("/", False),
+     ("no /model", False), ("", False)],
+)  # fmt: skip
+def test_which_lines_name_a_command(line: str, names: bool) -> None:
+    assert names_command(line) is names
 
 
 @pytest.mark.parametrize(

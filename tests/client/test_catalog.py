@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,10 @@ from msgspec.structs import replace
 
 from midstream.client.catalog import Catalog
 from midstream.client.config import Config, ModelConfig, ProviderConfig
+from midstream.codec import decode_stream, encode_request
+from midstream.core.blocks import Conversation, Text, Turn
 from midstream.core.errors import ConfigError, MissingKey, UnknownModel
+from midstream.core.events import Done
 from midstream.dialects.registry import REGISTRY
 
 WORK = Config(
@@ -98,6 +102,29 @@ def test_a_key_goes_in_a_header_of_the_users_choice_and_nowhere_else() -> None:
     target = catalog.resolve("gate/some-model")
     assert catalog.auth_headers(target).reveal() == {"x-company-token": "k1"}
     assert catalog.shown_headers(target, "‹key›") == {"x-company-token": "‹key›"}
+
+
+@pytest.mark.parametrize("like", ["openai-compatible", "vllm"])
+def test_a_host_of_the_users_gets_its_reasoning_back_under_its_own_name(like: str) -> None:
+    reasoning = {"fields": ["thoughts"], "field": "thoughts", "echo": "always", "default_on": True}
+    settings = ProviderConfig(like=like, base_url="http://127.0.0.1:8080/v1", dialect={"reasoning": reasoning})
+    target = Catalog(Config(providers={"mine": settings}), environ={}).resolve("mine/m")
+    asked = Conversation((Turn("human", (Text("Well?"),)),))
+    chunk = {"choices": [{"delta": {"thoughts": "Hm.", "content": "Yes."}, "finish_reason": "stop"}]}
+    stream = b"data: " + json.dumps(chunk).encode() + b"\n\ndata: [DONE]\n\n"
+    said = list(decode_stream(stream, request=encode_request(target, asked)))[-1]
+    assert isinstance(said, Done)
+    turns = (*asked.turns, said.turn, Turn("human", (Text("Sure?"),)))
+    sent = json.loads(encode_request(target, Conversation(turns)).body)["messages"][1]
+    assert sent == {"role": "assistant", "content": "Yes.", "thoughts": "Hm."}
+
+
+def test_a_misspelled_like_is_answered_with_what_was_meant() -> None:
+    settings = ProviderConfig(like="vlm", base_url="http://127.0.0.1:8080/v1")
+    with pytest.raises(
+        ConfigError, match=r"mine\.like: unknown provider 'vlm'; did you mean vllm or .* Known: anthropic, "
+    ):
+        Catalog(Config(providers={"mine": settings}))
 
 
 def test_the_first_name_of_a_key_wins_and_an_empty_one_is_none() -> None:

@@ -108,6 +108,15 @@ def test_an_unknown_name_says_what_was_meant(asked: str, meant: str) -> None:
     assert meant in str(caught.value) and "GET /v1/models" in str(caught.value)
 
 
+def test_who_asks_for_a_double_that_is_not_there_is_told_how_to_get_it() -> None:
+    router = Router(parse_config(b"", "gateway.toml"), Catalog(Config(), environ=ENVIRON))
+    with pytest.raises(UnknownModel, match=r"where \[aliases\] or \[models\] allow in gateway.toml names them"):
+        router.route("sim/kimi-k2.5", LOCAL)
+    with pytest.raises(UnknownModel) as caught:
+        router.route("simple", LOCAL)
+    assert "doubles" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("toml", "tenant"),
     [('[models]\nallow = ["moonshot/*"]', LOCAL), ("", Tenant("a", models=("moonshot/*",)))],

@@ -238,6 +238,17 @@ class TestRefusals:
         with pytest.raises(StoreError, match=message):
             list(read_history(data))
 
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            (b'{"recipes": []}', "history 1: expected a list of objects, got dict"),
+            (b'[{"role": "user", "content": "x"}, null]', "history 1, number 1: expected an object, got NoneType"),
+        ],
+    )
+    def test_say_what_is_wrong_where_the_format_is_named(self, data: bytes, message: str) -> None:
+        with pytest.raises(StoreError, match=message):
+            list(read_history(data, "openai"))
+
     def test_an_unknown_format_lists_the_known(self) -> None:
         with pytest.raises(StoreError, match=", ".join(FORMATS)):
             list(read_history(b"[]", "word"))

@@ -37,7 +37,7 @@ from .options import Settings, conversation_options, tool_option
 from .plain_view import PlainView
 from .running import DoublePress, interrupts, run
 from .shell_command import is_shell_line, run_shell_line, shell_line
-from .slash import complete, dispatch, is_command
+from .slash import complete, dispatch, is_command, names_command
 from .terminal import Notifier, Paint, color_choice, columns, has_cursor, is_terminal, wants_color
 from .view import Gate, Meter, Status, View, shortened, summary
 from .workspace import Workspace
@@ -79,7 +79,7 @@ class Human(Protocol):
         """The number of the row that was chosen, or None."""
         ...
 
-    async def approve(self, request: ApprovalRequest) -> Decision: ...
+    async def approve(self, request: ApprovalRequest, is_command: Callable[[str], bool]) -> Decision: ...
 
     def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> AbstractContextManager[None]: ...
 
@@ -233,7 +233,7 @@ class Chat:
         """Ask the human while the view is paused."""
         with self._gate.closed():
             self._notify("a tool call waits for your approval")
-            return await self._human.approve(request)
+            return await self._human.approve(request, names_command)
 
     @property
     def picks(self) -> bool:

@@ -246,7 +246,8 @@ def _tell_ready(where: str, router: Router, sim: bool, closed: bool, flags: str)
     url = _local_url(where)
     need = f"every request needs a key (here: in {KEY_VARIABLE})" if closed else "no key is needed on this machine"
     click.echo(f"midstream gateway at {url}; {need}.", err=True)
-    if sim and not router.config.aliases:
+    # Doubles that the configuration names stand beside real hosts.
+    if sim and not router.config.aliases and router.config.models.allow is None:
         click.echo(
             "No provider's key is set, so it serves the scripted sim/ models: nothing leaves this machine.", err=True
         )

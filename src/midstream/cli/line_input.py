@@ -10,7 +10,7 @@ import asyncio
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
@@ -28,6 +28,14 @@ _YES = {
     "tool": "[y]es, [a]lways {tool} in this folder in this session",
     "": "[y]es once (each change to such a file is asked about)",
 }
+
+
+_COMMAND = "(a command is not an answer: say y, n or why not first, or stop the whole answer with Ctrl-C)"
+
+
+def no_command(line: str) -> bool:
+    """Where there are no commands."""
+    return False
 
 
 class Interrupted(Exception):
@@ -52,10 +60,10 @@ class LineInput:
             write(self._out, showable("› ", self._out))
         return await self._line()
 
-    async def approve(self, request: ApprovalRequest) -> Decision:
+    async def approve(self, request: ApprovalRequest, is_command: Callable[[str], bool] = no_command) -> Decision:
         """Show the whole call and ask. What was typed before it was shown is not an answer to it."""
         write(self._out, f"{shown_on(self._out, request)}\n")
-        return decision_of(await self._fresh(question(request)))
+        return await decided(request, self._fresh, is_command, self._out)
 
     async def confirm(self, question: str) -> bool:
         """Ask a question that wants a yes; anything else, and the end, is a no."""
@@ -118,6 +126,15 @@ def question(request: ApprovalRequest) -> str:
     """The question, with what an "always" would cover."""
     yes = _YES[request.scope].format(tool=visible(request.tool))
     return f"Allow this? {yes}, [n]o, or the reason why not: "
+
+
+async def decided(
+    request: ApprovalRequest, ask: Callable[[str], Awaitable[str]], is_command: Callable[[str], bool], out: IO[str]
+) -> Decision:
+    """What the human answers. `/model …` is meant for the chat: taken for a reason, it would refuse the call."""
+    while is_command(answer := await ask(question(request))):
+        write(out, in_rows(_COMMAND, columns(out)).rstrip() + "\n")
+    return decision_of(answer)
 
 
 def in_rows(question: str, columns: int) -> str:

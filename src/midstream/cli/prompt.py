@@ -32,7 +32,7 @@ from ..agent.approval_request import ApprovalRequest
 from ..core.errors import StoreError
 from ..core.visible import visible
 from ..store.paths import is_read_only, make_private_file
-from .line_input import Interrupted, decision_of, in_rows, question
+from .line_input import Interrupted, decided, decision_of, in_rows, no_command
 from .mention import complete_mention, dropped_paths, written
 from .picker import pick
 from .terminal import columns, showable, write
@@ -103,7 +103,7 @@ class TerminalInput:
         except KeyboardInterrupt:
             raise Interrupted from None
 
-    async def approve(self, request: ApprovalRequest) -> Decision:
+    async def approve(self, request: ApprovalRequest, is_command: Callable[[str], bool] = no_command) -> Decision:
         """Show the whole call and ask. Ctrl-C and Esc stop the whole answer.
 
         The call goes into the scrollback, because a prompt is cropped to the screen. What was typed before the question was
@@ -111,7 +111,7 @@ class TerminalInput:
         """
         write(sys.stdout, f"{shown_on(sys.stdout, request)}\n")
         try:
-            return decision_of(await self.ask(question(request)))
+            return await decided(request, self.ask, is_command, sys.stdout)
         except (EOFError, Interrupted):
             self._stop()
             return NO

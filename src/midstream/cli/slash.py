@@ -69,6 +69,14 @@ def is_command(line: str) -> bool:
     return first.startswith("/") and "/" not in first[1:] and len(first) > 1
 
 
+def names_command(line: str) -> bool:
+    """Whether a line begins with a command that there is, or with the beginning of one: `/tmp is full` does not."""
+    if not is_command(line):
+        return False
+    name = line.split(maxsplit=1)[0][1:].lower()
+    return any(name == each.short or each.name.startswith(name) for each in COMMANDS)
+
+
 def complete(chat: Chat, line: str) -> Words:
     """The completions of a line that starts with a slash, or of a mention of a server's resource."""
     if line.startswith("@"):

@@ -385,9 +385,10 @@ class Catalog:
         settings = self.config.providers[name]
         known = REGISTRY.providers.get(name)
         # A known name is changed, a new one is made after another: both are the same table in the file.
-        model = known or REGISTRY.providers.get(settings.like)
-        if model is None:
-            raise ConfigError(f"providers.{name}.like: unknown provider {settings.like!r}")
+        try:
+            model = known or REGISTRY.provider(settings.like)
+        except UnknownModel as error:
+            raise ConfigError(f"providers.{name}.like: {error}") from None
         endpoint = model.endpoint
         if known is None:
             # Its own variables, not those of the host it is like: else `like = "openai"` would send

@@ -139,7 +139,7 @@ class Reasoning(Value, frozen=True):
     # `calls`: Moonshot and DeepSeek check messages with tool calls; `always`: Kimi K3 wants all
     # (field-guide/reasoning.md#who-wants-it-back).
     echo: Literal["never", "calls", "always"] = "never"
-    """On which of its own assistant messages the host wants its reasoning back."""
+    """On which of its own assistant messages the host wants its reasoning back, while it thinks (`default_on`, or because it was asked to)."""
     field: str = "reasoning_content"
     """The key to echo under when the block does not remember its own."""
     fixed_field: bool = False

@@ -25,6 +25,7 @@ from ..core.blocks import Value
 from ..core.dialect import MissingReasoning, TextCalls
 from ..core.errors import BadRequest, ConfigError, LocalError, MissingKey, UnknownModel
 from ..dialects.registry import REGISTRY
+from ..sim.providers import SIM
 from .config import Alias, GatewayConfig, dotted, near
 from .tenants import Tenant
 
@@ -33,6 +34,9 @@ _REMEMBERED = 4096
 """How many names are remembered; clients choose them, so there must be an end."""
 # Claude Code appends `[1m]` to a model's name to ask for the long window.
 _BRACKETS = re.compile(r"\[[^\[\]]*\]\Z")
+_NO_DOUBLES = (
+    "doubles are served where no provider is set up, or where [aliases] or [models] allow in gateway.toml names them"
+)
 
 
 class Route(Value, frozen=True):
@@ -282,6 +286,8 @@ class _Table:
         hint = near(shown, known) or near(shown, {each.rpartition("/")[2]: None for each in known})
         if not tenant.models and (missing := self._missing_key(asked)):
             hint = f": it has {missing}."
+        elif asked.strip().lower().startswith(f"{SIM}/") and SIM not in self.catalog.registry.providers:
+            hint = f": {_NO_DOUBLES}."
         return f"this gateway does not serve the model {shown!r}{hint or '.'} GET /v1/models lists what it serves"
 
 

@@ -415,7 +415,7 @@ FAULTS: dict[str, Fault] = {
     "stall": Fault("the stream goes silent in the middle"),
     "accept-anything": Fault("requests that the host should refuse are answered"),
     "refuse-own-ids": Fault("the ids that the host gave its own calls are refused when they are sent back"),
-    "leak": Fault("tool calls arrive as the model's own markers in the text", on_answer=_leaks("kimi")),
+    "leak": Fault("tool calls arrive as Kimi's markers in the text, whatever the model", on_answer=_leaks("kimi")),
     **{
         f"leak-{name}": Fault(f"tool calls arrive as text in the format {name}", on_answer=_leaks(name)) for name in FORMATS
     },

@@ -121,7 +121,9 @@ class _Reader:
         if len(found) != len(self._open):
             raise InvalidHistory(f"expected {len(self._open)} results of {self._name}, got {len(found)}")
         results: list[Block] = [
-            ToolResponse(call.id, call.name, (Text(match["content"]),))
+            ToolResponse(
+                call.id, call.name, (Text(match["content"] or match["error"] or ""),), match["error"] is not None
+            )
             for call, match in zip(self._open, found, strict=True)
         ]
         self._open = []
@@ -130,11 +132,19 @@ class _Reader:
 
 
 def _result_pattern(name: FormatName) -> re.Pattern[str]:
-    """What a result of this format looks like, by one that was rendered."""
-    rendered = text_format(name).render_result(ToolResponse("", "NAME", (Text("CONTENT"),)), "ID")
-    pattern = re.escape(rendered)
-    for place in ("NAME", "CONTENT", "ID"):
-        pattern = pattern.replace(place, f"(?P<{place.lower()}>.*?)")
+    """What a result of this format looks like, by two that were rendered: one that went well and one that failed, which
+    some formats write differently."""
+    both = (
+        _rendered_pattern(name, is_error=False, group="content"),
+        _rendered_pattern(name, is_error=True, group="error"),
+    )
+    return re.compile("|".join(both), re.S)
+
+
+def _rendered_pattern(name: FormatName, *, is_error: bool, group: str) -> str:
+    rendered = text_format(name).render_result(ToolResponse("", "NAME", (Text("CONTENT"),), is_error), "ID")
+    # A name ends with its line: else one result could reach as far as the content of the next.
+    pattern = re.escape(rendered).replace("NAME", r"[^\n]*?").replace("ID", r"[^\n]*?")
+    pattern = pattern.replace("CONTENT", f"(?P<{group}>.*?)")
     # A format without a closing mark: a result ends where the next begins.
-    end = rf"(?=\n{rendered.split('ID')[0]}|\Z)" if rendered.endswith("CONTENT") else ""
-    return re.compile(pattern + end, re.S)
+    return pattern + (rf"(?=\n{rendered.split('ID')[0]}|\Z)" if rendered.endswith("CONTENT") else "")

@@ -148,7 +148,7 @@ def _messages(document: Any, where: str) -> list[Json]:
 
 def _listed(document: Any) -> Any:
     if isinstance(document, dict):
-        return document.get("messages", [document] if "role" in document else None)
+        return document.get("messages", [document] if "role" in document else document)
     return document
 
 
@@ -158,8 +158,11 @@ def _check_content(content: Any, where: str) -> None:
 
 
 def _objects(value: Any, where: str) -> list[Json]:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+    if not isinstance(value, list):
         raise StoreError(f"{where}: expected a list of objects, got {type(value).__name__}")
+    for number, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise StoreError(f"{where}, number {number}: expected an object, got {type(item).__name__}")
     return value
 
 

@@ -21,8 +21,8 @@ from midstream.wires.registry import WIRES
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 NAMES = """
-Agent Approval ApprovalRequest Catalog Client Compaction Conversation Decision Event Grammar McpServer McpServers Media MidstreamError Note Opaque Options Origin Parsed ParsedReply ProviderError Reply Request Resolved
-RunLimits RunResult Sandbox Session SwitchReport SyncAgent SyncSession Text Thinking Tool ToolCall ToolResponse ToolSpec Toolbox Turn Usage adapters
+Agent Approval ApprovalRequest Catalog Client Compaction Conversation Decision Event Grammar McpServer McpServers Media MidstreamError Note Opaque Options Origin Parsed ParsedReply ProviderError Reply Request Resolved RetryPolicy
+RunLimits RunResult Sandbox Session SwitchReport SyncAgent SyncSession Text Thinking Tool ToolCall ToolResponse ToolSpec Toolbox TransportOptions Turn Usage adapters
 complete complete_sync decode_response decode_stream encode_request errors events human ids make_decoder mint_turn_key reduce
 resolve stream stream_sync tool tool_result
 """.split()
@@ -220,4 +220,4 @@ def test_the_examples_of_the_reference_run(code: str, tmp_path: Path) -> None:
 def test_the_links_of_the_reference_lead_somewhere() -> None:
     for path in (DOCS / "api.md", DOCS / "adapters.md"):
         for link in re.findall(r"\]\(([^)]+)\)", path.read_text("utf-8")):
-            assert (DOCS / link).exists(), link
+            assert (DOCS / link.partition("#")[0]).exists(), link  # tests/test_docs.py opens anchors

@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from .core.tools import ToolSpec as ToolSpec
     from .dialects.registry import Resolved as Resolved
     from .dialects.registry import resolve as resolve
+    from .transport.options import RetryPolicy as RetryPolicy
+    from .transport.options import TransportOptions as TransportOptions
     from .wires.request import Request as Request
 
 __version__ = "0.1.0"
@@ -99,6 +101,7 @@ _HOMES = {
     "core.reduce": "reduce",
     "core.tools": "Grammar ToolSpec",
     "dialects.registry": "Resolved resolve",
+    "transport.options": "RetryPolicy TransportOptions",
     "wires.request": "Request",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -23,6 +23,8 @@ class RetryPolicy(Value, frozen=True):
 
 
 class TransportOptions(Value, frozen=True):
+    """How long a client waits for a host, how often it tries again, and how much it reads: `Client(transport=TransportOptions(idle=30))`."""
+
     connect: float = 10.0
     """Name lookup, TCP and TLS of one attempt."""
     first_byte: float = 600.0

@@ -220,4 +220,4 @@ def test_the_examples_of_the_reference_run(code: str, tmp_path: Path) -> None:
 def test_the_links_of_the_reference_lead_somewhere() -> None:
     for path in (DOCS / "api.md", DOCS / "adapters.md"):
         for link in re.findall(r"\]\(([^)]+)\)", path.read_text("utf-8")):
-            assert (DOCS / link.partition("#")[0]).exists(), link  # tests/test_docs.py opens anchors
+            assert (DOCS / link.partition("#")[0]).exists(), link  # tests/docs/test_reference.py opens anchors

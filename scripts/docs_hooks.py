@@ -70,7 +70,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 def _boost(path: str) -> float:
     """How much a page counts in the search: whoever pastes an error wants the page on errors, nobody the history of the project."""
     if path == "field-guide/why-400.md":
-        return 4
+        return 5
     return 0.2 if path.startswith(("decisions/", "project/")) else 1
 
 

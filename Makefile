@@ -116,4 +116,4 @@ bench-start: $(BENCH_START)/.installed
 	@$(BENCH_START)/bin/python -m benchmarks.start --write
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(BENCH)-newer $(BENCH_GATEWAY) $(BENCH_GATEWAY)-litellm $(BENCH_START) $(BENCH_START)-newer benchmarks/gateway/npm/node_modules $(E2E) $(E2E)-langchain $(E2E)-litellm $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(DOCS) site $(BENCH) $(BENCH)-newer $(BENCH_GATEWAY) $(BENCH_GATEWAY)-litellm $(BENCH_START) $(BENCH_START)-newer benchmarks/gateway/npm/node_modules $(E2E) $(E2E)-langchain $(E2E)-litellm $(E2E)-mcp $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

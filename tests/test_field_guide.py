@@ -85,3 +85,65 @@ def test_every_link_of_the_guide_opens(page: Path) -> None:
         file = (page.parent / name).resolve() if name else page
         assert file.is_file(), target
         assert not anchor or anchor in anchors(file.read_text("utf-8")), target
+
+
+PASTED = """
+400 thinking is enabled but reasoning_content is missing in assistant tool call message at index 3
+The `reasoning_content` in the thinking mode must be passed back to the API.
+messages.1.content.0: Invalid `signature` in `thinking` block
+messages.3.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled
+The encrypted content for item rs_68a could not be verified.
+Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.
+Item 'rs_0a1' of type 'reasoning' was provided without its required following item.
+Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly.
+Tool call id was functions.read:0 but must be a-z, A-Z, 0-9, with a length of 9.
+messages.1.content.2.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'
+Invalid 'messages[3].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got 52
+tools: function name read is duplicated
+Invalid 'input[2].id': 'call_abc'. Expected an ID that begins with 'fc'.
+Invalid request: tool call id write:0 is duplicated
+messages: `tool_use` ids must be unique
+tool_call_id  is not found (messages[2])
+An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.
+Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.
+messages.2: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01
+messages.4.content.0: unexpected `tool_use_id` found in `tool_result` blocks: toolu_01
+messages.4: each tool_use must have a single result. Found multiple `tool_result` blocks
+No tool output found for function call call_x.
+No tool call found for function call output with call_id call_x.
+Please ensure that the number of function response parts is equal to the number of function call parts of the turn.
+messages: first message must use the "user" role
+Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant
+messages: text content blocks must be non-empty
+all messages must have non-empty content except for the optional final assistant message
+Invalid request: the message at position 2 with role 'assistant' must not be empty
+messages[2]: unknown variant `image_url`, expected `text`
+Extra inputs are not permitted: body.reasoning_content
+invalid temperature: only 0.6 is allowed for this model
+`temperature` may only be set to 1 when thinking is enabled.
+`max_tokens` must be greater than `thinking.budget_tokens`.
+prompt is too long: 215000 tokens > 200000 maximum
+This model's maximum context length is 131072 tokens. However, your messages resulted in 140000 tokens.
+tool_choice 'required' is incompatible with thinking enabled
+tools.function.parameters is not a valid moonshot flavored json schema, details: <properties.x>
+Invalid JSON payload received. Unknown name "$schema" at 'tools[0].function_declarations[0].parameters'
+Invalid schema for response_format 'a': In context=(), 'additionalProperties' is required to be supplied and to be false.
+""".strip().splitlines()
+"""Errors as hosts word them, with what differs from one to the next filled in."""
+
+
+def told_in(phrase: str, error: str) -> bool:
+    """Whether an error has the words of a phrase, in their order; `…` and `N` stand for what differs."""
+    pieces = [re.findall(r"\w+", piece) for piece in re.split(r"…|\bN\b", phrase)]
+    return re.search(".*?".join([r"\W+".join(piece) for piece in pieces]), error) is not None
+
+
+@pytest.mark.parametrize("error", PASTED)
+def test_whoever_pastes_an_error_finds_its_row(error: str) -> None:
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \| (.*?) \|$", (GUIDE / "why-400.md").read_text("utf-8"), re.M)
+    found = [
+        (cause, remedy)
+        for says, cause, remedy in rows
+        if any(told_in(it, error) for it in re.findall(r"`([^`]+)`", says))
+    ]
+    assert len(found) == 1 and all(found[0]), found

@@ -84,6 +84,14 @@ def test_what_is_said_about_installing_is_so() -> None:
     assert f"Python {PROJECT['requires-python'].removeprefix('>=')} or newer" in README
 
 
+def test_the_page_on_installing_has_every_extra_and_what_it_brings() -> None:
+    page = (ROOT / "docs" / "start" / "install.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page, re.M))
+    assert set(rows) == set(PROJECT["optional-dependencies"])
+    for extra, wanted in PROJECT["optional-dependencies"].items():
+        assert [each for each in wanted if re.split(r"[^\w-]", each)[0] not in rows[extra]] == []
+
+
 def test_the_first_thing_to_try_works(tmp_path: Path) -> None:
     said = re.search(r"^\$ midstream (chat -m sim/\S+)$", README, re.M)
     switch = re.search(r"`(/model sim/\S+)`", README)

@@ -1,4 +1,4 @@
-"""docs/doubles-rules.md: what the doubles refuse, and how we know. `python -m tests.sim.rules_page` writes it anew."""
+"""docs/doubles-rules.md and a page for each wire: what the doubles refuse, and how we know. `python -m tests.sim.rules_page` writes them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from midstream.sim.rules import HOSTS, Basis, Rule
+from midstream.sim.rules import HOSTS, Basis, Host, Rule
 from midstream.sim.rules.hosts import NO_TOOLS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "doubles-rules.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 BASES = get_args(Basis)
 HEAD = """# What the doubles refuse, and how we know
 
@@ -30,9 +30,10 @@ A double is as strict as you ask it to be: `sim_server(strict=…)` and `Sim(str
 Each problem has its `basis` beside its message, in `sim.refused` and in the findings of `midstream doctor`. If a double refuses what
 its host takes, the label or the rule is wrong: please report it, with the request.
 
-The name of a rule leads to the page of the [field guide](field-guide/index.md) that explains it. This page is written from the rules
-in `sim/rules/`.
+The name of a rule leads to the page of the [field guide](field-guide/index.md) that explains it. These pages are written from the
+rules in `sim/rules/`.
 """
+_TABLE = "| rule | basis | hosts | source |\n|---|---|---|---|"
 
 
 def idle(host: str) -> set[str]:
@@ -48,28 +49,33 @@ def idle(host: str) -> set[str]:
     return {name for name, speaks in can_speak.items() if not speaks}
 
 
-def write_page() -> str:
-    return "\n".join([HEAD, *_sections()])
+def write_pages() -> dict[str, str]:
+    """The pages by their paths below docs/: one for each wire, since all rules at once are too many to read."""
+    wires: dict[str, list[Host]] = {}
+    for host in HOSTS.values():
+        wires.setdefault(host.traits.wire, []).append(host)
+    pages = {f"doubles-rules/{wire}.md": "\n".join(_wire_page(wire, wires[wire])) for wire in sorted(wires)}
+    links = [f"| [{wire}](doubles-rules/{wire}.md) | {_names(wires[wire])} |" for wire in sorted(wires)]
+    first = [HEAD, "## The wires\n\n| wire | hosts |\n|---|---|", *links]
+    other = _rows(NO_TOOLS, ["any host that takes no tools for a model"], "field-guide")
+    return {"doubles-rules.md": "\n".join([*first, "", "## Any wire\n", _TABLE, *other, ""]), **pages}
 
 
-def _sections() -> Iterator[str]:
-    wires = sorted({host.traits.wire for host in HOSTS.values()})
-    for wire in wires:
-        yield f"## {wire}\n\n| rule | basis | hosts | source |\n|---|---|---|---|"
-        hosts = [host for host in HOSTS.values() if host.traits.wire == wire]
-        rules = {id(rule): rule for host in hosts for rule in host.rules}
-        for rule in rules.values():
-            yield from _rows(
-                rule, [host.name for host in hosts if rule in host.rules and rule.name not in idle(host.name)]
-            )
-        yield ""
-    yield "## Any wire\n\n| rule | basis | hosts | source |\n|---|---|---|---|"
-    yield from _rows(NO_TOOLS, ["any host that takes no tools for a model"])
+def _names(hosts: list[Host]) -> str:
+    return ", ".join([host.name for host in hosts])
+
+
+def _wire_page(wire: str, hosts: list[Host]) -> Iterator[str]:
+    yield f"# Rules of {wire}\n\nWhat the doubles of this wire refuse. How to read it: [what the doubles refuse](../doubles-rules.md).\n"
+    yield _TABLE
+    for rule in {id(rule): rule for host in hosts for rule in host.rules}.values():
+        having = [host.name for host in hosts if rule in host.rules and rule.name not in idle(host.name)]
+        yield from _rows(rule, having, "../field-guide")
     yield ""
 
 
-def _rows(rule: Rule, hosts: list[str]) -> Iterator[str]:
-    name = f"[{rule.name}](field-guide/{rule.guide})"
+def _rows(rule: Rule, hosts: list[str], guide: str) -> Iterator[str]:
+    name = f"[{rule.name}]({guide}/{rule.guide})"
     for basis in BASES:
         found = [host for host in hosts if rule.basis_at(host) == basis]
         if found:
@@ -81,4 +87,6 @@ def _rows(rule: Rule, hosts: list[str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(write_page(), "utf-8")
+    for name, text in write_pages().items():
+        (DOCS / name).parent.mkdir(exist_ok=True)
+        (DOCS / name).write_text(text, "utf-8")

@@ -18,7 +18,7 @@ from midstream.sim.players import make_players
 from midstream.sim.rules import HOSTS, Basis, Problem, Strict, judge
 from midstream.sim.rules.hosts import NO_TOOLS
 
-from .rules_page import PAGE, idle, write_page
+from .rules_page import DOCS, idle, write_pages
 
 PLAYERS = make_players()
 JUDGED = {
@@ -578,8 +578,10 @@ def test_every_rule_says_how_and_where_it_is_known_from() -> None:
         assert not rule.hosts or rule.basis != "assumed", f"{rule.name}: what is assumed is assumed of every host"
 
 
-def test_the_page_lists_what_the_doubles_refuse() -> None:
-    assert PAGE.read_text("utf-8") == write_page(), "python -m tests.sim.rules_page writes the page anew"
+def test_the_pages_list_what_the_doubles_refuse() -> None:
+    there = [DOCS / "doubles-rules.md", *(DOCS / "doubles-rules").glob("*.md")]
+    found = {str(path.relative_to(DOCS)): path.read_text("utf-8") for path in there}
+    assert found == write_pages(), "python -m tests.sim.rules_page writes the pages anew"
 
 
 def test_every_rule_speaks_of_a_host_that_has_it() -> None:

@@ -24,6 +24,7 @@ def written_messages(turns: Sequence[Turn], secrets: Secrets) -> str:
     """The newest turns, as far as there is room, in their order."""
     told: list[dict[str, Any]] = []
     left = LONGEST
+    # From the end: of a long conversation the last turns say what was asked, and the spans before have the first ones.
     for turn in reversed(turns):
         parts = [_part(block, left) for block in turn.blocks]
         left -= sum([_length(block) for block in turn.blocks])
@@ -54,6 +55,7 @@ def _part(block: Block, room: int) -> dict[str, Any]:
         case Thinking():
             return {"type": "reasoning", "content": block.text[:room]}
         case ToolCall():
+            # Cut JSON is not JSON: what has no room is shown as text.
             arguments = parse_arguments(block) if len(block.arguments) <= room else block.arguments[:room]
             return {"type": "tool_call", "id": block.id, "name": block.name, "arguments": arguments}
         case ToolResponse():

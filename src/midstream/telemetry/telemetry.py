@@ -167,6 +167,7 @@ class Telemetry:
         """The metrics of one answer."""
         kept = {name: attributes[name] for name in _METRIC_ATTRIBUTES if attributes.get(name) is not None}
         self._duration.record(seconds, kept)
+        # Only the duration is told apart by errors: first chunks and tokens came, whatever happened afterwards.
         kept.pop(names.ERROR_TYPE, None)
         if first_chunk is not None:
             self._first_chunk.record(first_chunk, kept)
@@ -217,6 +218,7 @@ class Inference:
 
     def sending(self, target: Resolved) -> None:
         """Another model of a chain is asked."""
+        # The first model of a chain comes by here too, and the span is named after it already.
         found = _of_target(target, "")
         if any(self._attributes.get(name) != value for name, value in found.items()):
             self._set(found)
@@ -224,6 +226,7 @@ class Inference:
 
     def batch(self, events: Sequence[Event]) -> None:
         """Events as they arrive. The last batch ends the span."""
+        # Start only says that the host has accepted the request (docs/lifecycle.md): the wait for words is not over.
         if self._first is None and type(events[0]) is not Start:
             self._first = time.monotonic() - self._began
         last = events[-1]
@@ -256,6 +259,7 @@ class Inference:
         self._span.set_attributes(found)
 
     def _end(self, failure: str, usage: Usage | None) -> None:
+        # A reader may close the stream after its last event, and a failure may follow a cut answer: one span, ended once.
         if self._ended:
             return
         self._ended = True

@@ -90,6 +90,9 @@ def _spoken(records: list[Json], left_out: LeftOut) -> list[Json]:
     """The records of the conversation as it stands, in the order in which they were written."""
     records = [_typed_meanwhile(record) or record for record in records]
     spoken = [record for record in records if record.get("type") in _SPOKEN and not record.get("isSidechain")]
+    # Each block of an answer is a record of its own, and calls that run side by side hang their results on different
+    # ones of them. Going from parent to parent finds only one such branch, so the rest is found by the ids of the
+    # answer and of its calls.
     path = _path(records, spoken)
     answers = {_answer_id(record) for record in spoken if text(record.get("uuid")) in path} - {""}
     on_path = [record for record in spoken if text(record.get("uuid")) in path or _answer_id(record) in answers]

@@ -159,8 +159,10 @@ def _keep_from_closing(error: Any) -> None:
 
 
 def _mended(line: bytes) -> bytes:
-    """The same JSON without what only strict readers refuse: half of a character that was cut in two, endless numbers."""
-    whole = json.loads(line, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits))
+    """The same JSON without what only strict readers refuse: half of a character that was cut in two, bytes that are no UTF-8,
+    endless numbers."""
+    text = line.decode("utf-8", "replace")
+    whole = json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits))
     return json.dumps(whole, ensure_ascii=False).encode("utf-8", "replace")
 
 

@@ -475,7 +475,8 @@ class Connection:
             return self._flood
         if self._process is None and self._status in (401, 403):
             return refused_words(self.server, self._status)
-        return f"it could not be connected: {message_of(error)}"
+        failed = "its connection broke" if self._was_ready else "it could not be connected"
+        return f"{failed}: {message_of(error)}"
 
     def _last_words(self) -> str:
         """The last thing that it said, which is often the reason."""

@@ -13,7 +13,10 @@ from typing import Any
 
 import msgspec
 
+from ...core.patterns import late_pattern
+
 SESSION_LOST = "it has forgotten the session"
+_QUOTED = late_pattern(r": \d+ validation errors? for ")
 _LISTS = {"prompts": "prompts/list", "resources": "resources/list"}
 
 
@@ -29,7 +32,7 @@ def message_of(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     said = lines[0][:500] if lines else type(error).__name__
     # The SDK quotes pydantic, which names the types of the SDK.
-    return said.partition(": 1 validation error for ")[0].partition(": 2 validation errors for ")[0]
+    return _QUOTED.split(said)[0]
 
 
 def is_invalid(error: BaseException) -> bool:

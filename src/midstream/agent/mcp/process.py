@@ -167,8 +167,6 @@ class ServerProcess:
             line = bytes(self._partial) + piece
             self._partial.clear()
             self._add(line.strip())
-            if self.fault:
-                return
         self._partial += rest
         if len(self._partial) > MAX_MESSAGE:
             self._flood(f"it sent a line of more than {MAX_MESSAGE >> 20} MB")
@@ -187,6 +185,9 @@ class ServerProcess:
         self._add_one(line)
 
     def _add_one(self, line: bytes) -> None:
+        # The rest of what came with a flood.
+        if self.fault:
+            return
         # Programs print greetings and warnings to standard output; only an object can be a message.
         if not line.startswith(b"{"):
             if self._junk < _LOGGED * _LOG_LINE:

@@ -216,10 +216,11 @@ def test_contents_are_there_if_they_were_asked_for_and_no_key_is() -> None:
     assert any("It rains in Oslo" in tool["gen_ai.tool.call.result"] for tool in tools)
 
 
-def test_what_an_mcp_server_was_given_is_on_no_span(tmp_path: Path) -> None:
-    """Its tool gives back its whole environment, a token among it."""
+@pytest.mark.parametrize("behaviour", ["works", "fails"])
+def test_what_an_mcp_server_was_given_is_on_no_span(tmp_path: Path, behaviour: str) -> None:
+    """Its tool gives back its whole environment, a token among it, as its result or as the reason of its failure."""
     taken = Taken(contents=True)
-    server = scripted(env={"SECRET_OF_SERVER": "${TOKEN_OF_SERVER}"})
+    server = scripted(behaviour, env={"SECRET_OF_SERVER": "${TOKEN_OF_SERVER}"})
 
     async def work(sim: SimServer) -> None:
         environ = {"TOKEN_OF_SERVER": "server-canary-0123456789"}
@@ -237,6 +238,7 @@ def test_what_an_mcp_server_was_given_is_on_no_span(tmp_path: Path) -> None:
         asyncio.run(work(sim))
     (tool,) = [attributes(span) for span in taken.spans if span.name.startswith("execute_tool")]
     assert "SECRET_OF_SERVER" in tool["gen_ai.tool.call.result"]
+    assert ("error.type" in tool) is (behaviour == "fails")
     assert "server-canary" not in str([attributes(span) for span in taken.spans])
 
 

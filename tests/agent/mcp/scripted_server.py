@@ -148,7 +148,7 @@ def call(number: Any, params: dict[str, Any]) -> dict[str, Any] | None:
         send({"method": "notifications/tools/list_changed"})
         return text("grew")
     if name == "environment":
-        return text(json.dumps(dict(os.environ)))
+        return {**text(json.dumps(dict(os.environ))), "isError": "fails" in HOW}
     if name == "fail":
         return {**text("it is broken"), "isError": True}
     if name == "output":

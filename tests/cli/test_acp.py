@@ -358,23 +358,36 @@ def test_progress_of_a_server_s_tool_is_shown(home: Path) -> None:
     assert told == [f"{step} of 8: step {step}" for step in range(1, 9)] and calls[-1].status == "completed"
 
 
-@pytest.mark.parametrize("when", ["in the middle of a text", "while it is asked"])
-def test_an_answer_is_cancelled(home: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
-    """What has arrived is kept, nothing runs, and the next message is answered."""
-    asks = when == "while it is asked"
-    monkeypatch.setenv("MIDSTREAM_SIM_DELAY", "0" if asks else "0.05")
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("in the middle of a text", "Tell me " + "a long story " * 200),
+        ("while it is asked", WRITE),
+        ("while a command runs", "Call bash with command 'sleep 600'"),
+    ],
+)
+def test_an_answer_is_cancelled(home: Path, monkeypatch: pytest.MonkeyPatch, when: str, said: str) -> None:
+    """What has arrived is kept, nothing runs, every call has ended for the editor, and the next message is answered."""
+    asks, talks = when == "while it is asked", when == "in the middle of a text"
+    monkeypatch.setenv("MIDSTREAM_SIM_DELAY", "0.05" if talks else "0")
+
+    def reached(editor: Editor) -> bool:
+        if asks or talks:
+            return bool(editor.asked if asks else editor.said())
+        return any(each.status == "in_progress" for each in editor.calls()) and bool(editor.asked)
 
     async def main() -> None:
         editor = Editor("never" if asks else "once")
         async with running(editor) as agent:
             session = await agent.new_session(cwd=here(), mcp_servers=[])
-            said = WRITE if asks else "Tell me " + "a long story " * 200
             asking = asyncio.create_task(agent.prompt(session_id=session.session_id, prompt=[text_block(said)]))
             async with editor.happened:
-                await editor.happened.wait_for(lambda: bool(editor.asked if asks else editor.said()))
+                await editor.happened.wait_for(lambda: reached(editor))
             await agent.cancel(session_id=session.session_id)
             assert (await asking).stop_reason == "cancelled"
             assert len(editor.said()) < 1000
+            statuses = {each.tool_call_id: each.status for each in editor.calls()}
+            assert list(statuses.values()) == ([] if talks else ["failed"])
             monkeypatch.setenv("MIDSTREAM_SIM_DELAY", "0")
             again = await agent.prompt(session_id=session.session_id, prompt=[text_block("Hello")])
             assert again.stop_reason == "end_turn"

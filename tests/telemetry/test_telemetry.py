@@ -194,6 +194,15 @@ def test_the_spans_of_an_agent_s_run() -> None:
     assert "Oslo" not in told and "Let me see" not in told and "Be brief" not in told
 
 
+def test_a_tool_that_a_model_makes_up_is_not_quoted() -> None:
+    """Its name is the model's words, of any length."""
+    taken = Taken()
+    run_agent(taken, Answer(calls=(Call("my diary " * 500, {}),)), Answer("Done."), prompt="go")
+    (tool,) = [span for span in taken.spans if span.name.startswith("execute_tool")]
+    assert tool.name == "execute_tool _OTHER" and attributes(tool)["error.type"] == "tool_error"
+    assert "diary" not in str([(span.name, attributes(span)) for span in taken.spans])
+
+
 def test_contents_are_there_if_they_were_asked_for_and_no_key_is() -> None:
     taken = Taken(contents=True)
     run_agent(taken, *CALLS, prompt=f"What about Oslo? {CANARY}")
@@ -216,10 +225,11 @@ def test_contents_are_there_if_they_were_asked_for_and_no_key_is() -> None:
     assert any("It rains in Oslo" in tool["gen_ai.tool.call.result"] for tool in tools)
 
 
-def test_what_an_mcp_server_was_given_is_on_no_span(tmp_path: Path) -> None:
-    """Its tool gives back its whole environment, a token among it."""
+@pytest.mark.parametrize("behaviour", ["works", "fails"])
+def test_what_an_mcp_server_was_given_is_on_no_span(tmp_path: Path, behaviour: str) -> None:
+    """Its tool gives back its whole environment, a token among it, as its result or as the reason of its failure."""
     taken = Taken(contents=True)
-    server = scripted(env={"SECRET_OF_SERVER": "${TOKEN_OF_SERVER}"})
+    server = scripted(behaviour, env={"SECRET_OF_SERVER": "${TOKEN_OF_SERVER}"})
 
     async def work(sim: SimServer) -> None:
         environ = {"TOKEN_OF_SERVER": "server-canary-0123456789"}
@@ -236,7 +246,9 @@ def test_what_an_mcp_server_was_given_is_on_no_span(tmp_path: Path) -> None:
     with sim_server() as sim:
         asyncio.run(work(sim))
     (tool,) = [attributes(span) for span in taken.spans if span.name.startswith("execute_tool")]
+    assert tool["gen_ai.tool.name"] == "mcp__toy__environment"
     assert "SECRET_OF_SERVER" in tool["gen_ai.tool.call.result"]
+    assert ("error.type" in tool) is (behaviour == "fails")
     assert "server-canary" not in str([attributes(span) for span in taken.spans])
 
 

@@ -147,9 +147,11 @@ class Toolbox:
         telemetry = current_telemetry()
         if telemetry is None:
             return await self._result(call)
-        tool = self._tools.get(call.qualified_name)
-        description = tool.spec.description if tool is not None else ""
-        return await telemetry.tool(call, description, lambda: self._result(call))
+        # What a source says of its tools is anybody's, and may repeat what it was given.
+        own = self._tools.get(call.qualified_name)
+        description = own.spec.description if own is not None else ""
+        known = call.qualified_name in self
+        return await telemetry.tool(call, description, lambda: self._result(call), known=known)
 
     async def _result(self, call: ToolCall) -> ToolResponse:
         try:

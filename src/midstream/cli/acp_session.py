@@ -141,6 +141,7 @@ class EditorSession:
         self._cancelled = False
         self._failed: MidstreamError | None = None
         self._shown: set[str] = set()
+        self._open: dict[str, None] = {}  # calls whose end the editor has not seen, in their order
         self._changed: set[str] = set()
         self._updating: set[asyncio.Task[None]] = set()
 
@@ -192,6 +193,7 @@ class EditorSession:
             if not self._cancelled or (task is not None and task.cancelling()):
                 raise
             stopped = "cancelled"
+            await self._finish_interrupted()
         except MidstreamError as error:
             raise RequestError(-32603, str(error)) from None
         finally:
@@ -341,6 +343,7 @@ class EditorSession:
         if call.id in self._shown:
             return
         self._shown.add(call.id)
+        self._open[call.id] = None
         arguments = parse_arguments(call)
         path = arguments.get("path")
         places = [ToolCallLocation(path=str(self._folder / path))] if isinstance(path, str) else []
@@ -356,7 +359,19 @@ class EditorSession:
             )
         )
 
+    async def _finish_interrupted(self) -> None:
+        """Show the end of calls that were stopped; an editor would show them as running for ever."""
+        turns = self.workspace.session.conversation.turns
+        results = {block.call_id: block for turn in turns for block in turn.blocks if isinstance(block, ToolResponse)}
+        for call_id in tuple(self._open):
+            if call_id in results:
+                await self._finish(results[call_id])
+            else:
+                await self._update(update_tool_call(call_id, status="failed"))
+        self._open.clear()
+
     async def _finish(self, response: ToolResponse) -> None:
+        self._open.pop(response.call_id, None)
         failed = response.is_error or response.failed
         parts = [tool_content(_block(part)) for part in response.content]
         # The diff of an edit that was made stays; what the tool says of it adds nothing.

@@ -34,7 +34,7 @@ _SCOPE = "midstream"
 """The name of the package, which is what made the spans."""
 _ABORTED = "aborted"
 _UNKNOWN = "_OTHER"
-"""The conventions' word for an error that has no better one."""
+"""The conventions' word for an error that has no better one, and ours for a tool that there is not."""
 
 
 class Telemetry:
@@ -77,11 +77,15 @@ class Telemetry:
         """The span of one answer, from here on. `asked` is the model by the caller's word, where there is no target."""
         return Inference(self, target, asked, conversation, options)
 
-    async def tool(self, call: ToolCall, description: str, run: Callable[[], Awaitable[ToolResponse]]) -> ToolResponse:
-        """The result of a tool run, inside of its span."""
+    async def tool(
+        self, call: ToolCall, description: str, run: Callable[[], Awaitable[ToolResponse]], *, known: bool
+    ) -> ToolResponse:
+        """The result of a tool run, inside of its span. `known`: there is such a tool."""
+        # A name that stands for no tool is something that the model said.
+        tool = call.qualified_name if known else _UNKNOWN
         attributes: dict[str, Any] = {
             names.OPERATION_NAME: names.EXECUTE_TOOL,
-            names.TOOL_NAME: call.qualified_name,
+            names.TOOL_NAME: tool,
             names.TOOL_CALL_ID: call.id,
             names.TOOL_TYPE: "function",
         }
@@ -89,7 +93,7 @@ class Telemetry:
             attributes[names.TOOL_DESCRIPTION] = description[:1000]
         if self.contents:
             attributes[names.TOOL_CALL_ARGUMENTS] = written(parse_arguments(call), self._secrets)
-        name = f"{names.EXECUTE_TOOL} {call.qualified_name}"
+        name = f"{names.EXECUTE_TOOL} {tool}"
         with self._tracer.start_as_current_span(
             name, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:

@@ -38,6 +38,11 @@ class _Exchange:
                 break
         if method == "DELETE" and self._how == "hangs at the end":
             await asyncio.sleep(_FOREVER)
+        if method == "DELETE" and self._how == "drips at the end":
+            await self._head(200)
+            while True:
+                await self._body(b"x", more=True)
+                await asyncio.sleep(0.2)
         if method != "POST":
             await self._json(None, 405)
             return
@@ -80,6 +85,9 @@ class _Exchange:
         elif self._how == "dies in a call":
             await self._head(200, events)
             await self._body(b'event: message\ndata: {"json')
+        elif self._how == "breaks off":
+            await self._head(200, (b"content-type", b"application/json"), (b"content-length", b"1000"))
+            await self._body(b"{")
         elif self._how == "forgets the session":
             await self._json({}, 404)
         elif self._how == "forgets the session once" and len(self._sessions) == 1:

@@ -37,6 +37,7 @@ def send(message: dict[str, Any]) -> None:
 ODD = {
     "block": '{"content": [{"type": "text", "text": "known"}, {"type": "hologram", "data": "AAAA"}, 7]}',
     "annotations": '{"content": [{"type": "text", "text": "for all", "annotations": {"audience": ["nobody"]}}]}',
+    "bytes": '{"content": [{"type": "text", "text": "caf\xe9"}]}',
     "surrogate": '{"content": [{"type": "text", "text": "cut \\ud83d here"}]}',
     "number": '{"content": [{"type": "text", "text": "long"}], "structuredContent": {"n": ' + "9" * 5000 + "}}",
     "structured": '{"structuredContent": {"a": 1}}',
@@ -47,8 +48,13 @@ ODD = {
 
 def odd(number: Any, kind: str) -> None:
     """A result that the protocol does not know."""
-    sys.stdout.write('{"jsonrpc": "2.0", "id": ' + json.dumps(number) + ', "result": ' + ODD[kind] + "}\n")
-    sys.stdout.flush()
+    raw('{"jsonrpc": "2.0", "id": ' + json.dumps(number) + ', "result": ' + ODD[kind] + "}")
+
+
+def raw(line: str) -> None:
+    """Send a line as it is, and not in UTF-8."""
+    sys.stdout.buffer.write(line.encode("latin-1") + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def text(*words: str) -> dict[str, Any]:
@@ -100,6 +106,13 @@ def call(number: Any, params: dict[str, Any]) -> dict[str, Any] | None:
         sys.stdout.write('"}]}}\n')
         sys.stdout.flush()
         return None
+    if "floods-with-tiny-messages" in HOW:
+        for _ in range(1000):
+            raw("{}\n" * 33_000)
+    if "floods-with-a-batch" in HOW:
+        raw("[" + "{}," * 5_000_000 + "{}]")
+    if "nests-lists" in HOW:
+        raw("[" * 100_000 + "]" * 100_000)
     if "floods-with-messages" in HOW:
         line = json.dumps(
             {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "y" * 900}}
@@ -135,7 +148,7 @@ def call(number: Any, params: dict[str, Any]) -> dict[str, Any] | None:
         send({"method": "notifications/tools/list_changed"})
         return text("grew")
     if name == "environment":
-        return text(json.dumps(dict(os.environ)))
+        return {**text(json.dumps(dict(os.environ))), "isError": "fails" in HOW}
     if name == "fail":
         return {**text("it is broken"), "isError": True}
     if name == "output":

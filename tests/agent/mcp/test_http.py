@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 import uvicorn
+from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.auth.provider import (
     AccessToken,
@@ -61,7 +62,12 @@ def toy(**options: Any) -> MCPServer:
         await ctx.notify_tools_changed()
         return "grew"
 
+    async def reveal(ctx: Context) -> str:
+        """Fail in the words of the request."""
+        raise MCPError(-32603, f"bad header: {dict(ctx.headers or {})['authorization']}")
+
     server.add_tool(grow)
+    server.add_tool(reveal)
     return server
 
 
@@ -301,12 +307,12 @@ async def logged_in(server: McpServer) -> None:
     assert len(opened) == 1
 
 
-async def echoed(server: McpServer) -> str:
+async def echoed(server: McpServer, tool: str = "echo") -> str:
     """What the server says to a new connection, as in a new process."""
     connection = Connection(server, on_offer=lambda _: None, tell=lambda _: None)
     connection.start()
     try:
-        return (await connection.call("echo", {"text": "in"}))[0].text  # type: ignore[union-attr]
+        return (await connection.call(tool, {"text": "in"}))[0].text  # type: ignore[union-attr]
     finally:
         await connection.close()
 
@@ -322,6 +328,10 @@ def test_a_login_is_kept_with_the_keys_and_used_from_then_on(tmp_path: Path, mon
             await logged_in(far)
             # From now on no browser is needed.
             assert await echoed(far) == "in" and authority.refreshed == 0
+            # A server that repeats its token does not get it into what is shown.
+            with pytest.raises(ToolFailed, match="bad header") as caught:
+                await echoed(far, "reveal")
+            assert "canary" not in str(caught.value)
             # The tokens are where keys are, for their owner only, and nowhere else.
             (file,) = token_files(tmp_path)
             assert file.name == "keys.json" and file.stat().st_mode & 0o077 == 0

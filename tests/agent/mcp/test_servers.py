@@ -121,6 +121,7 @@ def test_pictures_resources_and_failures_in_results(tmp_path: Path) -> None:
 ODD = [
     ("block", "known [a block was left out: hologram, of an unknown kind] [a block was left out: it is no object]"),
     ("annotations", "for all"),
+    ("bytes", "caf\ufffd"),
     ("surrogate", "cut ? here"),
     ("number", "long"),
     ("structured", '{"a":1}'),

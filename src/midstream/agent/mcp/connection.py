@@ -23,6 +23,7 @@ from ...client.mcp_server import SECRET_PREFIX, McpServer
 from ...core.errors import ConfigError, MidstreamError, ToolFailed
 from ...core.secret import Secret
 from ...core.visible import visible
+from ...telemetry import current_telemetry
 from ...transport.secrets import Secrets
 from ..tool import Content
 from . import sdk
@@ -167,6 +168,10 @@ class Connection:
             except _Forgotten:
                 name = self.server.name
                 raise ToolFailed(f"the MCP server {name} refused {what}: it forgets its sessions at once") from None
+        finally:
+            if (telemetry := current_telemetry()) is not None:
+                # A span may hold the result or the failure, and a server may repeat what it was given.
+                telemetry.learn(self.given)
 
     async def _asked_once(
         self, what: str, ask: Callable[[Client, Any], Awaitable[Any]], progress: Progress | None
@@ -316,7 +321,7 @@ class Connection:
         return process is not None and not self._handshake and process.gone.done() and process.is_silent
 
     async def _connect(self, server: McpServer, deadline: asyncio.Timeout, giving_up: asyncio.TimerHandle) -> None:
-        auth = self._auth or (await stored_auth(server) if server.url else None)
+        auth = self._auth or (await stored_auth(server, self._keep_secret) if server.url else None)
         transport = self._transport(server, auth)
         try:
             async with deadline, sdk.make_client(transport, self._on_message, handshake=self._handshake) as client:
@@ -434,10 +439,14 @@ class Connection:
         lookup = variable_lookup(self._environ)
         values = {name: found for name in self.server.variables if (found := lookup(name))}
         filled = self.server.filled(lookup)
-        given = {**values, **{f"env {name}": text for name, text in filled.env.items()}, **filled.headers}
-        self._secrets = Secrets(given)
-        self.given = tuple([Secret(text) for text in given.values() if text])
+        self.given = ()
+        self._keep_secret(*values.values(), *filled.env.values(), *filled.headers.values())
         return filled
+
+    def _keep_secret(self, *texts: str) -> None:
+        """Keep these out of everything that is shown from now on."""
+        self.given = tuple(dict.fromkeys([*self.given, *[Secret(text) for text in texts if text]]))
+        self._secrets = Secrets({str(number): secret for number, secret in enumerate(self.given)})
 
     def _on_status(self, status: int) -> None:
         self._status = status
@@ -475,7 +484,8 @@ class Connection:
             return self._flood
         if self._process is None and self._status in (401, 403):
             return refused_words(self.server, self._status)
-        return f"it could not be connected: {message_of(error)}"
+        failed = "its connection broke" if self._was_ready else "it could not be connected"
+        return f"{failed}: {message_of(error)}"
 
     def _last_words(self) -> str:
         """The last thing that it said, which is often the reason."""

@@ -13,7 +13,10 @@ from typing import Any
 
 import msgspec
 
+from ...core.patterns import late_pattern
+
 SESSION_LOST = "it has forgotten the session"
+_QUOTED = late_pattern(r": \d+ validation errors? for ")
 _LISTS = {"prompts": "prompts/list", "resources": "resources/list"}
 
 
@@ -29,7 +32,7 @@ def message_of(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     said = lines[0][:500] if lines else type(error).__name__
     # The SDK quotes pydantic, which names the types of the SDK.
-    return said.partition(": 1 validation error for ")[0].partition(": 2 validation errors for ")[0]
+    return _QUOTED.split(said)[0]
 
 
 def is_invalid(error: BaseException) -> bool:
@@ -159,8 +162,10 @@ def _keep_from_closing(error: Any) -> None:
 
 
 def _mended(line: bytes) -> bytes:
-    """The same JSON without what only strict readers refuse: half of a character that was cut in two, endless numbers."""
-    whole = json.loads(line, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits))
+    """The same JSON without what only strict readers refuse: half of a character that was cut in two, bytes that are no UTF-8,
+    endless numbers."""
+    text = line.decode("utf-8", "replace")
+    whole = json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits))
     return json.dumps(whole, ensure_ascii=False).encode("utf-8", "replace")
 
 

@@ -51,12 +51,15 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class TokenStore:
-    """The tokens of one server, in the form in which the SDK wants to keep them."""
+    """The tokens of one server, in the form in which the SDK wants to keep them. `learn` hears of each token that is used."""
 
-    def __init__(self, server: McpServer, keys: KeyStore | None = None) -> None:
+    def __init__(
+        self, server: McpServer, keys: KeyStore | None = None, learn: Callable[..., None] = lambda *_: None
+    ) -> None:
         self._name = f"{SECRET_PREFIX}oauth:{server.name}"
         self._url = server.url
         self._keys = keys or KeyStore()
+        self._learn = learn
         self._context: Any = None
 
     async def attach(self, context: Any) -> None:
@@ -90,9 +93,14 @@ class TokenStore:
         from mcp.shared.auth import OAuthToken
 
         tokens = (await self._load()).tokens
-        return None if tokens is None else OAuthToken.model_validate(tokens)
+        if tokens is None:
+            return None
+        found = OAuthToken.model_validate(tokens)
+        self._learn(found.access_token, found.refresh_token or "")
+        return found
 
     async def set_tokens(self, tokens: Any) -> None:
+        self._learn(tokens.access_token, tokens.refresh_token or "")
         context = self._context
         authority = None if context is None else context.oauth_metadata
         resource = None if context is None else context.protected_resource_metadata
@@ -134,9 +142,9 @@ class TokenStore:
         return record if record.url == self._url else _Record(self._url)
 
 
-async def stored_auth(server: McpServer) -> httpx2.Auth | None:
-    """The tokens of an earlier login, refreshed when they have expired; None if there are none."""
-    tokens = TokenStore(server)
+async def stored_auth(server: McpServer, learn: Callable[..., None]) -> httpx2.Auth | None:
+    """The tokens of an earlier login, refreshed when they have expired; None if there are none. `learn` hears of each."""
+    tokens = TokenStore(server, learn=learn)
     if any(name.lower() == "authorization" for name in server.headers) or not await tokens.exists():
         return None
 

@@ -28,6 +28,7 @@ MAX_MESSAGE = 16 << 20
 MAX_WAITING = 32 << 20
 MAX_JUNK = 1 << 20
 """Bytes between two messages that are none."""
+_COST = 64  # bytes of memory for a line that waits, beside its own: an empty message is two bytes long
 _LOG_LINE = 500
 _LOGGED = 20  # lines of one piece of output
 _FAREWELL = 0.5  # seconds that a program gets to end by itself when its input closes
@@ -105,7 +106,7 @@ class ServerProcess:
         while True:
             while self._lines:
                 line = self._lines.popleft()
-                self._waiting -= len(line)
+                self._waiting -= len(line) + _COST
                 yield line
             if self.fault or last:
                 return
@@ -175,12 +176,18 @@ class ServerProcess:
         line = line.removeprefix(b"\xef\xbb\xbf")
         if not line:
             return
-        if line.startswith(b"["):
-            # Until 2025 a line could hold several messages.
-            with suppress(msgspec.DecodeError):
+        # Until 2025 a line could hold several messages. They are small, or millions of them would be made at once.
+        if line.startswith(b"[") and len(line) <= MAX_JUNK:
+            with suppress(msgspec.DecodeError, RecursionError):
                 for each in msgspec.json.decode(line, type=list[msgspec.Raw]):
-                    self._add(bytes(each).strip())
+                    self._add_one(bytes(each).strip())
                 return
+        self._add_one(line)
+
+    def _add_one(self, line: bytes) -> None:
+        # The rest of what came with a flood.
+        if self.fault:
+            return
         # Programs print greetings and warnings to standard output; only an object can be a message.
         if not line.startswith(b"{"):
             if self._junk < _LOGGED * _LOG_LINE:
@@ -191,7 +198,7 @@ class ServerProcess:
             return
         self._junk = 0
         self._spoken = True
-        self._waiting += len(line)
+        self._waiting += len(line) + _COST
         self._lines.append(line)
         if self._waiting > MAX_WAITING:
             self._flood(f"it sent more than {MAX_WAITING >> 20} MB of messages at once")

@@ -173,20 +173,26 @@ async def http_transport(
         _bound(response, on_flood)
         await _word_refusal(response, server)
 
-    async def hurry(request: httpx2.Request) -> None:
-        # The end of a session is a courtesy: whoever does not answer it must not keep the chat from ending.
-        if request.method == "DELETE":
-            request.extensions["timeout"] = httpx2.Timeout(_GOODBYE).as_dict()
+    class Hurried(httpx2.AsyncClient):
+        async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            if request.method != "DELETE":
+                return await super().send(request, **options)
+            # The end of a session is a courtesy: whoever does not answer it, or byte by byte, must not keep the chat from
+            # ending. A timeout of the client would begin anew with each byte.
+            async with asyncio.timeout(_GOODBYE):
+                response = await super().send(request, **options)
+                await response.aread()
+                return response
 
     timeout = httpx2.Timeout(server.start_timeout, read=None)
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(
-            httpx2.AsyncClient(
+            Hurried(
                 # Not compressed, if they can help it: nobody sees from the outside how much is in it.
                 headers={"accept-encoding": "identity", **server.headers},
                 timeout=timeout,
                 auth=auth,
-                event_hooks={"request": [hurry], "response": [watch]},
+                event_hooks={"response": [watch]},
             )
         )
         inbox, outbox = await stack.enter_async_context(

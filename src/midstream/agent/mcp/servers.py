@@ -20,7 +20,6 @@ from ...client.mcp_server import McpServer
 from ...core.errors import ConfigError, LocalError
 from ...core.refs import MAX_SIZE
 from ...core.tools import ToolSpec
-from ...telemetry import current_telemetry
 from ..processes import known_key_names
 from ..progress import progress_listener
 from ..tool import Content, Tool
@@ -209,11 +208,7 @@ def _tool(connection: Connection, offered: OfferedTool) -> Tool:
     server = connection.server
 
     async def call(**arguments: Any) -> Content:
-        result = await connection.call(offered.name, arguments, progress_listener())
-        if (telemetry := current_telemetry()) is not None:
-            # The span of this run may hold the result, and a server may repeat what it was given.
-            telemetry.learn(connection.given)
-        return result
+        return await connection.call(offered.name, arguments, progress_listener())
 
     spec = ToolSpec(canonical_name(server.name, offered.name), offered.description, offered.schema)
     return Tool(

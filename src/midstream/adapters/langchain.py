@@ -13,16 +13,6 @@ from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, Literal, cast
 
-from langchain_core import exceptions
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage, ToolMessage
-from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
-from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
-from langchain_core.utils.pydantic import is_basemodel_subclass
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
-
 from ..client.catalog import Catalog
 from ..client.tokens import estimate_conversation, estimate_text, estimate_tool
 from ..core.blocks import Block, Conversation, Media, Text, ToolCall, ToolResponse, Turn, Usage
@@ -51,6 +41,29 @@ from ..wires.carry import with_schema
 from .answer_memory import packed
 from .backend import Backend, last_attempt
 from .history import HistoryBuilder
+from .needed import needed
+
+with needed("langchain-core", "1.7"):
+    from langchain_core.exceptions import (
+        ContextOverflowError,
+        ModelAPIError,
+        ModelAuthenticationError,
+        ModelConnectionError,
+        ModelError,
+        ModelInvalidRequestError,
+        ModelNotFoundError,
+        ModelPermissionDeniedError,
+        ModelRateLimitError,
+        ModelTimeoutError,
+    )
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage, ToolMessage
+    from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
+    from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+    from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
+    from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
+    from langchain_core.utils.pydantic import is_basemodel_subclass
+    from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 _OURS = "midstream"
 """The key of our data in a message's `additional_kwargs`."""
@@ -63,14 +76,14 @@ _ALIASES = {"reasoning_effort": "effort", "max_completion_tokens": "max_tokens"}
 """Other names of these in a call, as LangChain's models for OpenAI have them."""
 _FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 _ERRORS: tuple[tuple[type[Exception], tuple[type[MidstreamError], ...]], ...] = (
-    (exceptions.ContextOverflowError, (ContextTooLong,)),
-    (exceptions.ModelAuthenticationError, (Unauthorized, MissingKey)),
-    (exceptions.ModelNotFoundError, (NotFound, UnknownModel)),
-    (exceptions.ModelInvalidRequestError, (BadRequest, ContentFiltered, LocalError)),
-    (exceptions.ModelRateLimitError, (RateLimited, QuotaExceeded)),
-    (exceptions.ModelAPIError, (ProviderError,)),
-    (exceptions.ModelTimeoutError, (TimedOut, IdleTimeout)),
-    (exceptions.ModelConnectionError, (TransportError, TruncatedStream)),
+    (ContextOverflowError, (ContextTooLong,)),
+    (ModelAuthenticationError, (Unauthorized, MissingKey)),
+    (ModelNotFoundError, (NotFound, UnknownModel)),
+    (ModelInvalidRequestError, (BadRequest, ContentFiltered, LocalError)),
+    (ModelRateLimitError, (RateLimited, QuotaExceeded)),
+    (ModelAPIError, (ProviderError,)),
+    (ModelTimeoutError, (TimedOut, IdleTimeout)),
+    (ModelConnectionError, (TransportError, TruncatedStream)),
 )
 """LangChain's errors and ours that are such errors; the first that fits counts."""
 
@@ -268,11 +281,9 @@ def _langchain_errors() -> Iterator[None]:
         yield
     except MidstreamError as error:
         last = last_attempt(error)
-        theirs: type[Exception] = next(
-            (each for each, ours in _ERRORS if isinstance(last, ours)), exceptions.ModelError
-        )
-        if theirs is exceptions.ModelAuthenticationError and getattr(last, "status", None) == 403:
-            theirs = exceptions.ModelPermissionDeniedError
+        theirs: type[Exception] = next((each for each, ours in _ERRORS if isinstance(last, ours)), ModelError)
+        if theirs is ModelAuthenticationError and getattr(last, "status", None) == 403:
+            theirs = ModelPermissionDeniedError
         ours = type(error)
         kind = type(ours.__name__, (ours, theirs), {"__doc__": ours.__doc__, "__module__": ours.__module__})
         told = kind.__new__(kind, *error.args)

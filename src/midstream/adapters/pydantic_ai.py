@@ -14,12 +14,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic_ai import exceptions, messages
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, download_item
-from pydantic_ai.profiles import ModelProfile
-from pydantic_ai.settings import ModelSettings
-from pydantic_ai.usage import RequestUsage
-
 from ..client.catalog import Catalog
 from ..core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn, Usage
 from ..core.dialect import Options
@@ -30,7 +24,15 @@ from ..core.tools import ToolSpec
 from .answer_memory import packed
 from .backend import Backend, last_attempt
 from .history import HistoryBuilder
+from .needed import needed
 from .open_stream import OpenStream
+
+with needed("pydantic-ai", "2.66"):
+    from pydantic_ai import exceptions, messages
+    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, download_item
+    from pydantic_ai.profiles import ModelProfile
+    from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.usage import RequestUsage
 
 _OURS = "midstream"
 """What our models call themselves, and the key of our data in a response's `provider_details`."""

@@ -130,6 +130,32 @@ def test_a_handoff_to_an_agent_with_another_model() -> None:
         ] and scripted.refused == []
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_handoffs_with_a_summary_of_the_conversation(stream: bool) -> None:
+    """`nest_handoff_history` sends the next agent one message, an assistant's, which Mistral refuses unless it is marked."""
+    order = MODELS[:6]
+    answers = [Answer(calls=(Call(f"transfer_to_a{number}", {}),)) for number in range(1, len(order))]
+    with sim_server(*answers, Answer("In 1861."), strict="paranoid") as scripted:
+        agent: Any = None
+        for number, model in reversed(list(enumerate(order))):
+            agent = Agent(f"a{number}", model=model, handoffs=[agent] if agent else [])
+        provider = MidstreamProvider(catalog=scripted.catalog())
+        config = RunConfig(model_provider=provider, nest_handoff_history=True)
+
+        async def hand_over() -> Any:
+            if not stream:
+                result: Any = await Runner.run(agent, "When did the civil war begin?", run_config=config)
+            else:
+                result = Runner.run_streamed(agent, "When did the civil war begin?", run_config=config)
+                async for _ in result.stream_events():
+                    pass
+            await provider.aclose()
+            return result
+
+        assert asyncio.run(hand_over()).final_output == "In 1861."
+        assert scripted.refused == [] and scripted.requests == len(order)
+
+
 def test_usage_and_names(sim: SimServer) -> None:
     async def ask() -> None:
         provider = MidstreamProvider(KIMI, catalog=sim.catalog())

@@ -19,6 +19,7 @@ from tests.adapters.tour import MODELS, errand, judge, weather
 
 pytest.importorskip("langchain_core", reason="langchain-core is not installed: run `make test-e2e`")
 
+from langchain_core import exceptions
 from langchain_core.load import dumpd, load
 from langchain_core.messages import (
     AIMessage,
@@ -34,7 +35,7 @@ from langchain_core.tools import tool
 
 from midstream.adapters.backend import Backend
 from midstream.adapters.langchain import ChatMidstream
-from midstream.errors import RetriesExhausted, UnknownModel
+from midstream.errors import LocalError, MidstreamError, RetriesExhausted, UnknownModel
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = Path(f"{sys.prefix}-langchain") / "bin" / "python"
@@ -196,6 +197,9 @@ def test_a_schema_in_openai_s_words(sim: SimServer, name: str) -> None:
 
 def test_older_forms_of_messages(sim: SimServer) -> None:
     model = ChatMidstream(model=KIMI, catalog=sim.catalog())
+    google = {"type": "media", "mime_type": "image/png", "data": "iVBORw0KGgoAAAA="}
+    model.invoke([HumanMessage([google])])
+    assert sim.seen[-1].body["messages"][0]["content"][0]["type"] == "image_url"
     picture = {"type": "image_url", "image_url": "https://example.com/a.png"}
     model.invoke([HumanMessage("Hi."), ChatMessage("Hello.", role="assistant"), HumanMessage([picture])])
     sent = sim.seen[-1].body["messages"]
@@ -232,6 +236,54 @@ def test_errors_and_fallbacks(sim: SimServer) -> None:
     with pytest.raises(RetriesExhausted):
         list(ChatMidstream(model=KIMI, backend=backend).stream("hello"))
     backend.close()
+
+
+def test_errors_are_langchain_s_too(sim: SimServer) -> None:
+    """LangChain's middleware retries, and summarises a conversation that is too long, by these classes."""
+
+    def failure(*, stream: bool, served: SimServer = sim, **fields: Any) -> Any:
+        model = ChatMidstream(**{"model": KIMI, "catalog": served.catalog(), **fields})
+        with pytest.raises(MidstreamError) as caught:
+            list(model.stream("word " * 100)) if stream else model.invoke("word " * 100)
+        model.close()
+        return caught.value
+
+    for stream in (False, True):
+        sim.inject(429, 3)
+        limited = failure(stream=stream)
+        assert isinstance(limited, exceptions.ModelRateLimitError) and limited.is_retryable and limited.attempts
+        sim.inject(500, 3)
+        assert isinstance(failure(stream=stream), exceptions.ModelAPIError)
+        assert isinstance(failure(stream=stream, model="nobody/x"), exceptions.ModelNotFoundError)
+        with sim_server(key="right") as guarded:
+            refused = failure(stream=stream, served=guarded)
+            assert isinstance(refused, exceptions.ModelAuthenticationError) and not refused.is_retryable
+            assert refused.status == 401 and str(refused) == str(refused.__cause__)
+        with sim_server(window=50) as small:
+            assert isinstance(failure(stream=stream, served=small), exceptions.ContextOverflowError)
+    sim.inject("cut", 9)
+    assert isinstance(failure(stream=True), exceptions.ModelConnectionError)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({"type": "tool", "name": "get_weather"}, {"type": "tool", "name": "get_weather"}),
+        ({"type": "function", "function": {"name": "get_weather"}}, {"type": "tool", "name": "get_weather"}),
+        ({"type": "any"}, {"type": "any"}),
+        ({"type": "auto"}, {"type": "auto"}),
+    ],
+)
+def test_a_tool_choice_in_the_words_of_a_host(sim: SimServer, asked: Any, sent: Any) -> None:
+    model = ChatMidstream(model=MODELS[1], catalog=sim.catalog())
+    model.bind_tools([get_weather], tool_choice=asked).invoke("hello")
+    assert sim.seen[-1].body["tool_choice"] == sent and sim.refused == []
+    model.close()
+
+
+def test_a_host_s_own_tool_is_refused() -> None:
+    with pytest.raises(LocalError, match="tools that a host runs itself; got 'web_search_preview'"):
+        ChatMidstream(model=KIMI).bind_tools([{"type": "web_search_preview"}])
 
 
 def test_no_key_is_in_a_repr() -> None:

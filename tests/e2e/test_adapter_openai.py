@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_the_models_that_are_known(client: openai.OpenAI) -> None:
 def test_raw_responses_tell_what_was_changed(client: openai.OpenAI) -> None:
     raw = client.chat.completions.with_raw_response.create(model=MODELS[1], messages=HELLO, logprobs=True)
     assert "unsupported_option" in raw.headers["x-midstream-notes"]
-    assert raw.parse().choices
+    assert raw.elapsed.total_seconds() > 0 and raw.parse().choices
 
 
 def test_errors_are_the_package_s(sim: SimServer, client: openai.OpenAI) -> None:
@@ -102,11 +103,48 @@ def test_errors_are_the_package_s(sim: SimServer, client: openai.OpenAI) -> None
     with pytest.raises(openai.APITimeoutError):
         client.with_options(timeout=1e-6).chat.completions.create(model=KIMI, messages=HELLO)
     sim.inject(429, 3)
-    with pytest.raises(openai.RateLimitError):
+    with pytest.raises(openai.RateLimitError) as limited:
         client.chat.completions.create(model=KIMI, messages=HELLO, stream=True)
+    assert limited.value.response.headers["retry-after"] == "0"
     sim.inject("cut", 9)
     with pytest.raises(openai.APIError):
         list(client.chat.completions.create(model=KIMI, messages=HELLO, stream=True))
+
+
+def test_a_stream_that_goes_silent(sim: SimServer) -> None:
+    """The package's limit is for each read; and a stream may be closed while another task or thread waits for it."""
+
+    def read(stream: Any) -> None:
+        for _ in stream:
+            pass
+
+    async def closed() -> None:
+        async with async_openai_client(catalog=sim.catalog()) as client:
+            stream = await client.chat.completions.create(model=KIMI, messages=HELLO, stream=True)
+            await anext(stream)
+
+            async def rest() -> None:
+                async for _ in stream:
+                    pass
+
+            reader = asyncio.create_task(rest())
+            await asyncio.sleep(0.1)
+            await stream.close()
+            await asyncio.wait_for(reader, 10)
+
+    sim.inject("stall", 3)
+    asyncio.run(closed())
+    with openai_client(catalog=sim.catalog()) as client:
+        stream = client.chat.completions.create(model=KIMI, messages=HELLO, stream=True)
+        reader = threading.Thread(target=read, args=(stream,), daemon=True)
+        reader.start()
+        reader.join(0.2)
+        stream.close()
+        reader.join(10)
+        assert not reader.is_alive()
+        hasty = client.with_options(timeout=0.2)
+        with pytest.raises(openai.APITimeoutError):
+            read(hasty.chat.completions.create(model=KIMI, messages=HELLO, stream=True))
 
 
 def test_async_in_two_event_loops(sim: SimServer) -> None:

@@ -211,3 +211,18 @@ def test_a_stream_can_be_left(sim: SimServer) -> None:
 
     asyncio.run(leave())
     assert sim.refused == []
+
+
+def test_a_stream_that_is_cancelled_while_it_is_read_ahead(sim: SimServer) -> None:
+    async def cancel() -> Any:
+        async with agent_of(sim, KIMI).run_stream("hello") as streamed:
+            async for _ in streamed.stream_text():
+                await streamed.cancel()
+        return streamed.all_messages()
+
+    sim.inject("stall")
+    history = asyncio.run(asyncio.wait_for(cancel(), 20))
+    assert history[-1].state == "interrupted"
+    for name in MODELS[:5]:
+        assert run(agent_of(sim, name), "go on", message_history=history).output
+    assert sim.refused == []

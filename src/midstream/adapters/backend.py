@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -19,6 +19,7 @@ from ..client.client import Client
 from ..client.sync import Background
 from ..core.blocks import Conversation, Turn
 from ..core.dialect import Options
+from ..core.errors import MidstreamError, RetriesExhausted
 from ..core.events import Done, Event
 from ..core.handoff import Note
 from ..core.secret import Secret
@@ -27,12 +28,18 @@ from ..dialects.registry import Resolved
 from ..transport import TransportOptions
 from ..wires.request import Request
 from .answer_memory import AnswerMemory
+from .open_stream import SyncOpenStream
 
 T = TypeVar("T")
 Sending: TypeAlias = Callable[[Resolved, Request], None]
 _LOG = logging.getLogger("midstream.adapters")
 _TOLD = 1000
 """So many different things are logged: some name a caller's own fields and values, of which there is no end."""
+
+
+def last_attempt(error: MidstreamError) -> MidstreamError:
+    """What went wrong in the end: if every attempt failed, what the last one failed with."""
+    return error.attempts[-1] if isinstance(error, RetriesExhausted) and error.attempts else error
 
 
 class Backend:
@@ -122,9 +129,9 @@ class Backend:
         """The result of `work`, for a caller without an event loop."""
         return self._thread().run(work)
 
-    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+    def iterate(self, items: AsyncGenerator[T, None]) -> SyncOpenStream[T]:
         """The same items in a plain `for`, for a caller without an event loop."""
-        return self._thread().iterate(items)
+        return SyncOpenStream(items, self._thread())
 
     def close(self) -> None:
         """Close the connections of the thread, and end it."""

@@ -9,28 +9,61 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, Literal, cast
-
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage, ToolMessage
-from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
-from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
-from langchain_core.utils.pydantic import is_basemodel_subclass
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 from ..client.catalog import Catalog
 from ..client.tokens import estimate_conversation, estimate_text, estimate_tool
 from ..core.blocks import Block, Conversation, Media, Text, ToolCall, ToolResponse, Turn, Usage
 from ..core.dialect import Options
+from ..core.errors import (
+    BadRequest,
+    ContentFiltered,
+    ContextTooLong,
+    IdleTimeout,
+    LocalError,
+    MidstreamError,
+    MissingKey,
+    NotFound,
+    ProviderError,
+    QuotaExceeded,
+    RateLimited,
+    TimedOut,
+    TransportError,
+    TruncatedStream,
+    Unauthorized,
+    UnknownModel,
+)
 from ..core.events import Done, ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from ..core.tools import ToolSpec, parse_arguments
 from ..wires.carry import with_schema
 from .answer_memory import packed
-from .backend import Backend
+from .backend import Backend, last_attempt
 from .history import HistoryBuilder
+from .needed import needed
+
+with needed("langchain-core", "1.7"):
+    from langchain_core.exceptions import (
+        ContextOverflowError,
+        ModelAPIError,
+        ModelAuthenticationError,
+        ModelConnectionError,
+        ModelError,
+        ModelInvalidRequestError,
+        ModelNotFoundError,
+        ModelPermissionDeniedError,
+        ModelRateLimitError,
+        ModelTimeoutError,
+    )
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage, ToolMessage
+    from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
+    from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+    from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
+    from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
+    from langchain_core.utils.pydantic import is_basemodel_subclass
+    from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 _OURS = "midstream"
 """The key of our data in a message's `additional_kwargs`."""
@@ -42,6 +75,17 @@ _OPTIONS = (
 _ALIASES = {"reasoning_effort": "effort", "max_completion_tokens": "max_tokens"}
 """Other names of these in a call, as LangChain's models for OpenAI have them."""
 _FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
+_ERRORS: tuple[tuple[type[Exception], tuple[type[MidstreamError], ...]], ...] = (
+    (ContextOverflowError, (ContextTooLong,)),
+    (ModelAuthenticationError, (Unauthorized, MissingKey)),
+    (ModelNotFoundError, (NotFound, UnknownModel)),
+    (ModelInvalidRequestError, (BadRequest, ContentFiltered, LocalError)),
+    (ModelRateLimitError, (RateLimited, QuotaExceeded)),
+    (ModelAPIError, (ProviderError,)),
+    (ModelTimeoutError, (TimedOut, IdleTimeout)),
+    (ModelConnectionError, (TransportError, TruncatedStream)),
+)
+"""LangChain's errors and ours that are such errors; the first that fits counts."""
 
 
 class ChatMidstream(BaseChatModel):
@@ -149,37 +193,41 @@ class ChatMidstream(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         behind = self._behind
-        request = self._request(messages, stop, False, kwargs)
-        turn = behind.run(behind.complete(**request))
+        with _langchain_errors():
+            request = self._request(messages, stop, False, kwargs)
+            turn = behind.run(behind.complete(**request))
         return ChatResult(generations=[ChatGeneration(message=_message(turn, request["model"]))])
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        request = self._request(messages, stop, False, kwargs)
-        turn = await self._behind.complete(**request)
+        with _langchain_errors():
+            request = self._request(messages, stop, False, kwargs)
+            turn = await self._behind.complete(**request)
         return ChatResult(generations=[ChatGeneration(message=_message(turn, request["model"]))])
 
     def _stream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         behind = self._behind
-        request = self._request(messages, stop, True, kwargs)
-        for batch in behind.iterate(behind.batches(**request)):
-            for chunk in _chunks(batch, request["model"]):
-                if run_manager is not None:
-                    run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-                yield chunk
+        with _langchain_errors():
+            request = self._request(messages, stop, True, kwargs)
+            for batch in behind.iterate(behind.batches(**request)):
+                for chunk in _chunks(batch, request["model"]):
+                    if run_manager is not None:
+                        run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                    yield chunk
 
     async def _astream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        request = self._request(messages, stop, True, kwargs)
-        async for batch in self._behind.batches(**request):
-            for chunk in _chunks(batch, request["model"]):
-                if run_manager is not None:
-                    await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-                yield chunk
+        with _langchain_errors():
+            request = self._request(messages, stop, True, kwargs)
+            async for batch in self._behind.batches(**request):
+                for chunk in _chunks(batch, request["model"]):
+                    if run_manager is not None:
+                        await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                    yield chunk
 
     def bind_tools(
         self,
@@ -191,6 +239,8 @@ class ChatMidstream(BaseChatModel):
     ) -> Runnable[Any, AIMessage]:
         """The model with these tools. `tool_choice` is `auto`, `none`, `any`, or the name of a tool."""
         declared = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
+        for tool in declared:
+            _tool_spec(tool)  # what is no function is refused here, where it was given
         choice = _choice(tool_choice, declared)
         return super().bind(tools=declared, **({"tool_choice": choice} if choice else {}), **kwargs)
 
@@ -224,8 +274,29 @@ class ChatMidstream(BaseChatModel):
         return RunnableMap(raw=llm) | read.with_fallbacks([unread], exception_key="parsing_error")
 
 
+@contextmanager
+def _langchain_errors() -> Iterator[None]:
+    """Errors of ours are LangChain's, too: its middleware retries, falls back and summarises by their classes."""
+    try:
+        yield
+    except MidstreamError as error:
+        last = last_attempt(error)
+        theirs: type[Exception] = next((each for each, ours in _ERRORS if isinstance(last, ours)), ModelError)
+        if theirs is ModelAuthenticationError and getattr(last, "status", None) == 403:
+            theirs = ModelPermissionDeniedError
+        ours = type(error)
+        kind = type(ours.__name__, (ours, theirs), {"__doc__": ours.__doc__, "__module__": ours.__module__})
+        told = kind.__new__(kind, *error.args)
+        vars(told).update(vars(error), is_retryable=last.retryable)
+        raise told from error
+
+
 def _tool_spec(tool: dict[str, Any]) -> ToolSpec:
     function = tool.get("function") or tool
+    if tool.get("type", "function") != "function" or "name" not in function:
+        raise LocalError(
+            f"ChatMidstream offers functions to models, not tools that a host runs itself; got {tool.get('type') or tool!r}"
+        )
     return ToolSpec(
         function["name"], function.get("description", ""), function.get("parameters"), function.get("strict")
     )
@@ -233,7 +304,8 @@ def _tool_spec(tool: dict[str, Any]) -> ToolSpec:
 
 def _choice(asked: str | bool | dict[str, Any] | None, tools: list[dict[str, Any]]) -> str | None:
     if isinstance(asked, dict):
-        return str(asked["function"]["name"])
+        # OpenAI's two forms of a named tool, Anthropic's, and Anthropic's of a choice without a name.
+        asked = (asked.get("function") or asked).get("name") or asked.get("type")
     if asked is True:
         return "required" if len(tools) != 1 else str(tools[0]["function"]["name"])
     return "required" if asked == "any" else asked or None
@@ -280,6 +352,9 @@ def _said(message: BaseMessage) -> list[Text | Media]:
             case "non_standard" if isinstance(address := (part.get("value") or {}).get("image_url"), str):
                 # OpenAI's block, with the address itself where an object with it belongs.
                 found.append(Media("image/*", url=address))
+            case "non_standard" if (value := part.get("value") or {}).get("type") == "media" and value.get("data"):
+                # Google's block for anything that is no text.
+                found.append(_media({"base64": value["data"], **value}))
             case _:
                 # A block of some provider's own, or of a tool: as it stands, any model can read it.
                 found.append(Text(json.dumps(part.get("value", part), ensure_ascii=False, default=str)))

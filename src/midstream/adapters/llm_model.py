@@ -12,10 +12,6 @@ import sys
 from collections.abc import AsyncGenerator, Generator, Iterator
 from typing import Any, cast
 
-import llm
-from llm.parts import AttachmentPart, Message, ReasoningPart, StreamEvent, TextPart, ToolCallPart, ToolResultPart
-from pydantic import Field
-
 from ..core.blocks import Block, Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.dialect import Options
 from ..core.errors import MidstreamError
@@ -25,6 +21,12 @@ from ..core.tools import ToolSpec, parse_arguments
 from .answer_memory import packed
 from .backend import Backend
 from .history import HistoryBuilder
+from .needed import needed
+
+with needed("llm", "0.32"):
+    import llm
+    from llm.parts import AttachmentPart, Message, ReasoningPart, StreamEvent, TextPart, ToolCallPart, ToolResultPart
+    from pydantic import Field
 
 PREFIX = "midstream/"
 _OURS = "midstream"

@@ -10,17 +10,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agents.model_settings import ModelSettings
-from agents.models.default_models import get_default_model_settings
-from agents.models.interface import Model, ModelProvider
-from agents.models.openai_responses import OpenAIResponsesModel
-
 from ..client.catalog import Catalog
 from ..core.errors import LocalError
 from ..core.secret import Secret
 from ..transport import TransportOptions
 from .backend import Backend
+from .needed import needed
 from .openai_sdk import async_openai_client
+
+with needed("openai-agents", "0.24"):
+    from agents.model_settings import ModelSettings
+    from agents.models.default_models import get_default_model_settings
+    from agents.models.interface import Model, ModelProvider
+    from agents.models.openai_responses import OpenAIResponsesModel
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI  # type: ignore[import-not-found, unused-ignore]

@@ -7,12 +7,13 @@ it. They can be sent back as messages. Errors are midstream's own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any, Self
 
 from ..core.errors import LocalError, MalformedStream, ProviderError, TimedOut
 from ..wires.lenient_json import decode_leniently, encode_json
 from ..wires.sse import DONE
+from .open_stream import OpenStream, SyncOpenStream
 from .openai_wires import CHAT, RESPONSES, OpenAIWires
 
 _OPTIONAL = frozenset(
@@ -123,7 +124,7 @@ async def _objects(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[OpenAI
 class ObjectStream:
     """A streamed answer. Leave early with `close`, or use `with`."""
 
-    def __init__(self, objects: Generator[OpenAIObject, None, None]) -> None:
+    def __init__(self, objects: SyncOpenStream[OpenAIObject]) -> None:
         self._objects = objects
 
     def __iter__(self) -> Iterator[OpenAIObject]:
@@ -146,7 +147,7 @@ class AsyncObjectStream:
     """A streamed answer. Leave early with `close`, or use `async with`."""
 
     def __init__(self, objects: AsyncGenerator[OpenAIObject, None]) -> None:
-        self._objects = objects
+        self._objects = OpenStream(objects)
 
     def __aiter__(self) -> AsyncIterator[OpenAIObject]:
         return self._objects

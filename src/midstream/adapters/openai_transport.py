@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 import msgspec
 import openai  # type: ignore[import-not-found, unused-ignore]
@@ -16,8 +17,11 @@ import openai  # type: ignore[import-not-found, unused-ignore]
 from ..core.errors import MidstreamError, NotFound, ProviderError
 from ..core.handoff import Note
 from ..wires.answer import AnswerContext, make_writer
+from .backend import last_attempt
+from .open_stream import OpenStream, SyncOpenStream
 from .openai_wires import CHAT, RESPONSES, OpenAIWires
 
+T = TypeVar("T")
 # The library that the package was built on: where its own HTTP client comes from.
 _ROOTS = [parent.__module__.partition(".")[0] for parent in openai.DefaultHttpxClient.__mro__]
 httpx: Any = sys.modules[next(root for root in _ROOTS if root.startswith("httpx"))]
@@ -69,7 +73,8 @@ async def answer(wires: OpenAIWires, method: str, path: str, body: bytes) -> Ans
         return Answered(200, await anext(pieces), pieces, notes=reading.notes)
     except MidstreamError as error:
         status, told = make_writer(wire or CHAT, AnswerContext("")).error(error)
-        return Answered(status, told, retry_after=error.retry_after if isinstance(error, ProviderError) else None)
+        last = last_attempt(error)
+        return Answered(status, told, retry_after=last.retry_after if isinstance(last, ProviderError) else None)
 
 
 def sync_http_client(wires: OpenAIWires) -> Any:
@@ -89,10 +94,7 @@ class _SyncTransport(httpx.BaseTransport):  # type: ignore[misc]
         backend = self._wires.backend
         work = answer(self._wires, request.method, request.url.path, request.read())
         answered = backend.run(_in_time(work, request))
-        if answered.rest is None:
-            return httpx.Response(answered.status, headers=answered.headers, content=answered.body, request=request)
-        stream = _SyncPieces(answered.body, backend.iterate(answered.rest))
-        return httpx.Response(answered.status, headers=answered.headers, stream=stream, request=request)
+        return _response(answered, request, lambda pieces: _SyncPieces(backend.iterate(pieces)))
 
     def close(self) -> None:
         self._wires.backend.close()
@@ -105,48 +107,57 @@ class _AsyncTransport(httpx.AsyncBaseTransport):  # type: ignore[misc]
     async def handle_async_request(self, request: Any) -> Any:
         work = answer(self._wires, request.method, request.url.path, await request.aread())
         answered = await _in_time(work, request)
-        if answered.rest is None:
-            return httpx.Response(answered.status, headers=answered.headers, content=answered.body, request=request)
-        stream = _AsyncPieces(answered.body, answered.rest)
-        return httpx.Response(answered.status, headers=answered.headers, stream=stream, request=request)
+        return _response(answered, request, _AsyncPieces)
 
     async def aclose(self) -> None:
         await self._wires.backend.aclose()
 
 
-async def _in_time(work: Any, request: Any) -> Answered:
-    """The answer within the time that the caller gave (`timeout=`), or the error that the package expects."""
+def _response(answered: Answered, request: Any, streamed: Callable[[AsyncGenerator[bytes, None]], Any]) -> Any:
+    if answered.rest is None:
+        # Not as `content`: the library takes the time of a request (`elapsed`) when a stream has been read.
+        stream = httpx.ByteStream(answered.body)
+    else:
+        stream = streamed(_pieces(answered.body, answered.rest, request))
+    return httpx.Response(answered.status, headers=answered.headers, stream=stream, request=request)
+
+
+async def _in_time(work: Awaitable[T], request: Any) -> T:
+    """What is awaited within the time that the caller gave (`timeout=`), or the error that the package expects."""
     limit = (request.extensions.get("timeout") or {}).get("read")
     try:
         async with asyncio.timeout(limit):
-            answered: Answered = await work
-            return answered
+            return await work
     except TimeoutError:
-        raise httpx.ReadTimeout(f"no answer within {limit} s", request=request) from None
+        raise httpx.ReadTimeout(f"nothing came within {limit} s", request=request) from None
+
+
+async def _pieces(first: bytes, rest: AsyncGenerator[bytes, None], request: Any) -> AsyncGenerator[bytes, None]:
+    """The pieces of a stream. The caller's time is for each of them, as it is for each read of a connection."""
+    async with aclosing(rest):
+        piece: bytes | None = first
+        while piece is not None:
+            yield piece
+            piece = await _in_time(anext(rest, None), request)
 
 
 class _SyncPieces(httpx.SyncByteStream):  # type: ignore[misc]
-    def __init__(self, first: bytes, rest: Generator[bytes, None, None]) -> None:
-        self._first = first
-        self._rest = rest
+    def __init__(self, pieces: SyncOpenStream[bytes]) -> None:
+        self._pieces = pieces
 
     def __iter__(self) -> Iterator[bytes]:
-        yield self._first
-        yield from self._rest
+        return iter(self._pieces)
 
     def close(self) -> None:
-        self._rest.close()
+        self._pieces.close()
 
 
 class _AsyncPieces(httpx.AsyncByteStream):  # type: ignore[misc]
-    def __init__(self, first: bytes, rest: AsyncGenerator[bytes, None]) -> None:
-        self._first = first
-        self._rest = rest
+    def __init__(self, pieces: AsyncGenerator[bytes, None]) -> None:
+        self._pieces = OpenStream(pieces)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._first
-        async for piece in self._rest:
-            yield piece
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._pieces
 
     async def aclose(self) -> None:
-        await self._rest.aclose()
+        await self._pieces.aclose()

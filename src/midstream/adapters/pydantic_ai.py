@@ -14,22 +14,25 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic_ai import exceptions, messages
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, download_item
-from pydantic_ai.profiles import ModelProfile
-from pydantic_ai.settings import ModelSettings
-from pydantic_ai.usage import RequestUsage
-
 from ..client.catalog import Catalog
 from ..core.blocks import Block, Conversation, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn, Usage
 from ..core.dialect import Options
-from ..core.errors import MidstreamError, ProviderError, RetriesExhausted
+from ..core.errors import MidstreamError, ProviderError
 from ..core.events import Done, ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from ..core.secret import Secret
 from ..core.tools import ToolSpec
 from .answer_memory import packed
-from .backend import Backend
+from .backend import Backend, last_attempt
 from .history import HistoryBuilder
+from .needed import needed
+from .open_stream import OpenStream
+
+with needed("pydantic-ai", "2.66"):
+    from pydantic_ai import exceptions, messages
+    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, download_item
+    from pydantic_ai.profiles import ModelProfile
+    from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.usage import RequestUsage
 
 _OURS = "midstream"
 """What our models call themselves, and the key of our data in a response's `provider_details`."""
@@ -111,7 +114,8 @@ class MidstreamModel(Model):
     ) -> AsyncGenerator[StreamedResponse, None]:
         model_settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         conversation, tools, options = await self._read(messages, model_settings, parameters)
-        async with aclosing(self._backend.batches(self._name, conversation, tools, options)) as batches:
+        batches = OpenStream(self._backend.batches(self._name, conversation, tools, options))
+        async with aclosing(batches):
             try:
                 # A host that refuses does so before the first batch, and that is an error of the request.
                 first = await anext(batches)
@@ -292,7 +296,7 @@ def _usage(usage: Usage | None) -> RequestUsage:
 
 def _told(error: MidstreamError, name: str) -> exceptions.ModelAPIError:
     """An error of ours as pydantic-ai's, which its retries and fallbacks know."""
-    last = error.attempts[-1] if isinstance(error, RetriesExhausted) and error.attempts else error
+    last = last_attempt(error)
     status = last.status if isinstance(last, ProviderError) else None
     if status is not None:
         return exceptions.ModelHTTPError(status, name, body=str(error))
@@ -305,7 +309,7 @@ class MidstreamStream(StreamedResponse):
 
     _name: str
     _first: list[Event]
-    _rest: AsyncGenerator[list[Event], None]
+    _rest: OpenStream[list[Event]]
     _timestamp: datetime = field(default_factory=lambda: datetime.now(tz=UTC))
 
     async def _get_event_iterator(self) -> AsyncIterator[messages.ModelResponseStreamEvent]:

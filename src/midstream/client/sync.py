@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import closing
-from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from ..core.blocks import Conversation, Media, Text, Turn
 from ..core.dialect import Options
@@ -30,6 +30,7 @@ from .reply import ReplyState, warn_unused
 from .session import Session, TurnCost
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 E = TypeVar("E")
 R = TypeVar("R")
 
@@ -317,6 +318,14 @@ class SyncSession:
         yield from self.background.iterate(self.session.batches(*content, schema=answer))
 
 
+class ClosableItems(Protocol[T_co]):
+    """An async generator, or what is used like one."""
+
+    def __aiter__(self) -> AsyncIterator[T_co]: ...
+    def __anext__(self) -> Awaitable[T_co]: ...
+    def aclose(self) -> Coroutine[Any, Any, None]: ...
+
+
 # One loop per session and not one for the program: a session that hangs must not stop another, and closing it ends
 # everything that belongs to it.
 class Background:
@@ -362,7 +371,7 @@ class Background:
                 wait((outcome,))
             raise
 
-    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+    def iterate(self, items: ClosableItems[T]) -> Generator[T, None, None]:
         """The same items in a plain `for`."""
         try:
             # A tuple of one, since an item may itself be None, and StopIteration cannot pass through a future.
@@ -402,12 +411,12 @@ def _settle(outcome: Future[T], task: asyncio.Task[T]) -> None:
         outcome.set_result(task.result())
 
 
-async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:
+async def _next(items: ClosableItems[T]) -> tuple[T] | None:
     try:
         return (await anext(items),)
     except StopAsyncIteration:
         return None
 
 
-async def _close(items: AsyncGenerator[T, None]) -> None:
+async def _close(items: ClosableItems[T]) -> None:
     await items.aclose()

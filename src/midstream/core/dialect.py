@@ -325,6 +325,8 @@ class Dialect(Value, frozen=True):
     """Tool-call arguments travel as a JSON object, not as text."""
     prefill_flag: str = ""
     """The key that marks a last assistant message as the beginning of the answer (`partial`, `prefix`)."""
+    marks_last_answer: bool = False
+    """A conversation that ends with an answer is refused unless that answer has the `prefill_flag`."""
     builtin_prefix: str = ""
     """Tools whose names begin so are the host's own and are named without a schema."""
     builtin_stops_thinking: bool = False

@@ -89,6 +89,7 @@ MISTRAL = Dialect(
     required_word="any",
     seed_field="random_seed",
     prefill_flag="prefix",
+    marks_last_answer=True,
     blank_content="keep",
     user_field="",
     limits=Limits(max_tools=128),

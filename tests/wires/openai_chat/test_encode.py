@@ -21,6 +21,7 @@ TOOLS = (
     ToolSpec("get_weather", "Weather of a city", {"type": "object", "properties": {"city": {"type": "string"}}}),
     ToolSpec("get_time", "Time in a city"),
 )
+AI = Turn("ai", (Text("Well"),), key="t1")
 
 
 def encode(conversation: Conversation, model: str, **kwargs: Any) -> tuple[dict[str, Any], Request]:
@@ -219,6 +220,19 @@ def test_builtin_web_search_stops_thinking_and_has_no_schema() -> None:
 def test_partial_mode_lets_the_answer_begin() -> None:
     body, _ = encode(Conversation((human("x"),)), "moonshot/kimi-k2-0905-preview", options=Options(prefill="{"))
     assert body["messages"][-1] == {"role": "assistant", "content": "{", "partial": True}
+
+
+@pytest.mark.parametrize("turns", [(human("x"), AI), (AI,)], ids=["after a question", "alone"])
+def test_mistral_is_told_to_go_on_with_a_last_answer(turns: tuple[Turn, ...]) -> None:
+    """It answers `Expected last role User or Tool` otherwise; a framework's summary of a conversation may be an answer alone."""
+    body, _ = encode(Conversation(turns), "mistral/mistral-large-latest")
+    assert body["messages"][-1] == {"role": "assistant", "content": "Well", "prefix": True}
+    body, _ = encode(Conversation(turns), "mistral/mistral-large-latest", options=Options(prefill="so"))
+    assert [message.get("prefix") for message in body["messages"][-2:]] == [None, True]
+    body, _ = encode(Conversation((*turns, human("and?"))), "mistral/mistral-large-latest")
+    assert "prefix" not in str(body)
+    body, _ = encode(Conversation(turns), "openai/gpt-4o")
+    assert body["messages"][-1] == {"role": "assistant", "content": "Well"}
 
 
 @pytest.mark.parametrize(("prefill", "notes"), [("", []), (" \n", ["unsupported_option"])])

@@ -52,7 +52,7 @@ REQUESTS = {
         "Mistral's dialect reads images only; `document_url` is not spoken yet, a note says so"
     ),
     "vercel-mistral-messages-should-convert-messages-with-reasoning-content": (
-        "Mistral does not ask for its reasoning back; and an answer is a prefix only where `prefill` says so"
+        "Mistral does not ask for its reasoning back"
     ),
     "vercel-mistral-messages-should-handle-content-output-format": (
         "an image of a tool result goes to a user message behind it, not as JSON text into the result"

@@ -24,6 +24,7 @@ from ..request import Request, RequestDraft, empty_conversation, join_body, merg
 from .everyday import ChatLane
 from .thinking import thinking_fields
 
+_ANSWER = b'{"role":"assistant"'
 TEXTS_AS_THEY_ARE = True
 """See `wires/request_stencil.py`: a text that is not blank is sent unchanged and affects nothing else in the request."""
 
@@ -98,6 +99,9 @@ class _ChatRequest:
             self.context.option_dropped("prefill: an answer cannot begin with white space alone here")
         if not messages:
             raise empty_conversation()
+        if self.dialect.marks_last_answer and not (prefill and prefill.strip()) and messages[-1].startswith(_ANSWER):
+            # Other hosts go on with a conversation that ends so; this one wants to be told that it may.
+            messages[-1] = b"%b,%b" % (messages[-1][:-1], json_value(self._prefill_flag())[1:])
         return messages
 
     # Moonshot and Mistral want the beginning of an answer marked as one (field-guide/openai-chat.md#roles).
@@ -381,7 +385,7 @@ class ChatWriter:
         if blank and not calls:
             context.blank_turn()
             return
-        pieces = [b'{"role":"assistant"']
+        pieces = [_ANSWER]
         if not blank:
             pieces.append(b',"content":' + json_text(text))
         elif dialect.blank_content != "omit":

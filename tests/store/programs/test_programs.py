@@ -507,3 +507,22 @@ def test_kimi_code_gets_the_arguments_of_a_call(given: str, args: dict[str, Any]
     )
     _, records = _written("kimi-code", tmp_path, Conversation(turns))
     assert f'"args": {json.dumps(args)}' in json.dumps(records)
+
+
+_IMAGE = "iVBORw0KGgo="
+_WITH_IMAGE = Conversation(
+    (
+        Turn("human", (Text("What is this?"), Media("image/png", data=_IMAGE))),
+        Turn("ai", (Text("A tide table."),)),
+        human("Thanks."),
+    )
+)
+
+
+def test_codex_gets_every_content_as_a_list(tmp_path: Path) -> None:
+    """It leaves out a message whose content is a plain text."""
+    _, records = _written("codex", tmp_path, _WITH_IMAGE)
+    contents = [record["payload"]["content"] for record in records if record["type"] == "response_item"]
+    assert [[part.get("text") for part in content] for content in contents] == [
+        ["What is this?", None], ["A tide table."], ["Thanks."],
+    ]  # fmt: skip

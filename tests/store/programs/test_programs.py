@@ -509,6 +509,23 @@ def test_kimi_code_gets_the_arguments_of_a_call(given: str, args: dict[str, Any]
     assert f'"args": {json.dumps(args)}' in json.dumps(records)
 
 
+@pytest.mark.parametrize("name", [*LINES, "opencode"])
+def test_a_folder_that_is_closed_to_us_is_told(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = program_home(name, tmp_path)
+    folder = PROGRAMS[name].folder(place)
+
+    def closed(path: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", closed)
+        with pytest.raises(StoreError, match=f"cannot read '{folder}.*': Permission denied"):
+            list(PROGRAMS[name].find(place))
+    shutil.rmtree(folder)
+    folder.touch()
+    assert list(PROGRAMS[name].find(place)) == []
+
+
 def _odd(name: str, folder: Path) -> Imported:
     case = next(case for case in ODD if case["name"] == name)
     path = folder / "session.jsonl"

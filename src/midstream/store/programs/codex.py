@@ -28,6 +28,7 @@ from .program import (
     SessionFile,
     answering_model,
     encoded,
+    files_below,
     head_records,
     imported,
     object_at,
@@ -65,7 +66,7 @@ def _folder(place: Place) -> Path:
 
 
 def find(place: Place) -> Iterator[SessionFile]:
-    return session_files(NAME, _folder(place).glob("*/*/*/rollout-*.jsonl"), _described)
+    return session_files(NAME, files_below(_folder(place), "*/*/*/rollout-*.jsonl"), _described)
 
 
 def _described(path: Path) -> tuple[str, str, str]:

@@ -30,6 +30,7 @@ from .program import (
     answering_model,
     decoded,
     encoded,
+    files_below,
     head_records,
     imported,
     object_at,
@@ -55,7 +56,7 @@ def _folder(place: Place) -> Path:
 
 
 def find(place: Place) -> Iterator[SessionFile]:
-    return session_files(NAME, _folder(place).glob("*/chats/session-*.json*"), _described)
+    return session_files(NAME, files_below(_folder(place), "*/chats/session-*.json*"), _described)
 
 
 def _described(path: Path) -> tuple[str, str, str]:
@@ -245,7 +246,7 @@ def _project(place: Place, folder: Path) -> Path:
     """The folder of a project's chats, as Gemini CLI finds it: the one that names this folder as its root, else the first one
     by its name that belongs to nobody."""
     base = _folder(place)
-    known = [root.parent for root in base.glob(f"*/{_ROOT}") if _text_of(root) == str(folder)]
+    known = [root.parent for root in files_below(base, f"*/{_ROOT}") if _text_of(root) == str(folder)]
     if known:
         return known[0]
     slug = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "project"

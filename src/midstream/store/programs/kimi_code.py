@@ -33,6 +33,7 @@ from .program import (
     SessionFile,
     answering_model,
     encoded_chat,
+    files_below,
     head_records,
     imported,
     object_at,
@@ -65,7 +66,7 @@ def find(place: Place) -> Iterator[SessionFile]:
         title = next((said for record in head_records(path) if (said := _question(record))), "")
         return session, folders.get(session, ""), title
 
-    return session_files(NAME, base.glob(f"sessions/*/*/{_MAIN}"), described)
+    return session_files(NAME, files_below(base / "sessions", f"*/*/{_MAIN}"), described)
 
 
 def _question(record: Json) -> str:

@@ -33,6 +33,7 @@ from .program import (
     answering_model,
     decoded,
     encoded_chat,
+    files_below,
     first_words,
     imported,
     object_at,
@@ -54,7 +55,7 @@ def _folder(place: Place) -> Path:
 
 def find(place: Place) -> Iterator[SessionFile]:
     found: list[SessionFile] = []
-    for path in sorted(_folder(place).glob("opencode*.db")):
+    for path in sorted(files_below(_folder(place), "opencode*.db")):
         # Another version's database is no reason not to find the others.
         with suppress(StoreError):
             found += find_in(path)

@@ -136,6 +136,18 @@ def session_files(
                 yield SessionFile(program, session or path.stem, str(path), folder, title, updated)
 
 
+def files_below(folder: Path, pattern: str) -> Iterator[Path]:
+    """The files below a folder of a program; none if it is not there. One that is closed to us is told: its sessions are there."""
+    try:
+        with os.scandir(folder):
+            pass
+        yield from folder.glob(pattern)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise StoreError(f"cannot read {str(folder)!r}: {error.strerror}") from error
+
+
 def head_records(path: Path) -> Iterator[Json]:
     """The records at the beginning of a file of JSON lines, for a list of sessions."""
     # The last line may be cut by the limit; it reads as broken and is passed over.

@@ -507,3 +507,177 @@ def test_kimi_code_gets_the_arguments_of_a_call(given: str, args: dict[str, Any]
     )
     _, records = _written("kimi-code", tmp_path, Conversation(turns))
     assert f'"args": {json.dumps(args)}' in json.dumps(records)
+
+
+@pytest.mark.parametrize("name", [*LINES, "opencode"])
+def test_a_folder_that_is_closed_to_us_is_told(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = program_home(name, tmp_path)
+    folder = PROGRAMS[name].folder(place)
+
+    def closed(path: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", closed)
+        with pytest.raises(StoreError, match=f"cannot read '{folder}.*': Permission denied"):
+            list(PROGRAMS[name].find(place))
+    shutil.rmtree(folder)
+    folder.touch()
+    assert list(PROGRAMS[name].find(place)) == []
+
+
+def _odd(name: str, folder: Path) -> Imported:
+    case = next(case for case in ODD if case["name"] == name)
+    path = folder / "session.jsonl"
+    path.write_text("\n".join([json.dumps(record) for record in case["records"]]), "utf-8")
+    return PROGRAMS[case["program"]].read(SessionFile(case["program"], "one", str(path)))
+
+
+def test_gemini_cli_forgets_who_answered_when_it_resumes_and_we_do_not(tmp_path: Path) -> None:
+    turns = _odd("a resume, which writes the results again", tmp_path).entry.conversation.turns
+    assert [turn.origin.model for turn in turns if turn.origin] == ["gemini-3-pro-preview"] * 2
+
+
+def test_gemini_cli_lists_a_session_whose_beginning_ends_in_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = program_home("gemini-cli", tmp_path)
+    session = _only("gemini-cli", place)
+    path = Path(session.path)
+    context = {"id": "0", "type": "user", "content": [{"text": "<session_context>\nHere."}]}
+    with path.open("a") as file:
+        file.write(json.dumps({"$set": {"messages": [context]}}) + "\n")
+    monkeypatch.setattr("midstream.store.programs.program._HEAD", path.stat().st_size)
+    assert _only("gemini-cli", place).title == session.title
+
+
+@pytest.mark.parametrize("name", ["kimi-code", "opencode"])
+def test_a_tool_that_failed_is_told_to_the_next_model(name: str, tmp_path: Path) -> None:
+    """Where the wire has no field for it: the second of three results."""
+    if name == "opencode":
+        sample = json.loads((DATA / "opencode.json").read_bytes())
+        tools = [part for _, _, part in sample["parts"] if part["type"] == "tool"]
+        tools[1]["state"] = {"status": "error", "input": {}, "error": "no such file"}
+        path = tmp_path / "new" / "opencode.db"
+        _opencode(path, sample)
+        session = SessionFile(name, sample["session"]["id"], str(path))
+    else:
+        session = _only(name, program_home(name, tmp_path))
+        records = [json.loads(line) for line in Path(session.path).read_text().splitlines()]
+        results = [record["event"] for record in records if record.get("event", {}).get("type") == "tool.result"]
+        results[1]["result"]["isError"] = True
+        Path(session.path).write_text("\n".join([json.dumps(record) for record in records]))
+    turns = PROGRAMS[name].read(session).entry.conversation.turns
+    told = [block.is_error for turn in turns for block in turn.blocks if isinstance(block, ToolResponse)]
+    assert told == [False, True, False]
+
+
+@pytest.mark.parametrize("name", ["claude-code", "gemini-cli", "kimi-code", "opencode"])
+def test_subagents_that_have_sessions_of_their_own_are_told(name: str, tmp_path: Path) -> None:
+    place = program_home(name, tmp_path)
+    session = _only(name, place)
+    path = Path(session.path)
+    if name == "opencode":
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("INSERT INTO session (id, parent_id) VALUES ('ses_sub', ?)", (session.id,))
+            db.commit()
+    else:
+        where = {
+            "claude-code": path.with_suffix("") / "subagents" / "agent-1.jsonl",
+            "gemini-cli": path.parent / session.id / "1.jsonl",
+            "kimi-code": path.parents[1] / "agent-1" / "wire.jsonl",
+        }[name]
+        where.parent.mkdir(parents=True)
+        where.write_bytes(path.read_bytes())
+    assert _only(name, place) == session
+    assert "1 subagents: what they answered is carried, but not how they came to it" in PROGRAMS[name].read(session).left_out  # fmt: skip
+
+
+_IMAGE = "iVBORw0KGgo="
+_WITH_IMAGE = Conversation(
+    (
+        Turn("human", (Text("What is this?"), Media("image/png", data=_IMAGE))),
+        Turn("ai", (Text("A tide table."),)),
+        human("Thanks."),
+    )
+)
+
+
+def test_kimi_code_reads_and_gets_images_under_its_own_name(tmp_path: Path) -> None:
+    _, records = _written("kimi-code", tmp_path, _WITH_IMAGE)
+    url = f"data:image/png;base64,{_IMAGE}"
+    assert {"type": "image_url", "imageUrl": {"url": url}} in records[1]["message"]["content"]
+    turns = PROGRAMS["kimi-code"].read(_only("kimi-code", _home_with("kimi-code", tmp_path))).entry.conversation.turns
+    assert [block.data for block in turns[0].blocks if isinstance(block, Media)] == [_IMAGE]
+
+
+def test_kimi_code_keeps_larger_images_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = _home_with("kimi-code", tmp_path)
+    session = _only("kimi-code", place)
+    path = Path(session.path)
+    blobs = path.parent / "blobs"
+    blobs.mkdir()
+    (blobs / "abc1").write_bytes(b"\x89PNG")
+    (path.parent / "secret").write_bytes(b"none of it")
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    (place_of,) = [part for part in records[1]["message"]["content"] if part["type"] == "image_url"]
+
+    def read(url: str) -> tuple[list[str | None], list[str]]:
+        place_of["imageUrl"] = {"url": url}
+        path.write_text("\n".join([json.dumps(record) for record in records]))
+        imported = PROGRAMS["kimi-code"].read(session)
+        turn = imported.entry.conversation.turns[0]
+        return [block.data for block in turn.blocks if isinstance(block, Media)], list(imported.left_out)
+
+    assert read("blobref:image/png;abc1") == (["iVBORw=="], [])
+    told = ["1 images or other media whose file is gone or too large"]
+    for url in ("blobref:image/png;gone", "blobref:image/png;../secret", "blobref:image/png", "blobref:"):
+        assert read(url) == ([], told)
+    monkeypatch.setattr("midstream.store.programs.kimi_code.LARGEST", 3)
+    assert read("blobref:image/png;abc1") == ([], told)
+
+
+def _home_with(target: str, folder: Path) -> Place:
+    """A home in which the conversation with an image was written for this program."""
+    place = Place(folder / "home")
+    write = PROGRAMS[target].write
+    assert write is not None
+    for path, data in write(_WITH_IMAGE, place, folder / "project").files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return place
+
+
+def test_opencode_gets_images(tmp_path: Path) -> None:
+    _, (document,) = _written("opencode", tmp_path, _WITH_IMAGE)
+    parts = [part for part in document["messages"][0]["parts"] if part["type"] == "file"]
+    assert [(part["mime"], part["url"]) for part in parts] == [("image/png", f"data:image/png;base64,{_IMAGE}")]
+
+
+def test_codex_gets_every_content_as_a_list(tmp_path: Path) -> None:
+    """It leaves out a message whose content is a plain text."""
+    _, records = _written("codex", tmp_path, _WITH_IMAGE)
+    contents = [record["payload"]["content"] for record in records if record["type"] == "response_item"]
+    assert [[part.get("text") for part in content] for content in contents] == [
+        ["What is this?", None], ["A tide table."], ["Thanks."],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("my wörk.dir v1.0", "my-w-rk-dir-v1-0"), ("App", "app"), ("日本", "project")]
+)
+def test_gemini_cli_finds_its_project_by_the_folder(folder: str, name: str, tmp_path: Path) -> None:
+    write = PROGRAMS["gemini-cli"].write
+    assert write is not None
+    base, place = tmp_path / ".gemini" / "tmp", Place(tmp_path)
+    # Another folder of the same name was there before.
+    (base / name).mkdir(parents=True)
+    (base / name / ".project_root").write_text(f"/elsewhere/{folder}")
+    first = write(_WITH_IMAGE, place, tmp_path / folder).files
+    root = base / f"{name}-1" / ".project_root"
+    assert first[root] == str(tmp_path / folder).encode() and len(first) == 2
+    root.parent.mkdir()
+    root.write_bytes(first[root])
+    # Now it is known, and its file is left as it is.
+    (again,) = write(_WITH_IMAGE, place, tmp_path / folder).files
+    assert again.parent == root.parent / "chats"

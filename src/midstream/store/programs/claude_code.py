@@ -3,7 +3,8 @@
 
 Each content block of an answer is a record of its own; blocks of one answer share `message.id`. A record names its parent.
 Results of parallel calls hang on different blocks of the answer, so the path from the last record to the root misses
-some of them, and the rest is found by the ids of the calls. After a compaction the path begins with its summary.
+some of them, and the rest is found by the ids of the calls. After a compaction the path begins with its summary, and the
+messages that it kept stand behind that, though they were written before. Subagents have files of their own.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from .program import (
     SessionFile,
     answering_model,
     encoded,
+    files_below,
     head_records,
     imported,
     object_at,
@@ -52,7 +54,7 @@ def _folder(place: Place) -> Path:
 
 
 def find(place: Place) -> Iterator[SessionFile]:
-    return session_files(NAME, _folder(place).glob("*/*.jsonl"), _described)
+    return session_files(NAME, files_below(_folder(place), "*/*.jsonl"), _described)
 
 
 def _described(path: Path) -> tuple[str, str, str]:
@@ -79,6 +81,7 @@ def read(session: SessionFile) -> Imported:
     data = read_bytes(Path(session.path))
     left_out = LeftOut()
     records = read_records(data, left_out)
+    left_out.add_subagents(Path(session.path).with_suffix("").glob("subagents/*.jsonl"))
     messages, models = _messages(_spoken(records, left_out), left_out)
     origins = [origin_for(DEFAULT.wire, DEFAULT.provider, model, "claude") for model in models]
     titles = [text(record.get("customTitle")) or text(record.get("aiTitle")) for record in records]
@@ -89,11 +92,12 @@ def read(session: SessionFile) -> Imported:
 def _spoken(records: list[Json], left_out: LeftOut) -> list[Json]:
     """The records of the conversation as it stands, in the order in which they were written."""
     records = [_typed_meanwhile(record) or record for record in records]
-    spoken = [record for record in records if record.get("type") in _SPOKEN and not record.get("isSidechain")]
+    current = _since_compaction(records)
+    spoken = _said_here(current)
     # Each block of an answer is a record of its own, and calls that run side by side hang their results on different
     # ones of them. Going from parent to parent finds only one such branch, so the rest is found by the ids of the
     # answer and of its calls.
-    path = _path(records, spoken)
+    path = _path(current, spoken)
     answers = {_answer_id(record) for record in spoken if text(record.get("uuid")) in path} - {""}
     on_path = [record for record in spoken if text(record.get("uuid")) in path or _answer_id(record) in answers]
     calls = {
@@ -107,14 +111,55 @@ def _spoken(records: list[Json], left_out: LeftOut) -> list[Json]:
         or any(text(block.get("tool_use_id")) in calls for block in _blocks(record))
     ]
     others = sum(1 for record in records if record.get("type") in _SPOKEN) - len(kept)
-    if others:
-        left_out.add("messages of other branches, of subagents or from before a compaction", others)
+    left_out.add("messages of other branches, of subagents or from before a compaction", others)
     attached = sum(1 for record in records if record.get("type") == "attachment")
-    if attached:
-        left_out.add(
-            "reminders and attachments that Claude Code adds by itself, its system prompt among them", attached
-        )
+    left_out.add("reminders and attachments that Claude Code adds by itself, its system prompt among them", attached)
     return kept
+
+
+def _said_here(records: list[Json]) -> list[Json]:
+    return [record for record in records if record.get("type") in _SPOKEN and not record.get("isSidechain")]
+
+
+def _since_compaction(records: list[Json]) -> list[Json]:
+    """The records from the last compaction of this branch on, and behind its summary the older ones that it kept: so Claude
+    Code arranges them when it resumes."""
+    path = _path(records, _said_here(records))
+    places = [
+        place
+        for place, record in enumerate(records)
+        if record.get("subtype") == "compact_boundary" and text(record.get("uuid")) in path
+    ]
+    if not places:
+        return records
+    known = {text(record.get("uuid")): record for record in records}
+    anchor, ids = _kept_by(object_at(records[places[-1]], "compactMetadata"), known)
+    if anchor in ids or any(each not in known for each in ids):
+        ids = []
+    moved = [known[each] | {"parentUuid": before} for each, before in zip(ids, [anchor, *ids], strict=False)]
+    arranged: list[Json] = []
+    for record in records[places[-1] :]:
+        # What was said after the compaction goes on from what it kept.
+        goes_on = moved and record.get("parentUuid") == anchor
+        arranged.append(record | {"parentUuid": ids[-1]} if goes_on else record)
+        if text(record.get("uuid")) == anchor:
+            arranged += moved
+    return arranged
+
+
+def _kept_by(metadata: Json, known: dict[str, Json]) -> tuple[str, list[str]]:
+    """Behind which record a compaction put what it kept, and what that is, by their ids. Older files name only its two ends."""
+    listed = object_at(metadata, "preservedMessages")
+    if listed:
+        ids = listed.get("uuids")
+        return text(listed.get("anchorUuid")), [text(each) for each in ids] if isinstance(ids, list) else []
+    segment = object_at(metadata, "preservedSegment")
+    head, place = text(segment.get("headUuid")), text(segment.get("tailUuid"))
+    walked: dict[str, None] = {}
+    while place in known and place not in walked and head not in walked:
+        walked[place] = None
+        place = text(known[place].get("parentUuid"))
+    return text(segment.get("anchorUuid")), list(reversed(walked)) if head in walked else []
 
 
 def _path(records: list[Json], spoken: list[Json]) -> set[str]:

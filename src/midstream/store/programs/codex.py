@@ -28,6 +28,7 @@ from .program import (
     SessionFile,
     answering_model,
     encoded,
+    files_below,
     head_records,
     imported,
     object_at,
@@ -65,7 +66,7 @@ def _folder(place: Place) -> Path:
 
 
 def find(place: Place) -> Iterator[SessionFile]:
-    return session_files(NAME, _folder(place).glob("*/*/*/rollout-*.jsonl"), _described)
+    return session_files(NAME, files_below(_folder(place), "*/*/*/rollout-*.jsonl"), _described)
 
 
 def _described(path: Path) -> tuple[str, str, str]:
@@ -187,11 +188,15 @@ def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
     }  # fmt: skip
     records = [{"timestamp": moment, "type": "session_meta", "payload": meta}]
     for item in objects_in(body["input"]):
+        if isinstance(item.get("content"), str):
+            # The wire takes a plain text too. Codex passes over a message whose content is no list, without a word.
+            kind = "output_text" if item.get("role") == "assistant" else "input_text"
+            item["content"] = [{"type": kind, "text": item["content"]}]
         records.append({"timestamp": moment, "type": "response_item", "payload": {"type": "message", **item}})
         if item.get("role") == "user":
             # The screen is made of events, the model's context of items.
             said = "\n".join([text(part.get("text")) for part in objects_in(item.get("content"))])
-            event = {"type": "user_message", "message": said or text(item.get("content"))}
+            event = {"type": "user_message", "message": said}
             records.append({"timestamp": moment, "type": "event_msg", "payload": event})
     day = time.strftime("%Y/%m/%d", time.gmtime(now))
     name = f"rollout-{time.strftime('%Y-%m-%dT%H-%M-%S', time.gmtime(now))}-{session}.jsonl"

@@ -2,15 +2,18 @@
 
 Records are messages, which later records with the same id replace; `$set`, which changes the head or all messages at once;
 and `$rewindTo`, which takes back a message and all after it. A message holds its calls with their results; newer files
-repeat the results as a message of the user. Signatures of thoughts are not in the file.
+repeat the results as a message of the user, and after a resume once more. Signatures of thoughts are not in the file.
 """
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from glob import escape
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 from ...core.blocks import Conversation
@@ -27,6 +30,7 @@ from .program import (
     answering_model,
     decoded,
     encoded,
+    files_below,
     head_records,
     imported,
     object_at,
@@ -41,6 +45,8 @@ from .program import (
 )
 
 NAME = "gemini-cli"
+_ROOT = ".project_root"
+"""In the folder of a project, the path of the folder that it is about."""
 _CONTEXT = "<session_context>"
 """How the message begins that Gemini CLI puts before the first question."""
 
@@ -50,14 +56,20 @@ def _folder(place: Place) -> Path:
 
 
 def find(place: Place) -> Iterator[SessionFile]:
-    return session_files(NAME, _folder(place).glob("*/chats/session-*.json*"), _described)
+    return session_files(NAME, files_below(_folder(place), "*/chats/session-*.json*"), _described)
 
 
 def _described(path: Path) -> tuple[str, str, str]:
     lines = path.suffix == ".jsonl"
-    head, messages = _replay(head_records(path) if lines else _document(read_bytes(path)), LeftOut())
-    title = next((said for message in messages if (said := _question(message))), "")
-    return text(head.get("sessionId")), _text_of(path.parent.parent / ".project_root"), title
+    records = list(head_records(path) if lines else _document(read_bytes(path)))
+    head, _ = _replay(records, LeftOut())
+    # The first question of all: what the head of a file comes to depends on where it was cut, and a resume begins by setting
+    # all messages to none.
+    asked = [
+        message for record in records for message in (record, *objects_in(object_at(record, "$set").get("messages")))
+    ]
+    title = next((said for message in asked if (said := _question(message))), "")
+    return text(head.get("sessionId")), _text_of(path.parent.parent / _ROOT), title
 
 
 def _document(data: bytes) -> list[Json]:
@@ -78,6 +90,7 @@ def _replay(records: Iterable[Json], left_out: LeftOut) -> tuple[Json, list[Json
     """The head of a session and its messages, after all changes."""
     head: Json = {}
     messages: dict[str, Json] = {}
+    models: dict[str, str] = {}
     for record in records:
         if isinstance(record.get("$rewindTo"), str):
             ids = list(messages)
@@ -90,14 +103,15 @@ def _replay(records: Iterable[Json], left_out: LeftOut) -> tuple[Json, list[Json
         elif isinstance(record.get("$set"), dict):
             change = record["$set"]
             if isinstance(change.get("messages"), list):
-                # What has no id is replaced by nothing.
+                # What has no id is replaced by nothing. A resume sets the messages again, without the models that wrote them.
                 messages = {
-                    text(each.get("id")) or f"#{number}": each
+                    (own := text(each.get("id")) or f"#{number}"): {"model": models.get(own, "")} | each
                     for number, each in enumerate(objects_in(change["messages"]))
                 }
             head |= {name: value for name, value in change.items() if name != "messages"}
         elif isinstance(record.get("id"), str) and "type" in record:
             messages[record["id"]] = record
+            models[record["id"]] = text(record.get("model"))
         else:
             head |= record
     return head, list(messages.values())
@@ -116,7 +130,9 @@ def _question(message: Json) -> str:
 def read(session: SessionFile) -> Imported:
     data = read_bytes(Path(session.path))
     left_out = LeftOut()
-    _, messages = _replay(_document(data) or read_records(data, left_out), left_out)
+    head, messages = _replay(_document(data) or read_records(data, left_out), left_out)
+    if own := text(head.get("sessionId")):
+        left_out.add_subagents(Path(session.path).parent.glob(f"{escape(own)}/*.jsonl"))
     contents: list[Json] = []
     models: list[str] = []
     repeated = {
@@ -125,14 +141,21 @@ def read(session: SessionFile) -> Imported:
         if message.get("type") == "user"
         for part in _parts(message)
     }
+    answered: set[str] = set()
     for message in messages:
         parts = _parts(message)
         match message.get("type"):
             case "user" if parts and text(parts[0].get("text")).startswith(_CONTEXT):
                 left_out.add("message in which Gemini CLI describes where it runs")
             case "user":
+                told = {text(object_at(part, "functionResponse").get("id")) for part in parts} - {""}
+                # The same message under another id, with its images.
+                if told and told <= answered:
+                    continue
+                answered |= told
                 contents.append({"role": "user", "parts": parts})
             case "gemini":
+                answered = set()
                 calls = objects_in(message.get("toolCalls"))
                 asked = [
                     {"functionCall": {name: call.get(name) for name in ("id", "name", "args") if name in call}}
@@ -175,8 +198,12 @@ def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
     }  # fmt: skip
     records = [head, *_written(objects_in(body["contents"]), model, moment)]
     name = f"session-{time.strftime('%Y-%m-%dT%H-%M', time.gmtime(now))}-{session[:8]}.jsonl"
-    path = _project(place, folder) / "chats" / name
-    return Exported(session, {path: encode_json_lines(records)}, f"gemini --resume {session}", notes)
+    project = _project(place, folder)
+    files = {project / "chats" / name: encode_json_lines(records)}
+    if not (project / _ROOT).exists():
+        # By it Gemini CLI knows the folder of a project, whatever its name.
+        files[project / _ROOT] = str(folder).encode()
+    return Exported(session, files, f"gemini --resume {session}", notes)
 
 
 def _written(contents: list[Json], model: str, moment: str) -> Iterator[Json]:
@@ -216,10 +243,15 @@ def _labelled(parts: list[Json], kind: str, number: int) -> list[Json]:
 
 
 def _project(place: Place, folder: Path) -> Path:
-    """The folder of a project's chats: the one that names this folder as its root, else one by its name."""
+    """The folder of a project's chats, as Gemini CLI finds it: the one that names this folder as its root, else the first one
+    by its name that belongs to nobody."""
     base = _folder(place)
-    known = [root.parent for root in base.glob("*/.project_root") if _text_of(root) == str(folder)]
-    return known[0] if known else base / (folder.name or "root")
+    known = [root.parent for root in files_below(base, f"*/{_ROOT}") if _text_of(root) == str(folder)]
+    if known:
+        return known[0]
+    slug = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "project"
+    names = (slug if number == 0 else f"{slug}-{number}" for number in count())
+    return next(base / name for name in names if not (base / name / _ROOT).exists())
 
 
 PROGRAM = Program(NAME, "Gemini CLI", _folder, find, read, write)

@@ -1,7 +1,8 @@
 """Kimi Code: `~/.kimi-code/sessions/<folder>/<session>/agents/main/wire.jsonl`, a journal of the context, its own parts inside.
 
 Of the journal's records those count that change the context: messages, the events of a step (parts of the answer, calls,
-results), undo, clear and compaction. They are read as chat messages. Messages that the program injected say so.
+results), undo, clear and compaction. They are read as chat messages. Messages that the program injected say so. A medium of
+more than 4 KiB is a file in `blobs` beside the journal, by its hash.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
@@ -20,6 +22,8 @@ from ...core.blocks import Conversation
 from ...core.errors import StoreError
 from ...wires.lenient_json import encode_json_lines
 from .program import (
+    FAILED,
+    LARGEST,
     Exported,
     Imported,
     Json,
@@ -29,6 +33,7 @@ from .program import (
     SessionFile,
     answering_model,
     encoded_chat,
+    files_below,
     head_records,
     imported,
     object_at,
@@ -61,7 +66,7 @@ def find(place: Place) -> Iterator[SessionFile]:
         title = next((said for record in head_records(path) if (said := _question(record))), "")
         return session, folders.get(session, ""), title
 
-    return session_files(NAME, base.glob(f"sessions/*/*/{_MAIN}"), described)
+    return session_files(NAME, files_below(base / "sessions", f"*/*/{_MAIN}"), described)
 
 
 def _question(record: Json) -> str:
@@ -77,14 +82,26 @@ def _typed(message: Json) -> bool:
     return message.get("role") == "user" and kind in (None, "user")
 
 
+_BLOB = "blobref:"
+_NAMES = {"imageUrl": "image_url", "audioUrl": "audio_url", "videoUrl": "video_url"}
+"""What Kimi Code calls the address of a medium in its own parts, and what the wire does."""
+
+
+def _renamed(parts: object, names: dict[str, str]) -> list[Json]:
+    return [{names.get(name, name): value for name, value in part.items()} for part in objects_in(parts)]
+
+
 class _Context:
     """The context as the journal's records change it."""
 
-    def __init__(self, left_out: LeftOut) -> None:
+    def __init__(self, blobs: Path, left_out: LeftOut) -> None:
         self.messages: list[Json] = []
         self.prompts: list[int] = []
         """Where the messages stand that the user wrote, for undo."""
         self.model = ""
+        self._blobs = blobs
+        self._room = LARGEST
+        """How many bytes of blobs may still be read: they go through memory as the journal does."""
         self._left_out = left_out
         self._step: Json | None = None
 
@@ -114,7 +131,9 @@ class _Context:
             self._left_out.add("reminders that Kimi Code adds by itself")
             return
         self._step = None
-        self.messages.append({"role": text(message.get("role")) or "user", "content": message.get("content") or ""})
+        content = message.get("content")
+        content = self._parts(content) if isinstance(content, list) else content or ""
+        self.messages.append({"role": text(message.get("role")) or "user", "content": content})
 
     def _event(self, event: Json) -> None:
         match event.get("type"):
@@ -126,7 +145,7 @@ class _Context:
                     step = self._answer()
                     step["reasoning_content"] = text(step.get("reasoning_content")) + text(part.get("think"))
                 else:
-                    self._answer()["content"].append(part)
+                    self._answer()["content"] += self._parts([part])
             case "tool.call":
                 arguments = msgspec.json.encode(event.get("args") or {}).decode()
                 call = {"name": text(event.get("name")), "arguments": arguments}
@@ -137,10 +156,38 @@ class _Context:
             case "tool.result":
                 result = object_at(event, "result")
                 output = result.get("output")
-                content = output if isinstance(output, str) else objects_in(output)
-                self.messages.append(
-                    {"role": "tool", "tool_call_id": text(event.get("toolCallId")), "content": content}
-                )
+                content = output if isinstance(output, str) else self._parts(output)
+                answered: Json = {"role": "tool", "tool_call_id": text(event.get("toolCallId")), "content": content}
+                self.messages.append(answered | ({FAILED: True} if result.get("isError") is True else {}))
+
+    def _parts(self, parts: object) -> list[Json]:
+        """The parts as the wire has them, with the media that stand in files."""
+        held: list[Json] = []
+        for part in _renamed(parts, _NAMES):
+            media = {name: text(object_at(part, name).get("url")) for name in _NAMES.values() if name in part}
+            for name, url in media.items():
+                if url.startswith(_BLOB):
+                    part = part | {name: {"url": self._opened(url)}}
+            if all(object_at(part, name).get("url") for name in media):
+                held.append(part)
+            else:
+                self._left_out.add("images or other media whose file is gone or too large")
+        return held
+
+    def _opened(self, url: str) -> str:
+        """A blob as a data URL; empty if it cannot be read."""
+        mime, _, own = url.removeprefix(_BLOB).partition(";")
+        path = self._blobs / own
+        # A hash, never a path out of the folder; and a pipe would never end.
+        if not re.fullmatch(r"\w+", own) or not path.is_file():
+            return ""
+        data = b""
+        with suppress(StoreError):
+            data = read_bytes(path, self._room + 1)
+        if not data or len(data) > self._room:
+            return ""
+        self._room -= len(data)
+        return f"data:{mime};base64,{b64encode(data).decode()}"
 
     def _answer(self) -> Json:
         """The message of the step at hand."""
@@ -180,11 +227,13 @@ def _joined(message: Json) -> str:
 def read(session: SessionFile) -> Imported:
     data = read_bytes(Path(session.path))
     left_out = LeftOut()
-    context = _Context(left_out)
+    own = Path(session.path)
+    context = _Context(own.parent / "blobs", left_out)
     for record in read_records(data, left_out):
         if record.get("type") == "profile.bind" and record.get("systemPrompt"):
             left_out.add("system prompt of Kimi Code")
         context.add(record)
+    left_out.add_subagents(path for path in own.parent.parent.glob("*/wire.jsonl") if path.parent != own.parent)
     answers = [message for message in context.messages if message["role"] == "assistant"]
     origins = [origin_for(_WIRE, "moonshot", text(message.get("model")), "kimi") for message in answers]
     plain = [{name: value for name, value in message.items() if name != "model"} for message in context.messages]
@@ -247,7 +296,9 @@ def _event(event: Json) -> Json:
 
 def _parts(message: Json) -> list[Json]:
     content = message.get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) and content else objects_in(content)
+    if isinstance(content, str) and content:
+        return [{"type": "text", "text": content}]
+    return _renamed(content, {of_wire: own for own, of_wire in _NAMES.items()})
 
 
 def _said(message: Json) -> Iterator[Json]:

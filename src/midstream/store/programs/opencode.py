@@ -22,6 +22,7 @@ from ...core.errors import StoreError
 from ...wires.openai_chat.wire import DEFAULT
 from ..database import open_untouched
 from .program import (
+    FAILED,
     Exported,
     Imported,
     Json,
@@ -32,6 +33,7 @@ from .program import (
     answering_model,
     decoded,
     encoded_chat,
+    files_below,
     first_words,
     imported,
     object_at,
@@ -44,7 +46,6 @@ NAME = "opencode"
 # Who reads its own reasoning again without a signature, which the database does not keep in a form that its host would take.
 _MAKERS = {"kimi": "moonshot", "deepseek": "deepseek", "minimax": "minimax", "glm": "zai"}
 _FOR_THE_SCREEN = ("step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction")
-_FAILED = "error"
 _UNFINISHED = ("pending", "running")
 
 
@@ -54,7 +55,7 @@ def _folder(place: Place) -> Path:
 
 def find(place: Place) -> Iterator[SessionFile]:
     found: list[SessionFile] = []
-    for path in sorted(_folder(place).glob("opencode*.db")):
+    for path in sorted(files_below(_folder(place), "opencode*.db")):
         # Another version's database is no reason not to find the others.
         with suppress(StoreError):
             found += find_in(path)
@@ -90,11 +91,13 @@ def read(session: SessionFile) -> Imported:
             pieces = db.execute(
                 "SELECT message_id, data FROM part WHERE session_id = ? ORDER BY id", (session.id,)
             ).fetchall()
+            subagents = db.execute("SELECT id FROM session WHERE parent_id = ?", (session.id,)).fetchall()
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f"cannot read {session.path!r} as a database of opencode: {error}") from error
     if row is None:
         raise StoreError(f"{session.path} has no session {session.id}")
     left_out = LeftOut()
+    left_out.add_subagents(subagents)
     messages = [_decoded(each["data"]) | {"id": text(each["id"])} for each in stored]
     parts: dict[str, list[Json]] = {}
     for each in pieces:
@@ -156,12 +159,14 @@ def _messages(message: Json, parts: list[Json], left_out: LeftOut) -> list[Json]
             arguments = msgspec.json.encode(object_at(state, "input")).decode()
             call = {"name": text(part.get("tool")), "arguments": arguments}
             calls.append({"id": text(part.get("callID")), "type": "function", "function": call})
-            said = text(state.get("error") if state.get("status") == _FAILED else state.get("output"))
+            failed = state.get("status") == "error"
+            said = text(state.get("error") if failed else state.get("output"))
             shown = _images(objects_in(state.get("attachments")), left_out)
             # A call that was interrupted has no result; whoever encodes it says so to the model.
             if state.get("status") not in _UNFINISHED:
                 answered: Any = [{"type": "text", "text": said}, *shown] if shown else said
-                results.append({"role": "tool", "tool_call_id": text(part.get("callID")), "content": answered})
+                result: Json = {"role": "tool", "tool_call_id": text(part.get("callID")), "content": answered}
+                results.append(result | ({FAILED: True} if failed else {}))
         else:
             left_out.add(f"parts of the kind {text(kind)!r}")
     if message.get("role") != "assistant":
@@ -216,11 +221,11 @@ def write(conversation: Conversation, place: Place, folder: Path) -> Exported:
                     "cost": 0, "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
                     "time": {"created": moment, "completed": moment},
                 }  # fmt: skip
-                parts = [*_thought_parts(message, moment), *_text_parts(message), *[_call_part(call, results, moment) for call in objects_in(message.get("tool_calls"))]]  # fmt: skip
+                parts = [*_thought_parts(message, moment), *_said_parts(message), *[_call_part(call, results, moment) for call in objects_in(message.get("tool_calls"))]]  # fmt: skip
             case "user":
                 asked = own
                 info = common | {"role": "user", "time": {"created": moment}, "model": named}
-                parts = _text_parts(message)
+                parts = _said_parts(message)
             case _:
                 continue
         labelled = [{"id": ids.make("prt"), "messageID": own, "sessionID": session} | part for part in parts]
@@ -238,6 +243,13 @@ def _text_parts(message: Json) -> list[Json]:
     content = message.get("content")
     texts = [content] if isinstance(content, str) else [text(part.get("text")) for part in objects_in(content)]
     return [{"type": "text", "text": said} for said in texts if said]
+
+
+def _said_parts(message: Json) -> list[Json]:
+    """The texts of a message, and behind them its images."""
+    urls = [text(object_at(part, "image_url").get("url")) for part in objects_in(message.get("content"))]
+    files = [{"type": "file", "mime": url[5:].partition(";")[0], "url": url} for url in urls if url.startswith("data:")]
+    return [*_text_parts(message), *files]
 
 
 def _thought_parts(message: Json, moment: int) -> list[Json]:

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from ...core.blocks import SEAL, Conversation, Origin, Text, Thinking, ToolCall, Turn, Value
+from ...core.blocks import SEAL, Conversation, Origin, Text, Thinking, ToolCall, ToolResponse, Turn, Value
 from ...core.dialect import Dialect, Options, Reasoning
 from ...core.errors import MalformedStream, MidstreamError, StoreError
 from ...core.handoff import Note
@@ -37,6 +37,8 @@ LARGEST = 256 * 1024 * 1024
 _HEAD = 512 * 1024
 """How much of a file is read for a list: the first question stands near its beginning."""
 _LONGEST_TITLE = 200
+FAILED = "midstream_failed"
+"""Beside a result in the chat wire until it is parsed: that the tool failed, for which that wire has no field."""
 
 
 class SessionFile(Value, frozen=True):
@@ -102,8 +104,13 @@ class LeftOut:
         self._counts: Counter[str] = Counter()
 
     def add(self, what: str, count: int = 1) -> None:
-        """One of `what`, which reads on after a number: `attachments of Claude Code`."""
-        self._counts[what] += count
+        """So many of `what`, which reads on after a number: `attachments of Claude Code`."""
+        if count > 0:
+            self._counts[what] += count
+
+    def add_subagents(self, sessions: Iterable[object]) -> None:
+        """Those that have sessions of their own."""
+        self.add("subagents: what they answered is carried, but not how they came to it", sum(1 for _ in sessions))
 
     def sentences(self) -> list[str]:
         return [f"{count} {what}" for what, count in self._counts.items()]
@@ -127,6 +134,18 @@ def session_files(
             session, folder, title = describe(path)
             if title:
                 yield SessionFile(program, session or path.stem, str(path), folder, title, updated)
+
+
+def files_below(folder: Path, pattern: str) -> Iterator[Path]:
+    """The files below a folder of a program; none if it is not there. One that is closed to us is told: its sessions are there."""
+    try:
+        with os.scandir(folder):
+            pass
+        yield from folder.glob(pattern)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise StoreError(f"cannot read {str(folder)!r}: {error.strerror}") from error
 
 
 def head_records(path: Path) -> Iterator[Json]:
@@ -205,8 +224,22 @@ def _parsed(wire: str, body: Json, origins: Iterable[Origin], session: SessionFi
         conversation = parse_request(wire, encode_json(body)).conversation
     except (MidstreamError, RecursionError) as error:
         raise StoreError(f"{session.path}: {error}") from error
+    failed = iter([FAILED in message for message in objects_in(body.get("messages")) if message.get("role") == "tool"])
     given = iter(origins)
-    return tuple([_owned(turn, next(given, Origin())) if turn.speaker == "ai" else turn for turn in conversation.turns])
+    turns: list[Turn] = []
+    for turn in conversation.turns:
+        if turn.speaker == "ai":
+            turn = _owned(turn, next(given, Origin()))
+        elif turn.speaker == "tool":
+            turn = replace(
+                turn, blocks=tuple([_failure(block) if next(failed, False) else block for block in turn.blocks])
+            )
+        turns.append(turn)
+    return tuple(turns)
+
+
+def _failure(block: Any) -> Any:
+    return replace(block, is_error=True) if isinstance(block, ToolResponse) else block
 
 
 def _owned(turn: Turn, origin: Origin) -> Turn:

@@ -8,8 +8,9 @@ turns that are sent; the summary stands at the turns that it is sent in place of
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -130,19 +131,19 @@ class RequestView:
             self._target, conversation, tools=self._tools, options=Options(stream=True), cache=self._cache
         )
 
-    def _beginnings(self) -> list[tuple[int, dict[str, Any]]]:
-        """The bodies of the history's beginnings, each with its number of turns, from the first turn that is shown."""
+    def _beginnings(self, key: str) -> Iterator[tuple[int, bytes]]:
+        """The history's beginnings on the wire, each with its number of turns, from the first turn that is shown. As they are
+        written: to decode ten thousand turns forty times takes longer than anybody waits."""
         total = len(self._turns)
-        found: list[tuple[int, dict[str, Any]]] = []
         for length in range(max(1, total - SHOWN), total):
             # A history cut between a call and its result would be repaired, and be longer than it is here.
             if self._is_open(length):
                 continue
             try:
-                found.append((length, msgspec.json.decode(self._encode(self._turns[:length]).body)))
+                body = self._encode(self._turns[:length]).body
             except InvalidHistory:
                 continue  # the beginning of a history is not always one of its own
-        return found
+            yield length, bytes(msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get(key, b"null"))
 
     def _is_open(self, length: int) -> bool:
         turns = self._turns
@@ -151,17 +152,18 @@ class RequestView:
     def _list_parts(self, key: str, items: Sequence[Any]) -> list[Part]:
         parts: list[Part] = []
         begun, first = 0, 0
-        last: Any = None
-        histories = [(length, body.get(key) or []) for length, body in self._beginnings()]
-        for length, history in [*histories, (len(self._turns), items)]:
+        last: bytes = b""
+        whole = (len(self._turns), msgspec.json.encode(items))
+        for length, written in itertools.chain(self._beginnings(key), [whole]):
+            history = msgspec.json.decode(written, type=list[msgspec.Raw] | None) or []
             count = max(begun, min(len(history), len(items)))
             if count > begun:
                 parts.append({"turns": [first, length], "items": list(items[begun:count])})
                 begun, first = count, length
-            elif parts and history and history[-1] != last:  # joined to the message before it
+            elif parts and history and history[-1] != last and length < whole[0]:  # joined to the message before it
                 parts[-1]["turns"][1] = first = length
             # Turns that are not sent have no items: they go with the next.
-            last = history[-1] if history else None
+            last = bytes(history[-1]) if history else b""
         if parts and first < len(self._turns):
             parts[-1]["turns"][1] = len(self._turns)
         return [piece for part in parts for piece in self._split(part)]
@@ -184,9 +186,9 @@ class RequestView:
     def _prompt_parts(self, prompt: str) -> list[Part]:
         parts: list[Part] = []
         begun, first = 0, 0
-        for length, body in self._beginnings():
+        for length, written in self._beginnings(_PROMPT):
             # What a prompt ends with, to let the model begin, is not part of the next one.
-            begins = str(body.get(_PROMPT, ""))
+            begins = msgspec.json.decode(written, type=str | None) or ""
             count = _common(begins, prompt)
             if count < len(begins) and (opened := _OPENED.search(prompt, max(0, count - 62), count)):
                 count = opened.start()

@@ -4,6 +4,7 @@ what other sites may not do with a real browser."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -229,6 +230,29 @@ def test_long_lines_and_costly_text_hold_up_nobody(hostile: tuple[Any, str, str]
         page.wait_for_selector(".columns, .fault")
         settle(page)
         unharmed(page, told)
+    page.close()
+
+
+@pytest.mark.parametrize("pair", [("moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5"), ("cohere/command-a-03-2025", "ollama/qwen3:4b"), ("completions/kimi-k2", "gemini/gemini-3-pro-preview")])  # fmt: skip
+def test_odd_ids_are_traced_and_of_many_the_first_are_drawn(
+    hostile: tuple[Any, str, str], pair: tuple[str, str]
+) -> None:
+    context, address, _ = hostile
+    page = context.new_page()
+    told = listening(page)
+    page.goto(address)
+    place = page.locator("a.row", has=page.locator(".title", has_text=re.compile("^odd$"))).get_attribute("href")
+    page.evaluate("place => { location.hash = place; }", place.replace("#/c/", "/wires/") + f"/4?left={pair[0]}&right={pair[1]}")  # fmt: skip
+    for knot in page.locator(".knot").all():
+        knot.focus()
+        expect(page.locator(".trace")).to_contain_text(f"stored as {knot.get_attribute('data-call')}")
+    assert page.locator("main *").count() < 5_000
+    # The rest is there when it is asked for.
+    more = page.locator("pre button.more", has_text="59,900 more" if "ollama" in pair[1] else "more").first
+    before = page.locator("main *").count()
+    more.click()
+    page.wait_for_function("before => document.querySelectorAll('main *').length > before", arg=before)
+    unharmed(page, told)
     page.close()
 
 

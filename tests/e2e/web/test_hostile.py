@@ -173,6 +173,11 @@ def test_without_the_token_or_with_a_used_one_the_page_says_what_to_do(browser: 
         first.reload()
         first.wait_for_selector(".row")
         assert "token" not in first.url
+        # The same link once more, as a click in the terminal opens it: the session is there, so it leads in.
+        again = first.context.new_page()
+        again.goto(address)
+        again.wait_for_selector(".row")
+        assert "token" not in again.url
         second = browser.new_context().new_page()
         second.goto(address)
         second.wait_for_selector("main.closed")

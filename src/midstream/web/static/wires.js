@@ -206,7 +206,7 @@ class Side {
       h("p.model", h("strong", view.model), h("span.chip", view.wire), h("span.chip.plain", size(view.bytes))),
       h("p.line", h("code", view.line), h("span.tools", copyButton(view.raw, "Copy"), copyButton(() => curl(view), "curl"))),
       loose.map(noteNode),
-      h("details", h("summary", `Headers, options and ${view.tools.length} tools`),
+      h("details", h("summary", `Headers, options and ${view.tools.length} tool${view.tools.length === 1 ? "" : "s"}`),
         view.tools.length ? h("p.quiet", "Of the tools, those of midstream that were called here: a store keeps what was said, not what was declared.") : null,
         h("pre.json", Object.entries(view.headers).map(([name, value]) => `${name}: ${value}\n`)), h("pre.json", around)),
       h("details", h("summary", "The switch report"), reportNode(view.report)));
@@ -369,7 +369,7 @@ class Ink {
   prompt(text, first) {
     const cut = !this.whole && text.length > (first ? 1500 : LONGEST), end = first ? 500 : LONGEST;
     const shown = cut ? `${text.slice(0, end)}\u2026` : text;
-    const pieces = shown.split(/(<[|\uff5c][^<>]{1,60}?[|\uff5c]>)/).map((piece, at) => at % 2 ? h("span.token.differs", visible(piece), piece.includes("end") ? "\n" : "") : this.withIds(piece));
+    const pieces = shown.split(/(<[|\uff5c][^<>]{1,60}?[|\uff5c]>)/).map((piece, at, all) => at % 2 ? h("span.token.differs", visible(piece), piece.includes("end") && !all[at + 1].startsWith("\n") ? "\n" : "") : this.withIds(piece));
     if (!cut) return pieces;
     const node = h("span", pieces, h("button.more", { type: "button", onclick: () => { this.whole = true; replace(node, this.prompt(text, first)); } }, `${count(text.length - end)} more`));
     return [node];

@@ -158,3 +158,10 @@ def test_a_header_that_the_user_configured_is_hidden() -> None:
     config = msgspec.convert({"providers": {"moonshot": {"headers": {"x-team": "a-secret"}}}}, Config)
     headers = RequestView(Catalog(config, environ={}), work(), 7, "moonshot/kimi-k2.5").json()["headers"]
     assert headers["x-team"] == "‹hidden›"
+
+
+def test_a_query_that_the_user_configured_is_hidden() -> None:
+    query = {"sig": "a-secret", "api-version": "2026-01-01"}
+    config = msgspec.convert({"providers": {"moonshot": {"query": query}}}, Config)
+    line = RequestView(Catalog(config, environ={}), work(), 7, "moonshot/kimi-k2.5").json()["line"]
+    assert line.endswith("?sig=‹hidden›&api-version=2026-01-01")

@@ -25,9 +25,7 @@ from ..core.dialect import Options
 from ..core.errors import InvalidHistory, LocalError
 from ..core.handoff import Note
 from ..core.ids import scheme_for
-from ..core.secret import hide_url_secrets
 from ..core.tools import ToolSpec
-from ..dialects.registry import Resolved
 from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
 from .transcript import report_of, report_rows
@@ -93,7 +91,7 @@ class RequestView:
             "model": self._target.name,
             "wire": request.wire,
             "dialect": dialect.name,
-            "line": f"{request.method} {_address(self._target, request)}",
+            "line": f"{request.method} {self._catalog.shown_address(self._target, request.path)}",
             "headers": {**request.headers, **self._catalog.shown_headers(self._target, "YOUR_KEY")},
             "bytes": len(request.body),
             "key": key,
@@ -259,7 +257,3 @@ def _common(one: str, other: str) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
     return low
-
-
-def _address(target: Resolved, request: Request) -> str:
-    return hide_url_secrets(target.endpoint.base_url, "‹hidden›") + target.endpoint.at(request.path)

@@ -19,7 +19,7 @@ import msgspec
 from ..core.blocks import Conversation, Turn, Value
 from ..core.errors import LocalError, MidstreamError, NotFound
 from ..core.handoff import Note
-from ..core.secret import hide_url_secrets, is_secret_header
+from ..core.secret import PLAIN_QUERY, hide_url_secrets, is_secret_header
 from ..transport.encoding import inflated
 from ..transport.tap import Ending, ExchangeTap, Tap
 from ..transport.target import Target
@@ -36,8 +36,6 @@ _PULSE = 15.0
 _MOST_LISTENERS = 64
 _MOST_OF_ONE = 8  # so that one visitor cannot keep the others out
 _MOST_WAITING = 5_000
-# Of a query every value may be a key, but not those of these names.
-_PLAIN_QUERY = ("alt", "api-version", "beta")
 HIDDEN = "‹hidden›"
 
 
@@ -204,7 +202,7 @@ class Exchange:
         return {
             **summary,
             "method": self.method,
-            "address": hide_url_secrets(self.path + query, HIDDEN, _PLAIN_QUERY),
+            "address": hide_url_secrets(self.path + query, HIDDEN, PLAIN_QUERY),
             "headers": shown_headers(self.headers),
             "client": {"text": self.client.text(), "bytes": self.client.size, "cut": self.client.cut},
             "answer": {"text": self.sent.text(), "bytes": self.sent.size, "cut": self.sent.cut},
@@ -212,7 +210,7 @@ class Exchange:
             "upstream": None
             if request is None
             else {
-                "line": f"{request.method} {hide_url_secrets(self.upstream_url, HIDDEN, _PLAIN_QUERY)}",
+                "line": f"{request.method} {hide_url_secrets(self.upstream_url, HIDDEN, PLAIN_QUERY)}",
                 "headers": {
                     **{name: HIDDEN for name in self.upstream_names if is_secret_header(name)},
                     **request.headers,

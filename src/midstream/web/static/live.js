@@ -1,6 +1,6 @@
 // Live traffic: newest first, one stream of news, one repaint a frame however many come.
 
-import { h, s, replace, eachFrame, when, money, span, size, count, copyButton, curlOf } from "./dom.js";
+import { h, s, replace, eachFrame, when, money, span, size, count, copyButton, curlOf, unhidden } from "./dom.js";
 import { call, events, Refused } from "./api.js";
 import { FixedList } from "./windows.js";
 import { jsonCode, code, visible, plain } from "./text.js";
@@ -153,10 +153,10 @@ const body = (text, cut) => [text.trimStart().startsWith("{") || text.trimStart(
 /** The request once more: the client's to this gateway, or, of Talk, what went to the model. "" if not all of it is kept. */
 function curl(found) {
   const upstream = found.wire === "page" ? found.upstream : null;
-  const [method, address] = upstream ? upstream.line.split(" ") : [found.method, location.origin + found.address.replaceAll("\u2039hidden\u203a", "YOUR_KEY")];
+  const [method, address] = upstream ? upstream.line.split(" ") : [found.method, location.origin + found.address];
   const text = upstream ? upstream.text : found.client.text;
   if (!found.kept || (!upstream && (found.wire === "page" || found.client.cut))) return "";
   const skipped = ["host", "content-length", "connection", "accept-encoding", "transfer-encoding", "user-agent"];
   const headers = Object.entries(upstream ? upstream.headers : found.headers).filter(([name]) => !skipped.includes(name) && !name.startsWith("x-stainless"));
-  return curlOf(method, address, Object.fromEntries(headers), text);
+  return curlOf(method, unhidden(address), Object.fromEntries(headers), text);
 }

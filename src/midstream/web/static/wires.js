@@ -1,6 +1,6 @@
 // The same turn on two wires: the exact requests side by side, the stored turns between them, and a thread for each call.
 
-import { h, s, replace, count, size, eachFrame, copyButton, curlOf } from "./dom.js";
+import { h, s, replace, count, size, eachFrame, copyButton, curlOf, unhidden } from "./dom.js";
 import { call, query, Gone, Refused } from "./api.js";
 import { visible } from "./text.js";
 import { WHO, reportNode } from "./turns.js";
@@ -251,7 +251,7 @@ function noteNode(note) {
 
 function curl(view) {
   const [method, address] = view.line.split(" ");
-  return curlOf(method, address, view.headers, view.raw);
+  return curlOf(method, unhidden(address), view.headers, view.raw);
 }
 
 /** What one side says in a row: keys and values, to tell what the other side does not have. */

@@ -123,7 +123,7 @@ def test_wire_shows_no_secret(script: Script, doubles: Sim, environ: dict[str, s
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(
         f'[providers.work]\nlike = "moonshot"\nbase_url = "{doubles.url.replace("//", "//me:canary@")}/moonshot"\n'
-        'headers = { X-Plain = "canary" }\n'
+        'headers = { X-Plain = "canary" }\nquery = { sig = "canary" }\n'
     )
     _, err = script("/wire", args=("-m", "work/kimi-k2.5"))
     assert "X-Plain: ‹hidden›" in err and "//‹hidden›@127.0.0.1" in err

@@ -373,3 +373,13 @@ def test_a_missing_part_of_an_address_names_where_it_can_be_said(name: str) -> N
     with pytest.raises(ConfigError) as caught:
         catalog.auth_headers(catalog.resolve(name))
     assert str(caught.value).endswith(NO_ADDRESS[name])
+
+
+def test_keys_that_were_written_into_the_configuration_are_known() -> None:
+    settings = ProviderConfig(
+        base_url="https://gate.example/v1",
+        headers={"x-own-secret": "Bearer in-a-header", "x-team": "blue"},
+        query={"sig": "in-a-query", "api-version": "2026-01-01"},
+    )
+    found = Catalog(Config(providers={"gate": settings}), environ={}).keys_at_hand()
+    assert {key.reveal() for key in found.values()} == {"in-a-header", "in-a-query"}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from midstream.core.blocks import Conversation, Media, Origin, Text, ToolCall, Turn, human, tool_result
+from midstream.core.secret import Secret
 from midstream.store import SqliteStore
-from midstream.web.app import static_files
+from midstream.web.app import static_files, without
 from tests.gateway.serving import asynchronous
 from tests.web.page import ask, opened
 
@@ -196,6 +198,14 @@ async def test_no_answer_holds_a_key(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         live = await ask(app, "/web/api/live", session=session, until=b"\n\n")
         detail = await ask(app, f"/web/api/live/{exchange.number}", session=session)
         assert b'"number":1' in live.body and KEY.encode() not in live.body + detail.body
+
+
+@pytest.mark.parametrize("key", ["sk-0123456789", 'a"quote\\and-a-slash', "käy-with-an-umlaut", "tab\tand more of it"])
+def test_a_key_is_found_however_it_is_written(key: str) -> None:
+    inner = msgspec.json.encode({"said": key}).decode()  # a body, shown as text
+    shown = without(msgspec.json.encode({"said": key, "body": inner}), Secret(key))
+    assert msgspec.json.decode(shown) == {"said": "***", "body": '{"said":"***"}'}
+    assert without(f"A {key}.".encode(), Secret(key)) == b"A ***."
 
 
 @asynchronous

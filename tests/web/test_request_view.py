@@ -11,7 +11,8 @@ import pytest
 from midstream.client.catalog import Catalog
 from midstream.client.config import Config
 from midstream.codec import encode_request
-from midstream.core.blocks import Conversation, Origin, Text, Thinking, ToolCall, Turn, human, tool_result
+from midstream.core.blocks import Compacted, Conversation, Origin, Text, Thinking, ToolCall, Turn, human, tool_result
+from midstream.core.compaction import sent_turns
 from midstream.core.errors import LocalError
 from midstream.web.request_view import PICTURE, RequestView, calls_of, known_tools, spine
 
@@ -35,9 +36,18 @@ def work(rounds: int = 3) -> Conversation:
     return Conversation(tuple(turns), system="Be brief.")
 
 
+def summarised() -> Conversation:
+    """The same, with a summary of its first round, an instruction before it that stays, and two messages in a row."""
+    turns = list(work().turns)
+    turns[1:1] = [Turn("system", (Text("Read slowly."),), role="developer")]
+    turns[6:6] = [Turn("human", (Text("In short: one was read."),), compacted=Compacted("summary", until=4))]
+    turns[7:7] = [human("Go on."), human("And be quick.")]
+    return Conversation(tuple(turns), system="Be brief.")
+
+
 @pytest.mark.parametrize("model", MODELS)
-def test_the_parts_are_the_request(model: str) -> None:
-    conversation = work()
+@pytest.mark.parametrize("conversation", [work(), summarised()], ids=["whole", "summarised"])
+def test_the_parts_are_the_request(model: str, conversation: Conversation) -> None:
     for turn in range(len(conversation.turns)):
         view = RequestView(CATALOG, conversation, turn, model).json()
         body = msgspec.json.decode(view["raw"])
@@ -55,21 +65,41 @@ def test_the_parts_are_the_request(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_what_a_turn_says_stands_in_its_part(model: str) -> None:
-    conversation = work()
+@pytest.mark.parametrize("conversation", [work(), summarised()], ids=["whole", "summarised"])
+def test_what_a_turn_says_stands_in_its_part(model: str, conversation: Conversation) -> None:
     last = len(conversation.turns) - 1
+    sent = sent_turns(conversation.turns)
     view = RequestView(CATALOG, conversation, last, model).json()
     for part in view["parts"]:
         first, end = part["turns"]
         told = part.get("text") or json.dumps(part["items"], ensure_ascii=False)
         for number in range(first, end):
             turn = conversation.turns[number]
+            if number not in sent.places or number == sent.summary or turn.is_instruction:
+                continue  # not sent, or sent elsewhere: the summary where the turns were, instructions where the wire has them
             if turn.text:
                 assert turn.text in told
             for call in turn.tool_calls:
                 if call.id in view["ids"]:
                     assert view["ids"][call.id] in told
     assert all(0 <= note["turn"] < last for note in view["notes"] if note["turn"] is not None)
+    if sent.summary >= 0:
+        summary = conversation.turns[sent.summary]
+        note = next(each for each in view["notes"] if each["code"] == "compacted")
+        at = next(part for part in view["parts"] if part["turns"][0] <= note["turn"] < part["turns"][1])
+        assert note["turn"] == 3 and summary.text in json.dumps(at, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("model", [model for model in MODELS if model.startswith("completions/")])
+def test_a_prompt_is_cut_where_a_turn_begins(model: str) -> None:
+    conversation = Conversation((human("One"), *work().turns[-1:], human("Two"), *work().turns[-1:], human("Three")))
+    *parts, _ = RequestView(CATALOG, conversation, 4, model).json()["parts"]
+    assert len(parts) == 4
+    for part, following in itertools.pairwise(parts):
+        # Neither in the middle of a mark nor behind the one that opens the next turn.
+        assert part["text"].count("<|") == part["text"].count("|>")
+        assert not part["text"].endswith("<|start_header_id|>")
+        assert following["text"].count("<|") == following["text"].count("|>")
 
 
 def test_the_ids_are_those_of_the_wire() -> None:
@@ -128,3 +158,10 @@ def test_a_header_that_the_user_configured_is_hidden() -> None:
     config = msgspec.convert({"providers": {"moonshot": {"headers": {"x-team": "a-secret"}}}}, Config)
     headers = RequestView(Catalog(config, environ={}), work(), 7, "moonshot/kimi-k2.5").json()["headers"]
     assert headers["x-team"] == "‹hidden›"
+
+
+def test_a_query_that_the_user_configured_is_hidden() -> None:
+    query = {"sig": "a-secret", "api-version": "2026-01-01"}
+    config = msgspec.convert({"providers": {"moonshot": {"query": query}}}, Config)
+    line = RequestView(Catalog(config, environ={}), work(), 7, "moonshot/kimi-k2.5").json()["line"]
+    assert line.endswith("?sig=‹hidden›&api-version=2026-01-01")

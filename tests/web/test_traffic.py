@@ -145,6 +145,19 @@ async def test_a_listener_goes_on_where_it_was() -> None:
 
 
 @asynchronous
+async def test_a_listener_of_another_life_of_the_program_is_told_everything_and_that_it_is_all() -> None:
+    before = Traffic()
+    traffic = Traffic()
+    for _ in range(5):  # more than it had before: a number alone would not tell
+        traffic.open("a", "openai-chat")
+    for last, name in ((0, b"anew"), (before._changes - 1, b"anew"), (traffic._changes, b"exchanges")):
+        stream = traffic.events(TENANT, last)
+        batch = await anext(stream)
+        assert b"event: " + name in batch and len(read(batch)[1]) == (5 if name == b"anew" else 0)
+        await stream.aclose()
+
+
+@asynchronous
 async def test_what_came_after_a_batch_is_told_when_the_line_is_mended() -> None:
     """The number of a batch is that of the newest change in it, not that of the newest change there is."""
     traffic = Traffic()

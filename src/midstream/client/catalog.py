@@ -21,7 +21,7 @@ from ..core.dialect import Dialect, Endpoint
 from ..core.errors import ConfigError, MissingKey, UnknownModel
 from ..core.modules import late_module
 from ..core.patterns import late_pattern
-from ..core.secret import Secret, SecretHeaders, hide
+from ..core.secret import PLAIN_QUERY, Secret, SecretHeaders, hide, hide_url_secrets, is_secret_header
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
 from ..transport.target import leads_to_loopback
@@ -87,6 +87,14 @@ class Catalog:
         # Later rows replace earlier ones of the same name: the user's over ours, the program's over the user's.
         rows = [*REGISTRY.providers.values(), *[self._configured(name) for name in self.config.providers], *providers]
         self.registry = Registry([_with_both_spellings(row) for row in rows])
+        self._configured_keys = {
+            f"{name} of {provider}": Secret(value.rpartition(" ")[2])  # behind "Bearer", if that stands before it
+            for provider, settings in self.config.providers.items()
+            for name, value in [
+                *[each for each in settings.headers.items() if is_secret_header(each[0])],
+                *[each for each in settings.query.items() if each[0] not in PLAIN_QUERY],
+            ]
+        }
         self._settles_tools = any(model.tools is not None for model in self.config.models.values())
         self._other_dialects: dict[int, tuple[Dialect, Dialect]] = {}
         self._resolved: dict[str, Resolved] = {}
@@ -184,11 +192,11 @@ class Catalog:
 
     def keys_at_hand(self) -> dict[str, Secret]:
         """Every key that is known without asking a keyring or running a command, by its variable, or by its provider if the
-        user stored it."""
+        user stored it or wrote it into a header or a query of the configuration."""
         environ = self._environ
         found = {name: Secret(environ[name]) for name in self.key_names() if environ.get(name)}
         stored = {} if self._keys is None else self._keys.at_hand()
-        return found | {f"key of {provider}": key for provider, key in stored.items()}
+        return found | {f"key of {provider}": key for provider, key in stored.items()} | self._configured_keys
 
     def key_source(self, target: Resolved) -> str | None:
         """Where this provider's key comes from: the name of a variable, `api_key_command`, `keyring` or `keys.json` (where it
@@ -310,6 +318,10 @@ class Catalog:
             return shown
         bearer = self.sends_bearer(target)
         return {**shown, "authorization" if bearer else target.endpoint.auth: f"Bearer {key}" if bearer else key}
+
+    def shown_address(self, target: Resolved, path: str) -> str:
+        """The address of a request as it may be shown: without user, password and the values of its query that may be keys."""
+        return hide_url_secrets(target.endpoint.base_url + target.endpoint.at(path), "‹hidden›", PLAIN_QUERY)
 
     def _sends_token(self, target: Resolved) -> bool:
         """Whether the key that is set is a token, where the provider takes keys in another header."""

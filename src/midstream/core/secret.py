@@ -26,6 +26,8 @@ _USER_INFO = late_pattern(r"(?<=://)(?:[^/?#\s]*|[^/?#\s@]*:(?!\d+(?:[/?#]|$))[^
 # Hosts that take the key in the query (`?key=`) make every URL of theirs a secret (field-guide/gemini.md#errors). The
 # name of a parameter may be shown, its value never.
 _QUERY_VALUE = late_pattern(r"([?&][^=&\s#]*=)[^&\s#]+")
+PLAIN_QUERY = ("alt", "api-version", "beta")
+"""Parameters of a query whose values are no keys; of any other the value may be one."""
 # Every gateway and every client has another header for its key: what is named like a secret is taken for one. Not every header a provider asks for is secret: `anthropic-version` is not.
 _SECRET_HEADER = late_pattern(r"(?i)auth|key|token|secret|cookie|session|credential|signature|password")
 # Headers with other names that carry a provider's key, because an endpoint says so. There are as many as in the configuration, and

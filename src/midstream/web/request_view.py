@@ -2,12 +2,15 @@
 
 A request is cut into parts, each of which belongs to a turn. Where the cuts are is learnt from the encoder itself: the messages
 of a request are a prefix of those of the next (law 8), so the items that one more turn brings are that turn's. Ids are told by
-the mapper that wrote them, and notes stand at the turn they are about.
+the mapper that wrote them, and notes stand at the turn they are about. Where turns were summarised, what is taken apart are the
+turns that are sent; the summary stands at the turns that it is sent in place of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -22,9 +25,7 @@ from ..core.dialect import Options
 from ..core.errors import InvalidHistory, LocalError
 from ..core.handoff import Note
 from ..core.ids import scheme_for
-from ..core.secret import hide_url_secrets
 from ..core.tools import ToolSpec
-from ..dialects.registry import Resolved
 from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
 from .transcript import report_of, report_rows
@@ -36,7 +37,10 @@ _LISTS = ("messages", "input", "contents")
 _PROMPT = "prompt"
 SHOWN = 40
 """Turns of a long history that are taken apart, the last ones; those before them are one part."""
-_MOST_BODY = 4_000_000
+_MOST_BODY = 16_000_000  # a photograph or two; of long texts and lists the page draws only the beginning
+# What a prompt has in common with one that lets the model begin may end in the middle of a mark, or behind the one that opens
+# every turn: both are the next turn's.
+_OPENED = re.compile(r"<[^<>]{0,60}>?$")
 PICTURE = (
     ("Kimi", "moonshot/kimi-k2.5"),
     ("Claude", "anthropic/claude-sonnet-4-5"),
@@ -63,11 +67,14 @@ class RequestView:
         # The request that an answer was the answer to, or the one that brought these words or results.
         length = turn if turns[turn].speaker == "ai" else turn + 1
         self._conversation = replace(conversation, turns=turns[: max(1, length)])
+        self._sent = sent_turns(self._conversation.turns)
+        # Without the mark of a summary: a beginning of what is sent is sent whole.
+        self._turns = tuple([replace(each, compacted=None) if each.compacted else each for each in self._sent.turns])
         self._catalog = catalog
         self._target = catalog.resolve(model)
         self._tools = known_tools(conversation)
         self._cache = HistoryCache()
-        self._request = self._encode(len(self._conversation.turns))
+        self._request = self._encode(self._conversation.turns)
         if len(self._request.body) > _MOST_BODY:
             raise LocalError(
                 f"this request has {len(self._request.body):,} bytes, too many to lay out: choose an earlier turn"
@@ -84,61 +91,85 @@ class RequestView:
             "model": self._target.name,
             "wire": request.wire,
             "dialect": dialect.name,
-            "line": f"{request.method} {_address(self._target, request)}",
+            "line": f"{request.method} {self._catalog.shown_address(self._target, request.path)}",
             "headers": {**request.headers, **self._catalog.shown_headers(self._target, "YOUR_KEY")},
             "bytes": len(request.body),
             "key": key,
             "around": body,
-            "parts": self._prompt_parts(history) if isinstance(history, str) else self._list_parts(key, history or []),
+            "parts": [
+                {**part, "turns": [self._place(length) for length in part["turns"]]}
+                for part in (
+                    self._prompt_parts(history) if isinstance(history, str) else self._list_parts(key, history or [])
+                )
+            ],
             "ids": self._ids(request),
-            "notes": [_note_row(note) for note in request.notes if note.action != "kept"],
+            "notes": [self._note_row(note) for note in request.notes if note.action != "kept"],
             "report": report_rows(report),
             "tools": [tool.qualified_name for tool in self._tools],
             "raw": request.body.decode("utf-8", "replace"),
         }
 
-    def _encode(self, length: int) -> Request:
-        conversation = replace(self._conversation, turns=self._conversation.turns[:length])
+    def _place(self, length: int) -> int:
+        """Where in the stored turns the first `length` of those that are sent end."""
+        places, summary = self._sent.places, self._sent.summary
+        if length >= len(places):
+            return len(self._conversation.turns)
+        # A summary is stored behind the turns that it stands for, and is sent before those that were kept.
+        return places[length - 1] + 1 if length and places[length] == summary else places[length] if length else 0
+
+    def _note_row(self, note: Note) -> dict[str, Any]:
+        turn = note.turn
+        if turn is not None and turn == self._sent.summary:
+            turn = self._place(list(self._sent.places).index(turn) + 1) - 1
+        return {"action": note.action, "what": note.what, "code": note.code, "why": note.why, "turn": turn}
+
+    def _encode(self, turns: tuple[Turn, ...]) -> Request:
+        conversation = replace(self._conversation, turns=turns)
         return encode_request(
             self._target, conversation, tools=self._tools, options=Options(stream=True), cache=self._cache
         )
 
-    def _beginnings(self) -> list[tuple[int, dict[str, Any]]]:
-        """The bodies of the history's beginnings, each with its number of turns, from the first turn that is shown."""
-        total = len(self._conversation.turns)
-        found: list[tuple[int, dict[str, Any]]] = []
+    def _beginnings(self, key: str) -> Iterator[tuple[int, bytes]]:
+        """The history's beginnings on the wire, each with its number of turns, from the first turn that is shown. As they are
+        written: to decode ten thousand turns forty times takes longer than anybody waits."""
+        total = len(self._turns)
         for length in range(max(1, total - SHOWN), total):
             # A history cut between a call and its result would be repaired, and be longer than it is here.
             if self._is_open(length):
                 continue
             try:
-                found.append((length, msgspec.json.decode(self._encode(length).body)))
+                body = self._encode(self._turns[:length]).body
             except InvalidHistory:
                 continue  # the beginning of a history is not always one of its own
-        return found
+            yield length, bytes(msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get(key, b"null"))
 
     def _is_open(self, length: int) -> bool:
-        turns = self._conversation.turns
+        turns = self._turns
         return bool(turns[length - 1].tool_calls) or turns[length].speaker == "tool"
 
     def _list_parts(self, key: str, items: Sequence[Any]) -> list[Part]:
         parts: list[Part] = []
         begun, first = 0, 0
-        lengths = [(length, len(body.get(key, ()))) for length, body in self._beginnings()]
-        for length, count in [*lengths, (len(self._conversation.turns), len(items))]:
-            count = max(begun, min(count, len(items)))
-            # Turns that were joined to the message before them have no items of their own: they go with the next.
+        last: bytes = b""
+        whole = (len(self._turns), msgspec.json.encode(items))
+        for length, written in itertools.chain(self._beginnings(key), [whole]):
+            history = msgspec.json.decode(written, type=list[msgspec.Raw] | None) or []
+            count = max(begun, min(len(history), len(items)))
             if count > begun:
                 parts.append({"turns": [first, length], "items": list(items[begun:count])})
                 begun, first = count, length
-        if parts and first < len(self._conversation.turns):
-            parts[-1]["turns"][1] = len(self._conversation.turns)
+            elif parts and history and history[-1] != last and length < whole[0]:  # joined to the message before it
+                parts[-1]["turns"][1] = first = length
+            # Turns that are not sent have no items: they go with the next.
+            last = bytes(history[-1]) if history else b""
+        if parts and first < len(self._turns):
+            parts[-1]["turns"][1] = len(self._turns)
         return [piece for part in parts for piece in self._split(part)]
 
     def _split(self, part: Part) -> list[Part]:
         """A call and its results are encoded together; told apart by who speaks, where each turn made one item or more."""
         first, end = part["turns"]
-        speakers = [turn.speaker for turn in self._conversation.turns[first:end]]
+        speakers = [turn.speaker for turn in self._turns[first:end]]
         if end - first < 2 or "tool" not in speakers or end - first > SHOWN:
             return [part]
         results = [at for at, item in enumerate(part["items"]) if _is_result(item)]
@@ -153,19 +184,22 @@ class RequestView:
     def _prompt_parts(self, prompt: str) -> list[Part]:
         parts: list[Part] = []
         begun, first = 0, 0
-        for length, body in self._beginnings():
+        for length, written in self._beginnings(_PROMPT):
             # What a prompt ends with, to let the model begin, is not part of the next one.
-            count = _common(str(body.get(_PROMPT, "")), prompt)
+            begins = msgspec.json.decode(written, type=str | None) or ""
+            count = _common(begins, prompt)
+            if count < len(begins) and (opened := _OPENED.search(prompt, max(0, count - 62), count)):
+                count = opened.start()
             if count > begun:
                 parts.append({"turns": [first, length], "text": prompt[begun:count]})
                 begun, first = count, length
-        parts.append({"turns": [first, len(self._conversation.turns)], "text": prompt[begun:]})
+        parts.append({"turns": [first, len(self._turns)], "text": prompt[begun:]})
         return parts
 
     def _ids(self, request: Request) -> dict[str, str]:
         """What each call is called in this request; those that are not in it have no id on this wire."""
         dialect = request.dialect or self._target.dialect
-        turns = sent_turns(self._conversation.turns).turns
+        turns = self._turns
         mapper = scheme_for(dialect.ids, None).create_mapper(turns)
         ids = {call.id: mapper.resolve_tool_call_id(call) for call in calls_of(turns)}
         return {call: name for call, name in ids.items() if msgspec.json.encode(name)[1:-1] in request.body}
@@ -223,11 +257,3 @@ def _common(one: str, other: str) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
     return low
-
-
-def _address(target: Resolved, request: Request) -> str:
-    return hide_url_secrets(target.endpoint.base_url, "‹hidden›") + target.endpoint.at(request.path)
-
-
-def _note_row(note: Note) -> dict[str, Any]:
-    return {"action": note.action, "what": note.what, "code": note.code, "why": note.why, "turn": note.turn}

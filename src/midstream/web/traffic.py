@@ -19,7 +19,7 @@ import msgspec
 from ..core.blocks import Conversation, Turn, Value
 from ..core.errors import LocalError, MidstreamError, NotFound
 from ..core.handoff import Note
-from ..core.secret import hide_url_secrets, is_secret_header
+from ..core.secret import PLAIN_QUERY, hide_url_secrets, is_secret_header
 from ..transport.encoding import inflated
 from ..transport.tap import Ending, ExchangeTap, Tap
 from ..transport.target import Target
@@ -36,8 +36,6 @@ _PULSE = 15.0
 _MOST_LISTENERS = 64
 _MOST_OF_ONE = 8  # so that one visitor cannot keep the others out
 _MOST_WAITING = 5_000
-# Of a query every value may be a key, but not those of these names.
-_PLAIN_QUERY = ("alt", "api-version", "beta")
 HIDDEN = "‹hidden›"
 
 
@@ -204,7 +202,7 @@ class Exchange:
         return {
             **summary,
             "method": self.method,
-            "address": hide_url_secrets(self.path + query, HIDDEN, _PLAIN_QUERY),
+            "address": hide_url_secrets(self.path + query, HIDDEN, PLAIN_QUERY),
             "headers": shown_headers(self.headers),
             "client": {"text": self.client.text(), "bytes": self.client.size, "cut": self.client.cut},
             "answer": {"text": self.sent.text(), "bytes": self.sent.size, "cut": self.sent.cut},
@@ -212,7 +210,7 @@ class Exchange:
             "upstream": None
             if request is None
             else {
-                "line": f"{request.method} {hide_url_secrets(self.upstream_url, HIDDEN, _PLAIN_QUERY)}",
+                "line": f"{request.method} {hide_url_secrets(self.upstream_url, HIDDEN, PLAIN_QUERY)}",
                 "headers": {
                     **{name: HIDDEN for name in self.upstream_names if is_secret_header(name)},
                     **request.headers,
@@ -241,7 +239,8 @@ class Traffic:
         self._numbers = 0
         self._second = 0
         self._kept = 0
-        self._changes = 0
+        # Not from one: a page that comes back to a program that was started again has numbers of its life before.
+        self._first = self._changes = int(time.time() * 10)
         self._bytes = 0
         self._changed: dict[int, Exchange] = {}
         self._told = 0
@@ -317,8 +316,9 @@ class Traffic:
             raise LocalError("too many pages listen to the live traffic: close one")
         self._listeners.add(listener)
         try:
-            # A page that comes back after a restart has a number that was never given here: it gets everything.
-            yield encode_batch(self.since(last if last <= self._changes else 0, visitor), self._changes)
+            # A number that was never given here is none to go on from: everything, and what the page has is of another life.
+            known = self._first <= last <= self._changes
+            yield encode_batch(self.since(last if known else 0, visitor), self._changes, anew=not known)
             while True:
                 try:
                     async with asyncio.timeout(_PULSE):
@@ -458,11 +458,11 @@ def may_see(visitor: Visitor, exchange: Exchange) -> bool:
     return visitor.admin or (bool(visitor.tenant) and visitor.tenant == exchange.tenant)
 
 
-def encode_batch(exchanges: Iterable[Exchange], version: int) -> bytes:
-    """One event with the summaries of many exchanges; its id is where a listener goes on."""
+def encode_batch(exchanges: Iterable[Exchange], version: int, *, anew: bool = False) -> bytes:
+    """One event with the summaries of many exchanges; its id is where a listener goes on. `anew` if they are all there are."""
     ago = time.time() - time.monotonic()
     data = msgspec.json.encode([exchange.summary(ago) for exchange in exchanges])
-    return b"id: %d\nevent: exchanges\ndata: %b\n\n" % (version, data)
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (version, b"anew" if anew else b"exchanges", data)
 
 
 def shown_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from midstream.core.blocks import (
     Turn,
     Usage,
     human,
+    tool_result,
 )
 from midstream.store import SqliteStore
 from midstream.store.protocol import Entry
@@ -113,6 +114,14 @@ def hostile_store(path: Path) -> str:
         Turn("ai", (Text("```\n" + LINE + "\n```"),), key="l", origin=origin),
     )  # fmt: skip
     store.add(Entry(Conversation(lines, system=LINE), meta={"title": LINE}))
+    # Ids and keys that every object of a browser has already, and lists that are longer than a call of a function may be.
+    odd = [
+        ToolCall(name, "read_file", json.dumps({"__proto__": {"polluted": 1}, "path": name, "lines": [*range(60_000)]}))
+        for name in ("constructor", "__proto__", "toString")
+    ]
+    many = tuple([Text(f"piece {number}") for number in range(3_000)])
+    said = (human("odd"), Turn("ai", tuple(odd), key="k", origin=origin), Turn("tool", tuple([tool_result(each, "read") for each in odd])), Turn("ai", many, key="l", origin=origin), human("so?"))  # fmt: skip
+    store.add(Entry(Conversation(said), meta={"title": "odd"}))
     made = store.add(Entry(Conversation(turns, system=ALL), meta={"title": ALL}))
     store.fork(made, 2)
     store.close()

@@ -4,6 +4,7 @@ what other sites may not do with a real browser."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -172,6 +173,11 @@ def test_without_the_token_or_with_a_used_one_the_page_says_what_to_do(browser: 
         first.reload()
         first.wait_for_selector(".row")
         assert "token" not in first.url
+        # The same link once more, as a click in the terminal opens it: the session is there, so it leads in.
+        again = first.context.new_page()
+        again.goto(address)
+        again.wait_for_selector(".row")
+        assert "token" not in again.url
         second = browser.new_context().new_page()
         second.goto(address)
         second.wait_for_selector("main.closed")
@@ -229,6 +235,29 @@ def test_long_lines_and_costly_text_hold_up_nobody(hostile: tuple[Any, str, str]
         page.wait_for_selector(".columns, .fault")
         settle(page)
         unharmed(page, told)
+    page.close()
+
+
+@pytest.mark.parametrize("pair", [("moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5"), ("cohere/command-a-03-2025", "ollama/qwen3:4b"), ("completions/kimi-k2", "gemini/gemini-3-pro-preview")])  # fmt: skip
+def test_odd_ids_are_traced_and_of_many_the_first_are_drawn(
+    hostile: tuple[Any, str, str], pair: tuple[str, str]
+) -> None:
+    context, address, _ = hostile
+    page = context.new_page()
+    told = listening(page)
+    page.goto(address)
+    place = page.locator("a.row", has=page.locator(".title", has_text=re.compile("^odd$"))).get_attribute("href")
+    page.evaluate("place => { location.hash = place; }", place.replace("#/c/", "/wires/") + f"/4?left={pair[0]}&right={pair[1]}")  # fmt: skip
+    for knot in page.locator(".knot").all():
+        knot.focus()
+        expect(page.locator(".trace")).to_contain_text(f"stored as {knot.get_attribute('data-call')}")
+    assert page.locator("main *").count() < 5_000
+    # The rest is there when it is asked for.
+    more = page.locator("pre button.more", has_text="59,900 more" if "ollama" in pair[1] else "more").first
+    before = page.locator("main *").count()
+    more.click()
+    page.wait_for_function("before => document.querySelectorAll('main *').length > before", arg=before)
+    unharmed(page, told)
     page.close()
 
 

@@ -233,6 +233,11 @@ def test_a_file_is_dropped_on_the_doctor(at: Callable[[str], Any], tmp_path: Pat
     started.value.save_as(healed)
     page.set_input_files("#history-file", str(healed))
     expect(page.locator(".verdict")).to_have_text("Nothing is broken")
+    # Of a file of many it says that not all are examined, nor in the copy.
+    many = tmp_path / "many.jsonl"
+    many.write_text("\n".join([json.dumps({"messages": broken})] * 25))
+    page.set_input_files("#history-file", str(many))
+    expect(page.get_by_role("status")).to_contain_text("The first 20 conversations of 25")
 
 
 def test_usage_and_models(at: Callable[[str], Any]) -> None:

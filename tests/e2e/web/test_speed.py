@@ -125,6 +125,28 @@ _FRAMES = """() => {
 }"""
 
 
+def test_the_wires_of_a_long_conversation_show_its_end(full: tuple[Any, str, str]) -> None:
+    context, address, made = full
+    page = context.new_page()
+    told = watch(page)
+    page.goto(f"{address}#/wires/{made}/9999")
+    page.wait_for_selector(".columns", timeout=30_000)
+    # The last turns are taken apart; those before them wait, folded, and are drawn some at a time.
+    assert page.locator("main *").count() < 8_000
+    earlier = page.locator(".cell.left details", has_text="Turns 0 to 9958")
+    assert earlier.locator("pre").count() == 0
+    earlier.locator("summary").click()
+    page.wait_for_function("() => document.querySelectorAll('.cell.left details[open] pre').length === 100")
+    earlier.locator("button.more").first.click()
+    assert earlier.locator("pre").count() == 200
+    # The pointer rests where it clicked, and the page scrolls under it: the focus keeps its trace.
+    page.locator(".knot").last.focus()
+    page.wait_for_timeout(300)
+    assert page.locator(".lit").count() >= 6
+    assert told == []
+    page.close()
+
+
 def test_scrolling_is_by_windows(full: tuple[Any, str, str], record_property: Any) -> None:
     """From the beginning of ten thousand turns to their end, without standing still and without all of them in the document."""
     context, address, made = full

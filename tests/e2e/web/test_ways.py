@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.e2e.web.browser import hold, page_server, screenshot
-from tests.e2e.web.test_screens import Line, expect, open_demo
+from tests.e2e.web.test_screens import Line, expect, open_demo, say
 
 
 @pytest.fixture
@@ -86,6 +86,10 @@ def test_a_program_that_was_started_again_is_entered_from_any_tab(browser: Any, 
         page.goto(address)
         page.click("nav a[data-screen=live]")
         expect(page.locator(".chip.good", has_text="live")).to_be_visible()
+        session = page.evaluate("() => localStorage.getItem('midstream-session')")
+        for model in ("sim/kimi-k2.5", "sim/mistral-large-latest"):
+            say(port, session, model)
+        expect(page.locator("button.exchange.good")).to_have_count(2)
     expect(page.locator(".notice")).to_contain_text("midstream does not answer")
     with page_server(tmp_path, command=("web", "--port", str(port))) as address:
         expect(page.locator("main.closed")).to_contain_text("open the address", timeout=15_000)
@@ -93,6 +97,33 @@ def test_a_program_that_was_started_again_is_entered_from_any_tab(browser: Any, 
         other.goto(address)
         other.wait_for_selector(".row .title")
         expect(page.locator(".chip.good", has_text="live")).to_be_visible(timeout=15_000)
+        expect(page.locator("button.exchange")).to_have_count(0)
+        context.close()
+
+
+def test_live_of_another_life_of_the_program_is_not_mixed_with_this_one(browser: Any, tmp_path: Path) -> None:
+    """A tab that slept hears of the new program only when the new session is there already: it never sees the door."""
+    context = browser.new_context()
+    page, other = context.new_page(), context.new_page()
+    with page_server(tmp_path) as address:
+        port = urlsplit(address).port
+        page.goto(address)
+        page.click("nav a[data-screen=live]")
+        session = page.evaluate("() => localStorage.getItem('midstream-session')")
+        for model in ("sim/kimi-k2.5", "sim/mistral-large-latest"):
+            say(port, session, model)
+        expect(page.locator("button.exchange.good")).to_have_count(2)
+        held = hold(page, "**/web/api/**")
+    with page_server(tmp_path, command=("web", "--port", str(port))) as address:
+        other.goto(address)
+        other.wait_for_selector(".row .title")
+        say(port, other.evaluate("() => localStorage.getItem('midstream-session')"), "sim/gpt-5.2")
+        page.wait_for_timeout(1_500)
+        for each in list(held):
+            each.continue_()
+        page.unroute("**/web/api/**")
+        expect(page.locator("button.exchange")).to_have_count(1, timeout=15_000)
+        expect(page.locator("button.exchange")).to_contain_text("sim/gpt-5.2")
         context.close()
 
 

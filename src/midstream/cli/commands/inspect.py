@@ -11,7 +11,6 @@ from ...agent.toolbox import BUILTIN
 from ...client.session import Session
 from ...core.blocks import Media, Text, human
 from ...core.compaction import sent_turns
-from ...core.secret import hide_url_secrets
 from ..attachment import content_of
 from ..sandbox import sandbox_lines
 from ..slash import COMMANDS, command, short_forms
@@ -92,9 +91,8 @@ def wire_lines(session: Session, content: Sequence[str | Text | Media], *, alway
     finally:
         session.conversation = before
     target = session.target
-    address = hide_url_secrets(target.endpoint.base_url, "‹hidden›")
-    yield f"{request.method} {address}{target.endpoint.at(request.path)}"
     catalog = session.client.catalog
+    yield f"{request.method} {catalog.shown_address(target, request.path)}"
     source = catalog.key_source(target)
     key = f"‹{source}›" if source else "‹no key set›"
     for name, value in {**request.headers, **catalog.shown_headers(target, key)}.items():

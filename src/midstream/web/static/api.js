@@ -60,11 +60,11 @@ async function request(path, options = {}) {
 export const call = async (path, options) => (await request(path, options)).json();
 export const text = async (path, options) => (await request(path, options)).text();
 
-/** The events of a stream, each as {id, data}. */
+/** The events of a stream, each as {id, name, data}. */
 export async function* events(path, options) {
   const response = await request(path, options);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let held = "", id = "", data = [];
+  let held = "", id = "", name = "", data = [];
   try {
     for (;;) {
       const { value, done } = await reader.read().catch((error) => { throw gone(error); });
@@ -74,10 +74,11 @@ export async function* events(path, options) {
       held = lines.pop();
       for (const line of lines) {
         if (line === "") {
-          if (data.length) yield { id, data: JSON.parse(data.join("\n")) };
-          data = [];
+          if (data.length) yield { id, name, data: JSON.parse(data.join("\n")) };
+          [name, data] = ["", []];
         } else if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
         else if (line.startsWith("id:")) id = line.slice(3).trim();
+        else if (line.startsWith("event:")) name = line.slice(6).trim();
       }
     }
   } finally { reader.cancel().catch(() => {}); }

@@ -1,6 +1,6 @@
 // Drop a history, see what is broken and who would refuse it, take the healed copy.
 
-import { h, replace, save, size } from "./dom.js";
+import { h, replace, count, save, size } from "./dom.js";
 import { call, query } from "./api.js";
 import { visible } from "./text.js";
 
@@ -23,7 +23,7 @@ export async function open(root) {
     replace(out, h("p.quiet", `Examining ${visible(dropped.name)} (${size(dropped.size)}) \u2026`));
     try {
       const found = await call(`doctor?${query({ name: dropped.name })}`, { raw: await dropped.arrayBuffer() });
-      replace(out, found.conversations.map((each, number) => report(each, found, number)));
+      replace(out, found.left_out ? h("p.chip.caution", { role: "status" }, `The first ${found.conversations.length} conversations of ${count(found.conversations.length + found.left_out)}. For all of them: midstream doctor FILE in a terminal.`) : null, found.conversations.map((each, number) => report(each, found, number)));
     } catch (error) { replace(out, h("div.fault", { role: "alert" }, h("p", error.message))); }
   }
   return () => { for (const [name, hear] of Object.entries(heard)) removeEventListener(name, hear); };

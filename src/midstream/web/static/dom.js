@@ -118,6 +118,9 @@ export function copyButton(text, label = "Copy") {
   return button;
 }
 
+/** An address with a word where something is hidden in it. */
+export const unhidden = (address) => address.replaceAll("\u2039hidden\u203a", "YOUR_KEY");
+
 /** A request as a command. What is hidden here is for whoever runs it to fill in. */
 export function curlOf(method, address, headers, text) {
   const quoted = (value) => `'${value.replaceAll("'", "'\\''")}'`;

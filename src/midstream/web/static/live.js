@@ -1,6 +1,6 @@
 // Live traffic: newest first, one stream of news, one repaint a frame however many come.
 
-import { h, s, replace, eachFrame, when, money, span, size, count, copyButton, curlOf } from "./dom.js";
+import { h, s, replace, eachFrame, when, money, span, size, count, copyButton, curlOf, unhidden } from "./dom.js";
 import { call, events, Refused } from "./api.js";
 import { FixedList } from "./windows.js";
 import { jsonCode, code, visible, plain } from "./text.js";
@@ -80,6 +80,8 @@ export async function open(root, { rest: [picked], isOpen }) {
         state.className = "chip good";
         for await (const each of news) {
           last = each.id;
+          // All there are: what is in sight is of a program that was stopped since, and its numbers mean others here.
+          if (each.name === "anew") { rows.clear(); waiting = []; }
           if (paused) { waiting.push(...each.data); if (waiting.length > MOST) waiting = waiting.slice(-MOST); } else take(each.data);
           if (looked && each.data.some((row) => row.number === looked && !row.open)) look(looked, true);
           paint();
@@ -135,7 +137,8 @@ function timeline(found) {
   const ways = [["to the client", found.timeline, "thread-1"], ["from the model", found.upstream?.timeline || [], "thread-0"]].filter(([, points]) => points.length);
   if (!ways.length) return null;
   const end = Math.max(found.ms || 0, ...ways.flatMap(([, points]) => points.map(([at]) => at)), 1);
-  const wide = 640, most = Math.max(...ways.flatMap(([, points]) => points.map(([, bytes]) => bytes)), 1);
+  // As wide as its place, so that its words stay as large as the others.
+  const wide = Math.max(260, Math.min(640, innerWidth < 900 ? innerWidth - 54 : innerWidth / 2 - 90)), most = Math.max(...ways.flatMap(([, points]) => points.map(([, bytes]) => bytes)), 1);
   return s("svg.plot.timeline", { viewBox: `0 0 ${wide} ${ways.length * 46 + 16}`, role: "img", "aria-label": `Pieces by time: ${ways.map(([label, points]) => `${points.length} ${label}`).join(", ")}, in ${span(end)}` },
     ways.map(([label, points, style], row) => [
       s("line", { x1: 0, x2: wide, y1: row * 46 + 44, y2: row * 46 + 44 }),
@@ -150,10 +153,10 @@ const body = (text, cut) => [text.trimStart().startsWith("{") || text.trimStart(
 /** The request once more: the client's to this gateway, or, of Talk, what went to the model. "" if not all of it is kept. */
 function curl(found) {
   const upstream = found.wire === "page" ? found.upstream : null;
-  const [method, address] = upstream ? upstream.line.split(" ") : [found.method, location.origin + found.address.replaceAll("\u2039hidden\u203a", "YOUR_KEY")];
+  const [method, address] = upstream ? upstream.line.split(" ") : [found.method, location.origin + found.address];
   const text = upstream ? upstream.text : found.client.text;
   if (!found.kept || (!upstream && (found.wire === "page" || found.client.cut))) return "";
   const skipped = ["host", "content-length", "connection", "accept-encoding", "transfer-encoding", "user-agent"];
   const headers = Object.entries(upstream ? upstream.headers : found.headers).filter(([name]) => !skipped.includes(name) && !name.startsWith("x-stainless"));
-  return curlOf(method, address, Object.fromEntries(headers), text);
+  return curlOf(method, unhidden(address), Object.fromEntries(headers), text);
 }

@@ -146,8 +146,9 @@ function closed(message) {
 async function begin() {
   let me;
   try {
-    await enter();
-    me = await call("me");
+    // A link that was used before leads in, too, where the session that it opened is kept.
+    const refused = await enter().then(() => null, (error) => error);
+    me = await call("me").catch((error) => { throw refused || error; });
   } catch (error) {
     return closed(error.message);
   }

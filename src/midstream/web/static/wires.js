@@ -1,11 +1,11 @@
 // The same turn on two wires: the exact requests side by side, the stored turns between them, and a thread for each call.
 
-import { h, s, replace, size, eachFrame, copyButton, curlOf } from "./dom.js";
+import { h, s, replace, count, size, eachFrame, copyButton, curlOf, unhidden } from "./dom.js";
 import { call, query, Gone, Refused } from "./api.js";
 import { visible } from "./text.js";
 import { WHO, reportNode } from "./turns.js";
 
-const COLOURS = 8, LONG = 320, NARROW = 58;
+const COLOURS = 8, LONG = 320, NARROW = 58, MANY = 100, LONGEST = 20000;
 
 export async function open(root, { rest: [id, turnText], query: asked, me, isOpen }) {
   const path = `conversations/${encodeURIComponent(id)}`;
@@ -53,6 +53,7 @@ export async function open(root, { rest: [id, turnText], query: asked, me, isOpe
     history.replaceState(history.state, "", `#/wires/${encodeURIComponent(id)}/${state.turn}?${query({ left: state.left, right: state.right })}`);
     const now = ++version;
     picture.setAttribute("aria-busy", "true");
+    if (!picture.firstChild) replace(picture, h("p.empty", "Writing both requests \u2026"));
     try {
       const found = await call(`${path}/wires/${state.turn}?${query({ model: [state.left, state.right] })}`);
       if (now === version) view.draw(found);
@@ -87,8 +88,10 @@ class Picture {
     this.watch = new ResizeObserver(this.paint);
     this.watch.observe(node);
     node.addEventListener("toggle", this.paint, true);
-    for (const name of ["pointerover", "focusin"]) node.addEventListener(name, (event) => this.light(event.target.closest("[data-call]")));
-    node.addEventListener("pointerleave", () => this.light(null));
+    // Who came by Tab keeps the trace while the page scrolls under a pointer that rests.
+    const focused = () => node.contains(document.activeElement) ? document.activeElement.closest("[data-call]") : null;
+    for (const name of ["pointerover", "focusin"]) node.addEventListener(name, (event) => this.light(event.target.closest("[data-call]") || focused()));
+    node.addEventListener("pointerleave", () => this.light(focused()));
   }
 
   end() { this.watch.disconnect(); }
@@ -97,15 +100,15 @@ class Picture {
     const [left, right] = views;
     this.models = [left.model, right.model];
     this.calls = new Map();
-    for (const each of spine) for (const made of each.calls) if (!this.calls.has(made.id)) this.calls.set(made.id, { ...made, colour: this.calls.size % COLOURS, left: left.ids[made.id], right: right.ids[made.id] });
     const sides = [new Side(left, right, this.calls, "left"), new Side(right, left, this.calls, "right")];
+    for (const each of spine) for (const made of each.calls) if (!this.calls.has(made.id)) this.calls.set(made.id, { ...made, colour: this.calls.size % COLOURS, left: sides[0].nameOf(made.id), right: sides[1].nameOf(made.id) });
     const rows = align(left.parts, right.parts);
     const shown = spine.length ? spine[0].index : 0;
     replace(this.node,
       h("div.columns",
         sides[0].heading(), h("div.spine.heading", h("span.quiet", "as stored"), h("strong", `turn ${turn}`)), sides[1].heading(),
         rows.map((row, at) => [
-          sides[0].cell(row.left, row.turns, at === 0), spineCell(spine, row.turns, this.calls, shown, turn), sides[1].cell(row.right, row.turns, at === 0),
+          sides[0].cell(row.left, row.turns, at === 0, shown), spineCell(spine, row.turns, this.calls, shown, turn), sides[1].cell(row.right, row.turns, at === 0, shown),
         ])),
       this.threads);
     this.lit = null;
@@ -192,6 +195,9 @@ class Side {
     this.ids = escaped.length ? new RegExp(`(${escaped.join("|")})(?![A-Za-z0-9_])`) : null;
   }
 
+  /** What a call is called here. By own keys only: an id may be the name of something that every object has. */
+  nameOf(id) { return Object.hasOwn(this.view.ids, id) ? this.view.ids[id] : undefined; }
+
   heading() {
     const { view } = this;
     const loose = view.notes.filter((note) => note.turn === null || note.turn === undefined);
@@ -200,19 +206,43 @@ class Side {
       h("p.model", h("strong", view.model), h("span.chip", view.wire), h("span.chip.plain", size(view.bytes))),
       h("p.line", h("code", view.line), h("span.tools", copyButton(view.raw, "Copy"), copyButton(() => curl(view), "curl"))),
       loose.map(noteNode),
-      h("details", h("summary", `Headers, options and ${view.tools.length} tools`),
+      h("details", h("summary", `Headers, options and ${view.tools.length} tool${view.tools.length === 1 ? "" : "s"}`),
         view.tools.length ? h("p.quiet", "Of the tools, those of midstream that were called here: a store keeps what was said, not what was declared.") : null,
         h("pre.json", Object.entries(view.headers).map(([name, value]) => `${name}: ${value}\n`)), h("pre.json", around)),
       h("details", h("summary", "The switch report"), reportNode(view.report)));
   }
 
-  cell(parts, [from, to], first) {
+  cell(parts, [from, to], first, shown) {
     const notes = this.view.notes.filter((note) => note.turn !== null && note.turn !== undefined && note.turn >= from && note.turn < to);
     const mirror = new Leaves(this.other.parts.filter((part) => part.turns[0] >= from && part.turns[1] <= to));
     const ink = new Ink(this, mirror);
-    const nodes = parts.map((part) => part.text !== undefined ? h("pre.json.prompt", ink.prompt(part.text, first)) : part.items.map((item) => h("pre.json", ink.lines(item))));
-    return h(`div.cell.${this.name}`, { "data-row": String(from) }, nodes, nodes.flat().length ? null : h("p.quiet", "nothing"), notes.map(noteNode));
+    const all = parts.flatMap((part) => part.text !== undefined ? [part] : part.items.map((item) => ({ item })));
+    const node = (each) => each.text !== undefined ? h("pre.json.prompt", ink.prompt(each.text, first)) : h("pre.json", ink.lines(each.item));
+    const inside = () => [all.length ? firstOf(all, node) : h("p.quiet", "nothing"), firstOf(notes, noteNode)];
+    return h(`div.cell.${this.name}`, { "data-row": String(from) }, from < shown ? folded(from, shown, all.length, notes.length, inside) : inside());
   }
+}
+
+/** The first of many, and the next when asked. */
+function firstOf(all, make) {
+  if (all.length <= MANY) return all.map(make);
+  let at = 0;
+  const more = h("button.more", { type: "button", onclick: () => grow() }), holder = h("div", more);
+  const grow = () => {
+    for (const each of all.slice(at, at + MANY)) more.before(make(each));
+    at += MANY;
+    if (at < all.length) replace(more, `\u2026 ${count(all.length - at)} more`);
+    else more.remove();
+  };
+  grow();
+  return holder;
+}
+
+/** The turns before those that are taken apart, drawn when they are unfolded: there can be thousands. */
+function folded(from, shown, items, notes, inside) {
+  const told = [`${count(items)} item${items === 1 ? "" : "s"}`, notes ? `${count(notes)} note${notes === 1 ? "" : "s"}` : ""].filter(Boolean).join(", ");
+  const node = h("details", { ontoggle: () => { if (node.childElementCount === 1) node.append(h("div", inside())); } }, h("summary", `Turns ${from} to ${shown - 1}: ${told}`));
+  return node;
 }
 
 function noteNode(note) {
@@ -221,7 +251,7 @@ function noteNode(note) {
 
 function curl(view) {
   const [method, address] = view.line.split(" ");
-  return curlOf(method, address, view.headers, view.raw);
+  return curlOf(method, unhidden(address), view.headers, view.raw);
 }
 
 /** What one side says in a row: keys and values, to tell what the other side does not have. */
@@ -268,17 +298,19 @@ function parsed(value) {
 class Ink {
   constructor(side, mirror) { this.side = side; this.mirror = mirror; }
 
-  /** A value as lines; one that is too long for its place goes on under its own beginning. */
-  lines(value) {
-    const made = [];
+  /** A value as lines; one that is too long for its place goes on under its own beginning. Of a list of many, `most`. */
+  lines(value, most = MANY) {
+    const made = [], pieces = [];
     let line = null;
     const begin = (indent) => {
       line = h("span.jl");
       line.style.paddingLeft = `${indent + 2}ch`;
       made.push(line);
     };
+    const again = (event) => { const node = event.target.closest("pre"); replace(node, this.lines(value, most * 10)); };
     begin(0);
-    for (const piece of this.value(value, "", true)) {
+    this.write(pieces, value, "", true, most, again);
+    for (const piece of pieces) {
       if (typeof piece !== "string" || !piece.startsWith("\n")) line.append(piece);
       else begin(piece.length - 1);
     }
@@ -286,22 +318,23 @@ class Ink {
   }
 
   /** `inline` for what stands alone or in a list: its first line goes behind the bracket, so that a row stays short. */
-  value(value, indent, inline) {
-    if (value === null || typeof value !== "object") return [this.leaf(value)];
+  write(made, value, indent, inline, most, again) {
+    if (value === null || typeof value !== "object") { made.push(this.leaf(value)); return; }
     const list = Array.isArray(value);
     const inside = list ? value.map((each) => [null, each]) : Object.entries(value);
     const [open, close] = list ? "[]" : "{}";
-    if (!inside.length) return [open + close];
+    if (!inside.length) { made.push(open + close); return; }
     const flat = JSON.stringify(value).length <= NARROW - indent.length;
-    const deeper = `${indent}  `, made = [open];
-    inside.forEach(([name, each], at) => {
+    const deeper = `${indent}  `;
+    made.push(open);
+    inside.slice(0, most).forEach(([name, each], at) => {
       made.push(flat ? (at ? " " : "") : at || !inline ? `\n${deeper}` : " ");
       if (name !== null) made.push(this.key(name), ": ");
-      made.push(...this.value(each, deeper, name === null));
+      this.write(made, each, deeper, name === null, most, again);
       if (at < inside.length - 1) made.push(",");
     });
+    if (inside.length > most) made.push(h("button.more", { type: "button", onclick: again }, `\u2026 ${count(inside.length - most)} more`));
     made.push(flat ? close : ` ${close}`);
-    return made;
   }
 
   key(name) {
@@ -334,11 +367,11 @@ class Ink {
 
   /** A raw prompt: its marks stand out, its words are as they are. */
   prompt(text, first) {
-    const cut = first && text.length > 1500;
-    const shown = cut ? `${text.slice(0, 500)}\u2026` : text;
-    const pieces = shown.split(/(<[|\uff5c][^<>]{1,60}?[|\uff5c]>)/).map((piece, at) => at % 2 ? h("span.token.differs", visible(piece), piece.includes("end") ? "\n" : "") : this.withIds(piece));
+    const cut = !this.whole && text.length > (first ? 1500 : LONGEST), end = first ? 500 : LONGEST;
+    const shown = cut ? `${text.slice(0, end)}\u2026` : text;
+    const pieces = shown.split(/(<[|\uff5c][^<>]{1,60}?[|\uff5c]>)/).map((piece, at, all) => at % 2 ? h("span.token.differs", visible(piece), piece.includes("end") && !all[at + 1].startsWith("\n") ? "\n" : "") : this.withIds(piece));
     if (!cut) return pieces;
-    const node = h("span", pieces, h("button.more", { type: "button", onclick: () => replace(node, this.prompt(text, false)) }, `${text.length - 500} more`));
+    const node = h("span", pieces, h("button.more", { type: "button", onclick: () => { this.whole = true; replace(node, this.prompt(text, first)); } }, `${count(text.length - end)} more`));
     return [node];
   }
 }

@@ -211,6 +211,26 @@ def test_formats_are_told_apart_and_the_original_is_kept(document: Any, kind: st
     assert all(turn.key for turn in entry.conversation.turns)
 
 
+LINES = [b'{"role":"user","content":"one"}', b'{"role":"assistant","content":"half \\ud83d"}']
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        pytest.param(b'[{"role":"user","content":"half \\ud83d"}]', ["half \ufffd"], id="half a character"),
+        pytest.param(b'[{"role":"user","content":"caf\xe9"}]', ["caf\ufffd"], id="bytes that are no UTF-8"),
+        pytest.param(b'[{"role":"user","content":"two\nlines"}]', ["two\nlines"], id="a raw line break"),
+        pytest.param(b'[{"role":"user","content":"x","score":NaN}]', ["x"], id="no number"),
+        pytest.param(b"\n".join(LINES), ["one", "half \ufffd"], id="in one of several lines"),
+        pytest.param(b"\xef\xbb\xbf" + LINES[0], ["one"], id="a mark of UTF-8"),
+        pytest.param(LINES[0].decode().encode("utf-16"), ["one"], id="UTF-16"),
+        pytest.param("\ufeff".encode("utf-16-be") + LINES[0].decode().encode("utf-16-be"), ["one"], id="UTF-16, the other way"),
+    ],
+)  # fmt: skip
+def test_what_is_not_json_to_the_letter_is_read(data: bytes, said: list[str]) -> None:
+    assert [turn.text for turn in only(data).conversation.turns] == said
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("data", "message"),
@@ -220,7 +240,7 @@ class TestRefusals:
             (b"hello", "neither JSON nor JSON lines"),
             (b'{"role":"user"}\nnot json', "line 2"),
             (b"[" * 100_000, "neither JSON nor JSON lines"),
-            (b'"\\ud800"', "neither JSON nor JSON lines"),
+            (b'"\\ud800"', "cannot tell the format"),
             (b"42", "cannot tell the format"),
             (b"[]", "cannot tell the format"),
             (b'{"recipes": []}', "cannot tell the format"),

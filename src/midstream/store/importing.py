@@ -7,6 +7,7 @@ that is not a history is refused.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from ..core.blocks import Block, Conversation, Media, Opaque, Thinking, Turn
 from ..core.errors import MidstreamError, StoreError
 from ..core.history import canonicalize
+from ..wires.lenient_json import decode_leniently
 from ..wires.request import parse_request
 from .export import read_jsonl
 from .llm_logs import SQLITE_MAGIC, read_llm_logs
@@ -184,6 +186,7 @@ FORMATS = ("midstream", "llm", *READERS)
 # Read into memory as a whole, since JSON cannot be told apart by
 # its beginning. One byte more is read, to know that it is larger.
 MAX_BYTES = 256 * 1024 * 1024
+_NO_JSON = (msgspec.MsgspecError, ValueError, RecursionError, MidstreamError)
 
 
 def import_file(store: Store, path: Path | str, format: str | None = None, *, provider: str | None = None) -> list[str]:
@@ -223,6 +226,7 @@ def read_history(
         raise StoreError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     if format == "llm":
         raise StoreError(f"{name} is not a logs.db, which is an SQLite database; pass its path to import_file")
+    data = _as_utf8(data)
     if not data.strip():
         raise StoreError(f"{empty}; expected a history in one of the formats {', '.join(FORMATS)}")
     if format == "midstream" or (format is None and data.lstrip().startswith(b'{"midstream":')):
@@ -240,20 +244,35 @@ def read_history(
         yield Entry(reader.read(document, where, maker), original=Original(kind, raw, name))
 
 
+def _as_utf8(data: bytes) -> bytes:
+    """The same without a byte order mark, which editors and shells on Windows put in front, and in UTF-8, where those write UTF-16."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace").encode()
+    return data.removeprefix(codecs.BOM_UTF8)
+
+
 def _documents(data: bytes, name: str) -> list[tuple[Any, bytes]]:
     """The histories in a file, each with its bytes: one JSON value, one history per line, or one message per line."""
     try:
+        return _decoded(data, name, msgspec.json.decode)
+    except StoreError:
+        # What is no JSON to the letter (half an emoji, NaN, a raw line break in a text) is still somebody's history.
+        return _decoded(data, name, decode_leniently)
+
+
+def _decoded(data: bytes, name: str, decode: Callable[[bytes], Any]) -> list[tuple[Any, bytes]]:
+    try:
         # One JSON value first, since a pretty-printed document also has many lines.
-        return [(msgspec.json.decode(data), data)]
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return [(decode(data), data)]
+    except _NO_JSON as error:
         lines = [line for line in data.split(b"\n") if line.strip()]
         if len(lines) < 2:
             raise StoreError(f"{name} is neither JSON nor JSON lines: {error}") from error
     values = []
     for number, line in enumerate(lines, 1):
         try:
-            values.append(msgspec.json.decode(line))
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            values.append(decode(line))
+        except _NO_JSON as error:
             raise StoreError(f"{name} is neither JSON nor JSON lines (line {number}): {error}") from error
     # Every line is a message or an item, so all lines are one history; else each line is a history.
     if all(isinstance(value, dict) and ("role" in value or "type" in value) for value in values):

@@ -32,7 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "midstream"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 WALKS = [ROOT / "docs" / "explanation" / name for name in ("an-answer-comes-in.md", "a-request-goes-out.md")]
-MAP = [ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md", *WALKS]
+RECIPES = ROOT / "docs" / "project" / "extending.md"
+MAP = [ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md", RECIPES, *WALKS]
 """The pages that lead a reader through the source: everything they name is looked up."""
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 PATH = re.compile(r"(?P<path>[\w.-]+(?:/[\w.-]+)*(?:\.py|\.json|\.toml|\.md|/))(?:: (?P<name>\w+(?:\.\w+)*))?")
@@ -209,8 +210,8 @@ def test_a_cut_stream_becomes_an_error_where_it_is_said_to() -> None:
 
 
 def recipe(opening: str) -> str:
-    """The Python of a recipe in CONTRIBUTING.md, by the words it opens with."""
-    blocks = re.findall(r"^( *)```python\n(.*?)^ *```", MAP[1].read_text("utf-8"), re.M | re.S)
+    """The Python of a recipe in docs/project/extending.md, by the words it opens with."""
+    blocks = re.findall(r"^( *)```python\n(.*?)^ *```", RECIPES.read_text("utf-8"), re.M | re.S)
     found = [textwrap.dedent(code) for _, code in blocks if code.strip().startswith(opening)]
     assert len(found) == 1
     return found[0]
@@ -292,7 +293,7 @@ def test_every_room_of_every_wire_is_explained() -> None:
     wires = len(list((SOURCE / "wires").glob("*/__init__.py")))
     rooms = {name for name in modules if modules.count(name) >= wires - 1}
     assert rooms >= {"shapes", "encode", "decode", "parse", "wire"}
-    for page in MAP[:2]:
+    for page in (MAP[0], RECIPES):
         said = set(spans(page))
         assert {room for room in rooms if room not in said and f"{room}.py" not in said} == set(), page.name
 

@@ -8,6 +8,7 @@ import selectors
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,10 @@ class Driver:
             "PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "NO_PROXY": "*", "no_proxy": "*",
             "PYTHONDONTWRITEBYTECODE": "1",
         }  # fmt: skip
-        self._process = subprocess.Popen(
-            _command(row), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+        self._start = partial(
+            subprocess.Popen, _command(row), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
         )
+        self._process: subprocess.Popen[str] = self._start()
 
     def ask(self, **case: Any) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -67,7 +69,11 @@ class Driver:
         self._process.stdin.flush()
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
-            assert waiting.select(_PATIENCE), f"the client said nothing for {_PATIENCE:g} s"
+            if not waiting.select(_PATIENCE):
+                # The next feature gets a client that works: what hangs fails alone.
+                self._end()
+                self._process = self._start()
+                raise AssertionError(f"the client said nothing for {_PATIENCE:g} s")
         line = self._process.stdout.readline()
         assert line, f"the client died with status {self._process.wait()}"
         return dict(json.loads(line))
@@ -78,9 +84,12 @@ class Driver:
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._end()
         self._process.stdout.close()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 def _command(row: Row) -> list[str]:

@@ -5,6 +5,7 @@ Only the standard library and the client: each runs in the environment that hold
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import traceback
@@ -67,6 +68,9 @@ def failing(act: Callable[[], object]) -> Outcome:
 def serve(features: Mapping[str, Callable[[Case], Outcome]], *, warns: bool = False) -> None:
     """Answer until standard input ends. What a client prints goes to standard error. `warns`: it does so about itself."""
     out, sys.stdout = sys.stdout, sys.stderr
+    # httpcore closes a stream that nobody read to its end when it is collected, and takes the lock of its pool for that. litellm
+    # leaves such streams behind: collected while the next request held the lock, one of them locked up the process for good.
+    gc.disable()
     for line in sys.stdin:
         case = Case(**json.loads(line))
         try:
@@ -76,5 +80,6 @@ def serve(features: Mapping[str, Callable[[Case], Outcome]], *, warns: bool = Fa
                 said: Outcome = {"outcome": features[case.feature](case)}
         except Exception:
             said = {"failure": traceback.format_exc()}
+        gc.collect()
         out.write(json.dumps(said) + "\n")
         out.flush()

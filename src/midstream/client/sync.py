@@ -378,9 +378,13 @@ class Background:
             while (found := self.run(_next(items))) is not None:
                 yield found[0]
         finally:
-            # A generator may be collected in any thread; in the loop's own, the loop closes `items` itself.
-            if self._thread.is_alive() and not self._inside:
-                self.run(_close(items))
+            self.end(items)
+
+    def end(self, items: ClosableItems[T]) -> None:
+        """Close them, wherever that can be waited for."""
+        # A generator may be collected in any thread; in the loop's own, the loop closes `items` itself.
+        if self._thread.is_alive() and not self._inside:
+            self.run(_close(items))
 
     def close(self) -> None:
         """End the loop and wait for its thread."""

@@ -54,6 +54,29 @@ def test_closed_by_another_task() -> None:
     asyncio.run(main())
 
 
+def test_the_reader_s_end_and_another_close_wait_for_the_first() -> None:
+    async def main() -> None:
+        cleans = asyncio.Event()
+
+        async def slow() -> AsyncGenerator[int, None]:
+            try:
+                yield 1
+            finally:
+                cleans.set()
+                await asyncio.sleep(0.01)
+
+        stream = OpenStream(slow())
+        assert await anext(stream) == 1
+        closing = asyncio.create_task(stream.aclose())
+        await cleans.wait()
+        assert [item async for item in stream] == []
+        await stream.aclose()
+        assert closing.done()
+        await closing
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("close", [False, True], ids=["alone", "closed at the same time"])
 def test_a_reader_that_is_cancelled_is_cancelled(close: bool) -> None:
     async def main() -> None:
@@ -80,4 +103,17 @@ def test_closed_by_another_thread() -> None:
     reader.join(10)
     assert not reader.is_alive() and found == [1] and source.ended
     stream.close()
+    backend.close()
+
+
+def test_closed_before_anybody_read_in_a_plain_for() -> None:
+    source, backend = Source(), Backend()
+
+    async def begun_items() -> AsyncGenerator[int, None]:
+        items = source.items()
+        await anext(items)
+        return items
+
+    backend.iterate(backend.run(begun_items())).close()
+    assert source.ended
     backend.close()

@@ -378,8 +378,15 @@ def test_a_missing_part_of_an_address_names_where_it_can_be_said(name: str) -> N
 def test_keys_that_were_written_into_the_configuration_are_known() -> None:
     settings = ProviderConfig(
         base_url="https://gate.example/v1",
-        headers={"x-own-secret": "Bearer in-a-header", "x-team": "blue"},
-        query={"sig": "in-a-query", "api-version": "2026-01-01"},
+        headers={"x-own-secret": "Bearer in-a-header", "x-team": "blue-and-green"},
+        query={"sig": "in-a-query", "u": "like-0123456789abcdef", "api-version": "2026-01-01-preview"},
     )
     found = Catalog(Config(providers={"gate": settings}), environ={}).keys_at_hand()
-    assert {key.reveal() for key in found.values()} == {"in-a-header", "in-a-query"}
+    assert {key.reveal() for key in found.values()} == {"in-a-header", "in-a-query", "like-0123456789abcdef"}
+
+
+@pytest.mark.parametrize("value", ["1", "eu", "us-central1", "gpt-4o-mini-2024-07-18", "projects", "2025.10.01"])
+def test_a_plain_value_of_a_query_is_no_key(value: str) -> None:
+    # It would be taken out of everything that the page shows, and of what a command says to a model.
+    settings = ProviderConfig(base_url="https://gate.example/v1", query={"where": value})
+    assert Catalog(Config(providers={"gate": settings}), environ={}).keys_at_hand() == {}

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
@@ -160,6 +161,43 @@ def test_a_session_that_is_not_closed_warns_and_ends_its_thread() -> None:
         del session
         gc.collect()
     assert set(threading.enumerate()) == before
+
+
+def test_work_that_comes_while_the_loop_ends_is_refused_instead_of_waiting_for_ever() -> None:
+    background = Background()
+    ends, late = threading.Event(), threading.Event()
+
+    async def until_the_end() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ends.set()
+            await asyncio.to_thread(late.wait, 10)
+
+    async def nothing() -> None: ...
+
+    refused: list[Exception] = []
+
+    def ask(work: Callable[[], Any]) -> None:
+        try:
+            background.run(work())
+        except (LocalError, CancelledError) as error:
+            refused.append(error)
+
+    waiting = [threading.Thread(target=ask, args=(until_the_end,), daemon=True)]
+    waiting[0].start()
+    background.run(asyncio.sleep(0.01))
+    closing = threading.Thread(target=background.close, daemon=True)
+    closing.start()
+    assert ends.wait(10)
+    waiting.append(threading.Thread(target=ask, args=(nothing,), daemon=True))
+    waiting[1].start()
+    waiting[1].join(10)
+    late.set()
+    for thread in (*waiting, closing):
+        thread.join(10)
+        assert not thread.is_alive()
+    assert [type(error) for error in refused] == [LocalError, CancelledError]
 
 
 def test_waiting_inside_the_loop_is_refused_instead_of_blocking_for_ever() -> None:

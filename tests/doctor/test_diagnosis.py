@@ -221,6 +221,19 @@ def test_the_healed_copy_keeps_what_was_said() -> None:
     assert healed.turns[1].tool_calls[0].id.startswith("hist_tool_")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'[{"role":"user","content":"half \\ud83d"},{"role":"assistant","content":"","score":NaN}]',
+        b'{"role":"user","content":"half \\ud83d"}\n{"role":"assistant","content":""}',
+        b'\xef\xbb\xbf[{"role":"user","content":"two\nlines"},{"role":"assistant","content":""}]',
+    ],
+)
+def test_what_is_not_json_to_the_letter_is_examined(data: bytes) -> None:
+    (entry,) = read_history(data)
+    assert "blank content" in [finding.kind for finding in examine(entry.conversation, entry.original).findings]
+
+
 def test_no_stale_entries() -> None:
     if (ROOT / "vectors" / REPAIR).exists():
         assert set(SOUND) <= {*vectors(REPAIR), *vectors(OPENCLAW)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -259,6 +260,9 @@ def test_errors_are_langchain_s_too(sim: SimServer) -> None:
             refused = failure(stream=stream, served=guarded)
             assert isinstance(refused, exceptions.ModelAuthenticationError) and not refused.is_retryable
             assert refused.status == 401 and str(refused) == str(refused.__cause__)
+            # An executor of other processes sends what its workers raise.
+            sent = pickle.loads(pickle.dumps(refused))
+            assert type(sent) is type(refused) and vars(sent) == vars(refused) and str(sent) == str(refused)
         with sim_server(window=50) as small:
             assert isinstance(failure(stream=stream, served=small), exceptions.ContextOverflowError)
     sim.inject("cut", 9)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import Any
 
 import openai
@@ -14,6 +15,7 @@ from openai.types.responses import Response
 from pydantic import BaseModel
 
 from midstream.adapters import async_openai_client, openai_client
+from midstream.adapters.openai_wires import OpenAIWires
 from midstream.testing import Answer, SimServer, sim_server
 from tests.adapters.openai_errands import TOOLS, chat_tour, responses_tour
 from tests.adapters.tour import MODELS, judge
@@ -145,6 +147,32 @@ def test_a_stream_that_goes_silent(sim: SimServer) -> None:
         hasty = client.with_options(timeout=0.2)
         with pytest.raises(openai.APITimeoutError):
             read(hasty.chat.completions.create(model=KIMI, messages=HELLO, stream=True))
+
+
+def test_a_stream_that_is_closed_unread_ends_its_request(sim: SimServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    streamed = OpenAIWires.stream
+
+    async def watched(wires: OpenAIWires, reading: Any) -> AsyncGenerator[bytes, None]:
+        try:
+            async with aclosing(streamed(wires, reading)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            ended.append(reading.model)
+
+    async def unread() -> None:
+        async with async_openai_client(catalog=sim.catalog()) as client:
+            stream = await client.chat.completions.create(model=MODELS[1], messages=HELLO, stream=True)
+            await stream.close()
+            assert ended == [KIMI, MODELS[1]]
+
+    monkeypatch.setattr(OpenAIWires, "stream", watched)
+    with openai_client(catalog=sim.catalog()) as client:
+        stream = client.chat.completions.create(model=KIMI, messages=HELLO, stream=True)
+        stream.close()
+        assert ended == [KIMI]
+    asyncio.run(unread())
 
 
 def test_async_in_two_event_loops(sim: SimServer) -> None:

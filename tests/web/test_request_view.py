@@ -102,6 +102,13 @@ def test_a_prompt_is_cut_where_a_turn_begins(model: str) -> None:
         assert following["text"].count("<|") == following["text"].count("|>")
 
 
+@pytest.mark.parametrize("model", ["moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5"])
+def test_a_turn_that_is_not_sent_goes_with_the_next(model: str) -> None:
+    said = [human("One."), Turn("ai", (Text("Two."),)), Turn("ai", (Text(" "),)), human("Four."), human("Five.")]
+    parts = RequestView(CATALOG, Conversation(tuple(said)), 3, model).json()["parts"]
+    assert [part["turns"] for part in parts] == [[0, 1], [1, 2], [2, 4]]
+
+
 def test_the_ids_are_those_of_the_wire() -> None:
     conversation = work()
     ids = {

@@ -284,11 +284,30 @@ def _langchain_errors() -> Iterator[None]:
         theirs: type[Exception] = next((each for each, ours in _ERRORS if isinstance(last, ours)), ModelError)
         if theirs is ModelAuthenticationError and getattr(last, "status", None) == 403:
             theirs = ModelPermissionDeniedError
-        ours = type(error)
-        kind = type(ours.__name__, (ours, theirs), {"__doc__": ours.__doc__, "__module__": ours.__module__})
-        told = kind.__new__(kind, *error.args)
-        vars(told).update(vars(error), is_retryable=last.retryable)
-        raise told from error
+        raise _told(type(error), theirs, error.args, {**vars(error), "is_retryable": last.retryable}) from error
+
+
+def _told(
+    ours: type[MidstreamError], theirs: type[Exception], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> MidstreamError:
+    kind = _classes.get((ours, theirs)) or _classes.setdefault((ours, theirs), _both(ours, theirs))
+    error = kind.__new__(kind, *args)
+    vars(error).update(attributes)
+    return error
+
+
+_classes: dict[tuple[type, type], type[MidstreamError]] = {}
+"""Those that are both, made once: whoever counts errors by their classes counts them together."""
+
+
+def _both(ours: type[MidstreamError], theirs: type[Exception]) -> type[MidstreamError]:
+    """A class that is both, with our name. It stands in no module, so a pickle of its errors says how they are made."""
+
+    def reduced(self: MidstreamError) -> tuple[Any, ...]:
+        return _told, (ours, theirs, self.args, vars(self))
+
+    named = {"__doc__": ours.__doc__, "__module__": ours.__module__, "__reduce__": reduced}
+    return type(ours.__name__, (ours, theirs), named)
 
 
 def _tool_spec(tool: dict[str, Any]) -> ToolSpec:

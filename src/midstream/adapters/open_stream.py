@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator
+from contextlib import suppress
 from typing import Generic, Self, TypeVar
 
 from ..client.sync import Background
@@ -22,6 +23,7 @@ class OpenStream(Generic[T]):
         self._items = items
         self._waiting: asyncio.Future[T] | None = None
         self._closed = False
+        self._closing = asyncio.Lock()
 
     def __aiter__(self) -> Self:
         return self
@@ -44,10 +46,12 @@ class OpenStream(Generic[T]):
 
     async def aclose(self) -> None:
         self._closed = True
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.cancel()
-            await asyncio.wait([self._waiting])
-        await self._items.aclose()
+        # One after the other: a generator that still cleans up cannot be closed again, and the reader's end closes it too.
+        async with self._closing:
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.cancel()
+                await asyncio.wait([self._waiting])
+            await self._items.aclose()
 
 
 class SyncOpenStream(Generic[T]):
@@ -65,7 +69,7 @@ class SyncOpenStream(Generic[T]):
         return next(self._items)
 
     def close(self) -> None:
-        try:
+        with suppress(ValueError):  # another thread is in it
             self._items.close()
-        except ValueError:  # another thread is in it
-            self._background.run(self._open.aclose())
+        # A generator that has not begun closes nothing.
+        self._background.end(self._open)

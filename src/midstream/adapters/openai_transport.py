@@ -92,8 +92,7 @@ class _SyncTransport(httpx.BaseTransport):  # type: ignore[misc]
 
     def handle_request(self, request: Any) -> Any:
         backend = self._wires.backend
-        work = answer(self._wires, request.method, request.url.path, request.read())
-        answered = backend.run(_in_time(work, request))
+        answered = backend.run(_answered(self._wires, request, request.read()))
         return _response(answered, request, lambda pieces: _SyncPieces(backend.iterate(pieces)))
 
     def close(self) -> None:
@@ -105,20 +104,25 @@ class _AsyncTransport(httpx.AsyncBaseTransport):  # type: ignore[misc]
         self._wires = wires
 
     async def handle_async_request(self, request: Any) -> Any:
-        work = answer(self._wires, request.method, request.url.path, await request.aread())
-        answered = await _in_time(work, request)
+        answered = await _answered(self._wires, request, await request.aread())
         return _response(answered, request, _AsyncPieces)
 
     async def aclose(self) -> None:
         await self._wires.backend.aclose()
 
 
+async def _answered(wires: OpenAIWires, request: Any, body: bytes) -> Answered:
+    """The answer within the caller's time; the first piece of a stream is among the rest."""
+    answered = await _in_time(answer(wires, request.method, request.url.path, body), request)
+    if answered.rest is not None:
+        answered.rest = _pieces(answered.body, answered.rest, request)
+        await anext(answered.rest)
+    return answered
+
+
 def _response(answered: Answered, request: Any, streamed: Callable[[AsyncGenerator[bytes, None]], Any]) -> Any:
-    if answered.rest is None:
-        # Not as `content`: the library takes the time of a request (`elapsed`) when a stream has been read.
-        stream = httpx.ByteStream(answered.body)
-    else:
-        stream = streamed(_pieces(answered.body, answered.rest, request))
+    # Not as `content`: the library takes the time of a request (`elapsed`) when a stream has been read.
+    stream = httpx.ByteStream(answered.body) if answered.rest is None else streamed(answered.rest)
     return httpx.Response(answered.status, headers=answered.headers, stream=stream, request=request)
 
 
@@ -133,8 +137,9 @@ async def _in_time(work: Awaitable[T], request: Any) -> T:
 
 
 async def _pieces(first: bytes, rest: AsyncGenerator[bytes, None], request: Any) -> AsyncGenerator[bytes, None]:
-    """The pieces of a stream. The caller's time is for each of them, as it is for each read of a connection."""
+    """Nothing, then the pieces of a stream. The caller's time is for each of them, as it is for each read of a connection."""
     async with aclosing(rest):
+        yield b""  # so that it has begun, for who closes a stream unread: until then, closing this would leave `rest` open
         piece: bytes | None = first
         while piece is not None:
             yield piece

@@ -21,7 +21,7 @@ from ..core.dialect import Dialect, Endpoint
 from ..core.errors import ConfigError, MissingKey, UnknownModel
 from ..core.modules import late_module
 from ..core.patterns import late_pattern
-from ..core.secret import PLAIN_QUERY, Secret, SecretHeaders, hide, hide_url_secrets, is_secret_header
+from ..core.secret import PLAIN_QUERY, Secret, SecretHeaders, hide, hide_url_secrets, is_key
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
 from ..transport.target import leads_to_loopback
@@ -88,12 +88,10 @@ class Catalog:
         rows = [*REGISTRY.providers.values(), *[self._configured(name) for name in self.config.providers], *providers]
         self.registry = Registry([_with_both_spellings(row) for row in rows])
         self._configured_keys = {
-            f"{name} of {provider}": Secret(value.rpartition(" ")[2])  # behind "Bearer", if that stands before it
+            f"{name} of {provider}": Secret(max(value.split(), key=len, default=""))  # "Bearer" may stand before it
             for provider, settings in self.config.providers.items()
-            for name, value in [
-                *[each for each in settings.headers.items() if is_secret_header(each[0])],
-                *[each for each in settings.query.items() if each[0] not in PLAIN_QUERY],
-            ]
+            for name, value in [*settings.headers.items(), *settings.query.items()]
+            if is_key(name, value)
         }
         self._settles_tools = any(model.tools is not None for model in self.config.models.values())
         self._other_dialects: dict[int, tuple[Dialect, Dialect]] = {}

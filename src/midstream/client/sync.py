@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from ..core.blocks import Conversation, Media, Text, Turn
@@ -335,6 +335,7 @@ class Background:
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
+        self._awaited: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._main, name="midstream-loop", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -345,11 +346,15 @@ class Background:
         tasks: list[asyncio.Task[T]] = []
 
         def begin() -> None:
+            if self._stop.is_set():
+                outcome.set_exception(_ended())  # a loop that ends would leave the task in the middle
+                return
             tasks.append(self._loop.create_task(work))
             tasks[0].add_done_callback(lambda task: _settle(outcome, task))
 
         def cancel() -> None:
-            tasks[0].cancel()
+            for task in tasks:
+                task.cancel()
 
         if self._inside:
             work.close()
@@ -357,19 +362,24 @@ class Background:
             raise LocalError(
                 "called from the event loop's own thread, where waiting would block for ever: use the async API"
             )
+        self._awaited.add(outcome)
         try:
             self._loop.call_soon_threadsafe(begin)
         except RuntimeError:
-            work.close()
-            raise LocalError("the event loop has ended: the session was closed") from None
+            outcome.set_exception(_ended())
         try:
             return outcome.result()
         except BaseException:
+            if outcome.done() and not tasks:
+                work.close()  # it came too late to be begun
             # Ctrl-C while waiting: cancel the work and wait until it has cleaned up, then raise.
             if not outcome.done():
-                self._loop.call_soon_threadsafe(cancel)
+                with suppress(RuntimeError):  # a loop that has ended cancels by itself
+                    self._loop.call_soon_threadsafe(cancel)
                 wait((outcome,))
             raise
+        finally:
+            self._awaited.discard(outcome)
 
     def iterate(self, items: ClosableItems[T]) -> Generator[T, None, None]:
         """The same items in a plain `for`."""
@@ -378,9 +388,18 @@ class Background:
             while (found := self.run(_next(items))) is not None:
                 yield found[0]
         finally:
-            # A generator may be collected in any thread; in the loop's own, the loop closes `items` itself.
-            if self._thread.is_alive() and not self._inside:
+            self.end(items)
+
+    def end(self, items: ClosableItems[T]) -> None:
+        """Close them, wherever that can be waited for."""
+        # A generator may be collected in any thread; in the loop's own, the loop closes `items` itself.
+        if self._thread.is_alive() and not self._inside:
+            try:
                 self.run(_close(items))
+            except LocalError:
+                # So does a loop that ends.
+                if not self._stop.is_set():
+                    raise
 
     def close(self) -> None:
         """End the loop and wait for its thread."""
@@ -400,6 +419,15 @@ class Background:
             # Only now may another thread use `_loop` and `_stop`; `__init__` waits for this.
             self._ready.set()
             runner.run(self._stop.wait())
+        # What came while the loop was ending was never begun, and somebody waits for it. Nothing comes after this: a closed
+        # loop takes nothing.
+        for outcome in self._awaited.copy():
+            if not outcome.done():
+                outcome.set_exception(_ended())
+
+
+def _ended() -> LocalError:
+    return LocalError("the event loop has ended: the session was closed")
 
 
 def _settle(outcome: Future[T], task: asyncio.Task[T]) -> None:

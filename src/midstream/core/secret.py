@@ -30,6 +30,9 @@ PLAIN_QUERY = ("alt", "api-version", "beta")
 """Parameters of a query whose values are no keys; of any other the value may be one."""
 # Every gateway and every client has another header for its key: what is named like a secret is taken for one. Not every header a provider asks for is secret: `anthropic-version` is not.
 _SECRET_HEADER = late_pattern(r"(?i)auth|key|token|secret|cookie|session|credential|signature|password")
+# The same for parameters of a query, which have shorter names; and what no word or name looks like, whatever it is called.
+_SECRET_PARAMETER = ("sig", "code", "pass", "pwd")
+_RANDOM = late_pattern(r"(?i)(?<![a-z0-9])(?=[a-z]*[0-9])(?=[0-9]*[a-z])[a-z0-9]{16}")
 # Headers with other names that carry a provider's key, because an endpoint says so. There are as many as in the configuration, and
 # whoever shows headers has only their names, so they are known to the whole process.
 _named_key_headers: set[str] = set()
@@ -151,6 +154,12 @@ def name_key_header(name: str) -> None:
 def is_secret_header(name: str) -> bool:
     """Whether the value of a header with this name must not be shown."""
     return name.lower() in _named_key_headers or _SECRET_HEADER.search(name) is not None
+
+
+def is_key(name: str, value: str) -> bool:
+    """Whether the value of a header or a parameter is to be kept out of every text, not only out of its own place: a region
+    (`us-central1`) stands in many texts that have nothing to do with it."""
+    return is_secret_header(name) or name.lower() in _SECRET_PARAMETER or _RANDOM.search(value) is not None
 
 
 def hide_url_secrets(url: str, stand_in: str, shown: Collection[str] = ()) -> str:

@@ -24,6 +24,7 @@ from ..core.tools import modern_call, parse_arguments
 from ..sim.players import Player, make_players
 from ..sim.rules.hosts import HOSTS, Host, host_for, judge
 from ..sim.rules.rule import Problem
+from ..store.importing import documents
 from ..store.protocol import Original
 from ..wires.encode_context import ToolNames
 from .naive import naive_body, with_raw_ids
@@ -280,11 +281,9 @@ def _document(original: Original | None) -> Any:
     """The original's JSON, if it is in the format of a host."""
     if original is None or original.format not in _OWN_WIRE:
         return None
-    try:
-        return msgspec.json.decode(original.data)
-    except msgspec.DecodeError:
-        # One message per line; importing has read it once, so every line is JSON.
-        return [msgspec.json.decode(line) for line in original.data.split(b"\n") if line.strip()]
+    # As importing has read it, which takes more than JSON to the letter. An original is one history.
+    ((document, _),) = documents(original.data, original.name)
+    return document
 
 
 def _messages(document: Any) -> list[dict[str, Any]]:

@@ -232,7 +232,7 @@ def read_history(
     if format == "midstream" or (format is None and data.lstrip().startswith(b'{"midstream":')):
         yield from read_jsonl(data.split(b"\n"))
         return
-    for number, (document, raw) in enumerate(_documents(data, name), 1):
+    for number, (document, raw) in enumerate(documents(data, name), 1):
         where = f"{name}, history {number}"
         kind = format or looks_like(document)
         if kind is None:
@@ -251,7 +251,7 @@ def _as_utf8(data: bytes) -> bytes:
     return data.removeprefix(codecs.BOM_UTF8)
 
 
-def _documents(data: bytes, name: str) -> list[tuple[Any, bytes]]:
+def documents(data: bytes, name: str) -> list[tuple[Any, bytes]]:
     """The histories in a file, each with its bytes: one JSON value, one history per line, or one message per line."""
     try:
         return _decoded(data, name, msgspec.json.decode)

@@ -464,7 +464,7 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 def _whole(text: str | None, otherwise: int) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 12 else otherwise
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 18 else otherwise
 
 
 def _number(text: str | None) -> float | None:

@@ -155,13 +155,14 @@ class RequestView:
         for length, written in itertools.chain(self._beginnings(key), [whole]):
             history = msgspec.json.decode(written, type=list[msgspec.Raw] | None) or []
             count = max(begun, min(len(history), len(items)))
+            now = bytes(history[-1]) if history else b""  # a Raw equals nothing else
             if count > begun:
                 parts.append({"turns": [first, length], "items": list(items[begun:count])})
                 begun, first = count, length
-            elif parts and history and history[-1] != last and length < whole[0]:  # joined to the message before it
+            elif parts and now != last and length < whole[0]:  # joined to the message before it
                 parts[-1]["turns"][1] = first = length
             # Turns that are not sent have no items: they go with the next.
-            last = bytes(history[-1]) if history else b""
+            last = now
         if parts and first < len(self._turns):
             parts[-1]["turns"][1] = len(self._turns)
         return [piece for part in parts for piece in self._split(part)]

@@ -239,8 +239,9 @@ class Traffic:
         self._numbers = 0
         self._second = 0
         self._kept = 0
-        # Not from one: a page that comes back to a program that was started again has numbers of its life before.
-        self._first = self._changes = int(time.time() * 10)
+        # Not from one: a page that comes back to a program that was started again has numbers of its life before. In
+        # microseconds, since no life has as many changes as that: the numbers of the next one begin behind all of its own.
+        self._first = self._changes = time.time_ns() // 1000
         self._bytes = 0
         self._changed: dict[int, Exchange] = {}
         self._told = 0

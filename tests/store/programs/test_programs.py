@@ -572,6 +572,14 @@ def test_a_tool_that_failed_is_told_to_the_next_model(name: str, tmp_path: Path)
     assert told == [False, True, False]
 
 
+@pytest.mark.parametrize("own", ["/etc", "../..", "long" * 2000, "nul\0"])
+def test_gemini_cli_s_sessions_may_be_called_anything(own: str, tmp_path: Path) -> None:
+    session = _only("gemini-cli", program_home("gemini-cli", tmp_path))
+    path = Path(session.path)
+    path.write_text(path.read_text().replace(session.id, json.dumps(own)[1:-1]))
+    assert PROGRAMS["gemini-cli"].read(session).entry.conversation.turns
+
+
 @pytest.mark.parametrize("name", ["claude-code", "gemini-cli", "kimi-code", "opencode"])
 def test_subagents_that_have_sessions_of_their_own_are_told(name: str, tmp_path: Path) -> None:
     place = program_home(name, tmp_path)
@@ -631,8 +639,9 @@ def test_kimi_code_keeps_larger_images_in_files(tmp_path: Path, monkeypatch: pyt
 
     assert read("blobref:image/png;abc1") == (["iVBORw=="], [])
     told = ["1 images or other media whose file is gone or too large"]
-    for url in ("blobref:image/png;gone", "blobref:image/png;../secret", "blobref:image/png", "blobref:"):
-        assert read(url) == ([], told)
+    for own in ("gone", "../secret", "long" * 2000, ""):
+        assert read(f"blobref:image/png;{own}") == ([], told)
+    assert read("blobref:") == ([], told)
     monkeypatch.setattr("midstream.store.programs.kimi_code.LARGEST", 3)
     assert read("blobref:image/png;abc1") == ([], told)
 

@@ -11,7 +11,6 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from glob import escape
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -20,6 +19,7 @@ from ...core.blocks import Conversation
 from ...wires.gemini.wire import DEFAULT
 from ...wires.lenient_json import encode_json_lines
 from .program import (
+    PLAIN_NAME,
     Exported,
     Imported,
     Json,
@@ -131,8 +131,8 @@ def read(session: SessionFile) -> Imported:
     data = read_bytes(Path(session.path))
     left_out = LeftOut()
     head, messages = _replay(_document(data) or read_records(data, left_out), left_out)
-    if own := text(head.get("sessionId")):
-        left_out.add_subagents(Path(session.path).parent.glob(f"{escape(own)}/*.jsonl"))
+    if PLAIN_NAME.fullmatch(own := text(head.get("sessionId"))):
+        left_out.add_subagents(Path(session.path).parent.glob(f"{own}/*.jsonl"))
     contents: list[Json] = []
     models: list[str] = []
     repeated = {

@@ -24,6 +24,7 @@ from ...wires.lenient_json import encode_json_lines
 from .program import (
     FAILED,
     LARGEST,
+    PLAIN_NAME,
     Exported,
     Imported,
     Json,
@@ -178,12 +179,11 @@ class _Context:
         """A blob as a data URL; empty if it cannot be read."""
         mime, _, own = url.removeprefix(_BLOB).partition(";")
         path = self._blobs / own
-        # A hash, never a path out of the folder; and a pipe would never end.
-        if not re.fullmatch(r"\w+", own) or not path.is_file():
-            return ""
         data = b""
-        with suppress(StoreError):
-            data = read_bytes(path, self._room + 1)
+        with suppress(StoreError, OSError):  # also where the folder is closed to us
+            # A hash, never a path out of the folder; and a pipe would never end.
+            if PLAIN_NAME.fullmatch(own) and path.is_file():
+                data = read_bytes(path, self._room + 1)
         if not data or len(data) > self._room:
             return ""
         self._room -= len(data)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ LARGEST = 256 * 1024 * 1024
 _HEAD = 512 * 1024
 """How much of a file is read for a list: the first question stands near its beginning."""
 _LONGEST_TITLE = 200
+PLAIN_NAME = re.compile(r"[\w-]{1,128}", re.A)
+"""What names a file beside a session: a file says what it likes, and a name may be a path, or longer than any file's."""
 FAILED = "midstream_failed"
 """Beside a result in the chat wire until it is parsed: that the tool failed, for which that wire has no field."""
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -459,6 +460,29 @@ class TestLlm:
         assert (call.name, json.loads(call.arguments)) == ("f", {"a": 1})
         assert result.blocks == (ToolResponse(call.id, "f", (Text("no"),), True, "c1"),)
         assert last.text == "Sunny."
+
+    @pytest.mark.parametrize(
+        ("carried", "is_whole"),
+        [
+            pytest.param(Turn("ai", (Thinking("why", signature="sig"), Text("Sunny."))), True, id="says the same"),
+            pytest.param(Turn("ai", (Thinking("why", signature="sig"), Text("Rain."))), False, id="other words"),
+            pytest.param(Turn("human", (Text("Sunny."),)), False, id="another speaker"),
+        ],
+    )
+    def test_an_answer_of_our_plugin_is_whole_if_it_says_the_same(
+        self, carried: Turn, is_whole: bool, logs: Path
+    ) -> None:
+        payload = {"provider_metadata": {"midstream": msgspec.to_builtins(carried)}}
+        with closing(sqlite3.connect(logs)) as db:
+            db.executescript(LLM_LATER + LLM_MESSAGES)
+            db.execute("INSERT INTO threads VALUES ('conv', 'Newer', 'm0', NULL, '2025-02-01T00:00:00+00:00')")
+            db.execute("INSERT INTO messages VALUES ('m0', NULL, 'assistant', NULL)")
+            db.execute("INSERT INTO parts VALUES (1, 'm0', 0, 'text', NULL, 'Sunny.', ?)", (json.dumps(payload),))
+            db.commit()
+        store = MemoryStore()
+        (answer,) = store.load(import_file(store, logs)[0]).turns
+        assert (answer.speaker, answer.text) == ("ai", "Sunny.")
+        assert [block.signature for block in answer.blocks if isinstance(block, Thinking)] == ["sig"] * is_whole
 
     def test_is_only_read(self, logs: Path) -> None:
         before = logs.read_bytes()

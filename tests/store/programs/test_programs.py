@@ -420,6 +420,19 @@ def test_llm_is_read_whatever_its_columns_hold(tmp_path: Path) -> None:
     MemoryStore().add(imported.entry)
 
 
+def test_what_llm_only_names_is_told(tmp_path: Path) -> None:
+    place = program_home("llm", tmp_path)
+    with closing(sqlite3.connect(_only("llm", place).path)) as db:
+        db.executescript(
+            "CREATE TABLE attachments (id TEXT PRIMARY KEY, type TEXT, path TEXT, url TEXT, content BLOB);"
+            'CREATE TABLE prompt_attachments (response_id TEXT, attachment_id TEXT, "order" INTEGER);'
+            "INSERT INTO attachments VALUES ('a', 'image/png', '/gone.png', NULL, NULL);"
+            "INSERT INTO prompt_attachments VALUES ('1', 'a', 0);"
+        )
+    told = "1 attachments, which llm only names: the files are gone or have changed"
+    assert list(PROGRAMS["llm"].read(_only("llm", place)).left_out) == [told]
+
+
 @pytest.mark.parametrize("name", LINES)
 @given(data=st.binary(max_size=300) | st.lists(st.recursive(st.none() | st.text(max_size=5), st.lists, max_leaves=5)).map(repr).map(str.encode))  # fmt: skip
 def test_what_is_no_session_is_said_so(name: str, data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -642,6 +655,8 @@ def test_kimi_code_keeps_larger_images_in_files(tmp_path: Path, monkeypatch: pyt
     for own in ("gone", "../secret", "long" * 2000, ""):
         assert read(f"blobref:image/png;{own}") == ([], told)
     assert read("blobref:") == ([], told)
+    monkeypatch.setattr("midstream.store.programs.kimi_code.LARGEST", 4)
+    assert read("blobref:image/png;abc1") == (["iVBORw=="], [])
     monkeypatch.setattr("midstream.store.programs.kimi_code.LARGEST", 3)
     assert read("blobref:image/png;abc1") == ([], told)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from midstream.client.breaker import Breaker
 from midstream.client.catalog import Catalog
-from midstream.client.client import Client, complete, explain, stream
+from midstream.client.client import Client, _Sent, complete, explain, stream
 from midstream.client.config import Config, ModelConfig, ProviderConfig
 from midstream.client.sync import SyncSession
 from midstream.core.blocks import Conversation, Media, Text, Turn, human
@@ -33,10 +33,12 @@ from midstream.core.errors import (
 )
 from midstream.core.events import Done, ErrorEvent, TextDelta
 from midstream.core.lifecycle import check
+from midstream.core.secret import SecretHeaders
 from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import resolve
 from midstream.sim.answer import Answer, Call
 from midstream.testing import sim_server
+from midstream.wires.request import Request
 from tests.client import scripted
 from tests.client.scripted import Cut, Host, Item, Refusal, play
 from tests.transport.loopback import Seen, Server, Wire
@@ -374,3 +376,25 @@ def test_a_latency_is_in_milliseconds(whole: bool, monkeypatch: pytest.MonkeyPat
             assert turn.ttft_ms is not None and 1000 <= turn.ttft_ms < turn.latency_ms
 
     play([Answer("hello")], act)
+
+
+def test_the_headers_of_an_endpoint_and_a_key_are_joined_once_and_no_more_than_a_bound_is_kept() -> None:
+    names = [f"h{number}" for number in range(200)]
+    hosts = {name: ProviderConfig(base_url="http://127.0.0.1:9", headers={"x-host": name}) for name in names}
+    secret, request = SecretHeaders({"x-api-key": "k"}), Request("POST", "/chat", {}, b"{}")
+
+    async def main() -> None:
+        async with Client(Catalog(Config(providers=hosts), environ={}, fixed=True)) as client:
+
+            def joined(name: str) -> SecretHeaders:
+                return client._addressed(_Sent(client.catalog.resolve(f"{name}/m"), request), secret)[1]
+
+            first = {name: joined(name) for name in names[:64]}
+            for name, headers in first.items():
+                assert headers.reveal() == {"x-host": name, "x-api-key": "k"}
+                assert joined(name) is headers
+            for name in names:
+                joined(name)
+                assert len(client._joined) <= 64
+
+    asyncio.run(main())

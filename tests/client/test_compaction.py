@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client
-from midstream.client.compaction import _FILLED, Compaction, ContextUse, make_plan
+from midstream.client.compaction import _FILLED, Compaction, ContextUse, _choose, make_plan
 from midstream.client.config import Config, ModelConfig
 from midstream.client.session import Session
 from midstream.client.sync import SyncSession
@@ -347,6 +347,22 @@ def test_a_message_without_an_answer_is_not_summarised() -> None:
             assert sent_turns(chat.conversation.turns).turns[-1].key == "last"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("places", "room", "chosen"),
+    [
+        ([2, 4], 22, 2),
+        ([2, 4, 6], 20, 4),
+        ([2, 4, 6], 10, 4),  # the last exchange is just twice the room
+        ([2, 4, 6], 9.5, 6),
+        ([2, 4], 9.5, 4),  # behind the last place stands what may not be summarised
+        ([6], 10, 6),
+        ([], 10, 0),
+    ],
+)
+def test_the_last_exchange_stays_up_to_twice_the_room(places: list[int], room: float, chosen: int) -> None:
+    assert _choose(places, [5, 5, 1, 1, 10, 10], room, 6) == chosen
 
 
 def test_nothing_to_summarise_and_calls_without_results_are_told() -> None:

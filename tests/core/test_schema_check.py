@@ -191,6 +191,23 @@ def test_every_level_of_a_value_counts_once(deep: int, left: dict[str, Any], way
     assert found == left
 
 
+@pytest.mark.parametrize(("deep", "left"), [(126, {"x": "y"}), (127, {"x": "y"}), (128, {"gone": None, "x": "y"})])
+@pytest.mark.parametrize("way", ["allOf", "anyOf", "oneOf"])
+def test_every_schema_in_a_schema_counts_once(deep: int, left: dict[str, Any], way: str) -> None:
+    schema: dict[str, Any] = {"properties": {"gone": {"type": "string"}}}
+    for _ in range(deep):
+        schema = {way: [schema]}
+    assert without_nulls({"gone": None, "x": "y"}, schema) == left
+
+
+@pytest.mark.parametrize(
+    ("reference", "left"), [("#/$defs/a", {"x": "y"}), ("#/$defs/nowhere", {"gone": None, "x": "y"})]
+)
+def test_nulls_are_taken_out_behind_a_reference(reference: str, left: dict[str, Any]) -> None:
+    schema = {"$ref": reference, "$defs": {"a": {"properties": {"gone": {"type": "string"}}}}}
+    assert without_nulls({"gone": None, "x": "y"}, schema) == left
+
+
 _KINDS = st.sampled_from(["string", "integer", "number", "boolean", "null", "object", "array"])
 _NAMES = st.sampled_from(["a", "b", "c"])
 _VALUES = st.recursive(

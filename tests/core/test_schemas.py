@@ -97,6 +97,14 @@ def test_all_of_at_the_root_adds_up(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "moonshot", "gemini"])
+def test_all_kinds_of_branches_at_the_root_become_one_object(name: str) -> None:
+    branches = {"allOf": "a", "anyOf": "b", "oneOf": "c"}
+    out = PASSES[name]({key: [{"properties": {each: {"type": "string"}}}] for key, each in branches.items()})
+    assert not set(branches) & set(out)
+    assert set(out["properties"]) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "moonshot", "gemini"])
 def test_a_property_the_alternatives_disagree_on_may_be_either(name: str) -> None:
     schema = {"anyOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"a": {"type": "integer"}}}]}
     assert PASSES[name](schema)["properties"]["a"] == {"anyOf": [{"type": "string"}, {"type": "integer"}]}

@@ -152,6 +152,18 @@ def test_a_raw_completion_is_read_as_thinking_text_and_calls(
         ]
 
 
+def test_a_raw_completion_in_tokens_says_all_of_each() -> None:
+    context = replace(CONTEXT, habits=Habits(completion="deepinfra"))
+    events = speak(Answer((Act("text", ("a", "<|b")),)), "completion")
+    data = b"".join(written(make_writer("completion", context), events))
+    chunks = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    assert [chunk["token"] for chunk in chunks] == [
+        {"id": None, "text": "a", "logprob": 0, "special": False},
+        {"id": None, "text": "<|b", "logprob": 0, "special": True},
+        {"id": None, "text": "", "logprob": 0, "special": False},
+    ]
+
+
 def in_order(acts: tuple[Act, ...]) -> list[Act]:
     """As a raw model speaks: it thinks once, then talks, then calls."""
     kinds = ("thinking", "text", "call")

@@ -118,6 +118,6 @@ def test_what_is_kept_has_an_end() -> None:
     made = Stenciled()
     for number in range(600):
         made.encoded("openai", Conversation((Turn("human", (Text("Hi."),)),), f"{number}"), (), Options())
-    assert len(made.stencils._frames) <= 256
+        assert len(made.stencils._frames) <= 256
     made.encoded("openai", Conversation((Turn("human", (Text("Hi."),)),), "long" * 20_000), (), Options())
     assert max([len(b"".join(each.segments)) for each in made.stencils._frames.values() if each]) < 20_000

@@ -263,10 +263,10 @@ class Judge:
                 target.write_text(kept, "utf-8")
             if not failed:
                 return ""
-            if (
-                failed not in tests
-            ):  # too late, or something else than a test: not the mutant's doing if it is so without it
-                return "" if _first_failure(tests, folder, 2 * seconds + SPARE) else failed
+            if failed not in tests:
+                # Too late, or a file that cannot be loaded: not the mutant's doing if it is so without it.
+                inside = [test for test in tests if test.partition("::")[0] == failed]
+                return "" if _first_failure(inside or tests, folder, 2 * seconds + SPARE) else failed
             if self._passes_without(failed, folder):
                 return failed
             tests.remove(failed)  # it fails by itself, on this machine, today

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from midstream.agent import supervisor
 from midstream.agent.bash import MAX_COMMAND, Bash, Capped
 from midstream.agent.paths import Folder
 from midstream.agent.processes import child_environment
@@ -291,6 +292,9 @@ SECRETS = {
     "V13": '{"type": "service_account"}',
     "V14": "ASIAABCDEFGHIJKLMNOP",
     "COPY": "see correct-horse there",
+    "SHORT_PASSWORD": "hunter42",
+    "COPY_OF_SHORT": "see hunter42 there",
+    "SHORTER_PASSWORD": "hunter7",
 }
 HARMLESS = {
     "PATH": "/bin",
@@ -311,6 +315,7 @@ HARMLESS = {
     "PIP_INDEX_URL": "https://pypi.example/simple",
     "GIT_AUTHOR_EMAIL": "me@example.com",
     "REPO": "ssh://git@github.com/me/x",
+    "BY_CHANCE": "see hunter7 there",
 }
 
 
@@ -326,3 +331,82 @@ def test_a_command_and_its_supervisor_see_no_secret(shell: Shell, monkeypatch: p
     assert "canary-value" not in shell.run(
         "env; tr '\\0' '\\n' < /proc/$PPID/environ; tr '\\0' '\\n' </proc/$PPID/cmdline | head -5"
     )
+
+
+class Clock:
+    """In place of the supervisor's `time`: nothing but its sleep takes time."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(supervisor, "time", made)
+    return made
+
+
+SWEEPS = {
+    "nothing there": ([], 3, 0),
+    "one that is missed once": ([[], [7], [], [8]], 7, 2),
+    "one found after two looks in vain": ([[], [], [7, 8]], 6, 2),
+}
+
+
+@pytest.mark.parametrize("case", SWEEPS)
+def test_the_watcher_looks_until_it_finds_nothing_three_times(
+    case: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, looks, kills = SWEEPS[case]
+    found = iter([*there, [], [], []])
+    looked: list[str] = []
+    killed: list[int] = []
+
+    def marked(marker: str) -> list[int]:
+        looked.append(marker)
+        return next(found)  # there is no more of it than it may look for
+
+    monkeypatch.setattr(supervisor, "marked", marked)
+    monkeypatch.setattr(supervisor, "ended", lambda pid: False)
+    monkeypatch.setattr(supervisor, "send", lambda pids, number: killed.extend(pids))
+    supervisor.sweep("mark")
+    assert (len(looked), len(killed)) == (looks, kills)
+
+
+def test_the_watcher_gives_up(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no signal ends must not keep it for ever."""
+    killed: list[int] = []
+
+    def send(pids: list[int], number: int) -> None:
+        assert clock.now < 100 + supervisor.GIVE_UP
+        killed.extend(pids)
+
+    monkeypatch.setattr(supervisor, "marked", lambda marker: [7])
+    monkeypatch.setattr(supervisor, "ended", lambda pid: False)
+    monkeypatch.setattr(supervisor, "send", send)
+    supervisor.sweep("mark")
+    assert len(killed) > 100
+
+
+@pytest.mark.parametrize(("after", "told"), [(0.0, "exit 0"), (1.45, "exit 0"), (1.6, None)])
+def test_the_guard_waits_as_long_as_its_supervisor_may_take(
+    after: float, told: str | None, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert supervisor.GRACE + supervisor.GIVE_UP == 1.4
+    monkeypatch.setattr(supervisor, "ending", lambda child: "exit 0" if clock.now >= 100 + after else None)
+    assert supervisor.last_word(7) == told
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [(None, None), (0, "exit 0"), (3 << 8, "exit 3"), (9, "signal 9"), (15 | 0x80, "signal 15")]
+)
+def test_how_a_command_ended(status: int | None, told: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "reap", lambda child: status)
+    assert supervisor.ending(7) == told

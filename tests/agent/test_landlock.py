@@ -10,7 +10,9 @@ import ctypes
 import errno
 import json
 import os
+import platform
 import struct
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +36,21 @@ def test_the_constants_are_the_kernels() -> None:
     assert {machine: number("seccomp", machine) for machine in landlock.SECCOMP} == landlock.SECCOMP
     assert (landlock.CREATE_RULESET, landlock.ADD_RULE, landlock.RESTRICT_SELF) == (444, 445, 446)
     assert set(landlock.CALLS) == set(ON_BEHALF)
+
+
+def test_what_cannot_be_confined_is_not_run() -> None:
+    """As a shell says it of a program that cannot be run; here with a filter that no kernel takes."""
+    folders: dict[str, list[str]] = {"list": [], "read": [], "devices": [], "write": []}
+    policy = {"network": False, **folders, "filter": "", "machine": platform.machine()}
+    policy_fd, writing = os.pipe()
+    os.write(writing, json.dumps(policy).encode())
+    os.close(writing)
+    words = [sys.executable, "-I", "-S", landlock.__file__, str(policy_fd), "/bin/echo", "it ran"]
+    done = subprocess.run(words, pass_fds=[policy_fd], capture_output=True, text=True, timeout=20, check=False)
+    os.close(policy_fd)
+    assert (done.returncode, done.stdout) == (126, "")
+    assert "the sandbox could not be set up" in done.stderr
+    assert os.strerror(errno.EINVAL) in done.stderr or landlock.abi() == 0
 
 
 @pytest.fixture

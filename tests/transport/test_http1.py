@@ -16,7 +16,7 @@ from midstream.core.errors import (
     TruncatedStream,
 )
 from midstream.transport import RetryPolicy, Transport
-from midstream.transport.http1 import Connection, request_head
+from midstream.transport.http1 import Connection, Exchange, request_head
 from midstream.transport.target import SecretHeaders, prepare
 
 from .asking import AUTH, Clock, asks, run
@@ -269,6 +269,24 @@ def test_the_socket_of_a_reader_that_keeps_up_is_never_paused(monkeypatch: pytes
     assert not paused
 
 
+@pytest.mark.parametrize(("size", "pauses"), [(128 * 1024, 0), (128 * 1024 + 1, 1)])
+def test_the_socket_of_a_reader_that_stays_away_is_paused(
+    size: int, pauses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once more waits than may, and not before."""
+    paused: list[int] = []
+    monkeypatch.setattr(Connection, "pause", lambda _: paused.append(size))
+
+    async def main() -> None:
+        exchange = Exchange(Connection(asyncio.get_running_loop()), "host", "POST")
+        exchange.feed(memoryview(HEAD + b"content-length: 1000000\r\n\r\n"))
+        exchange.feed(memoryview(bytes(size)))
+        assert exchange.take() == bytes(size)
+
+    run(main())
+    assert paused == [size] * pauses
+
+
 def test_a_finished_answer_that_was_paused_serves_the_next() -> None:
     """Nothing more is wanted after the terminal event, though the socket was not being read: it is again."""
 
@@ -350,6 +368,21 @@ def test_a_large_request_in_pieces() -> None:
             for size in (0, 1, 65535, 65536, 65537, 1 << 20, 20 << 20):
                 assert await _one(transport, server, body=bytes(size)) == b"%d" % size
             assert server.accepted == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_room_for_more_of_a_request_wakes_whoever_waits_for_it(waits: bool) -> None:
+    """Nearly always nobody does: the loop calls these for every connection."""
+
+    async def main() -> None:
+        for told in (Connection.resume_writing, lambda connection: connection.connection_lost(None)):
+            connection = Connection(asyncio.get_running_loop())
+            connection._drained = drained = asyncio.get_running_loop().create_future() if waits else None
+            told(connection)
+            assert connection._drained is None
+            assert drained is None or drained.done()
 
     run(main())
 

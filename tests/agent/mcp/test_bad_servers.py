@@ -13,6 +13,7 @@ import pytest
 from midstream.agent.approval import Approval
 from midstream.agent.mcp.connection import MAX_RESTARTS, Connection
 from midstream.agent.mcp.offer_cache import OfferCache
+from midstream.agent.mcp.process import _decoded
 from midstream.agent.mcp.servers import McpServers
 from midstream.agent.toolbox import Toolbox
 from midstream.client.mcp_server import McpServer
@@ -202,6 +203,20 @@ def test_what_a_server_is_given_and_says_holds_no_key(tmp_path: Path, monkeypatc
     assert canary not in environment and "own-canary-0123456789" in environment
     assert "own-canary" not in shown + "".join(log) and any("token=***" in line for line in log)
     assert not any("canary" in path.read_text() for path in tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (b" what it says\r", "what it says"),
+        (b"x" * 500, "x" * 500),
+        (b"x" * 501, "x" * 500 + "…"),
+        ("é".encode() * 501, "é" * 500 + "…"),
+    ],
+    ids=["short", "as long as may be", "too long", "counted in characters"],
+)
+def test_a_line_of_a_log_is_cut(line: bytes, shown: str) -> None:
+    assert _decoded(line) == shown
 
 
 def test_no_program_outlives_a_killed_midstream(tmp_path: Path) -> None:

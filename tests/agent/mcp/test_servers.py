@@ -15,7 +15,7 @@ import pytest
 from midstream import Agent, Client, Conversation, Media, Session, Text, Toolbox, ToolSpec
 from midstream.agent.approval import Approval, Decision
 from midstream.agent.approval_request import ApprovalRequest
-from midstream.agent.mcp.offer import MAX_SCHEMA, canonical_name, usable_schema
+from midstream.agent.mcp.offer import MAX_SCHEMA, Offer, canonical_name, usable_schema
 from midstream.agent.mcp.offer_cache import OfferCache
 from midstream.agent.mcp.servers import McpServers, allow_patterns
 from midstream.client.catalog import Catalog
@@ -267,6 +267,14 @@ def test_known_tools_are_there_before_the_server_runs(tmp_path: Path) -> None:
 
     assert asyncio.run(first()) == 8
     assert asyncio.run(second()) == (8, "idle", [], "awake")
+
+
+def test_an_offer_is_kept_in_folders_that_are_missing_and_in_those_that_are_there(tmp_path: Path) -> None:
+    server = scripted()
+    cache = OfferCache(tmp_path / "missing" / "data" / "offers")
+    for offer in (Offer(), Offer(problems=("later",))):
+        cache.put(server, offer)
+        assert cache.get(server) == offer
 
 
 def test_a_damaged_cache_counts_as_none(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from midstream.core.blocks import Conversation, Text, Turn, human
 from midstream.core.errors import StoreError
-from midstream.store import CorruptRecord, LengthConflict, NewerSchema, SqliteStore
+from midstream.store import CorruptRecord, LengthConflict, MemoryStore, NewerSchema, SqliteStore
 from midstream.store.schema import migrations
 
 from .crashing_writer import KILLS, turn_of
@@ -352,3 +352,31 @@ class TestFile:
             store.create(Conversation((human("stays"),)))
             store.delete(made)
         assert path.read_bytes().count(b"xyzzyplugh xyzzyplugh") == 0
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in memory", "by another on the same file"])
+def test_the_version_differs_after_every_change_and_only_then(path: Path, elsewhere: bool) -> None:
+    with (
+        closing(SqliteStore(path) if elsewhere else MemoryStore()) as store,
+        closing(SqliteStore(path)) if elsewhere else nullcontext(store) as writer,
+    ):
+        made = writer.create()
+        for change in (
+            writer.create,
+            lambda: writer.append(made, human("hello"), 0),
+            lambda: writer.set_meta(made, "title", "A title"),
+            lambda: writer.fork(made),
+            lambda: writer.delete(made),
+        ):
+            before = store.version()
+            assert store.list() and store.version() == before
+            change()
+            assert store.version() != before
+
+
+def test_its_own_changes_are_counted_too(store: SqliteStore) -> None:
+    before = store.version()
+    made = store.create()
+    between = store.version()
+    store.append(made, human("hello"), 0)
+    assert before != between != store.version()

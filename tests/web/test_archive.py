@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
 from midstream.core.blocks import Conversation, Origin, Text, Turn, Usage, human
-from midstream.store import MemoryStore
+from midstream.store import ConversationInfo, MemoryStore, SqliteStore
 from midstream.store.protocol import Entry
 from midstream.web.archive import Archive, Filter, day_of
 from tests.gateway.serving import asynchronous
+from tests.store.plain_store import PlainStore
 
 KIMI = Origin("moonshot", "openai-chat", "kimi-k2.5")
 CLAUDE = Origin("anthropic", "anthropic", "claude-sonnet-4-5")
@@ -103,3 +108,33 @@ def test_parents_in_a_circle_end() -> None:
     store.add(Entry(Conversation((human("a"),), id="a"), parent="b"))
     store.add(Entry(Conversation((human("b"),), id="b"), parent="a"))
     assert len(Archive(store).forks("a")) == 2
+
+
+def test_the_list_is_read_again_only_when_something_changed(tmp_path: Path) -> None:
+    class Counting(SqliteStore):
+        reads = 0
+
+        def list(self, limit: int = 50, offset: int = 0) -> Sequence[ConversationInfo]:
+            self.reads += 1
+            return super().list(limit, offset)
+
+    with closing(Counting(tmp_path / "own.db")) as store, closing(SqliteStore(tmp_path / "own.db")) as program:
+        # A clock that stands still: only the store can say that there is something new.
+        archive = Archive(store, clock=lambda: 0.0)
+        made = program.create(Conversation((human("One"),)))
+        assert [info.title for info in archive.infos()] == [info.title for info in archive.infos()] == ["One"]
+        assert store.reads == 1
+        program.set_meta(made, "title", "Two")
+        assert [info.title for info in archive.infos()] == ["Two"]
+        assert store.reads == 2
+
+
+def test_a_store_that_cannot_tell_its_version_is_read_again_after_a_moment() -> None:
+    now = [0.0]
+    store = PlainStore()
+    archive = Archive(store, clock=lambda: now[0])
+    assert archive.infos() == []
+    store.create(Conversation((human("One"),)))
+    assert archive.infos() == []
+    now[0] += 1.0
+    assert [info.title for info in archive.infos()] == ["One"]

@@ -10,7 +10,7 @@ Every failure is a StoreError. All methods may be called from several threads at
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -116,3 +116,12 @@ class Store(Protocol):
     def get_meta(self, conversation_id: str, key: str) -> str | None: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """A store that can tell cheaply whether anything in it has changed."""
+
+    def version(self) -> int:
+        """A number that differs after any change, whoever made it."""
+        ...

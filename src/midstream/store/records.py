@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -198,6 +199,7 @@ def encode_models(models: tuple[str, ...]) -> str:
     return msgspec.json.encode(models).decode()
 
 
+@lru_cache(1024)  # ten thousand conversations have a handful of models, in the same order
 def decode_models(text: str) -> tuple[str, ...]:
     try:
         return msgspec.json.decode(text, type=tuple[str, ...])

@@ -18,9 +18,9 @@ from ..client.catalog import Catalog
 from ..client.tokens import Price, price_of
 from ..core.blocks import Conversation, Turn, Value
 from ..core.errors import StoreError, UnknownConversation, UnknownModel
-from ..store.protocol import ConversationInfo, Hit, Store
+from ..store.protocol import ConversationInfo, Hit, Store, Versioned
 
-_FRESH = 1.0  # seconds for which a list of all conversations is good enough
+_FRESH = 1.0  # seconds for which a search, or the list of a store that cannot tell its version, is good enough
 _LOADED = 4  # conversations that stay in memory: paging through one must not read it again for each page
 _HITS = 200  # turns that a quick search gives; one of everything takes longer than a person waits for the first rows
 _ALL_HITS = 50_000
@@ -67,7 +67,7 @@ class Archive:
         self.stores = stores
         self._catalog = catalog
         self._clock = clock
-        self._infos: tuple[float, list[ConversationInfo]] = (float("-inf"), [])
+        self._infos: tuple[Sequence[object], float, list[ConversationInfo]] = ((), float("-inf"), [])
         self._digests: dict[str, tuple[float, int, Digest]] = {}
         self._loaded: OrderedDict[str, tuple[float, int, Conversation]] = OrderedDict()
         self._searched: tuple[float, str, int, list[Hit]] = (float("-inf"), "", 0, [])
@@ -81,18 +81,20 @@ class Archive:
 
     def infos(self) -> list[ConversationInfo]:
         """All conversations, most recently changed first."""
-        until, known = self._infos
-        if self._clock() < until:
+        # Before they are read: what changes meanwhile is seen by the next look.
+        versions = [store.version() if isinstance(store, Versioned) else None for store in self.stores]
+        read, until, known = self._infos
+        if versions == read and (None not in versions or self._clock() < until):
             return known
         found = [info for store in self.stores for info in store.list(limit=1_000_000)]
         if len(self.stores) > 1:
             found.sort(key=lambda info: -info.updated)
-        self._infos = (self._clock() + _FRESH, found)
+        self._infos = (versions, self._clock() + _FRESH, found)
         return found
 
     def changed(self) -> None:
         """Forget the list: something was added."""
-        self._infos = (float("-inf"), [])
+        self._infos = ((), float("-inf"), [])
         self._searched = (float("-inf"), "", 0, [])
 
     def listed(self, wanted: Filter, offset: int, limit: int) -> dict[str, Any]:

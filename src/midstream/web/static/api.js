@@ -57,7 +57,20 @@ async function request(path, options = {}) {
   throw new Refused(response.status, told);
 }
 
-export const call = async (path, options) => (await request(path, options)).json();
+const asked = new Map();
+
+/** Ask now for what a screen will want when it is drawn: its answer comes meanwhile, and is given out once. */
+export function ahead(path) {
+  const answer = call(path);
+  answer.catch(() => {});  // told to whoever wants it
+  asked.set(path, answer);
+}
+
+export async function call(path, options) {
+  const known = asked.get(path);
+  if (known) { asked.delete(path); return known; }
+  return (await request(path, options)).json();
+}
 export const text = async (path, options) => (await request(path, options)).text();
 
 /** The events of a stream, each as {id, name, data}. */

@@ -75,9 +75,10 @@ export function later(work, ms = 150) {
   return (...given) => { clearTimeout(timer); timer = setTimeout(() => work(...given), ms); };
 }
 
-const WHOLE = new Intl.NumberFormat("en");
+// Written out: the browser's own formats for a language take longer to load than the first rows take to paint.
+const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 
-export const count = (number) => WHOLE.format(Math.round(number));
+export const count = (number) => String(Math.round(number)).replace(/\B(?=(?:\d{3})+$)/g, ",");
 export const short = (number) => number < 10000 ? count(number) : number < 1e6 ? `${(number / 1e3).toFixed(1)}k` : `${(number / 1e6).toFixed(1)}M`;
 
 export const turns = (number) => `${count(number)} turn${number === 1 ? "" : "s"}`;
@@ -95,11 +96,15 @@ export function span(ms) {
 
 export const size = (bytes) => bytes < 1024 ? `${bytes} B` : bytes < 1048576 ? `${(bytes / 1024).toFixed(1)} KB` : `${(bytes / 1048576).toFixed(1)} MB`;
 
+/** 14:05 of today, else with its day, and of another year with its year; "" of a time that no calendar has. */
 export function when(seconds) {
   const date = new Date(seconds * 1000), now = new Date();
-  const time = date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  if (Number.isNaN(date.getTime())) return "";
+  const two = (number) => String(number).padStart(2, "0");
+  const time = `${two(date.getHours())}:${two(date.getMinutes())}`;
   if (date.toDateString() === now.toDateString()) return time;
-  return `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(date.getFullYear() === now.getFullYear() ? {} : { year: "numeric" }) })}, ${time}`;
+  const year = date.getFullYear() === now.getFullYear() ? "" : ` ${date.getFullYear()}`;
+  return `${date.getDate()} ${MONTHS[date.getMonth()]}${year}, ${time}`;
 }
 
 export function save(name, text, type) {

@@ -1,10 +1,10 @@
 // The frame: who is there, which screens they have, and which one the address names (#/name/…).
 
 import { h, replace } from "./dom.js";
-import { call, enter, enterWithKey, gone, onLost, Gone, KEPT, Refused } from "./api.js";
+import { ahead, call, enter, enterWithKey, gone, onLost, Gone, KEPT, Refused } from "./api.js";
 
 const SCREENS = {
-  conversations: { label: "Conversations", load: () => import("./conversations.js") },
+  conversations: { label: "Conversations", first: "conversations?offset=0&limit=200", load: () => import("./conversations.js") },
   live: { label: "Live", keeps: true, load: () => import("./live.js") },
   talk: { label: "Talk", keeps: true, load: () => import("./talk.js") },
   doctor: { label: "Doctor", keeps: true, load: () => import("./doctor.js") },
@@ -152,6 +152,9 @@ async function begin() {
   } catch (error) {
     return closed(error.message);
   }
+  // The rows of the first screen are on their way while its frame is drawn.
+  const name = location.hash.replace(/^#\/?/, "") || me.screens[0];
+  if (me.screens.includes(name) && SCREENS[name].first) ahead(SCREENS[name].first);
   frame(me);
   window.onhashchange = () => show(me);
   window.onunhandledrejection = (event) => {
@@ -161,8 +164,9 @@ async function begin() {
   };
   onLost(() => retry(me));
   await show(me);
-  // All of them while somebody is there to send them: a server that stops must not take a screen along.
-  for (const each of [...Object.values(SCREENS), ...Object.values(INNER)]) each.load().catch(() => {});
+  // All of them while somebody is there to send them: a server that stops must not take a screen along. Not before the first one
+  // is painted, which is what somebody waits for.
+  setTimeout(() => { for (const each of [...Object.values(SCREENS), ...Object.values(INNER)]) each.load().catch(() => {}); }, 200);
 }
 
 begin();

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from midstream.cli.web import add_demo
 from midstream.web.app import WebApp
 from midstream.web.guard import SESSION
 from midstream.web.local import LocalPage
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """An environment in which a command finds nothing of this machine's user: no keys, no conversations, no configuration."""
+    environ = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
+    return environ | {"MIDSTREAM_HOME": str(home), "XDG_CONFIG_HOME": str(home), "XDG_DATA_HOME": str(home)}
 
 
 class Got(NamedTuple):

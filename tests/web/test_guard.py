@@ -106,6 +106,25 @@ def test_a_token_opens_one_session() -> None:
     play()
 
 
+@asynchronous
+async def test_whoever_is_locked_out_finds_a_new_address_in_the_terminal() -> None:
+    guard = Guard()
+    told: list[str] = []
+    guard.on_locked_out = lambda: told.append(guard.issue_token())
+    first = guard.issue_token()
+    with pytest.raises(Unauthorized, match="no session: open the newest address"):
+        await guard.visitor("")  # the first address still waits to be opened
+    assert told == []
+    session = await guard.open_session({}, first)
+    for _ in range(3):  # another browser with the same link, and one with none: one new address for both
+        with pytest.raises(Unauthorized, match="used before"):
+            await guard.open_session({}, first)
+        with pytest.raises(Unauthorized):
+            await guard.visitor("x" * 32)
+    assert len(told) == 1
+    assert await guard.visitor(await guard.open_session({}, told[0])) == await guard.visitor(session) == OWNER
+
+
 def test_a_session_ends_when_nobody_uses_it_and_old_ones_make_room() -> None:
     @asynchronous
     async def play() -> None:

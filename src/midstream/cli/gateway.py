@@ -161,7 +161,12 @@ def serve(
         _tell_ready(where, router, sim, closed, _flags(config_path, host, where))
         # Its key is in it, so it does not go where nobody looks and logs are kept.
         if app is not None and (page or (page is None and sys.stderr.isatty())):
-            click.echo(f"See it: {app.page_address(_local_url(where))}", err=True)
+
+            def tell_address() -> None:
+                click.echo(f"See it: {app.page_address(_local_url(where))}", err=True)
+
+            tell_address()
+            app.guard.on_locked_out = tell_address
 
     return _serve(config, path, url, loopback, sim, page is not False, ready)
 

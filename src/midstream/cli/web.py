@@ -25,7 +25,8 @@ Examples:
 \b
 The page has your conversations, any turn as each wire receives it, a chat box, the doctor, costs and models.
 Without conversations it shows the demo's; without a key the sim/ models answer.
-The address works in one browser: the part after # is a key that works once. Nothing is loaded from other sites."""
+The address works in one browser: the part after # is a key that works once. Open the page without it, and a new one is printed
+here. Nothing is loaded from other sites."""
 
 
 @click.command(epilog=_EPILOG)
@@ -54,6 +55,9 @@ def web(port: int, opens: bool, tools: bool, store_at: str | None) -> int:
 
     def ready(url: str) -> None:
         address = page.address(url)
+        page.guard.on_locked_out = lambda: click.echo(
+            f"for another browser, or after a long pause: {page.address(url)}"
+        )
         click.echo(f"midstream web at {address}")
         click.echo("It works once, in a browser on this machine. Press Ctrl-C to stop.", err=True)
         if opens:

@@ -31,7 +31,6 @@ from ..core.errors import (
     Unauthorized,
     UnknownConversation,
 )
-from ..core.secret import VEIL, Secret
 from ..store.export import to_jsonl, to_markdown
 from .archive import Archive, Filter
 from .checkup import MOST_BYTES, examined
@@ -41,10 +40,12 @@ from .request_view import PICTURE, RequestView, known_tools, spine
 from .talk import Talk
 from .traffic import Traffic
 from .transcript import report_of, report_rows, window
+from .veil import StreamVeil, without_key
 
 Endpoint: TypeAlias = Callable[[Request, Visitor], Awaitable[Response]]
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_WITHHELD = "Not shown: this answer contains one of your keys."
 _MOST_ROWS = 500
 _MOST_BODY = 1024 * 1024
 
@@ -155,7 +156,7 @@ class WebApp:
     def _scrubbed(self, data: bytes) -> bytes:
         """Without the keys of providers, should one have been pasted into a conversation or be echoed by a host."""
         for secret in self.catalog.keys_at_hand().values():
-            data = without(data, secret)
+            data = without_key(data, secret)
         return data
 
     @property
@@ -330,7 +331,14 @@ class WebApp:
         return self._json({})
 
     async def _exchange(self, request: Request, visitor: Visitor) -> Response:
-        return self._json(self._traffic.find(request.path_params["number"], visitor).detail())
+        detail = self._traffic.find(request.path_params["number"], visitor).detail()
+        turn = msgspec.json.encode(detail["turn"])
+        if self._scrubbed(turn) != turn:
+            # On the wire the pieces of a key are far apart, where no search finds them.
+            detail["answer"]["text"] = _WITHHELD
+            if detail["upstream"] is not None:
+                detail["upstream"]["answer"] = _WITHHELD
+        return self._json(detail)
 
     async def _talk(self, request: Request, visitor: Visitor) -> Response:
         try:
@@ -340,12 +348,14 @@ class WebApp:
         happenings = self._talking.say(body.text, body.model, body.conversation, body.tools)
         # The first step raises what keeps the message from being sent: it is a status, not an event.
         first = await anext(happenings)
+        veil = StreamVeil(self.catalog.keys_at_hand().values())
 
         async def stream() -> AsyncGenerator[bytes, None]:
             try:
                 yield self._event(first)
                 async for happening in happenings:
-                    yield self._event(happening)
+                    for told in veil.pass_on(happening):
+                        yield self._event(told)
             finally:
                 await happenings.aclose()
 
@@ -408,19 +418,6 @@ def status_of(error: MidstreamError) -> int:
     if isinstance(error, ProviderError):
         return 502
     return 500 if isinstance(error, StoreError) and not isinstance(error, UnknownConversation) else 400
-
-
-def without(data: bytes, secret: Secret) -> bytes:
-    """Bytes of JSON or text without a key in them."""
-    key = secret.reveal()
-    if len(key) < 8:  # part of ordinary words
-        return data
-    # As it is, in JSON, and in JSON that a text of it holds: as different as there are quotes in the key.
-    once = msgspec.json.encode(key)[1:-1]
-    twice = msgspec.json.encode(once.decode())[1:-1]
-    for form in dict.fromkeys((twice, once, key.encode())):
-        data = data.replace(form, VEIL.encode())
-    return data
 
 
 def _asked_as(catalog: Catalog, name: str, wire: str) -> str:

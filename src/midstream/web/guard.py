@@ -78,6 +78,10 @@ class Guard:
         self._clock = clock
         self._token = ""
         self._sessions: dict[str, _Session] = {}
+        self.on_locked_out: Callable[[], None] | None = None
+        """Called when somebody without a session comes and there is no token that could open one: whoever runs the program may
+        be that somebody, in another browser or a day later, and needs a new address. Only the terminal is told, and not again
+        before the new token was used."""
 
     def issue_token(self) -> str:
         """A token that opens one session; the one before it is worth nothing from now on."""
@@ -91,9 +95,7 @@ class Guard:
             if not known or not compare_digest(known.encode(), token.encode()):
                 # A wrong guess does not use the real one up.
                 self._token = known
-                raise Unauthorized(
-                    "this link was used before, or is not ours: take the address from the terminal", status=401
-                )
+                raise self._locked_out("this link was used before, or is not ours")
             return self._remember(OWNER)
         if self._identify is None:
             raise Unauthorized("open the address that `midstream web` has printed: its end is the key", status=401)
@@ -105,7 +107,7 @@ class Guard:
         # By the whole value in a dictionary: a session has 192 random bits, and nothing is learnt from how long a miss takes.
         found = self._sessions.get(session)
         if found is None or found.until < now:
-            raise Unauthorized("no session: open the address that was printed at the start", status=401)
+            raise self._locked_out("no session")
         visitor = found.visitor
         if found.entered is not None and self._identify is not None:
             try:
@@ -132,6 +134,11 @@ class Guard:
         if site not in ("none", "same-origin") and not (opens and headers.get(b"sec-fetch-dest") == "document"):
             return "requests from other sites are refused"
         return ""
+
+    def _locked_out(self, why: str) -> Unauthorized:
+        if not self._token and self.on_locked_out is not None:
+            self.on_locked_out()
+        return Unauthorized(f"{why}: open the newest address in the terminal where midstream runs", status=401)
 
     def _remember(self, visitor: Visitor, entered: Message | None = None) -> str:
         now = self._clock()

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.web.page import clean_environment
+
 ARGUMENTS = (
     "--no-sandbox",  # containers have no user namespaces for it; what it would confine here is our own page
     "--disable-dev-shm-usage",
@@ -47,11 +49,9 @@ def chromium() -> Iterator[Any]:
 @contextmanager
 def page_server(home: Path, *arguments: str, command: Sequence[str] = ("web", "--port", "0")) -> Iterator[str]:
     """The address that the command prints; it runs in `home`, with nothing of this machine's user."""
-    environ = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
-    environ |= {"MIDSTREAM_HOME": str(home), "XDG_CONFIG_HOME": str(home), "XDG_DATA_HOME": str(home)}
     line = [sys.executable, "-m", "midstream.cli.main", *command, *arguments]
     with subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ, cwd=home
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=clean_environment(home), cwd=home
     ) as server:
         try:
             assert server.stdout is not None

@@ -1,0 +1,60 @@
+"""Keys never reach the page: not in one piece, and not in several."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from midstream.core.secret import VEIL, Secret
+from midstream.web.veil import StreamVeil, without_key
+
+KEYS = ("sk-0123456789", "sk-01234sk-01", "aaaaaaaab")
+
+
+@pytest.mark.parametrize("key", ["sk-0123456789", 'a"quote\\and-a-slash', "käy-with-an-umlaut", "tab\tand more of it"])
+def test_a_key_is_found_however_it_is_written(key: str) -> None:
+    inner = msgspec.json.encode({"said": key}).decode()  # a body, shown as text
+    shown = without_key(msgspec.json.encode({"said": key, "body": inner}), Secret(key))
+    assert msgspec.json.decode(shown) == {
+        "said": VEIL,
+        "body": inner.replace(msgspec.json.encode(key)[1:-1].decode(), VEIL),
+    }
+    assert without_key(f"A {key}.".encode(), Secret(key)) == b"A ***."
+
+
+# Words, keys, and beginnings of keys that turn out to be something else.
+_PARTS = st.sampled_from(
+    ["a word ", "s", "sk-", "aaaa", *KEYS, *[key[:-1] for key in KEYS], *[key[4:] for key in KEYS]]
+)
+
+
+@given(st.lists(_PARTS), st.data())
+def test_however_a_stream_is_cut_no_key_is_in_it_and_nothing_else_is_lost(
+    parts: list[str], data: st.DataObject
+) -> None:
+    text = "".join(parts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
+    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    veil = StreamVeil([Secret(key) for key in KEYS])
+    told = [each for piece in pieces for each in veil.pass_on({"type": "text", "text": piece})]
+    told += veil.pass_on({"type": "done"})
+    assert told[-1] == {"type": "done"}
+    shown = "".join([each["text"] for each in told[:-1]])
+    assert not any(key in shown for key in KEYS)
+    if not any(key in text for key in KEYS):
+        assert shown == text
+
+
+def test_what_waits_is_told_before_what_follows_and_ordinary_words_do_not_wait() -> None:
+    veil = StreamVeil([Secret("sk-0123456789"), Secret("short")])
+    for happening, told in (
+        ({"type": "text", "text": "short and plain"}, [{"type": "text", "text": "short and plain"}]),
+        ({"type": "text", "text": "ask-"}, [{"type": "text", "text": "a"}]),
+        ({"type": "thinking", "text": "hm"}, [{"type": "text", "text": "sk-"}, {"type": "thinking", "text": "hm"}]),
+        ({"type": "arguments", "text": '{"k": "sk-01234'}, [{"type": "arguments", "text": '{"k": "'}]),
+        ({"type": "arguments", "text": '56789"}'}, [{"type": "arguments", "text": '***"}'}]),
+        ({"type": "done"}, [{"type": "done"}]),
+    ):
+        assert veil.pass_on(happening) == told, happening

@@ -168,7 +168,7 @@ def test_without_the_token_or_with_a_used_one_the_page_says_what_to_do(browser: 
         first = browser.new_context().new_page()
         first.goto(address.partition("#")[0])
         first.wait_for_selector("main.closed")
-        assert "open the address" in first.locator("main.closed").text_content()
+        assert "open the newest address" in first.locator("main.closed").text_content()
         first.goto(address)
         first.reload()
         first.wait_for_selector(".row")

@@ -92,7 +92,7 @@ def test_a_program_that_was_started_again_is_entered_from_any_tab(browser: Any, 
         expect(page.locator("button.exchange.good")).to_have_count(2)
     expect(page.locator(".notice")).to_contain_text("midstream does not answer")
     with page_server(tmp_path, command=("web", "--port", str(port))) as address:
-        expect(page.locator("main.closed")).to_contain_text("open the address", timeout=15_000)
+        expect(page.locator("main.closed")).to_contain_text("open the newest address", timeout=15_000)
         other = context.new_page()
         other.goto(address)
         other.wait_for_selector(".row .title")

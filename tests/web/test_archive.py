@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -87,6 +88,24 @@ async def test_costs_follow_the_list() -> None:
     usage = archive.usage()
     assert usage["pending"] == 0 and {row["model"] for row in usage["rows"]} == {"moonshot/kimi-k2.5", CLAUDE.name}
     assert sum(row["cost"] for row in usage["rows"]) > 3.6
+    await archive.close()
+
+
+@asynchronous
+async def test_whoever_asks_now_goes_before_the_costs_of_all() -> None:
+    now = [100.0]
+    store = MemoryStore()
+    for _ in range(50):
+        store.add(Entry(Conversation((human("a"), answer(KIMI, 1)))))
+    archive = Archive(store, clock=lambda: now[0])
+    archive.asked()
+    archive.start_digesting()
+    assert archive._digesting is not None
+    await asyncio.sleep(0.1)
+    assert archive.usage()["pending"] == 50  # they wait
+    now[0] += 60
+    await archive._digesting
+    assert archive.usage()["pending"] == 0
     await archive.close()
 
 

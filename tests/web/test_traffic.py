@@ -214,6 +214,38 @@ async def test_a_flood_is_a_few_batches() -> None:
         traffic.close(traffic.open("a", "openai-chat"))
     batch = read(await anext(stream))
     assert [each["number"] for each in batch[1]] == list(range(4_901, 5_001))
+    # Once it is over, all that is remembered of it, also where nothing comes any more.
+    rest = read(await anext(stream))
+    assert sorted(each["number"] for each in rest[1]) == list(range(3_001, 5_001))
+    assert rest[0] == traffic._changes and traffic._timer is None
+    await stream.aclose()
+
+
+@asynchronous
+async def test_a_page_that_was_cut_off_in_a_flood_asks_for_what_was_left_out() -> None:
+    traffic = Traffic()
+    stream = traffic.events(OWNER, 0)
+    await anext(stream)
+    for _ in range(150):
+        traffic.close(traffic.open("a", "openai-chat"))
+    number, rows = read(await anext(stream))
+    assert len(rows) == 100
+    await stream.aclose()
+    again = traffic.events(OWNER, number)
+    assert sorted(each["number"] for each in read(await anext(again))[1]) == list(range(1, 151))
+    await again.aclose()
+
+
+@asynchronous
+async def test_what_was_left_out_waits_for_the_end_of_the_flood() -> None:
+    traffic = Traffic()
+    stream = traffic.events(OWNER, 0)
+    await anext(stream)
+    for wave in (300, 60, 60, 300):  # between two of them it is no calm: nothing is told twice
+        for _ in range(wave):
+            traffic.close(traffic.open("a", "openai-chat"))
+        assert len(read(await anext(stream))[1]) == min(wave, 100)
+    assert len(read(await anext(stream))[1]) == 720
     await stream.aclose()
 
 

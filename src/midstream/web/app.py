@@ -144,6 +144,8 @@ class WebApp:
                 visitor = await self.guard.visitor(request.headers.get(SESSION, ""))
                 if owner and not visitor.owner:
                     return _refusal(403, "only whoever runs this program sees that")
+                if self.archive is not None:
+                    self.archive.asked()
                 return await endpoint(request, visitor)
             except MidstreamError as error:
                 return self._json({"error": str(error), "kind": error.kind}, status_of(error))

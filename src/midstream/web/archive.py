@@ -24,7 +24,8 @@ _FRESH = 1.0  # seconds for which a search, or the list of a store that cannot t
 _LOADED = 4  # conversations that stay in memory: paging through one must not read it again for each page
 _HITS = 200  # turns that a quick search gives; one of everything takes longer than a person waits for the first rows
 _ALL_HITS = 50_000
-_AT_ONCE = 200  # digests between two looks at whether the page still wants them
+_AT_ONCE = 20  # digests between two looks at whether somebody waits for an answer: some milliseconds
+_CALM = 0.5  # seconds after a question in which digests wait: whoever clicks now goes before what is made for later
 
 
 class ModelUse(Value, frozen=True):
@@ -73,6 +74,7 @@ class Archive:
         self._searched: tuple[float, str, int, list[Hit]] = (float("-inf"), "", 0, [])
         self._prices: dict[str, Price | None] = {}
         self._digesting: asyncio.Task[None] | None = None
+        self._asked = float("-inf")
 
     @property
     def own(self) -> Store | None:
@@ -110,7 +112,8 @@ class Archive:
                 hits.setdefault(hit.conversation, hit)
             words = wanted.words.lower().split()
             infos = [info for info in infos if info.id in hits or all(word in info.title.lower() for word in words)]
-        found = [info for info in infos if self._fits(info, wanted)]
+        picky = wanted.model or wanted.provider or wanted.day or wanted.cost is not None
+        found = [info for info in infos if self._fits(info, wanted)] if picky else infos
         return {
             "total": len(found),
             "all": len(self.infos()),
@@ -146,6 +149,12 @@ class Archive:
             with suppress(UnknownConversation):
                 store.info(conversation_id)
                 return store
+        raise UnknownConversation(conversation_id)
+
+    def _read(self, conversation_id: str) -> Conversation:
+        for store in self.stores:
+            with suppress(UnknownConversation):
+                return store.load(conversation_id)
         raise UnknownConversation(conversation_id)
 
     def info(self, conversation_id: str) -> ConversationInfo:
@@ -239,15 +248,21 @@ class Archive:
             self._digesting.cancel()
             await asyncio.gather(self._digesting, return_exceptions=True)
 
+    def asked(self) -> None:
+        """Somebody waits for an answer."""
+        self._asked = self._clock()
+
     async def _digest_all(self) -> None:
         missing = [info for info in await asyncio.to_thread(self.infos) if self._digest_of(info) is None]
         for start in range(0, len(missing), _AT_ONCE):
+            # Once for each few and no longer: pages that ask all the time do not keep the digests from being made.
+            await asyncio.sleep(max(0.0, self._asked + _CALM - self._clock()))
             await asyncio.to_thread(self._digest_some, missing[start : start + _AT_ONCE])
 
     def _digest_some(self, infos: Iterable[ConversationInfo]) -> None:
         for info in infos:
             try:
-                turns: Sequence[Turn] = self.store_of(info.id).load(info.id).turns
+                turns: Sequence[Turn] = self._read(info.id).turns
             except StoreError:
                 turns = ()  # one that cannot be read has no known cost, and must not keep the others from theirs
             self._digests[info.id] = (info.updated, info.turns, self.digest(turns))

@@ -31,7 +31,8 @@ serving: ContextVar[Callable[[], Exchange] | None] = ContextVar("serving", defau
 _FIGURES = 1_000  # bytes that an exchange takes without its contents, about
 _CHUNK = 96  # bytes that a chunk takes in addition to its own: an object, its time, and its places in two lists
 _FLUSH = 0.2  # a person sees no difference, and each batch costs the gateway
-_NEWS = 100  # rows that are told at once
+_NEWS = 100  # rows that are told at once, in a flood
+_CALM = 25  # news in one flush with which a flood is over, and those that were left out are told
 _PULSE = 15.0
 _MOST_LISTENERS = 64
 _MOST_OF_ONE = 8  # so that one visitor cannot keep the others out
@@ -244,7 +245,7 @@ class Traffic:
         self._first = self._changes = time.time_ns() // 1000
         self._bytes = 0
         self._changed: dict[int, Exchange] = {}
-        self._told = 0
+        self._told = self._first
         """The last change that listeners were told of."""
         self._listeners: set[_Listener] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -329,18 +330,26 @@ class Traffic:
                     continue
                 listener.woken.clear()
                 waiting, listener.waiting = listener.waiting, {}
+                if listener.caught_up is not None:
+                    since, listener.caught_up = listener.caught_up, None
+                    waiting |= {each.number: each for each in self.since(since, visitor)}
                 if waiting:
-                    # Not the newest change: what came since the last batch is not in this one.
-                    yield encode_batch(waiting.values(), self._told)
+                    # Not the newest change: what came since the last batch is not in this one. Nor what was left out: a page
+                    # that was cut off in a flood asks for it.
+                    last = self._told if listener.behind is None else listener.behind
+                    yield encode_batch(waiting.values(), last)
         finally:
             self._listeners.discard(listener)
 
     def _flush(self) -> None:
         self._timer = None
         changed, self._changed = self._changed, {}
-        self._told = self._changes
+        before, self._told = self._told, self._changes
         for listener in self._listeners:
-            listener.hear(changed.values())
+            listener.hear(changed.values(), before)
+        # Also where nothing comes any more: whoever was left behind catches up.
+        if any(listener.behind is not None for listener in self._listeners):
+            self._timer = asyncio.get_running_loop().call_later(_FLUSH, self._flush)
 
     def _grow_old(self) -> None:
         """Forget what is too old, also where nobody asks and nothing comes."""
@@ -436,21 +445,31 @@ class _Both:
 class _Listener:
     """One open event stream. What waits for it is bounded: an exchange that changes twice waits once."""
 
-    __slots__ = ("visitor", "waiting", "woken")
+    __slots__ = ("behind", "caught_up", "visitor", "waiting", "woken")
 
     def __init__(self, visitor: Visitor) -> None:
         self.visitor = visitor
         self.waiting: dict[int, Exchange] = {}
+        self.behind: int | None = None
+        """The last change before the first that was left out."""
+        self.caught_up: int | None = None
+        """The same once the flood is over: all since then is told."""
         self.woken = asyncio.Event()
 
-    def hear(self, changed: Iterable[Exchange]) -> None:
-        # Of a thousand rows a second nobody sees more than the newest; the others are there when the page is opened anew.
-        for exchange in [each for each in changed if may_see(self.visitor, each)][-_NEWS:]:
+    def hear(self, changed: Iterable[Exchange], before: int) -> None:
+        """News, all of them after the change `before`."""
+        news = [each for each in changed if may_see(self.visitor, each)]
+        # Of a thousand rows a second nobody sees more than the newest; the others follow when it is over.
+        if len(news) > _NEWS and self.behind is None:
+            self.behind = before
+        elif len(news) <= _CALM and self.behind is not None:
+            self.behind, self.caught_up = None, self.behind
+        for exchange in news[-_NEWS:]:
             self.waiting[exchange.number] = exchange
         # A page that does not read, such as one in a tab that sleeps, loses the oldest and not our memory.
         while len(self.waiting) > _MOST_WAITING:
             del self.waiting[next(iter(self.waiting))]
-        if self.waiting:
+        if self.waiting or self.caught_up is not None:
             self.woken.set()
 
 

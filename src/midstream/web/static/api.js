@@ -59,11 +59,11 @@ async function request(path, options = {}) {
 
 const asked = new Map();
 
-/** Ask now for what a screen will want when it is drawn: its answer comes meanwhile, and is given out once. */
+/** Ask now for what a screen will want when it is drawn: its answer is given out once. Resolves when it is there. */
 export function ahead(path) {
   const answer = call(path);
-  answer.catch(() => {});  // told to whoever wants it
   asked.set(path, answer);
+  return answer.catch(() => {});  // told to whoever wants it
 }
 
 export async function call(path, options) {

@@ -14,6 +14,8 @@ const SCREENS = {
 // A screen that `keeps` holds what somebody typed, dropped or opened: it is not drawn anew behind their back.
 const INNER = { c: { under: "conversations", load: () => import("./conversation.js") }, wires: { under: "conversations", load: () => import("./wires.js") } };
 
+const PATIENCE = 80;
+
 const main = h("main", { id: "main", tabindex: "-1" });
 const nav = h("nav", { "aria-label": "Screens" });
 const notice = h("div.notice", { role: "alert", hidden: true });
@@ -152,9 +154,9 @@ async function begin() {
   } catch (error) {
     return closed(error.message);
   }
-  // The rows of the first screen are on their way while its frame is drawn.
+  // An empty frame that is painted keeps the rows from being painted until it is done: they are waited for, a moment.
   const name = location.hash.replace(/^#\/?/, "") || me.screens[0];
-  if (me.screens.includes(name) && SCREENS[name].first) ahead(SCREENS[name].first);
+  if (me.screens.includes(name) && SCREENS[name].first) await Promise.race([ahead(SCREENS[name].first), new Promise((done) => setTimeout(done, PATIENCE))]);
   frame(me);
   window.onhashchange = () => show(me);
   window.onunhandledrejection = (event) => {

@@ -23,7 +23,7 @@ export class FixedList {
     this.note?.remove();
     if (!this.identity) this.clear();
     this.node.style.setProperty("--rows", `${total * this.height || 144}px`);
-    this.paint();
+    this.draw();  // not with the next frame: what is there now is in this one
   }
 
   /** Nothing but a word about why there is nothing. */

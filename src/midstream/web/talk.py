@@ -25,13 +25,14 @@ from ..client.client import Client
 from ..client.session import Session
 from ..core import events
 from ..core.blocks import Conversation
-from ..core.errors import LocalError, MidstreamError, NotFound
+from ..core.errors import LocalError, MidstreamError, NotFound, ProviderError
 from ..core.handoff import SwitchReport
 from .archive import Archive
 from .traffic import Exchange, Traffic, TrafficLimits, serving
 
 _MOST_TALKS = 8
 _PATIENCE = 600.0  # seconds in which a call is allowed or refused
+_LEFT = 499  # as of a client of the gateway that closed its request
 TOOLS = BUILTIN
 
 
@@ -127,10 +128,10 @@ class Talk:
                 if told is not None:
                     await happenings.put(told)
         except MidstreamError as error:
-            watch.end(error.kind)
+            watch.fail(error)
             await happenings.put({"type": "failed", "message": str(error), "kind": error.kind})
         finally:
-            watch.end("client_gone")
+            watch.end(_LEFT, "client_gone")
         await happenings.put({"type": "stored", "conversation": session.conversation.id, "first": first})
         await happenings.put(None)
 
@@ -198,13 +199,21 @@ class _Watch:
             now.first = self._traffic.clock()
         elif isinstance(event, (events.Done, events.ErrorEvent)):
             now.answered(event.turn, self._archive.cost(event.turn))
-            self.end(event.error.kind if isinstance(event, events.ErrorEvent) else "")
+            if isinstance(event, events.ErrorEvent):
+                self.fail(event.to_exception())
+            else:
+                self.end(200)
 
-    def end(self, error: str) -> None:
+    def fail(self, error: MidstreamError) -> None:
+        """With the status that the host gave, if it gave one."""
+        status = error.status if isinstance(error, ProviderError) else None
+        self.end(status if status is not None and status >= 400 else 502, error.kind)
+
+    def end(self, status: int, error: str = "") -> None:
         """The answer is over, if one is on its way."""
         now, self._now = self._now, None
         if now is not None:
-            now.status, now.error = (502 if error else 200), error
+            now.status, now.error = status, error
             now.notes = [
                 note for note in (now.request.notes if now.request is not None else ()) if note.action != "kept"
             ]

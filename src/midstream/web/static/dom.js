@@ -96,12 +96,12 @@ export function span(ms) {
 
 export const size = (bytes) => bytes < 1024 ? `${bytes} B` : bytes < 1048576 ? `${(bytes / 1024).toFixed(1)} KB` : `${(bytes / 1048576).toFixed(1)} MB`;
 
-/** 14:05 of today, else with its day, and of another year with its year; "" of a time that no calendar has. */
-export function when(seconds) {
+/** 14:05 of today, else with its day, and of another year with its year; "" of a time that no calendar has. `exact` to the second. */
+export function when(seconds, { exact = false } = {}) {
   const date = new Date(seconds * 1000), now = new Date();
   if (Number.isNaN(date.getTime())) return "";
   const two = (number) => String(number).padStart(2, "0");
-  const time = `${two(date.getHours())}:${two(date.getMinutes())}`;
+  const time = `${two(date.getHours())}:${two(date.getMinutes())}${exact ? `:${two(date.getSeconds())}` : ""}`;
   if (date.toDateString() === now.toDateString()) return time;
   const year = date.getFullYear() === now.getFullYear() ? "" : ` ${date.getFullYear()}`;
   return `${date.getDate()} ${MONTHS[date.getMonth()]}${year}, ${time}`;

@@ -45,9 +45,9 @@ export async function open(root, { rest: [picked], isOpen }) {
     const each = order[at];
     const style = each.open ? "open" : each.status >= 400 || each.error ? "bad" : "good";
     return h(`button.row.exchange.${style}`, { type: "button", "data-key": each.number, onclick: () => look(each.number) },
-      h("span", when(each.when)),
+      h("span", when(each.when, { exact: true })),
       h("span.path", h("span.chip", each.wire || each.path), visible(each.asked === each.model || !each.asked ? "" : `${each.asked} \u2192 `), h("strong", visible(each.model || "\u2026"))),
-      h(`span.status.${style}`, each.open ? "\u2022\u2022\u2022" : `${each.status}${each.error ? ` ${each.error}` : ""}`),
+      h(`span.status.${style}`, each.open ? "\u2022\u2022\u2022" : String(each.status), each.error ? h("span.why", ` ${each.error}`) : null),
       h("span", each.input || each.output ? `${count(each.input)} \u2192 ${count(each.output)}` : ""), h("span", money(each.cost)),
       h("span", span(each.ttft)), h("span", span(each.ms)), h("span", each.notes ? h("span.chip.caution", String(each.notes)) : ""));
   }

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from midstream.core.blocks import Conversation, Origin, Text, Turn, Usage, human
 from midstream.store import ConversationInfo, MemoryStore, SqliteStore
 from midstream.store.protocol import Entry
@@ -107,6 +109,35 @@ async def test_whoever_asks_now_goes_before_the_costs_of_all() -> None:
     await archive._digesting
     assert archive.usage()["pending"] == 0
     await archive.close()
+
+
+def test_an_answer_counts_once_and_on_its_own_day() -> None:
+    """Also where forks have it, and where the conversation went on for days."""
+    store = MemoryStore(now=lambda: 30 * DAY)
+    first, later = answer(KIMI, 100), replace(answer(KIMI, 30), answered_at=20 * DAY)
+    root = store.create(Conversation((human("a"), replace(first, answered_at=10 * DAY), human("b"), later)))
+    child = store.fork(root, 2)
+    store.append(child, replace(answer(CLAUDE, 5), answered_at=21 * DAY), 2)
+    store.append(child, answer(CLAUDE, 7), 3)
+    store.fork(child)
+    expected = {
+        (day_of(10 * DAY), KIMI.name): 100,
+        (day_of(20 * DAY), KIMI.name): 30,
+        (day_of(21 * DAY), CLAUDE.name): 5,
+        (day_of(30 * DAY), CLAUDE.name): 7,  # nothing says when
+    }
+    archive = Archive(store)
+    archive._digest_some(archive.infos())
+
+    def used() -> dict[tuple[str, str], int]:
+        return {(row["day"], row["model"]): row["input"] for row in archive.usage()["rows"]}
+
+    assert used() == expected
+    assert archive.usage()["undated"] == 1
+    store.delete(root)
+    archive.changed()
+    del expected[day_of(20 * DAY), KIMI.name]
+    assert used() == expected  # what the fork has of its parent is now counted there
 
 
 def test_forks_are_a_tree() -> None:

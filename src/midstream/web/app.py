@@ -224,7 +224,7 @@ class WebApp:
         def read() -> dict[str, Any]:
             archive = self._archive
             conversation, info = archive.load(conversation_id), archive.info(conversation_id)
-            digest = archive.digest(conversation.turns)
+            digest = archive.digest(conversation.turns, info)
             return {
                 "id": info.id,
                 "title": info.title,
@@ -234,7 +234,6 @@ class WebApp:
                 "models": info.models,
                 "system": conversation.system_text,
                 "cost": digest.cost,
-                "use": digest.use,
                 "forks": archive.forks(conversation_id),
                 "tools": [tool.qualified_name for tool in known_tools(conversation)],
             }

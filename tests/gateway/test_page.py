@@ -142,6 +142,28 @@ async def test_without_a_token_an_open_gateway_shows_nothing() -> None:
 
 
 @asynchronous
+async def test_what_is_the_pages_is_guarded_also_where_nothing_is() -> None:
+    async with gate() as door:
+        for path, status in (("/web/nothing", 404), ("/web/", 404), ("/web/main.js", 200), ("/web/api/me", 401)):
+            async with door.http.get(door.url + path) as got:
+                assert got.status == status and "frame-ancestors 'none'" in got.headers["content-security-policy"], path
+            async with door.http.get(door.url + path, headers={"host": "evil.example"}) as got:
+                assert got.status == 403, path
+
+
+@asynchronous
+async def test_the_host_of_a_whole_address_counts() -> None:
+    async with gate() as door:
+        place = door.url.partition("://")[2]
+        name, _, port = place.rpartition(":")
+        for target, host, status in ((f"http://{place}/web/main.js", "evil.example", b"200"), ("http://evil.example/web/main.js", place, b"403"), ("http://evil.example?x=/", place, b"403"), (f"http://evil.example@{place}/", place, b"403")):  # fmt: skip
+            reader, writer = await asyncio.open_connection(name, int(port))
+            writer.write(f"GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+            assert (await reader.readline()).split()[1] == status, target
+            writer.close()
+
+
+@asynchronous
 async def test_with_tenants_nothing_is_recorded_by_default() -> None:
     async with gate("[keys]\nrequired = true") as door:
         key, _ = await make_tenant(door, "a")

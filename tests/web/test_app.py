@@ -131,6 +131,19 @@ def test_a_call_waits_for_a_yes_in_the_page(tmp_path: Path, allow: bool) -> None
 
 
 @asynchronous
+async def test_numbers_that_nobody_has_are_not_found() -> None:
+    async with opened() as (app, session):
+        found = (await ask(app, "/web/api/conversations", session=session)).json["rows"][0]["id"]
+        path = f"/web/api/conversations/{found}"
+        # More digits than Python reads, on paths that are looked at before anybody is asked who he is.
+        for number in ("9" * 5_000, "99999", "-1", "1.5", "x", "%00"):
+            for place in (f"/web/api/live/{number}", f"{path}/seams/{number}", f"{path}/wires/{number}", f"{path}/wires/{number}?model=sim/kimi-k2.5"):  # fmt: skip
+                got = await ask(app, place, session=session)
+                assert got.status in (400, 404) and got.json["error"], (place, got.status)
+                assert (await ask(app, place)).status == 401, place
+
+
+@asynchronous
 async def test_the_doctor_heals_a_broken_file() -> None:
     broken = [
         {"role": "user", "content": "hi"},

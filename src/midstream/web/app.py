@@ -45,6 +45,7 @@ from .veil import StreamVeil, without_key
 Endpoint: TypeAlias = Callable[[Request, Visitor], Awaitable[Response]]
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_OWN = "/web/"
 _WITHHELD = "Not shown: this answer contains one of your keys."
 _MOST_ROWS = 500
 _MOST_BODY = 1024 * 1024
@@ -101,7 +102,7 @@ class WebApp:
 
     def serves(self, path: str) -> bool:
         """Whether a path is the page's, for an application that has others beside it."""
-        return path in self._files or path.startswith(API)
+        return path == "/" or path.startswith(_OWN)
 
     async def close(self) -> None:
         if self.archive is not None:
@@ -116,13 +117,13 @@ class WebApp:
             Route(f"{API}doctor", for_all(self._doctor), methods=["POST"]),
             Route(f"{API}live", for_all(self._live), methods=["GET"]),
             Route(f"{API}live/clear", for_all(self._clear), methods=["POST"]),
-            Route(f"{API}live/{{number:int}}", for_all(self._exchange), methods=["GET"]),
+            Route(f"{API}live/{{number}}", for_all(self._exchange), methods=["GET"]),
             Route(f"{API}conversations", for_owner(self._list), methods=["GET"]),
             Route(f"{API}facets", for_owner(self._facets), methods=["GET"]),
             Route(f"{API}conversations/{{id}}", for_owner(self._conversation), methods=["GET"]),
             Route(f"{API}conversations/{{id}}/turns", for_owner(self._turns), methods=["GET"]),
-            Route(f"{API}conversations/{{id}}/seams/{{turn:int}}", for_owner(self._seam), methods=["GET"]),
-            Route(f"{API}conversations/{{id}}/wires/{{turn:int}}", for_owner(self._wires), methods=["GET"]),
+            Route(f"{API}conversations/{{id}}/seams/{{turn}}", for_owner(self._seam), methods=["GET"]),
+            Route(f"{API}conversations/{{id}}/wires/{{turn}}", for_owner(self._wires), methods=["GET"]),
             Route(f"{API}conversations/{{id}}/export", for_owner(self._export), methods=["GET"]),
             Route(f"{API}conversations/{{id}}/fork", for_owner(self._fork), methods=["POST"]),
             Route(f"{API}usage", for_owner(self._usage), methods=["GET"]),
@@ -251,7 +252,7 @@ class WebApp:
         return self._json(await asyncio.to_thread(read))
 
     async def _seam(self, request: Request, visitor: Visitor) -> Response:
-        turn = request.path_params["turn"]
+        turn = _whole(request.path_params["turn"], 0)
 
         def read() -> list[dict[str, str]]:
             conversation = self._load(request)
@@ -267,7 +268,9 @@ class WebApp:
 
     async def _wires(self, request: Request, visitor: Visitor) -> Response:
         models = request.query_params.getlist("model")[:2]
-        turn = request.path_params["turn"]
+        turn = _whole(request.path_params["turn"], -1)
+        if not models:
+            raise LocalError("for which model? expected ?model=NAME, once or twice")
 
         def read() -> dict[str, Any]:
             conversation = self._load(request)
@@ -333,7 +336,7 @@ class WebApp:
         return self._json({})
 
     async def _exchange(self, request: Request, visitor: Visitor) -> Response:
-        detail = self._traffic.find(request.path_params["number"], visitor).detail()
+        detail = self._traffic.find(_whole(request.path_params["number"], 0), visitor).detail()
         turn = msgspec.json.encode(detail["turn"])
         if self._scrubbed(turn) != turn:
             # On the wire the pieces of a key are far apart, where no search finds them.

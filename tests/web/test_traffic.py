@@ -287,3 +287,19 @@ async def test_how_a_key_went_to_the_model_is_told_and_not_which(name: str) -> N
 def read(event: bytes) -> tuple[int, list[dict[str, object]]]:
     fields = dict(line.split(": ", 1) for line in event.decode().splitlines() if line)
     return int(fields["id"]), json.loads(fields["data"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("x-upstream", "Bearer a-key-of-somebody", "‹hidden›"),
+        ("x-forwarded-by", "basic dXNlcjpzZWNyZXQ=", "‹hidden›"),
+        ("referer", "http://127.0.0.1/x?alt=sse&key=a-key-of-somebody", "http://127.0.0.1/x?alt=sse&key=‹hidden›"),
+        ("x-rewrite-url", "/v1/x?sig=a-key-of-somebody", "/v1/x?sig=‹hidden›"),
+        ("via", "1.1 http://user:a-password@proxy:8080", "1.1 http://‹hidden›@proxy:8080"),
+        ("user-agent", "a client (+https://client.example)", "a client (+https://client.example)"),
+        ("x-kind", "bearer", "bearer"),
+    ],
+)
+def test_a_key_in_a_header_with_another_name_is_hidden(name: str, value: str, shown: str) -> None:
+    assert shown_headers([(name.encode(), value.encode())]) == {name: shown}

@@ -6,7 +6,7 @@ Work that reads a store or encodes a long history runs in a thread, so that a st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 from importlib.resources import files
@@ -31,6 +31,7 @@ from ..core.errors import (
     Unauthorized,
     UnknownConversation,
 )
+from ..core.secret import Secret
 from ..store.export import to_jsonl, to_markdown
 from .archive import Archive, Filter
 from .checkup import MOST_BYTES, examined
@@ -38,9 +39,9 @@ from .guard import API, HEADERS, SESSION, Guard, Message, Receive, Send, Visitor
 from .model_cards import model_cards
 from .request_view import PICTURE, RequestView, known_tools, spine
 from .talk import Talk
-from .traffic import Traffic
+from .traffic import Exchange, Traffic
 from .transcript import report_of, report_rows, window
-from .veil import StreamVeil, without_key
+from .veil import StreamVeil, in_pieces, without_key
 
 Endpoint: TypeAlias = Callable[[Request, Visitor], Awaitable[Response]]
 
@@ -153,12 +154,12 @@ class WebApp:
 
         return answer
 
-    def _json(self, value: Any, status: int = 200) -> Response:
-        return Response(self._scrubbed(msgspec.json.encode(value)), status, media_type="application/json")
+    def _json(self, value: Any, status: int = 200, secrets: Iterable[Secret] = ()) -> Response:
+        return Response(self._scrubbed(msgspec.json.encode(value), secrets), status, media_type="application/json")
 
-    def _scrubbed(self, data: bytes) -> bytes:
-        """Without the keys of providers, should one have been pasted into a conversation or be echoed by a host."""
-        for secret in self.catalog.keys_at_hand().values():
+    def _scrubbed(self, data: bytes, secrets: Iterable[Secret] = ()) -> bytes:
+        """Without these and the keys of providers, should one have been pasted into a conversation or be echoed by a host."""
+        for secret in (*self.catalog.keys_at_hand().values(), *secrets):
             data = without_key(data, secret)
         return data
 
@@ -336,14 +337,19 @@ class WebApp:
         return self._json({})
 
     async def _exchange(self, request: Request, visitor: Visitor) -> Response:
-        detail = self._traffic.find(_whole(request.path_params["number"], 0), visitor).detail()
-        turn = msgspec.json.encode(detail["turn"])
-        if self._scrubbed(turn) != turn:
-            # On the wire the pieces of a key are far apart, where no search finds them.
-            detail["answer"]["text"] = _WITHHELD
-            if detail["upstream"] is not None:
-                detail["upstream"]["answer"] = _WITHHELD
-        return self._json(detail)
+        exchange = self._traffic.find(_whole(request.path_params["number"], 0), visitor)
+        return await asyncio.to_thread(self._detail, exchange)
+
+    def _detail(self, exchange: Exchange) -> Response:
+        detail = exchange.detail()
+        # What a client calls its key may be a word that is the name of something here.
+        own = [secret for secret in exchange.secrets() if secret.reveal() not in detail]
+        known = [*self.catalog.keys_at_hand().values(), *own]
+        # On the wire the pieces of a key are far apart, where no search finds them.
+        for half, name in ((detail["answer"], "text"), (detail["upstream"], "answer")):
+            if half is not None and in_pieces(half[name], known):
+                half[name] = _WITHHELD
+        return self._json(detail, secrets=own)
 
     async def _talk(self, request: Request, visitor: Visitor) -> Response:
         try:

@@ -299,6 +299,22 @@ async def test_a_revoked_key_sees_nothing_more() -> None:
 
 
 @asynchronous
+async def test_who_loses_the_admins_key_hears_no_more_of_the_others() -> None:
+    async with gate("[keys]\nrequired = true\n[page]\nlive = true") as door:
+        (key, key_id), (other, _) = await make_tenant(door, "boss"), await make_tenant(door, "b")
+        before = door.app.config
+        door.app.config = replace(before, page=replace(before.page, admin_keys=(key_id,)))
+        session = await enter(door, key)
+        async with door.http.get(door.url + "/web/api/live", headers={SESSION: session}) as answer:
+            assert b"anew" in await answer.content.readuntil(b"\n\n")
+            door.app.config = before
+            assert (await door.post("/v1/chat/completions", CHAT, authorization=f"Bearer {other}"))[0] == 200
+            async with asyncio.timeout(5):
+                assert await answer.content.read() == b""
+        assert await listed(door, session) == []
+
+
+@asynchronous
 async def test_it_can_be_turned_off() -> None:
     async with gate("[page]\nenabled = false") as door:
         assert (await door.get("/web/api/me"))[0] == 404

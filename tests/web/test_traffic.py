@@ -206,6 +206,20 @@ async def test_one_visitor_cannot_keep_the_others_out() -> None:
 
 
 @asynchronous
+async def test_many_tenants_do_not_keep_the_owner_out() -> None:
+    traffic = Traffic()
+    streams = [traffic.events(Visitor(str(number)), 0) for number in range(64)]
+    for stream in streams:
+        await anext(stream)
+    with pytest.raises(LocalError, match="too many pages"):
+        await anext(traffic.events(TENANT, 0))
+    streams.append(traffic.events(OWNER, 0))
+    await anext(streams[-1])
+    for stream in streams:
+        await stream.aclose()
+
+
+@asynchronous
 async def test_a_flood_is_a_few_batches() -> None:
     traffic = Traffic()
     stream = traffic.events(OWNER, 0)

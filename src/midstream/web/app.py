@@ -50,6 +50,7 @@ _OWN = "/web/"
 _WITHHELD = "Not shown: this answer contains one of your keys."
 _MOST_ROWS = 500
 _MOST_BODY = 1024 * 1024
+_MOST_EXAMINED = 4  # files that the doctor has or that wait for it
 
 
 class WebApp:
@@ -72,6 +73,8 @@ class WebApp:
         self.talk = talk
         self.title = title
         self._files = static_files()
+        self._doctor_free = asyncio.Lock()
+        self._examining: set[asyncio.Task[dict[str, Any]]] = set()
         self._routes = self._make_routes()
 
     @property
@@ -294,7 +297,10 @@ class WebApp:
             raise LocalError("`at` is not a number of turns")
 
         def fork() -> str:
-            return self._archive.store_of(request.path_params["id"]).fork(request.path_params["id"], at)
+            store, source = self._archive.store_of(request.path_params["id"]), request.path_params["id"]
+            if at is not None and at > (turns := store.info(source).turns):
+                raise LocalError(f"cannot fork at turn {at}: there are {turns}")
+            return store.fork(source, at)
 
         made = await asyncio.to_thread(fork)
         self._archive.changed()
@@ -306,14 +312,28 @@ class WebApp:
 
     async def _doctor(self, request: Request, visitor: Visitor) -> Response:
         data = await _bytes(request, MOST_BYTES)
+        if len(self._examining) >= _MOST_EXAMINED:
+            raise LocalError("the doctor has enough to do: try again in a moment")
+        work = asyncio.create_task(self._examine(data, request.query_params.get("name", "the file")[:200]))
+        self._examining.add(work)
+        work.add_done_callback(self._examined)
+        await asyncio.wait([work])  # not the task itself: whoever leaves would else make room that is not there
         try:
-            return self._json(
-                await asyncio.to_thread(examined, data, request.query_params.get("name", "the file")[:200])
-            )
+            return self._json(work.result())
         except StoreError as error:
             raise LocalError(
                 str(error)
             ) from None  # a file that cannot be read is the visitor's, and no fault of a store here
+
+    async def _examine(self, data: bytes, name: str) -> dict[str, Any]:
+        # A thread cannot be stopped, and a file can be work for minutes: one after the other, so that everybody else's goes on.
+        async with self._doctor_free:
+            return await asyncio.to_thread(examined, data, name)
+
+    def _examined(self, work: asyncio.Task[dict[str, Any]]) -> None:
+        self._examining.discard(work)
+        if not work.cancelled():
+            work.exception()  # told to whoever still waits for it, and to nobody else
 
     async def _live(self, request: Request, visitor: Visitor) -> Response:
         batches = self._traffic.events(visitor, _whole(request.headers.get("last-event-id"), 0))
@@ -325,7 +345,8 @@ class WebApp:
                 yield self._scrubbed(first)
                 async for batch in batches:
                     try:
-                        await self.guard.visitor(session)
+                        if await self.guard.visitor(session) != visitor:
+                            return  # what it may see has changed: it asks again, and is told by what holds now
                     except Unauthorized:
                         return  # its key was revoked while it listened
                     yield self._scrubbed(batch)

@@ -68,6 +68,29 @@ def test_a_common_word_is_found_everywhere_by_a_thorough_search() -> None:
     assert not archive.listed(Filter(words="number 7"), 0, 10)["partial"]
 
 
+def test_what_a_fork_took_over_is_counted_once() -> None:
+    archive, ids = stocked()
+    fork = archive.stores[0].fork(ids["both"], 2)
+    other = archive.stores[0].fork(fork, 2)
+    for made in (fork, other):
+        archive.stores[0].append(made, answer(KIMI, 100), 2)
+
+    def answers() -> dict[str, tuple[int, int]]:
+        archive.changed()
+        archive._digest_some(archive.infos())
+        found: dict[str, tuple[int, int]] = {}
+        for row in archive.usage()["rows"]:
+            before = found.get(row["model"], (0, 0))
+            found[row["model"]] = before[0] + row["answers"], before[1] + row["input"]
+        return found
+
+    kimi, claude = "moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5"
+    assert answers() == {kimi: (4, 1_000_201), claude: (2, 11)}
+    # Where what was said first is no more, the fork has all that is known of it.
+    archive.stores[0].delete(ids["both"])
+    assert answers() == {kimi: (4, 1_000_201), claude: (1, 10)}
+
+
 def test_a_time_that_no_calendar_has_is_no_day() -> None:
     store = MemoryStore()
     store.add(Entry(Conversation((human("From the end of time"), answer(KIMI, 1))), updated=1e18))

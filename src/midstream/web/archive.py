@@ -44,6 +44,8 @@ class Digest(Value, frozen=True):
 
     cost: float | None
     use: tuple[ModelUse, ...]
+    since_fork: tuple[ModelUse, ...] = ()
+    """The same without the turns that a fork took over from its parent."""
 
 
 class Filter(Value, frozen=True):
@@ -218,12 +220,15 @@ class Archive:
         rows: dict[tuple[str, str], list[float]] = {}
         unpriced: set[str] = set()
         pending = 0
-        for info in self.infos():
+        infos = self.infos()
+        ids = {info.id for info in infos}
+        for info in infos:
             digest = self._digest_of(info)
             if digest is None:
                 pending += 1
                 continue
-            for use in digest.use:
+            # What a fork took over was paid for once: it is counted where it was said, as long as that is here.
+            for use in digest.since_fork if info.parent in ids else digest.use:
                 row = rows.setdefault((day_of(info.updated), use.model), [0, 0, 0, 0, 0.0])
                 for at, value in enumerate((use.answers, use.input, use.output, use.cache_read, use.cost or 0.0)):
                     row[at] += value
@@ -265,17 +270,20 @@ class Archive:
                 turns: Sequence[Turn] = self._read(info.id).turns
             except StoreError:
                 turns = ()  # one that cannot be read has no known cost, and must not keep the others from theirs
-            self._digests[info.id] = (info.updated, info.turns, self.digest(turns))
+            self._digests[info.id] = (info.updated, info.turns, self.digest(turns, info.forked_at or 0))
 
-    def digest(self, turns: Iterable[Turn]) -> Digest:
-        """What these turns cost, by model."""
+    def digest(self, turns: Sequence[Turn], forked_at: int = 0) -> Digest:
+        """What these turns cost, by model; the first `forked_at` of them are those of the parent."""
+        use = self._used(turns)
+        known = [each.cost for each in use if each.cost is not None]
+        return Digest(sum(known) if known else None, use, self._used(turns[forked_at:]) if forked_at else use)
+
+    def _used(self, turns: Iterable[Turn]) -> tuple[ModelUse, ...]:
         found: dict[str, list[tuple[Turn, float | None]]] = {}
         for turn in turns:
             if turn.usage is not None and turn.origin is not None:
                 found.setdefault(turn.origin.name, []).append((turn, self.cost(turn)))
-        use = tuple([_use(model, answers) for model, answers in found.items()])
-        known = [each.cost for each in use if each.cost is not None]
-        return Digest(sum(known) if known else None, use)
+        return tuple([_use(model, answers) for model, answers in found.items()])
 
     def _digest_of(self, info: ConversationInfo) -> Digest | None:
         known = self._digests.get(info.id)

@@ -73,7 +73,11 @@ def encode_request(
         request = RequestDraft(conversation, dialect, target.model, tools, options, cache).encode()
     if sent.since < 0:
         return request
-    return replace(request, notes=(*sent.notes(), *[sent.placed(note) for note in request.notes]))
+    return replace(
+        request,
+        notes=(*sent.notes(), *[sent.placed(note) for note in request.notes]),
+        begins=tuple([(sent.places[turn], at) for turn, at in request.begins]),
+    )
 
 
 def _without_older_response(options: Options, sent: SentTurns) -> Options:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human
+from midstream.core.blocks import Conversation, Media, Text, Thinking, ToolCall, ToolResponse, Turn, human, tool_result
 from midstream.core.dialect import EFFORTS, Options
 from midstream.core.errors import ConfigError
 from midstream.core.tools import ToolSpec
@@ -135,6 +136,32 @@ def test_a_token_cannot_be_put_together_from_two_foreign_texts() -> None:
     writer.enclose("", "b", "")
     writer.enclose("", ">", "<ab>")
     assert writer.text() == f"<{JOINER}ab><ab>"
+
+
+@every_template
+def test_a_prompt_tells_where_each_turn_begins(name: str) -> None:
+    call = ToolCall("c", "f", '{"a": 1}')
+    results = Turn("tool", (tool_result(call, "two"),))
+    turns = (human("zero"), Turn("ai", (Text("one"), call)), results, Turn("ai", (Text("three"),)), human("four"))
+    prompt = get_template(name).render(Conversation(turns, system="before"))
+    told = [begin for begin in prompt.begins if begin[0] >= 0]
+    assert {0, 1, 3, 4} <= {turn for turn, _ in told}  # a result may come with its call
+    for (turn, at), (_, end) in itertools.pairwise([*told, (5, len(prompt.text))]):
+        assert turns[turn].text in prompt.text[at:end]
+        # The marks that open a turn are its own.
+        assert not prompt.text[:at].endswith(("<|start_header_id|>", "<|im_start|>", "<start_of_turn>", "[INST]"))
+
+
+def test_foreign_text_is_not_cut_where_a_turn_begins() -> None:
+    writer = PromptWriter(Specials("<ab>"))
+    writer.begin(0)
+    writer.foreign("x<a")
+    writer.begin(1)
+    writer.foreign("b>")
+    writer.begin(2)
+    writer.own("<ab>")
+    assert writer.text() == f"x<{JOINER}ab><ab>"
+    assert writer.begins() == [(0, 0), (2, 6)]
 
 
 @every_template

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 
 import msgspec
 import pytest
@@ -11,13 +12,25 @@ import pytest
 from midstream.client.catalog import Catalog
 from midstream.client.config import Config
 from midstream.codec import encode_request
-from midstream.core.blocks import Compacted, Conversation, Origin, Text, Thinking, ToolCall, Turn, human, tool_result
+from midstream.core.blocks import (
+    Compacted,
+    Conversation,
+    Opaque,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    Turn,
+    human,
+    tool_result,
+)
 from midstream.core.compaction import sent_turns
 from midstream.core.errors import LocalError
 from midstream.web.request_view import PICTURE, RequestView, calls_of, known_tools, spine
 
 CATALOG = Catalog(Config(), environ={})
-MODELS = [model for _, model in PICTURE]
+PROMPTS = [f"completions/{name}" for name in ("kimi-k2.5", "kimi-k3", "mistral", "deepseek", "gemma", "qwen3")]
+MODELS = [*[model for _, model in PICTURE], *PROMPTS]
 
 
 def work(rounds: int = 3) -> Conversation:
@@ -120,6 +133,59 @@ def test_the_ids_are_those_of_the_wire() -> None:
     assert all(name.startswith("toolu_") for name in claude.values())
     assert all(len(name) == 9 for name in mistral.values())
     assert set(kimi) == set(claude) == set(mistral) == {call.id for call in calls_of(conversation.turns)}
+
+
+def odd_calls() -> Conversation:
+    """Calls whose names no wire takes as they are, of a namespace and with plain text, and an id that was used before."""
+    calls = [
+        ToolCall("one", "читать_файл"),
+        ToolCall("two", "read", namespace="files"),
+        ToolCall("three", "apply_patch", '{"input": "x"}', kind="freeform"),
+        ToolCall("one", "read_file"),
+    ]
+    turns = [human("Go.")]
+    for number, call in enumerate(calls):
+        turns += [Turn("ai", (call,), key=f"k{number}"), Turn("tool", (tool_result(call, "r"),))]
+    return Conversation((*turns, Turn("ai", (Text("Done."),), key="last")))
+
+
+def names_on_the_wire(body: dict[str, object]) -> set[str]:
+    """The ids that pair calls with results in a request, found without the encoder."""
+    if isinstance(prompt := body.get("prompt"), str):
+        patterns = [r"<\|tool_call_begin\|>(.*?)<\|tool_call_argument_begin", r'"id": "(\w{9})"']
+        return {found for pattern in patterns for found in re.findall(pattern, prompt)}
+    keys = r'"(?:tool_call_id|tool_use_id|call_id)":"(.*?)"', r'"functionResponse":{"id":"(.*?)"'
+    return {
+        found
+        for pattern in keys
+        for found in re.findall(pattern, json.dumps(body, separators=(",", ":"), ensure_ascii=False))
+    }
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_id_of_a_request_is_traced(model: str) -> None:
+    conversation = odd_calls()
+    view = RequestView(CATALOG, conversation, 9, model).json()
+    assert set(view["ids"].values()) == names_on_the_wire(json.loads(view["raw"]))
+    # The spine has the same calls, so that all three light up; each result that of its own call.
+    stops = spine(conversation, 9)
+    calls = [call["id"] for stop in stops for call in stop["calls"]]
+    assert set(view["ids"]) in (set(calls), set())
+    assert len(set(calls)) == 4 and calls == [result["id"] for stop in stops for result in stop["results"]]
+
+
+@pytest.mark.parametrize("model", [model for model in MODELS if model.startswith("completions/")])
+def test_a_note_of_a_prompt_stands_at_its_turn(model: str) -> None:
+    # The result that is missing gets a turn of its own in the prompt.
+    turns = [
+        human("One."),
+        Turn("ai", (ToolCall("lost", "read_file"),), key="k"),
+        human("Two."),
+        Turn("ai", (Opaque("card", {}), Text("Three.")), key="l"),
+        human("Four."),
+    ]
+    notes = RequestView(CATALOG, Conversation(tuple(turns)), 4, model).json()["notes"]
+    assert {note["code"]: note["turn"] for note in notes} == {"unanswered_call": 1, "misplaced_block": 3}
 
 
 def test_a_long_history_shows_its_end() -> None:

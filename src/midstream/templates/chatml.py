@@ -37,6 +37,7 @@ def _write(given: Rendering, out: PromptWriter, *, thinks: bool) -> bool:
     last = len(messages) - 1
     for index in range(first, len(messages)):
         message = messages[index]
+        out.begin(message.turn)
         if message.role == "tool":
             # The results of one turn share a message: the header is written by the first, the end by the last.
             begins = index == 0 or messages[index - 1].role != "tool"

@@ -33,6 +33,7 @@ def _write(given: Rendering, out: PromptWriter) -> bool:
     asked = False
     for message in given.messages:
         if message.role != "system":
+            out.begin(message.turn)
             _write_message(out, message, asked)
             asked = message.role == "user"
     # Behind tool results nothing is opened: the assistant's turn has not ended, in the model's eyes.

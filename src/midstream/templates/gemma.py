@@ -29,6 +29,7 @@ def _write(given: Rendering, out: PromptWriter) -> bool:
             out.enclose("", spaced_json(tool_object(tool)), "\n")
         out.own(_TOOLS_TAIL)
     for message in given.messages:
+        out.begin(message.turn)
         # Two neighbours of one role would break the alternation that the model was trained on.
         speaker = _take_turn(out, speaker, "model" if message.role == "assistant" else "user")
         _write_message(out, message)

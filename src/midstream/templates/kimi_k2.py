@@ -75,11 +75,10 @@ class _KimiK2(msgspec.Struct, frozen=True):
         # For a model that never saw think tags, they are ordinary words and stay.
         think = () if self.reasoning == "none" else ("<think>", "</think>")
         specials = Specials(*BRACKETS, *think, patterns=(BARS,))
-        return Template(name, specials, _STOP, self._write, frozenset(self.media))
+        return Template(name, specials, _STOP, self._write, frozenset(self.media), kimi_strategy)
 
     def _write(self, given: Rendering, out: PromptWriter) -> bool:
-        # Without a request around it (a test, a caller of `render`) ids are counted as the family does.
-        ids = kimi_strategy.create_mapper() if given.ids is None else given.ids
+        ids = given.ids
         instant = self.can_disable and given.thinking is False
         whole = self.reasoning == "all" or (self.reasoning == "asked" and given.preserve_thinking)
         # `last_index` gives the last answer without calls: reasoning after it belongs to the running tool loop
@@ -87,6 +86,7 @@ class _KimiK2(msgspec.Struct, frozen=True):
         kept_from = -1 if whole else last_index(given.messages, "assistant")
         self._open(out, given.tools, given.messages)
         for index, message in enumerate(given.messages):
+            out.begin(message.turn)
             self._header(out, message)
             if message.role == "assistant" and self.reasoning != "none":
                 shown = index > kept_from and not instant

@@ -62,6 +62,7 @@ def _write(given: Rendering, writer: PromptWriter) -> bool:
     calls: tuple[ToolCall, ...] = ()
     index = 0
     for message in given.messages:
+        writer.begin(message.turn)
         if message.role == "assistant":
             calls, index = message.calls, 0
             out.assistant(message, thinks)

@@ -39,6 +39,8 @@ def _write(given: Rendering, out: PromptWriter) -> bool:
             out.enclose(_header("assistant"), call_json(next(waiting), "parameters"), "<|eot_id|>")
             out.enclose(_header("ipython"), message.text, "<|eot_id|>")
             continue
+        # Its results come with its calls, call by call.
+        out.begin(message.turn)
         waiting = iter(message.calls)
         # A message that only calls has no text of its own to write; its calls follow with their results.
         if message.calls and not message.text:

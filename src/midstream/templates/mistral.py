@@ -18,15 +18,15 @@ _STOP = ("</s>",)
 
 
 def _write(given: Rendering, out: PromptWriter) -> bool:
-    ids = mistral_strategy.create_mapper() if given.ids is None else given.ids
     # The declaration moves with the last question, as in the
     # published template. Earlier bytes of the prompt change by it.
     question = last_index(given.messages, "user")
     out.own("<s>")
     for index, message in enumerate(given.messages):
+        out.begin(message.turn)
         if index == question:
             _write_tools(out, given.tools)
-        _write_message(out, message, ids, first=index == 0)
+        _write_message(out, message, given.ids, first=index == 0)
     # A conversation without a question: at the end, where it is nearest to the answer.
     if question < 0:
         _write_tools(out, given.tools)
@@ -67,4 +67,5 @@ MISTRAL = Template(
     ),
     _STOP,
     _write,
+    ids=mistral_strategy,
 )  # fmt: skip

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import msgspec
 
 from ..core.blocks import Conversation, Value
 from ..core.dialect import Options
 from ..core.handoff import Note
-from ..core.ids import ToolIdMapper
+from ..core.ids import ToolIdMapper, ToolIdStrategy, standard_strategy
 from ..core.patterns import late_pattern
 from ..core.tools import ToolSpec
 from .transcript import Message, transcribe
@@ -30,6 +31,8 @@ class Prompt(Value, frozen=True):
     stop: tuple[str, ...] = ()
     starts_inside_thinking: bool = False
     notes: tuple[Note, ...] = ()
+    begins: tuple[tuple[int, int], ...] = ()
+    """Where the words of a turn begin, as (turn, characters before it); a turn that is not told goes with the one before it."""
 
 
 class Rendering(msgspec.Struct, frozen=True):
@@ -37,7 +40,7 @@ class Rendering(msgspec.Struct, frozen=True):
 
     messages: Sequence[Message]
     tools: Sequence[ToolSpec]
-    ids: ToolIdMapper | None
+    ids: ToolIdMapper
     thinking: bool | None
     preserve_thinking: bool
     add_generation_prompt: bool
@@ -78,22 +81,33 @@ class Specials:
 class PromptWriter:
     """Collects a prompt; foreign text is neutralised as a whole, so that no token can be put together from two pieces."""
 
-    __slots__ = ("_foreign", "_parts", "_specials")
+    __slots__ = ("_begins", "_foreign", "_opened", "_parts", "_specials")
 
     def __init__(self, specials: Specials) -> None:
         self._specials = specials
         self._parts: list[str] = []
         self._foreign: list[str] = []
+        self._opened: int | None = None  # a turn of which nothing is written yet
+        self._begins: list[tuple[int, int]] = []  # turn, and the number of parts before it
+
+    def begin(self, turn: int) -> None:
+        """What is added from now on belongs to this turn of the conversation."""
+        self._opened = turn
 
     def own(self, literal: str) -> None:
         """Add the template's own text; never anything that came from outside."""
         if literal:
             self._settle()
+            self._open()
             self._parts.append(literal)
 
     def foreign(self, text: str) -> None:
         """Add text that anyone else wrote."""
         if text:
+            # Foreign text goes on: there is no place in it where it could be cut before it was searched as a whole.
+            if self._foreign:
+                self._opened = None
+            self._open()
             self._foreign.append(text)
 
     def enclose(self, before: str, text: str, after: str = "") -> None:
@@ -105,6 +119,19 @@ class PromptWriter:
     def text(self) -> str:
         self._settle()
         return "".join(self._parts)
+
+    def begins(self) -> list[tuple[int, int]]:
+        """Where each turn begins in the text; of a turn that is begun twice, the first time."""
+        ends = [0, *accumulate(map(len, self._parts))]
+        first: dict[int, int] = {}
+        for turn, parts in self._begins:
+            first.setdefault(turn, ends[parts])
+        return list(first.items())
+
+    def _open(self) -> None:
+        if self._opened is not None:
+            self._begins.append((self._opened, len(self._parts)))
+            self._opened = None
 
     # Pieces are joined before they are searched: `<|im_` in one block and `end|>` in the next make a token together.
     def _settle(self) -> None:
@@ -123,6 +150,8 @@ class Template(msgspec.Struct, frozen=True):
     """Writes the prompt and returns whether it ends inside thinking."""
     media: frozenset[str] = frozenset()
     """The kinds of media the prompt can show."""
+    ids: ToolIdStrategy | None = None
+    """The family's own scheme for the ids of calls; None if its prompts show none."""
 
     # Repair and transcription happen here, once for all templates: they only ever see lawful messages.
     def render(
@@ -146,7 +175,7 @@ class Template(msgspec.Struct, frozen=True):
         given = Rendering(
             transcript.messages,
             transcript.tools,
-            ids,
+            ids or (self.ids or standard_strategy).create_mapper(),
             thinking,
             preserve_thinking,
             add_generation_prompt,
@@ -154,4 +183,4 @@ class Template(msgspec.Struct, frozen=True):
         )
         out = PromptWriter(self.specials)
         inside = self.write(given, out)
-        return Prompt(out.text(), self.stop, inside, tuple(transcript.notes))
+        return Prompt(out.text(), self.stop, inside, tuple(transcript.notes), tuple(out.begins()))

@@ -86,7 +86,8 @@ TOOLS = "tools"
 
 
 class Message(msgspec.Struct, frozen=True):
-    """`name` is the speaker's name, for templates that print one: `extra["name"]` of the turn, or the tool's name."""
+    """`name` is the speaker's name, for templates that print one: `extra["name"]` of the turn, or the tool's name. `turn` is
+    the place of its turn in the conversation, -1 for the system prompt."""
 
     role: Role
     content: tuple[str | Media, ...] = ()
@@ -95,6 +96,7 @@ class Message(msgspec.Struct, frozen=True):
     calls: tuple[ToolCall, ...] = ()
     response: ToolResponse | None = None
     declared: tuple[Opaque, ...] = ()
+    turn: int = -1
 
     @property
     def text(self) -> str:
@@ -128,7 +130,9 @@ def transcribe(conversation: Conversation, tools: Sequence[ToolSpec], shown: fro
     messages: list[Message] = []
     if conversation.system_text:
         messages.append(Message("system", (conversation.system_text,)))
-    for index, turn in enumerate(repaired.turns):
+    # Of turns that were moved, added or left out, the places are those before: notes are about what the caller knows.
+    places = range(len(repaired.turns)) if repaired.places is None else repaired.places
+    for index, turn in zip(places, repaired.turns, strict=True):
         if turn.speaker == "tool":
             messages.extend([_result(response, _Place(turn, index, shown, notes)) for response in turn.tool_responses])
         else:
@@ -195,6 +199,7 @@ def _said(place: _Place) -> Message:
         "".join(thinking),
         tuple(calls),
         declared=tuple(declared),
+        turn=place.index,
     )
 
 
@@ -205,4 +210,4 @@ def _result(response: ToolResponse, place: _Place) -> Message:
             place.left_out(part)
         else:
             content.append(part.text if isinstance(part, Text) else place.media(part))
-    return Message("tool", tuple(content), response.name, response=response)
+    return Message("tool", tuple(content), response.name, response=response, turn=place.index)

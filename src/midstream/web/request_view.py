@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -21,11 +22,13 @@ from ..client.catalog import Catalog
 from ..codec import encode_request
 from ..core.blocks import Conversation, ToolCall, Turn
 from ..core.compaction import sent_turns
-from ..core.dialect import Options
+from ..core.dialect import Dialect, Options
 from ..core.errors import InvalidHistory, LocalError
 from ..core.handoff import Note
-from ..core.ids import scheme_for
+from ..core.history import repair
 from ..core.tools import ToolSpec
+from ..templates.registry import get_template
+from ..wires.encode_context import EncodeContext
 from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
 from .transcript import report_of, report_rows
@@ -37,10 +40,11 @@ _LISTS = ("messages", "input", "contents")
 _PROMPT = "prompt"
 SHOWN = 40
 """Turns of a long history that are taken apart, the last ones; those before them are one part."""
+_OPTIONS = Options(stream=True)
+_WORD = re.compile(
+    r"[^\s\0\"'<>|\uff5c\[\]{},]+"
+)  # what an id may be in a text: between blanks, quotes, brackets and bars
 _MOST_BODY = 16_000_000  # a photograph or two; of long texts and lists the page draws only the beginning
-# What a prompt has in common with one that lets the model begin may end in the middle of a mark, or behind the one that opens
-# every turn: both are the next turn's.
-_OPENED = re.compile(r"<[^<>]{0,60}>?$")
 PICTURE = (
     ("Kimi", "moonshot/kimi-k2.5"),
     ("Claude", "anthropic/claude-sonnet-4-5"),
@@ -102,7 +106,7 @@ class RequestView:
                     self._prompt_parts(history) if isinstance(history, str) else self._list_parts(key, history or [])
                 )
             ],
-            "ids": self._ids(request),
+            "ids": self._ids(dialect, key, history),
             "notes": [self._note_row(note) for note in request.notes if note.action != "kept"],
             "report": report_rows(report),
             "tools": [tool.qualified_name for tool in self._tools],
@@ -125,9 +129,7 @@ class RequestView:
 
     def _encode(self, turns: tuple[Turn, ...]) -> Request:
         conversation = replace(self._conversation, turns=turns)
-        return encode_request(
-            self._target, conversation, tools=self._tools, options=Options(stream=True), cache=self._cache
-        )
+        return encode_request(self._target, conversation, tools=self._tools, options=_OPTIONS, cache=self._cache)
 
     def _beginnings(self, key: str) -> Iterator[tuple[int, bytes]]:
         """The history's beginnings on the wire, each with its number of turns, from the first turn that is shown. As they are
@@ -185,25 +187,30 @@ class RequestView:
     def _prompt_parts(self, prompt: str) -> list[Part]:
         parts: list[Part] = []
         begun, first = 0, 0
-        for length, written in self._beginnings(_PROMPT):
-            # What a prompt ends with, to let the model begin, is not part of the next one.
-            begins = msgspec.json.decode(written, type=str | None) or ""
-            count = _common(begins, prompt)
-            if count < len(begins) and (opened := _OPENED.search(prompt, max(0, count - 62), count)):
-                count = opened.start()
-            if count > begun:
-                parts.append({"turns": [first, length], "text": prompt[begun:count]})
-                begun, first = count, length
+        order = {place: number for number, place in enumerate(self._sent.places)}
+        for length, at in sorted([(order[place], at) for place, at in self._request.begins]):
+            if at > begun and length >= max(1, len(self._turns) - SHOWN):
+                parts.append({"turns": [first, length], "text": prompt[begun:at]})
+                begun, first = at, length
         parts.append({"turns": [first, len(self._turns)], "text": prompt[begun:]})
         return parts
 
-    def _ids(self, request: Request) -> dict[str, str]:
+    def _ids(self, dialect: Dialect, key: str, history: Any) -> dict[str, str]:
         """What each call is called in this request; those that are not in it have no id on this wire."""
-        dialect = request.dialect or self._target.dialect
-        turns = self._turns
-        mapper = scheme_for(dialect.ids, None).create_mapper(turns)
-        ids = {call.id: mapper.resolve_tool_call_id(call) for call in calls_of(turns)}
-        return {call: name for call, name in ids.items() if msgspec.json.encode(name)[1:-1] in request.body}
+        context = EncodeContext(dialect, _OPTIONS, self._target.model)
+        repaired = repair(self._turns)
+        turns, _ = context.plain_turns(repaired.turns, 0, repaired.places)
+        calls, mapper = calls_of(turns), context.ids
+        if key != _PROMPT:
+            # Kimi's ids have the tool's name in them, as this wire writes it; in a prompt it is as it is.
+            calls = [replace(call, name=context.names.wire(call.name)) for call in calls]
+        elif dialect.template is not None and (own := get_template(dialect.template).ids) is not None:
+            mapper = own.create_mapper()
+        ids = {call.id: mapper.resolve_tool_call_id(call) for call in calls}
+        # Looked up in what is said, all at once: to search a long request for each of its calls takes the square of its length.
+        texts = list(_texts(history))
+        said = {*texts, *_WORD.findall("\0".join(texts))}
+        return {call: name for call, name in ids.items() if name in said}
 
 
 def calls_of(turns: Sequence[Turn]) -> list[ToolCall]:
@@ -218,9 +225,11 @@ def known_tools(conversation: Conversation) -> tuple[ToolSpec, ...]:
 
 
 def spine(conversation: Conversation, turn: int) -> list[dict[str, Any]]:
-    """The turns as the store has them, short, to stand between the two requests."""
+    """The turns as the store has them, short, to stand between the two requests. A call whose id was used before has the one
+    that it gets in a request."""
     turns = conversation.turns
     length = turn if turns[turn].speaker == "ai" else turn + 1
+    calls, results = _told_apart(turns[: max(1, length)])
     return [
         {
             "index": index,
@@ -228,12 +237,55 @@ def spine(conversation: Conversation, turn: int) -> list[dict[str, Any]]:
             "model": each.origin.name if each.origin is not None else "",
             "text": each.text[:200],
             "thinking": bool(each.thinking),
-            "calls": [{"id": call.id, "name": call.name, "raw_id": call.raw_id} for call in each.tool_calls],
-            "results": [{"id": response.call_id, "name": response.name} for response in each.tool_responses],
+            "calls": [
+                {"id": id_, "name": call.name, "raw_id": call.raw_id}
+                for id_, call in zip(calls[index], each.tool_calls, strict=True)
+            ],
+            "results": [
+                {"id": id_, "name": response.name}
+                for id_, response in zip(results[index], each.tool_responses, strict=True)
+            ],
         }
         for index, each in enumerate(turns[: max(1, length)])
         if index >= max(1, length) - SHOWN
     ]
+
+
+def _told_apart(turns: tuple[Turn, ...]) -> tuple[list[list[str]], list[list[str]]]:
+    """The ids of the calls and of the results of each turn, as requests tell them apart: `repair` gives a new one to a call
+    whose id was used before."""
+    sent = sent_turns(turns)
+    repaired = repair(sent.turns)
+    places = range(len(repaired.turns)) if repaired.places is None else repaired.places
+    asked = {sent.places[place]: turn for place, turn in zip(places, repaired.turns, strict=True) if turn.tool_calls}
+    calls: list[list[str]] = []
+    results: list[list[str]] = []
+    waiting: dict[str, deque[str]] = {}
+    for place, turn in enumerate(turns):
+        calls.append([call.id for call in asked.get(place, turn).tool_calls])
+        asks: dict[str, deque[str]] = {}
+        for call, given in zip(turn.tool_calls, calls[-1], strict=True):
+            asks.setdefault(call.id, deque()).append(given)
+        waiting |= asks  # a result goes to the newest answer that called so
+        found = []
+        for response in turn.tool_responses:
+            same = waiting.get(response.call_id)
+            found.append(response.call_id if not same else same.popleft() if len(same) > 1 else same[0])
+        results.append(found)
+    return calls, results
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, wherever it stands."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
 
 
 def _is_result(item: Any) -> bool:
@@ -247,14 +299,3 @@ def _is_result(item: Any) -> bool:
         isinstance(part, Mapping) and (part.get("type") == "tool_result" or "functionResponse" in part)
         for part in inner
     )
-
-
-def _common(one: str, other: str) -> int:
-    """How many characters two texts share at their beginning."""
-    if other.startswith(one):
-        return len(one)
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
-    return low

@@ -60,6 +60,8 @@ class Request(Value, frozen=True):
     """The format in which tools were declared as plain text, and in which calls come back; None for the wire's own way."""
     answer_tool: str = ""
     """The tool whose call is the answer's text, where a schema is asked for so."""
+    begins: tuple[tuple[int, int], ...] = ()
+    """Of a raw prompt, which is one text: where the words of a turn begin in it, as (turn, characters before it)."""
 
     def decoder(self, turn_key: str) -> StreamDecoder:
         """A decoder for the answer to this request."""
@@ -165,6 +167,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
         *,
         headers: dict[str, str] | None = None,
         reader: Dialect | None = None,
+        begins: tuple[tuple[int, int], ...] = (),
     ) -> Request:
         """The HTTP request, with the notes of both contexts; `reader` is the dialect of the answer, where it is another."""
         dialect, options = self.dialect, self.options
@@ -185,6 +188,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
             text_calls=options.text_calls,
             text_format=None if self.text_tools is None else self.text_tools.name,
             answer_tool=self.answer_tool,
+            begins=begins,
         )
 
     def encode(self) -> Request:

@@ -6,11 +6,15 @@ import json
 import shlex
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from midstream.core.blocks import Conversation, Origin, Text, Turn, human
+from midstream.store import SqliteStore
+from midstream.store.protocol import Entry
 from tests.e2e.web.browser import page_server, screenshot
 from tests.e2e.web.conftest import visited, watch
 from tests.e2e.web.stores import rich_store
@@ -64,6 +68,26 @@ def test_each_filter_alone_and_the_address_that_it_has(rich: tuple[Any, str, dic
         assert select.input_value() == (days[choice] if isinstance(choice, int) else choice)
         select.select_option("")
         expect(page.locator(".row .title")).to_have_count(3)
+
+
+def test_a_common_word_is_found_in_every_conversation(browser: Any, tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "own.db")
+    for number in range(300):
+        origin = Origin("moonshot" if number else "anthropic", "openai-chat", "kimi-k2.5")
+        said = (human(f"Number {number}"), Turn("ai", (Text("An answer."),), origin=origin))
+        store.add(Entry(Conversation(said), updated=1.76e9 + number))
+    store.close()
+    with visited(browser, tmp_path, tmp_path / "own.db") as (context, address):
+        page = context.new_page()
+        page.goto(address)
+        page.fill(".search", "answer")
+        expect(page.locator("#total")).to_have_text("300 conversations")
+        # The oldest: it is not among the newest turns that a quick search gives.
+        page.select_option("select[aria-label='Any provider']", "anthropic")
+        expect(page.locator("#total")).to_have_text("1 of 300 conversations")
+        expect(page.locator(".row .title")).to_have_text(["Number 0"])
+        page.fill(".search", "nothing has this")
+        expect(page.locator(".empty")).to_have_text("Nothing fits.")
 
 
 def test_a_turn_has_its_figures_its_picture_and_its_code_in_colours(rich: tuple[Any, str, dict[str, str]]) -> None:

@@ -10,7 +10,7 @@ const HEIGHT = 74;
 
 export async function open(root, { query: asked }) {
   const wanted = { q: asked.get("q") || "", model: asked.get("model") || "", provider: asked.get("provider") || "", day: asked.get("day") || "", cost: asked.get("cost") || "" };
-  let pages = new Map(), version = 0;
+  let pages = new Map(), version = 0, thorough = "";
   const total = h("p.quiet", { role: "status", id: "total" });
   const list = new FixedList(HEIGHT, row, { label: "Conversations" });
   const search = h("input.search", { type: "search", placeholder: "Search every word that was said", value: wanted.q, "aria-label": "Search", oninput: later(() => change("q", search.value)) });
@@ -31,16 +31,25 @@ export async function open(root, { query: asked }) {
 
   async function fetchAll() {
     const now = ++version;
+    thorough = "";
+    let found = await first(now);
+    // A quick search gives the newest of many turns: they are shown while the others are looked for.
+    if (found?.partial) { thorough = "1"; found = await first(now); }
+    // Costs are worked out in the background; look again until they are all there.
+    if (found && found.digested < found.total) setTimeout(() => now === version && refresh(now), 1500);
+  }
+
+  /** The first page, and how many there are. */
+  async function first(now) {
     pages = new Map();
     const found = await page(0, now);
-    if (now !== version || !found) return;
-    total.textContent = summary(found);
+    if (now !== version || !found) return null;
+    total.textContent = found.partial ? "Searching \u2026" : summary(found);
     list.node.scrollTop = 0;
     list.set(found.total);
     if (!found.all) list.say(h("p.empty", "No conversations yet. ", h("a", { href: "#/talk" }, "Talk to a model"), "."));
-    else if (!found.total) list.say(h("p.empty", "Nothing fits."));
-    // Costs are worked out in the background; look again until they are all there.
-    if (found.digested < found.total) setTimeout(() => now === version && refresh(now), 1500);
+    else if (!found.total && !found.partial) list.say(h("p.empty", "Nothing fits."));
+    return found;
   }
 
   async function refresh(now) {
@@ -53,7 +62,7 @@ export async function open(root, { query: asked }) {
 
   async function page(number, now) {
     pages.set(number, null);
-    const found = await call(`conversations?${query({ ...wanted, offset: number * PAGE, limit: PAGE })}`);
+    const found = await call(`conversations?${query({ ...wanted, thorough, offset: number * PAGE, limit: PAGE })}`);
     if (now !== version) return null;
     pages.set(number, found.rows);
     return found;

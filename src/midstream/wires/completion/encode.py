@@ -74,6 +74,7 @@ class _CompletionRequest:
             self.history,
             self.context,
             reader=self._reader(prompt),
+            begins=tuple([(places[turn], at) for turn, at in prompt.begins if 0 <= turn < len(places)]),
         )
 
     # How the prompt left off decides how the answer has to be read.

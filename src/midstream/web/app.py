@@ -153,7 +153,7 @@ class WebApp:
                     self.archive.asked()
                 return await endpoint(request, visitor)
             except MidstreamError as error:
-                return self._json({"error": str(error), "kind": error.kind}, status_of(error))
+                return self._json({"error": _words(error), "kind": error.kind}, status_of(error))
 
         return answer
 
@@ -449,6 +449,13 @@ def status_of(error: MidstreamError) -> int:
     if isinstance(error, ProviderError):
         return 502
     return 500 if isinstance(error, StoreError) and not isinstance(error, UnknownConversation) else 400
+
+
+def _words(error: MidstreamError) -> str:
+    """What a visitor is told of an error: of a conversation that is gone, without the call that would list the others."""
+    if isinstance(error, UnknownConversation):
+        return f"there is no conversation {error.conversation_id!r} here; it may have been deleted"
+    return str(error)
 
 
 def _asked_as(catalog: Catalog, name: str, wire: str) -> str:

@@ -32,7 +32,9 @@ class LiveTraffic:
     def begin(self, exchange: Exchange) -> None:
         """A request has come. What is read and written of it is kept from now on, unless too many come."""
         scope = exchange.scope
-        record = self.traffic.open(exchange.tenant.id, exchange.wire, scope["method"], scope["path"])
+        # As it came: what was escaped in it is part of what the client asked.
+        path = scope.get("raw_path", b"").decode("latin-1") or scope["path"]
+        record = self.traffic.open(exchange.tenant.id, exchange.wire, scope["method"], path)
         exchange.live = record
         if record.kept:
             exchange.record = record

@@ -142,6 +142,8 @@ class Exchange:
     output = 0
     notes: Sequence[Note] = ()
     request: Request | None = None
+    earlier: Sequence[tuple[str, int]] = ()
+    """The attempts before the one that is shown: who was asked, and with which status it answered, 0 for none."""
     upstream_url = ""
     upstream_names: Sequence[str] = ()
     """The headers that went to the model's host, by name: their values are secrets."""
@@ -224,6 +226,7 @@ class Exchange:
                 "cut": upstream.cut,
                 "timeline": upstream.timeline(self.began),
             },
+            "earlier": [{"model": model, "status": status} for model, status in self.earlier],
             "notes": [msgspec.to_builtins(note) for note in self.notes],
             "conversation": None if self.conversation is None else msgspec.to_builtins(self.conversation),
             "turn": None if self.turn is None else msgspec.to_builtins(self.turn),
@@ -387,8 +390,12 @@ class TrafficTap:
         if begin is None:
             return None
         exchange = begin()
+        exchange.attempts += 1
         if not exchange.kept:
             return None
+        if exchange.upstream is not None:  # another attempt: what is shown is the last
+            asked = exchange.request.model if exchange.request is not None else ""
+            exchange.earlier = (*exchange.earlier, (asked, exchange.upstream_status))
         request = target.request
         if isinstance(request, Request):
             exchange.request = request
@@ -396,7 +403,7 @@ class TrafficTap:
         exchange.upstream_url = target.url
         exchange.upstream_names = tuple(target.headers)
         traffic = self._traffic
-        exchange.upstream = Half(traffic.limits.body)  # another attempt: what is shown is the last
+        exchange.upstream = Half(traffic.limits.body)
         exchange.upstream_status, exchange.upstream_headers = 0, {}
         return _UpstreamTap(exchange, exchange.upstream, traffic.clock)
 

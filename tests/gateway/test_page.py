@@ -191,6 +191,28 @@ async def test_what_fails_is_shown_too() -> None:
         assert all(row["error"] for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("retries", "faults", "earlier"),
+    [
+        (0, ["500"], [("gpt-4o", 500)]),
+        (1, ["429"], [("gpt-4o", 429)]),
+        (1, ["429", "500"], [("gpt-4o", 429), ("gpt-4o", 500)]),
+    ],
+)
+@asynchronous
+async def test_every_attempt_is_told(retries: int, faults: list[str], earlier: list[tuple[str, int]]) -> None:
+    async with gate('[aliases]\nchain = ["sim/gpt-4o", "sim/kimi-k2.5"]', retries=retries) as door:
+        for fault in faults:
+            door.sim.inject(fault)
+        await door.post("/v1/chat/completions", {**CHAT, "model": "chain"})
+        session = await enter(door)
+        (row,) = await listed(door, session)
+        _, detail = await door.get(f"/web/api/live/{row['number']}", **{SESSION: session})
+        answered = "sim/gpt-4o" if len(faults) <= retries else "sim/kimi-k2.5"
+        assert (row["status"], row["model"], row["attempts"]) == (200, answered, len(earlier) + 1)
+        assert [(each["model"], each["status"]) for each in detail["earlier"]] == earlier
+
+
 @asynchronous
 async def test_a_page_that_is_closed_listens_no_more() -> None:
     async with gate() as door:

@@ -53,7 +53,9 @@ class LiveTraffic:
         if notes or exchange.notes:
             record.notes = [note for note in (*exchange.notes, *notes) if note.action != "kept"]
         record.id, record.asked, record.status = exchange.id, exchange.asked, exchange.status
-        record.stream, record.error, record.attempts = exchange.stream, exchange.error, exchange.answered
+        record.stream, record.error = exchange.stream, exchange.error
+        if not record.kept:  # else the tap has counted: a model may be asked more than once
+            record.attempts = exchange.answered
         record.first, record.cost = exchange.first, exchange.cost
         if exchange.target is not None:
             record.model = exchange.target.name

@@ -188,7 +188,6 @@ class _Watch:
             self._now.asked = self._now.model = self._session.model
             self._now.conversation = self._session.conversation
             self._now.stream = True
-        self._now.attempts += 1
         return self._now
 
     def take(self, event: events.AgentEvent) -> None:

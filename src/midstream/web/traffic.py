@@ -145,6 +145,8 @@ class Exchange:
     output = 0
     notes: Sequence[Note] = ()
     request: Request | None = None
+    earlier: Sequence[tuple[str, int]] = ()
+    """The attempts before the one that is shown: who was asked, and with which status it answered, 0 for none."""
     upstream_url = ""
     upstream_secrets: Mapping[str, Secret] = MappingProxyType({})
     """The headers that went to the model's host."""
@@ -236,6 +238,7 @@ class Exchange:
                 "cut": upstream.cut,
                 "timeline": upstream.timeline(self.began),
             },
+            "earlier": [{"model": model, "status": status} for model, status in self.earlier],
             "notes": [msgspec.to_builtins(note) for note in self.notes],
             "conversation": None if self.conversation is None else msgspec.to_builtins(self.conversation),
             "turn": None if self.turn is None else msgspec.to_builtins(self.turn),
@@ -400,15 +403,19 @@ class TrafficTap:
         if begin is None:
             return None
         exchange = begin()
+        exchange.attempts += 1
         if not exchange.kept:
             return None
+        if exchange.upstream is not None:  # another attempt: what is shown is the last
+            asked = exchange.request.model if exchange.request is not None else ""
+            exchange.earlier = (*exchange.earlier, (asked, exchange.upstream_status))
         request = target.request
         if isinstance(request, Request):
             exchange.request = request
             exchange.model = exchange.model or request.model
         exchange.upstream_url, exchange.upstream_secrets = target.url, target.headers
         traffic = self._traffic
-        exchange.upstream = Half(traffic.limits.body)  # another attempt: what is shown is the last
+        exchange.upstream = Half(traffic.limits.body)
         exchange.upstream_status, exchange.upstream_headers = 0, {}
         return _UpstreamTap(exchange, exchange.upstream, traffic.clock)
 

@@ -38,19 +38,21 @@ def without_key(data: bytes, secret: Secret) -> bytes:
 
 def _without_half(data: bytes, key: bytes) -> bytes:
     """Without what is at least half of a key, from its beginning or up to its end."""
+    veil = VEIL.encode()
+    begun = _without_beginning(data, key, veil)
+    return _without_beginning(begun[::-1], key[::-1], veil[::-1])[::-1]
+
+
+def _without_beginning(data: bytes, key: bytes, veil: bytes) -> bytes:
+    """In one pass: whoever sends half of a key a hundred thousand times must not stop everybody else."""
     half = (len(key) + 1) // 2
-    head, tail = key[:half], key[-half:]
-    while (at := data.find(head)) >= 0:
-        end = at + half
-        while end < len(data) and end - at < len(key) and data[end] == key[end - at]:
-            end += 1
-        data = data[:at] + VEIL.encode() + data[end:]
-    while (at := data.find(tail)) >= 0:
-        end = at + half
-        while at > 0 and end - at < len(key) and data[at - 1] == key[at - end - 1]:
-            at -= 1
-        data = data[:at] + VEIL.encode() + data[end:]
-    return data
+    head, kept, shown = key[:half], [], 0
+    while (at := data.find(head, shown)) >= 0:
+        kept += data[shown:at], veil
+        shown = at + half
+        while shown < len(data) and shown - at < len(key) and data[shown] == key[shown - at]:
+            shown += 1
+    return b"".join([*kept, data[shown:]])
 
 
 def in_pieces(text: str, secrets: Iterable[Secret]) -> bool:

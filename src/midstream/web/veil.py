@@ -46,7 +46,8 @@ def _without_half(data: bytes, key: bytes) -> bytes:
 def _without_beginning(data: bytes, key: bytes, veil: bytes) -> bytes:
     """In one pass: whoever sends half of a key a hundred thousand times must not stop everybody else."""
     half = (len(key) + 1) // 2
-    head, kept, shown = key[:half], [], 0
+    kept: list[bytes] = []
+    head, shown = key[:half], 0
     while (at := data.find(head, shown)) >= 0:
         kept += data[shown:at], veil
         shown = at + half

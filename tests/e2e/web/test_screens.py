@@ -46,6 +46,9 @@ def go_to(page: Any, name: str, conversation: str) -> None:
 
 
 def open_demo(page: Any) -> Any:
+    page.wait_for_selector(".row .title")
+    # The oldest, at the end of a list of which only what is in sight is drawn.
+    page.locator(".windowed").evaluate("node => { node.scrollTop = node.scrollHeight; }")
     page.click("text=The demo: one trip")
     page.wait_for_selector(".turn.ai")
     return page

@@ -200,8 +200,8 @@ _TOP = """() => { const node = [...document.querySelectorAll(".chunks .turn")].f
 
 def test_back_leads_to_the_turn_that_was_read(page: Any) -> None:
     """How far down it is depends on the reports of switches above it, which are loaded when they are seen."""
-    page.set_viewport_size({"width": 900, "height": 420})
     open_demo(page)
+    page.set_viewport_size({"width": 900, "height": 420})
     page.mouse.move(450, 300)
     for _ in range(30):
         page.mouse.wheel(0, 100)
@@ -219,11 +219,9 @@ def test_back_leads_to_the_turn_that_was_read(page: Any) -> None:
 
 
 def test_back_leads_to_the_row_that_was_opened(page: Any) -> None:
-    row = page.locator("a.row", has_text="The demo: one trip")
-    row.click()
-    page.wait_for_selector(".turn.ai")
+    open_demo(page)
     page.go_back()
-    expect(row).to_be_focused()
+    expect(page.locator("a.row", has_text="The demo: one trip")).to_be_focused()
 
 
 def test_a_place_that_is_not_there_says_so_and_leads_on(served: Any) -> None:
@@ -265,6 +263,7 @@ def test_what_was_typed_outlasts_another_screen_and_a_reload(at: Callable[[str],
         expect(page.locator("select[aria-label='Model']")).to_have_value("sim/mistral-large-latest")
     page.locator("textarea").press("Enter")
     page.wait_for_selector(".turn.ai:not(.coming) .permalink")
+    expect(page.locator(".crumb")).to_contain_text("A long thought, not finished")
     page.click("text=New conversation")
     expect(page.locator("h1")).to_have_text("Talk")
     expect(page.locator("textarea")).to_have_value("")
@@ -347,8 +346,8 @@ def test_a_file_that_was_mended_can_be_chosen_again(at: Callable[[str], Any], tm
 
 def test_large_letters_on_a_small_screen(page: Any) -> None:
     """320 by 256 pixels are 1280 by 1024 at 400 %: what WCAG asks for (1.4.10)."""
-    page.set_viewport_size({"width": 320, "height": 256})
     open_demo(page)
+    page.set_viewport_size({"width": 320, "height": 256})
     found = page.url.rpartition("/")[2]
     for name, *_ in SCREENS:
         go_to(page, name, found)
@@ -356,9 +355,7 @@ def test_large_letters_on_a_small_screen(page: Any) -> None:
         assert wide <= 0, name
     go_to(page, "conversations", found)
     assert page.locator(".windowed").evaluate("node => node.clientHeight") >= 60
-    row = page.locator("a.row", has_text="The demo: one trip")
-    row.click()
-    page.wait_for_selector(".turn.ai")
+    open_demo(page)
 
 
 def test_somebody_elses_colours_lose_nothing(page: Any) -> None:

@@ -164,6 +164,7 @@ export async function open(root, { rest: [id = ""], me }) {
     if (answer.failed || answer.stopped) { answer.end(); ready(); return; }
     if (conversation) {
       const info = await call(`conversations/${encodeURIComponent(conversation)}`);
+      about(visible(info.title).slice(0, 100));
       for (const each of scratches) each.remove();
       scratches = [];
       await draw(first, info.turns);

@@ -162,14 +162,19 @@ async def test_a_key_in_an_answer_that_is_still_coming_is_not_shown_either() -> 
         await asyncio.gather(asked, return_exceptions=True)
 
 
-@asynchronous
-async def test_a_word_that_a_client_calls_its_key_does_not_spoil_what_is_shown() -> None:
-    async with gate() as door:
-        await door.post("/v1/chat/completions", CHAT, authorization="Bearer conversation")
-        session = await enter(door)
-        (row,) = await listed(door, session)
-        _, detail = await door.get(f"/web/api/live/{row['number']}", **{SESSION: session})
-        assert detail["conversation"]["turns"]
+@pytest.mark.parametrize("word", ["anything", "conversation", "answer_headers"])
+def test_a_word_that_a_client_calls_its_key_does_not_spoil_what_is_shown(word: str) -> None:
+    @asynchronous
+    async def play() -> None:
+        async with gate(script=ScriptedModel("Is there anything else?"), delay=0.0) as door:
+            await door.stream("/v1/chat/completions", {**CHAT, "stream": True}, authorization=f"Bearer {word}")
+            session = await enter(door)
+            (row,) = await listed(door, session)
+            _, detail = await door.get(f"/web/api/live/{row['number']}", **{SESSION: session})
+            assert detail["conversation"]["turns"] and detail["upstream"]["answer_headers"]
+            assert "anything" in json.dumps(detail["turn"]) and detail["answer"]["text"].startswith("data: ")
+
+    play()
 
 
 @asynchronous

@@ -24,6 +24,9 @@ from .records import checked_entry, encode_head, encode_turn, title_of
 VERSION = 1
 
 
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
 class _Opening(msgspec.Struct, frozen=True):
     """The first line of a conversation."""
 
@@ -91,13 +94,13 @@ def to_markdown(entry: Entry, *, thinking: bool = False) -> str:
     title = entry.meta.get("title") or title_of(conversation.turns) or "Conversation"
     parts = [f"# {' '.join(title.split())}"]
     if conversation.system_text:
-        parts.append(f"## System\n\n{conversation.system_text}")
+        parts.append(f"## System\n\n{_closed_fences(conversation.system_text)}")
     for turn in conversation.turns:
         shown = [text for block in turn.blocks if (text := _block(block, thinking))]
         if turn.failure:
-            shown.append(f"*This answer failed: {turn.failure}.*")
+            shown.append(f"*This answer failed: {_line(turn.failure)}.*")
         if turn.tools:
-            names = ", ".join([f"`{tool.qualified_name}`" for tool in turn.tools])
+            names = ", ".join([f"`{_line(tool.qualified_name)}`" for tool in turn.tools])
             shown.append(f"*Tools from here on: {names}.*")
         # Other records of compaction are instructions to the encoder; there is nothing in them to read.
         if turn.compacted is None or turn.compacted.action == "summary":
@@ -109,16 +112,16 @@ def _speaker(turn: Turn) -> str:
     if turn.compacted is not None:
         return f"Summary of the first {turn.compacted.until} turns, sent to models in their place"
     if turn.role:
-        return turn.role.capitalize()
+        return _line(turn.role).capitalize()
     if turn.speaker == "ai":
-        return (turn.origin.name if turn.origin is not None else "") or "Assistant"
+        return _line(turn.origin.name if turn.origin is not None else "") or "Assistant"
     return {"human": "You", "tool": "Tools", "system": "System"}[turn.speaker]
 
 
 def _block(block: Block, thinking: bool) -> str:
     match block:
         case Text():
-            return block.text
+            return _closed_fences(block.text)
         case Thinking():
             return "\n".join([f"> {line}".rstrip() for line in block.text.splitlines()]) if thinking else ""
         case ToolCall():
@@ -127,14 +130,14 @@ def _block(block: Block, thinking: bool) -> str:
                 if block.kind == "freeform"
                 else _fenced(_pretty(block.arguments), "json")
             )
-            return f"**{block.qualified_name}**\n\n{said}"
+            return f"**{_line(block.qualified_name)}**\n\n{said}"
         case ToolResponse():
             inner = [_fenced(part.text) if type(part) is Text else _block(part, thinking) for part in block.content]
-            return "\n\n".join([f"**{block.name or 'result'}**" + (" failed" if block.is_error else ""), *inner])
+            return "\n\n".join([f"**{_line(block.name) or 'result'}**" + (" failed" if block.is_error else ""), *inner])
         case Media():
-            return f"*[{block.kind}{f' {block.name}' if block.name else ''}{f' {block.mime}' if block.mime else ''}]*"
+            return f"*[{_line(' '.join([part for part in (block.kind, block.name, block.mime) if part]))}]*"
         case Opaque():
-            return f"*[{block.kind}]*"
+            return f"*[{_line(block.kind)}]*"
         case _:
             assert_never(block)
 
@@ -145,6 +148,23 @@ def _pretty(arguments: str) -> str:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return arguments
     return msgspec.json.format(msgspec.json.encode(value)).decode()
+
+
+def _line(name: str) -> str:
+    """A name as one line: behind a line break in it could stand a turn that nobody took."""
+    return " ".join(name.split())
+
+
+def _closed_fences(text: str) -> str:
+    """The text, without a code block left open in it: what follows would be part of that."""
+    fence = ""
+    for line in text.split("\n"):
+        if not fence:
+            opened = _FENCE.match(line)
+            fence = opened[1] if opened and not ("`" in opened[1] and "`" in line[opened.end() :]) else ""
+        elif (mark := line.strip()).startswith(fence) and not mark.strip(fence[0]):
+            fence = ""
+    return f"{text}\n{fence}" if fence else text
 
 
 def _fenced(text: str, language: str = "") -> str:

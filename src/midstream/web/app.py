@@ -362,8 +362,7 @@ class WebApp:
 
     def _detail(self, exchange: Exchange) -> Response:
         detail = exchange.detail()
-        # What a client calls its key may be a word that is the name of something here.
-        own = [secret for secret in exchange.secrets() if secret.reveal() not in detail]
+        own = exchange.secrets()
         known = [*self.catalog.keys_at_hand().values(), *own]
         # On the wire the pieces of a key are far apart, where no search finds them.
         for half, name in ((detail["answer"], "text"), (detail["upstream"], "answer")):

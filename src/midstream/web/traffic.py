@@ -40,6 +40,7 @@ _PULSE = 15.0
 _MOST_LISTENERS = 64
 _MOST_OF_ONE = 8  # so that one visitor cannot keep the others out
 _MOST_WAITING = 5_000
+_LONGEST_WORD = 16
 HIDDEN = "‹hidden›"
 
 
@@ -534,7 +535,12 @@ def secrets_in(headers: Iterable[tuple[bytes, bytes]], query: bytes) -> list[Sec
         name, _, value = pair.partition("=")
         if name not in PLAIN_QUERY:
             found += [value, unquote(value)]
-    return [Secret(value) for value in dict.fromkeys(found)]
+    # Where no key is needed clients send a word ("anything"), which is part of ordinary texts, and of the names of our own JSON.
+    return [
+        Secret(value)
+        for value in dict.fromkeys(found)
+        if len(value) > _LONGEST_WORD or not value.replace("_", "").isalpha()
+    ]
 
 
 def _scheme(value: str) -> str:

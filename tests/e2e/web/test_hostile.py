@@ -368,6 +368,29 @@ def test_hostile_words_in_talk_stream_as_words(served: Any) -> None:
     page.close()
 
 
+def test_no_part_of_a_call_is_out_of_sight_when_it_is_allowed(served: Any) -> None:
+    context, address = served
+    page = context.new_page()
+    page.set_viewport_size({"width": 1280, "height": 500})
+    page.goto(f"{address}#/talk")
+    page.wait_for_selector("textarea")
+    page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")
+    page.click(".toolbox summary")
+    page.check(".toolbox input[value=read_file]")
+    page.fill("textarea", f"Call read_file with path '{'word ' * 800}x'.")
+    page.click("button:has-text('Send')")
+    shown = page.locator(".question pre")
+    expect(shown).to_contain_text("word word", timeout=40_000)
+    # It is as tall as what it says, and begins in sight: whoever reaches the button has passed all of it.
+    assert shown.evaluate("node => node.scrollHeight <= node.clientHeight + 1 && node.clientHeight > innerHeight")
+    page.wait_for_timeout(300)
+    assert 0 <= page.locator(".question strong").evaluate("node => node.getBoundingClientRect().top") < 200
+    assert page.locator(".question button").first.evaluate("node => node.getBoundingClientRect().top > innerHeight")
+    page.click("text=Refuse")
+    page.wait_for_selector(".turn.ai:not(.coming) .permalink", timeout=20_000)
+    page.close()
+
+
 def test_a_hostile_file_is_examined_as_text(served: Any) -> None:
     context, address = served
     page = context.new_page()

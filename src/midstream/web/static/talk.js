@@ -200,7 +200,7 @@ class Answer {
     if (event.type === "text" || event.type === "thinking") this.grow(event.type, event.text);
     else if (event.type === "call") { this.block("call", h("p.calling", h("span.dot"), h("strong", event.name))); this.held = ""; this.kind = "call"; }
     else if (event.type === "arguments") { this.held += event.text; this.now?.querySelector("code")?.remove(); this.now?.append(h("code", ` ${visible(this.held.slice(0, 300))}`)); }
-    else if (event.type === "question") this.ask(event);
+    else if (event.type === "question") { this.ask(event).scrollIntoView({ block: "start" }); return; }  // it is read from its beginning
     else if (event.type === "result") this.block("result", h("details.call.good", h("summary", h("span.dot"), `Result of ${event.result.name}`), plain((event.result.content || []).map((part) => part.text || `[${part.type}]`).join(""))));
     else if (event.type === "notice") this.block("notice", h("p.quiet", event.text));
     else if (event.type === "failed") { this.failed = true; this.block("fault", h("p.fault", { role: "alert" }, event.message)); }
@@ -230,7 +230,8 @@ class Answer {
       h("div.actions", h("button.primary", { type: "button", onclick: () => answer(true) }, "Allow once"), h("button", { type: "button", onclick: () => answer(false) }, "Refuse")));
     this.block("question", box);
     // Not out of what somebody is typing: the next letter would be an answer.
-    if (!document.activeElement?.value) box.querySelector("button:last-child").focus();
+    if (!document.activeElement?.value) box.querySelector("button:last-child").focus({ preventScroll: true });
+    return box;
   }
 
   end() { this.draw(); this.node.classList.remove("coming"); if (this.stopped) this.block("notice", h("p.quiet", "Stopped.")); }

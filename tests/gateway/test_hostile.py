@@ -41,6 +41,20 @@ async def keyed(gateway: Gate, **limits: Any) -> tuple[str, dict[str, str]]:
     return made.id, {"x-api-key": made.key.reveal()}
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/embeddings", "/v1beta/models/x:generateContent"],
+)
+@asynchronous
+async def test_no_page_of_another_site_asks_at_the_operators_cost(path: str) -> None:
+    """A browser posts text to any address of this machine for any page; it asks nobody first."""
+    async with rude_gate() as (gateway, rude):
+        headers = {"origin": "https://evil.example", "content-type": "text/plain"}
+        async with gateway.http.post(f"{gateway.url}{path}", data=b'{"model": "rude/x"}', headers=headers) as answer:
+            assert answer.status == 403 and "web pages of other sites" in await answer.text()
+        assert not rude.asked
+
+
 @pytest.mark.parametrize("values", [["a", "b"], [""], ["a b"]], ids=["twice", "empty", "space"])
 @asynchronous
 async def test_a_bad_key_for_the_provider_is_the_clients_mistake(values: list[str]) -> None:

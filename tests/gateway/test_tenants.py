@@ -96,12 +96,16 @@ class Door:
     """An authenticator with one key, its state and its clock."""
 
     def __init__(
-        self, record: KeyRecord | None = RECORD, config: KeysConfig | None = None, loopback: bool = True
+        self,
+        record: KeyRecord | None = RECORD,
+        config: KeysConfig | None = None,
+        loopback: bool = True,
+        hosts: tuple[str, ...] = (),
     ) -> None:
         self.state = open_state(None)
         self.store = Counted(self.state)
         self.clock = Clock()
-        self.auth = Authenticator(self.store, config, loopback=loopback, clock=self.clock, now=self.clock)
+        self.auth = Authenticator(self.store, config, loopback=loopback, hosts=hosts, clock=self.clock, now=self.clock)
         self.record = record
 
     async def __aenter__(self) -> Door:
@@ -260,6 +264,48 @@ def test_when_no_key_is_needed(record: KeyRecord | None, required: bool | None, 
             else:
                 with pytest.raises(Unauthorized):
                     await door.auth.tenant([])
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("origin", "admitted"),
+    [
+        (None, True),
+        ("http://localhost:3000", True),
+        ("https://LOCALHOST", True),
+        ("http://127.0.0.1:4000", True),
+        ("http://[::1]:4000", True),
+        ("http://[::1]", True),
+        ("http://chat.localhost:8080", True),
+        ("https://chat.example:8443", True),  # by `hosts`
+        ("vscode-webview://1a2b", True),
+        ("file://", True),
+        ("https://evil.example", False),
+        ("http://evil.example:4000", False),
+        ("http://localhost.evil.example", False),
+        ("http://127.0.0.1.evil.example:4000", False),
+        ("http://127.0.0.1@evil.example", False),
+        ("http://evil.example/127.0.0.1", False),
+        ("http://evillocalhost", False),
+        ("http://", False),
+        ("null", False),  # a frame that another site confined
+    ],
+)
+def test_an_open_gateway_is_not_open_to_pages_of_other_sites(origin: str | None, admitted: bool) -> None:
+    async def work() -> None:
+        headers = [(b"host", b"127.0.0.1:4000")] + ([] if origin is None else [(b"origin", origin.encode())])
+        async with Door(None, hosts=("Chat.example",)) as door:
+            if admitted:
+                assert await door.auth.tenant(headers) == LOCAL == door.auth.recognised(headers)
+            else:
+                with pytest.raises(Unauthorized, match=r"hosts of \[page\]") as caught:
+                    await door.auth.tenant(headers)
+                assert caught.value.status == 403
+                with pytest.raises(Unauthorized):
+                    door.auth.recognised(headers)
+        async with Door() as door:  # whoever has a key is nobody's page
+            assert (await door.auth.tenant([*headers, (b"x-api-key", KEY.encode())])).id == "acme"
 
     run(work())
 

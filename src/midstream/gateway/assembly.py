@@ -101,7 +101,8 @@ class GatewayApp:
         self.gateway: Gateway | None = None
         self.state: GatewayState | None = None
         self.metrics = Metrics(wires=WIRES)
-        self.guard = Guard(hosts=(*config.page.hosts, *self.options.hosts), identify=self._identify)
+        self._hosts = (*config.page.hosts, *self.options.hosts)
+        self.guard = Guard(hosts=self._hosts, identify=self._identify)
         self._catalog = catalog
         self._transport = transport or TransportOptions(max_unused=_UNUSED)
         self._log: AccessLog | None = None
@@ -165,7 +166,7 @@ class GatewayApp:
             vault = Vault(state, keep=config.vault.keep_days * _DAY) if config.vault.enabled else None
             router = Router(config, catalog)
             limiter = Limiter(state, shared=options.shared, max_in_flight=config.server.max_in_flight)
-            authenticator = Authenticator(state, config.keys, loopback=options.loopback)
+            authenticator = Authenticator(state, config.keys, loopback=options.loopback, hosts=self._hosts)
             await authenticator.refresh()
             live = self._make_live(authenticator)
 

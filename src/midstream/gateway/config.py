@@ -121,7 +121,7 @@ class PageConfig(msgspec.Struct, frozen=True):
     admin_keys: tuple[Name, ...] = ()
     """Ids of the keys that see every tenant's traffic; any other key sees only its own tenant's."""
     hosts: tuple[Name, ...] = ()
-    """Names under which browsers reach the page, in addition to those of this machine."""
+    """Names under which browsers reach the page, in addition to those of this machine. Their pages may also ask an open gateway."""
 
 
 class Alias(msgspec.Struct, frozen=True):

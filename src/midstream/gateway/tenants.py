@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from hmac import compare_digest
 from typing import Protocol
@@ -21,6 +21,7 @@ from ..core.blocks import Value
 from ..core.dialect import TextCalls
 from ..core.errors import RateLimited, Unauthorized
 from ..core.secret import Secret
+from ..web.guard import LOOPBACK
 from .api_key import digest_of, fault_of
 from .bucket import Bucket
 from .config import KeysConfig
@@ -74,7 +75,7 @@ class KeyStore(Protocol):
 
 class Authenticator:
     """Tells whose key a request carries. `loopback` says that the gateway can be reached from this machine only: without any
-    key, it is then open. `clock` measures how long an answer is remembered, `now` is the time of day, by which keys expire."""
+    key, it is then open, but not to pages of other sites than `hosts`. `clock` measures how long an answer is remembered, `now` is the time of day, by which keys expire."""
 
     def __init__(
         self,
@@ -82,12 +83,14 @@ class Authenticator:
         config: KeysConfig | None = None,
         *,
         loopback: bool = True,
+        hosts: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._config = config or KeysConfig()
         self._loopback = loopback
+        self._hosts = frozenset([*LOOPBACK, *[host.lower() for host in hosts]])
         self._clock = clock
         self._now = now
         self._open = False
@@ -123,13 +126,13 @@ class Authenticator:
     async def tenant(self, headers: Headers, query: bytes = b"") -> Tenant:
         """The tenant of a request, by its headers as ASGI gives them and its query. Unauthorized if there is none."""
         if self._open:
-            return LOCAL
+            return self._local(headers)
         key = presented_key(headers, query)
         return self.known(key) or await self._look_up(key)
 
     def recognised(self, headers: Headers, query: bytes = b"") -> Tenant | None:
         """As `tenant`, for a key that was seen a moment ago; None: ask `tenant`."""
-        return LOCAL if self._open else self.known(presented_key(headers, query))
+        return self._local(headers) if self._open else self.known(presented_key(headers, query))
 
     def known(self, presented: str) -> Tenant | None:
         """The tenant with this key if it was seen a moment ago; None: ask `tenant`. Unauthorized if it was refused then."""
@@ -150,6 +153,25 @@ class Authenticator:
         if record.expires is not None and record.expires <= self._now():
             raise _unauthorized(_expired(record.expires))
         return tenant
+
+    # A browser on this machine lets any page it has open post to us. The page could not read the answer, unless the name of its
+    # site was pointed at our address, but the operator would pay for it. Programs send no Origin, or one that is not of the web.
+    def _local(self, headers: Headers) -> Tenant:
+        for name, value in headers:
+            if name == b"origin" and not self._is_ours(value.decode("latin-1").strip().lower()):
+                raise Unauthorized(
+                    "web pages of other sites may not ask while no key is needed: create a key (midstream gateway keys create --name "
+                    "me), or add the site's name to hosts of [page]",
+                    status=403,
+                )
+        return LOCAL
+
+    def _is_ours(self, origin: str) -> bool:
+        scheme, _, place = origin.partition("://")
+        if scheme not in ("http", "https", "null"):
+            return True
+        host = place if place.endswith("]") else place.rpartition(":")[0] or place
+        return host in self._hosts or host.endswith(".localhost")
 
     async def _look_up(self, presented: str) -> Tenant:
         fault = fault_of(presented)

@@ -23,7 +23,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 API = "/web/api/"
 SESSION = "x-midstream-session"
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 # Trusted Types make every way from text to markup an error in the browser itself: the page builds nodes, and only nodes.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
@@ -75,7 +75,7 @@ class Guard:
         identify: Callable[[Message], Awaitable[Visitor]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._hosts = frozenset([*_LOOPBACK, *[host.lower() for host in hosts]])
+        self._hosts = frozenset([*LOOPBACK, *[host.lower() for host in hosts]])
         self._identify = identify
         self._clock = clock
         self._token = ""

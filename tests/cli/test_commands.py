@@ -81,7 +81,7 @@ def test_settings_are_shown_changed_and_kept(script: Script) -> None:
     assert "tool format: kimi (automatic, for sim/kimi-k2.5)" in err
     assert "tool format: kimi (set by you" in err
     assert "moonshot-k2.5 takes the tool calls of openai-chat with kimi ids" in err
-    assert "unknown tool format 'bogus'; expected one of " + ", ".join(TOOL_FORMATS) in err
+    assert "unknown tool format 'bogus'; expected one of " + ", ".join(TOOL_FORMATS) + ", or auto" in err
     assert "thinking: on, effort low" in err
     assert "invalid thinking 'sideways'" in err
     assert "missing reasoning: placeholder" in err and "missing reasoning: fail" in err

@@ -364,11 +364,14 @@ def test_a_key_the_peer_echoes_after_a_good_status_is_in_no_error(shape: str, wh
 def test_a_latency_is_in_milliseconds(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that is a second on at each look."""
     ticks = itertools.count()
-    monkeypatch.setattr("midstream.client.client.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    monkeypatch.setattr(
+        "midstream.client.client.time", SimpleNamespace(monotonic=lambda: float(next(ticks)), time=lambda: 9.5)
+    )
 
     async def act(host: Host, client: Client) -> None:
         turn = await (client.complete("a/m", ASKED) if whole else client.stream("a/m", ASKED))
         assert turn.latency_ms is not None and turn.latency_ms >= 1000 and turn.latency_ms % 1000 == 0
+        assert turn.answered_at == 9.5
         # The first piece of a stream came before its end; a whole answer has no first piece.
         if whole:
             assert turn.ttft_ms is None

@@ -6,14 +6,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from msgspec.structs import replace
 
 from midstream.gateway.api_key import make_key
 from midstream.gateway.state import KeyRecord
+from midstream.testing import ScriptedModel
 from midstream.web.guard import OWNER, SESSION
 from tests.gateway.serving import Gate, asynchronous, gate
 
@@ -96,6 +99,79 @@ async def test_a_query_is_part_of_what_was_asked_and_its_key_is_not_shown() -> N
         assert "a-secret-of-mine" not in json.dumps(detail)
 
 
+_KEY = "a-canary-key-0123456789-abcdefghijkl"
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        ({"authorization": f"Bearer {_KEY}"}, ""),
+        ({"x-api-key": _KEY}, ""),
+        ({"x-goog-api-key": _KEY}, ""),
+        ({"cookie": f"a=b; theirs={_KEY}"}, ""),
+        ({"authorization": "Basic " + b64encode(f"me:{_KEY}".encode()).decode()}, ""),
+        ({}, f"?key={quote(_KEY)}"),
+    ],
+)
+def test_a_key_of_a_client_is_in_no_part_of_what_is_shown(headers: dict[str, str], query: str) -> None:
+    @asynchronous
+    async def play() -> None:
+        said = f"You said {_KEY}, did you not?"
+        async with gate(script=ScriptedModel(*[said] * 3), delay=0.001) as door:
+            body = {"model": "sim/kimi-k2.5", "messages": [{"role": "user", "content": f"My key is {_KEY}."}]}
+            await door.stream(f"/v1/chat/completions{query}", {**body, "stream": True}, **headers)
+            await door.post(f"/v1/chat/completions{query}", body, **headers, referer=f"http://127.0.0.1/?k={_KEY}")
+            await door.post(f"/v1/chat/completions{query}", {**body, "model": _KEY}, **headers)
+            await door.post(f"/v1/chat/completions{query}", {**body, "model": f"sim/{_KEY}"}, **headers)
+            session = await enter(door)
+            rows = await listed(door, session)
+            told = [json.dumps(rows)]
+            for row in rows:
+                _, detail = await door.get(f"/web/api/live/{row['number']}", **{SESSION: session})
+                told.append(json.dumps(detail))
+                if row["stream"]:
+                    # Neither is it there in the pieces in which it came.
+                    assert detail["answer"]["text"].startswith("Not shown")
+                    assert detail["upstream"]["answer"].startswith("Not shown")
+            assert len(rows) == 4
+            basic = headers.get("authorization", "Basic x").partition(" ")[2]
+            for each in told:
+                assert _KEY not in each and (basic == "x" or basic not in each)
+
+    play()
+
+
+@asynchronous
+async def test_a_key_in_an_answer_that_is_still_coming_is_not_shown_either() -> None:
+    async with gate(script=ScriptedModel(f"You said {_KEY}. " + "And more. " * 400), delay=0.01) as door:
+        session = await enter(door)
+        asked = asyncio.create_task(
+            door.stream("/v1/chat/completions", {**CHAT, "stream": True}, authorization=f"Bearer {_KEY}")
+        )
+        async with asyncio.timeout(10):
+            while True:
+                rows = await listed(door, session)
+                if rows:
+                    _, detail = await door.get(f"/web/api/live/{rows[0]['number']}", **{SESSION: session})
+                    if detail["answer"]["bytes"] > 8_000 and detail["upstream"]["bytes"] > 8_000:
+                        break
+                await asyncio.sleep(0.05)
+        assert detail["open"] and detail["answer"]["text"].startswith("Not shown")
+        assert detail["upstream"]["answer"].startswith("Not shown")
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+
+
+@asynchronous
+async def test_a_word_that_a_client_calls_its_key_does_not_spoil_what_is_shown() -> None:
+    async with gate() as door:
+        await door.post("/v1/chat/completions", CHAT, authorization="Bearer conversation")
+        session = await enter(door)
+        (row,) = await listed(door, session)
+        _, detail = await door.get(f"/web/api/live/{row['number']}", **{SESSION: session})
+        assert detail["conversation"]["turns"]
+
+
 @asynchronous
 async def test_a_recorder_hears_the_same(tmp_path: Path) -> None:
     async with gate(f'[server]\nrecord = "{tmp_path / "tapes"}"') as door:
@@ -164,6 +240,28 @@ async def test_without_a_token_an_open_gateway_shows_nothing() -> None:
 
 
 @asynchronous
+async def test_what_is_the_pages_is_guarded_also_where_nothing_is() -> None:
+    async with gate() as door:
+        for path, status in (("/web/nothing", 404), ("/web/", 404), ("/web/main.js", 200), ("/web/api/me", 401)):
+            async with door.http.get(door.url + path) as got:
+                assert got.status == status and "frame-ancestors 'none'" in got.headers["content-security-policy"], path
+            async with door.http.get(door.url + path, headers={"host": "evil.example"}) as got:
+                assert got.status == 403, path
+
+
+@asynchronous
+async def test_the_host_of_a_whole_address_counts() -> None:
+    async with gate() as door:
+        place = door.url.partition("://")[2]
+        name, _, port = place.rpartition(":")
+        for target, host, status in ((f"http://{place}/web/main.js", "evil.example", b"200"), ("http://evil.example/web/main.js", place, b"403"), ("http://evil.example?x=/", place, b"403"), (f"http://evil.example@{place}/", place, b"403")):  # fmt: skip
+            reader, writer = await asyncio.open_connection(name, int(port))
+            writer.write(f"GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+            assert (await reader.readline()).split()[1] == status, target
+            writer.close()
+
+
+@asynchronous
 async def test_with_tenants_nothing_is_recorded_by_default() -> None:
     async with gate("[keys]\nrequired = true") as door:
         key, _ = await make_tenant(door, "a")
@@ -220,6 +318,22 @@ async def test_a_revoked_key_sees_nothing_more() -> None:
         assert (await door.get("/web/api/me", **{SESSION: session}))[0] == 401
         assert (await door.get("/web/api/live", **{SESSION: session}))[0] == 401
         assert (await door.get("/web/api/me", **{SESSION: kept}))[0] == 200
+
+
+@asynchronous
+async def test_who_loses_the_admins_key_hears_no_more_of_the_others() -> None:
+    async with gate("[keys]\nrequired = true\n[page]\nlive = true") as door:
+        (key, key_id), (other, _) = await make_tenant(door, "boss"), await make_tenant(door, "b")
+        before = door.app.config
+        door.app.config = replace(before, page=replace(before.page, admin_keys=(key_id,)))
+        session = await enter(door, key)
+        async with door.http.get(door.url + "/web/api/live", headers={SESSION: session}) as answer:
+            assert b"anew" in await answer.content.readuntil(b"\n\n")
+            door.app.config = before
+            assert (await door.post("/v1/chat/completions", CHAT, authorization=f"Bearer {other}"))[0] == 200
+            async with asyncio.timeout(5):
+                assert await answer.content.read() == b""
+        assert await listed(door, session) == []
 
 
 @asynchronous

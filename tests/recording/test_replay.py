@@ -55,7 +55,7 @@ LINES = Answer("Hé 中 😀", "thinking…", (Call("look", {"at": "é"}), Call(
 def _plain(event: Event) -> Event:
     """Without what a clock says."""
     if isinstance(event, (Done, ErrorEvent)):
-        return replace(event, turn=replace(event.turn, latency_ms=None, ttft_ms=None))
+        return replace(event, turn=replace(event.turn, latency_ms=None, ttft_ms=None, answered_at=None))
     return event
 
 
@@ -64,7 +64,7 @@ async def _told(client: Client, model: str, conversation: Any = "hello", stream:
     try:
         if not stream:
             turn = await client.complete(model, conversation, turn_key="k", **options)
-            return replace(turn, latency_ms=None, ttft_ms=None)
+            return replace(turn, latency_ms=None, ttft_ms=None, answered_at=None)
         return [_plain(event) async for event in client.stream(model, conversation, turn_key="k", **options)]
     except MidstreamError as error:
         return type(error), str(error), ErrorInfo.of(error)

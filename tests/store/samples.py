@@ -36,6 +36,7 @@ TOOL_TALK = Conversation(
             stop_reason="tool_use",
             latency_ms=12.5,
             ttft_ms=3.25,
+            answered_at=1_700_000_000.5,
         ),
         Turn("tool", (ToolResponse(CALL.id, "get_weather", (Text("Sunny, 21 °C"), Media("image/png", "aGk="))),), "t2"),
         Turn(

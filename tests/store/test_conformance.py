@@ -202,11 +202,11 @@ class TestInfoAndList:
         assert store.info(made).title == ""
         store.append(made, human("x" * 500), 2)
         store.append(made, human("later"), 3)
-        assert store.info(made).title == "x" * 80
+        assert store.info(made).title == "x" * 79 + "…"
         store.set_meta(made, "title", "Given")
         assert store.info(made).title == store.list()[0].title == store.search("later")[0].title == "Given"
         store.set_meta(made, "title", None)
-        assert store.info(made).title == "x" * 80
+        assert store.info(made).title == "x" * 79 + "…"
 
     def test_last_changed_comes_first(self, store: Store) -> None:
         first, second, third = said(store, "1"), said(store, "2"), said(store, "3")

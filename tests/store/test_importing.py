@@ -415,7 +415,10 @@ class TestLlm:
         ]
         assert [response.call_id for response in results.tool_responses] == [call.id for call in answer.tool_calls]
         assert [response.raw_id for response in results.tool_responses] == ["call_1", None]
-        assert last == Turn("ai", (Text("Sunny."),), last.key, origin=last.origin, latency_ms=7)
+        assert last == Turn(
+            "ai", (Text("Sunny."),), last.key, origin=last.origin, latency_ms=7, answered_at=last.answered_at
+        )
+        assert answer.answered_at is not None and answer.answered_at == talk.created
         assert talk.original is not None
         kept = json.loads(talk.original.data)
         assert [row["id"] for row in kept["responses"]] == ["01", "02"]

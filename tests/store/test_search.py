@@ -120,7 +120,7 @@ def test_a_character_costs_no_step_of_its_own_in_any_script(name: str) -> None:
 
 def test_a_title_is_taken_from_the_beginning_of_a_large_turn() -> None:
     assert title_of([human(" \n\n  Of rivers \n" + "and lakes\n" * 9)]) == "Of rivers"
-    assert title_of([human(" \n"), human("x" * 500)]) == "x" * 80
+    assert title_of([human(" \n"), human("x" * 500)]) == "x" * 79 + "…"
 
 
 # text, query, where its marks are; the snippet is 160 characters long and begins a quarter of that before the first match

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from midstream.store import SqliteStore
 from midstream.testing import sim_server
 from midstream.web.app import static_files
 from tests.gateway.serving import asynchronous
-from tests.web.page import ask, opened
+from tests.web.page import Got, ask, opened
 
 KEY = "sk-a-key-that-nobody-may-see-0123456789"
 
@@ -131,6 +133,19 @@ def test_a_call_waits_for_a_yes_in_the_page(tmp_path: Path, allow: bool) -> None
 
 
 @asynchronous
+async def test_numbers_that_nobody_has_are_not_found() -> None:
+    async with opened() as (app, session):
+        found = (await ask(app, "/web/api/conversations", session=session)).json["rows"][0]["id"]
+        path = f"/web/api/conversations/{found}"
+        # More digits than Python reads, on paths that are looked at before anybody is asked who he is.
+        for number in ("9" * 5_000, "99999", "-1", "1.5", "x", "%00"):
+            for place in (f"/web/api/live/{number}", f"{path}/seams/{number}", f"{path}/wires/{number}", f"{path}/wires/{number}?model=sim/kimi-k2.5"):  # fmt: skip
+                got = await ask(app, place, session=session)
+                assert got.status in (400, 404) and got.json["error"], (place, got.status)
+                assert (await ask(app, place)).status == 401, place
+
+
+@asynchronous
 async def test_the_doctor_heals_a_broken_file() -> None:
     broken = [
         {"role": "user", "content": "hi"},
@@ -153,6 +168,46 @@ async def test_the_doctor_heals_a_broken_file() -> None:
         for wrong in (b"", b"\x00\xff", b"{", b"SQLite format 3\0", b"[" * 100_000):
             refused = await ask(app, "/web/api/doctor?name=x", raw=wrong, session=session)
             assert refused.status == 400 and refused.json["error"], wrong[:20]
+
+
+@asynchronous
+async def test_the_doctor_sees_one_file_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    free, now, most = threading.Event(), 0, 0
+
+    def slowly(data: bytes, name: str) -> dict[str, str]:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        assert free.wait(20)
+        now -= 1
+        return {"name": name}
+
+    monkeypatch.setattr("midstream.web.app.examined", slowly)
+    async with opened(sample=None) as (app, session):
+
+        async def visit() -> Got:
+            return await ask(app, "/web/api/doctor?name=x", raw=b"[]", session=session)
+
+        visits = [asyncio.create_task(visit()) for _ in range(4)]
+        while len(app._examining) < 4:  # noqa: ASYNC110  (the page has no word for it)
+            await asyncio.sleep(0.01)
+        assert "try again" in (await visit()).json["error"]
+        # Whoever leaves takes along nothing that a thread has begun.
+        visits[0].cancel()
+        await asyncio.wait([visits[0]])
+        assert (await visit()).status == 400
+        free.set()
+        assert [(await each).status for each in visits[1:]] == [200] * 3
+        assert most == 1 and (await visit()).status == 200
+
+
+@asynchronous
+async def test_a_fork_behind_the_end_is_refused() -> None:
+    async with opened() as (app, session):
+        found = (await ask(app, "/web/api/conversations", session=session)).json["rows"][0]["id"]
+        for at in (13, 10**30, -1, True, "1"):
+            got = await ask(app, f"/web/api/conversations/{found}/fork", body={"at": at}, session=session)
+            assert got.status == 400 and got.json["error"], at
 
 
 @asynchronous

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from midstream.core.blocks import Conversation, Origin, Text, Turn, Usage, human
 from midstream.store import ConversationInfo, MemoryStore, SqliteStore
 from midstream.store.protocol import Entry
@@ -68,29 +70,6 @@ def test_a_common_word_is_found_everywhere_by_a_thorough_search() -> None:
     assert not archive.listed(Filter(words="number 7"), 0, 10)["partial"]
 
 
-def test_what_a_fork_took_over_is_counted_once() -> None:
-    archive, ids = stocked()
-    fork = archive.stores[0].fork(ids["both"], 2)
-    other = archive.stores[0].fork(fork, 2)
-    for made in (fork, other):
-        archive.stores[0].append(made, answer(KIMI, 100), 2)
-
-    def answers() -> dict[str, tuple[int, int]]:
-        archive.changed()
-        archive._digest_some(archive.infos())
-        found: dict[str, tuple[int, int]] = {}
-        for row in archive.usage()["rows"]:
-            before = found.get(row["model"], (0, 0))
-            found[row["model"]] = before[0] + row["answers"], before[1] + row["input"]
-        return found
-
-    kimi, claude = "moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5"
-    assert answers() == {kimi: (4, 1_000_201), claude: (2, 11)}
-    # Where what was said first is no more, the fork has all that is known of it.
-    archive.stores[0].delete(ids["both"])
-    assert answers() == {kimi: (4, 1_000_201), claude: (1, 10)}
-
-
 def test_a_time_that_no_calendar_has_is_no_day() -> None:
     store = MemoryStore()
     store.add(Entry(Conversation((human("From the end of time"), answer(KIMI, 1))), updated=1e18))
@@ -130,6 +109,35 @@ async def test_whoever_asks_now_goes_before_the_costs_of_all() -> None:
     await archive._digesting
     assert archive.usage()["pending"] == 0
     await archive.close()
+
+
+def test_an_answer_counts_once_and_on_its_own_day() -> None:
+    """Also where forks have it, and where the conversation went on for days."""
+    store = MemoryStore(now=lambda: 30 * DAY)
+    first, later = answer(KIMI, 100), replace(answer(KIMI, 30), answered_at=20 * DAY)
+    root = store.create(Conversation((human("a"), replace(first, answered_at=10 * DAY), human("b"), later)))
+    child = store.fork(root, 2)
+    store.append(child, replace(answer(CLAUDE, 5), answered_at=21 * DAY), 2)
+    store.append(child, answer(CLAUDE, 7), 3)
+    store.fork(child)
+    expected = {
+        (day_of(10 * DAY), KIMI.name): 100,
+        (day_of(20 * DAY), KIMI.name): 30,
+        (day_of(21 * DAY), CLAUDE.name): 5,
+        (day_of(30 * DAY), CLAUDE.name): 7,  # nothing says when
+    }
+    archive = Archive(store)
+    archive._digest_some(archive.infos())
+
+    def used() -> dict[tuple[str, str], int]:
+        return {(row["day"], row["model"]): row["input"] for row in archive.usage()["rows"]}
+
+    assert used() == expected
+    assert archive.usage()["undated"] == 1
+    store.delete(root)
+    archive.changed()
+    del expected[day_of(20 * DAY), KIMI.name]
+    assert used() == expected  # what the fork has of its parent is now counted there
 
 
 def test_forks_are_a_tree() -> None:

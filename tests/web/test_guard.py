@@ -16,6 +16,10 @@ REFUSED = {
     "rebinding without a port": {"host": "evil.example"},
     "a name that begins as ours": {"host": "127.0.0.1.evil.example:4040"},
     "no name": {"host": ""},
+    "a name behind ours": {"host": "127.0.0.1:evil.example"},
+    "a user before ours": {"host": "evil.example@127.0.0.1:4040"},
+    "another way to write our address": {"host": "2130706433:4040"},
+    "a name that a proxy was asked for": {"host": "evil.example", "x-forwarded-host": "127.0.0.1:4040"},
     "another origin": {"origin": "https://evil.example"},
     "another port": {"origin": "http://127.0.0.1:9999"},
     "no origin to speak of": {"origin": "null"},
@@ -34,6 +38,18 @@ async def test_what_comes_from_elsewhere_is_refused_on_every_path() -> None:
                     got = await ask(app, path, method=method, headers=headers, session=session)
                     assert got.status == 403, (path, name, method)
                     assert "access-control-allow-origin" not in got.headers
+
+
+@pytest.mark.parametrize("name", ["host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"])
+def test_what_is_said_twice_is_believed_neither_time(name: str) -> None:
+    said = {"host": "127.0.0.1", "origin": "http://127.0.0.1"}.get(name, "same-origin").encode()
+    headers = [(b"host", b"127.0.0.1"), (b"origin", b"http://127.0.0.1")]
+    headers = [*[pair for pair in headers if pair[0] != name.encode()], (name.encode(), said)]
+    guard = Guard()
+    assert guard.fault({"method": "GET", "path": "/", "headers": headers}) == ""
+    for other in (said, b"http://evil.example"):
+        for twice in ([*headers, (name.encode(), other)], [(name.encode(), other), *headers]):
+            assert "twice" in guard.fault({"method": "GET", "path": "/", "headers": twice})
 
 
 @asynchronous
@@ -76,7 +92,7 @@ async def test_the_api_wants_a_session() -> None:
         paths = [route.path.replace("{id}", listed) for route in app._routes.routes if route.path != "/web/api/session"]  # type: ignore[attr-defined]
         assert len(paths) > 15
         for path in paths:
-            path = path.replace("{turn:int}", "1").replace("{number:int}", "1").replace("{question}", "x")
+            path = path.replace("{turn}", "1").replace("{number}", "1").replace("{question}", "x")
             for wrong in ("", "x" * 32, session[:-1], session + "A"):
                 for method in ("GET", "POST"):
                     got = await ask(app, path, method=method, session=wrong)

@@ -206,6 +206,20 @@ async def test_one_visitor_cannot_keep_the_others_out() -> None:
 
 
 @asynchronous
+async def test_many_tenants_do_not_keep_the_owner_out() -> None:
+    traffic = Traffic()
+    streams = [traffic.events(Visitor(str(number)), 0) for number in range(64)]
+    for stream in streams:
+        await anext(stream)
+    with pytest.raises(LocalError, match="too many pages"):
+        await anext(traffic.events(TENANT, 0))
+    streams.append(traffic.events(OWNER, 0))
+    await anext(streams[-1])
+    for stream in streams:
+        await stream.aclose()
+
+
+@asynchronous
 async def test_a_flood_is_a_few_batches() -> None:
     traffic = Traffic()
     stream = traffic.events(OWNER, 0)
@@ -287,3 +301,19 @@ async def test_how_a_key_went_to_the_model_is_told_and_not_which(name: str) -> N
 def read(event: bytes) -> tuple[int, list[dict[str, object]]]:
     fields = dict(line.split(": ", 1) for line in event.decode().splitlines() if line)
     return int(fields["id"]), json.loads(fields["data"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("x-upstream", "Bearer a-key-of-somebody", "‹hidden›"),
+        ("x-forwarded-by", "basic dXNlcjpzZWNyZXQ=", "‹hidden›"),
+        ("referer", "http://127.0.0.1/x?alt=sse&key=a-key-of-somebody", "http://127.0.0.1/x?alt=sse&key=‹hidden›"),
+        ("x-rewrite-url", "/v1/x?sig=a-key-of-somebody", "/v1/x?sig=‹hidden›"),
+        ("via", "1.1 http://user:a-password@proxy:8080", "1.1 http://‹hidden›@proxy:8080"),
+        ("user-agent", "a client (+https://client.example)", "a client (+https://client.example)"),
+        ("x-kind", "bearer", "bearer"),
+    ],
+)
+def test_a_key_in_a_header_with_another_name_is_hidden(name: str, value: str, shown: str) -> None:
+    assert shown_headers([(name.encode(), value.encode())]) == {name: shown}

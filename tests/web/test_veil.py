@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midstream.core.secret import VEIL, Secret
-from midstream.web.veil import StreamVeil, without_key
+from midstream.web.veil import StreamVeil, in_pieces, without_key
 
 KEYS = ("sk-0123456789", "sk-01234sk-01", "aaaaaaaab")
 
@@ -22,6 +22,43 @@ def test_a_key_is_found_however_it_is_written(key: str) -> None:
         "body": inner.replace(msgspec.json.encode(key)[1:-1].decode(), VEIL),
     }
     assert without_key(f"A {key}.".encode(), Secret(key)) == b"A ***."
+
+
+@pytest.mark.parametrize("cut", [slice(0, 30), slice(20, 40), slice(10, None), slice(0, 20)])
+def test_neither_is_half_of_one_that_was_cut_off(cut: slice) -> None:
+    key = "sk-0123456789abcdefghijklmnopqrstuvwxyz0"
+    shown = without_key(msgspec.json.encode({"title": f"a {key[cut]}", "more": f"{key[cut]} b"}), Secret(key))
+    left = msgspec.json.decode(shown)
+    if len(key[cut]) >= 20 and (cut.start == 0 or cut.stop in (None, 40)):
+        assert left == {"title": f"a {VEIL}", "more": f"{VEIL} b"}
+    # What many keys have in common is no secret.
+    assert without_key(b"sk-0123456 begins so", Secret(key)) == b"sk-0123456 begins so"
+
+
+def test_a_password_is_found_as_an_address_and_a_header_have_it() -> None:
+    for written in (b"p%40ss%2Fword%2B1", b"cEBzcy93b3JkKzE="):
+        assert b"p%40ss" not in (shown := without_key(b"x " + written + b" y", Secret("p@ss/word+1")))
+        assert b"cEBzcy93" not in shown and shown.startswith(b"x ***")
+
+
+_WIRES = {
+    "chat": 'data: {"choices":[{"delta":{"content":"PIECE"}}]}\n\n',
+    "anthropic": 'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"type":"text_delta","text": "PIECE"}}\n\n',
+    "arguments": 'data: {"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"PIECE"}}]}}]}\n\n',
+    "gemini": ',\n{"candidates": [{"content": {"parts": [{"text": "PIECE"}], "role": "model"}}]}',
+    "ollama": '{"model":"x","message":{"role":"assistant","content":"PIECE"}}\n',
+}
+
+
+@pytest.mark.parametrize("wire", _WIRES)
+@given(st.data())
+def test_pieces_of_a_key_are_seen_together(wire: str, data: st.DataObject) -> None:
+    key = 'sk-0/12"34567\\89'
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(key)), max_size=6)))
+    pieces = ["I say ", *[key[a:b] for a, b in zip([0, *cuts], [*cuts, len(key)], strict=True)], ""]
+    stream = "".join([_WIRES[wire].replace("PIECE", msgspec.json.encode(each)[1:-1].decode()) for each in pieces])
+    assert in_pieces(stream, [Secret(key)]) and in_pieces(stream + 'data: {"choices":[{"del', [Secret(key)])
+    assert not in_pieces(stream.replace("sk-0", "sk-1").replace('"s', '"x'), [Secret(key + "x")])
 
 
 # Words, keys, and beginnings of keys that turn out to be something else.

@@ -19,7 +19,7 @@ from ..client.settings import MODEL_VARIABLE
 from ..core.dialect import EFFORTS as ALL_EFFORTS
 from ..core.dialect import MissingReasoning, Options
 from ..core.errors import LocalError, MidstreamError
-from ..core.ids import valid_tool_format
+from ..core.ids import chosen_tool_format
 from ..sim.providers import MODELS, SIM
 from ..wires.tool_format import TEXT_FORMATS
 from .named_prompt import MARK, prompt_files
@@ -87,14 +87,9 @@ def stored_options(stored: Mapping[str, str]) -> Options:
     options = Options(
         thinking="on" if thinking == "on" else "off" if thinking == "off" else None,
         effort=stored.get("effort") or None,
-        tool_format=checked_tool_format(format) if format else None,
+        tool_format=chosen_tool_format(format),
     )
     return replace(options, missing_reasoning=cast(MissingReasoning, policy)) if policy in POLICIES else options
-
-
-def checked_tool_format(name: str) -> str | None:
-    """A tool format, or None for `auto`."""
-    return None if name.strip().lower() == "auto" else valid_tool_format(name)
 
 
 def parse_thinking(word: str) -> tuple[Literal["on", "off"], str | None]:
@@ -260,7 +255,7 @@ _CONVERSATION = (
     click.option(
         "--tool-format",
         metavar="NAME",
-        callback=_checked(checked_tool_format),
+        callback=_checked(chosen_tool_format),
         help="How tools are spoken of. auto: the host's own way. openai, anthropic, mistral, kimi: the wire's calls with these "
         f"ids. For a model without tool calls, as plain text: {', '.join(TEXT_FORMATS)}.",
     ),

@@ -413,7 +413,7 @@ class Client:
         except MidstreamError as error:
             failure = answer.secrets.scrub_error(error)
         else:
-            return replace(turn, latency_ms=(time.monotonic() - began) * 1000)
+            return replace(turn, latency_ms=(time.monotonic() - began) * 1000, answered_at=time.time())
         del body  # it may echo the key, and the locals of a frame may be shown
         raise failure
 
@@ -601,12 +601,13 @@ def _telling(
 
 
 def _settle(batch: list[Event], began: float, came: float) -> ErrorEvent | None:
-    """Say in the last batch how long the answer took, and when its first piece came. A failure before the first block is
+    """Say in the last batch when the answer ended, how long it took, and when its first piece came. A failure before the first block is
     taken out of it."""
     last = batch[-1]
     assert isinstance(last, (Done, ErrorEvent))
     ttft_ms = (came - began) * 1000 if last.turn.blocks else None
-    last = replace(last, turn=replace(last.turn, latency_ms=(time.monotonic() - began) * 1000, ttft_ms=ttft_ms))
+    latency_ms = (time.monotonic() - began) * 1000
+    last = replace(last, turn=replace(last.turn, latency_ms=latency_ms, ttft_ms=ttft_ms, answered_at=time.time()))
     if isinstance(last, ErrorEvent) and not last.turn.blocks:
         batch.clear()
         return last

@@ -29,7 +29,7 @@ from ..core.events import (
     Start,
 )
 from ..core.handoff import Note, SwitchReport, switch_report
-from ..core.ids import ToolFormat, valid_tool_format
+from ..core.ids import ToolFormat, chosen_tool_format
 from ..core.modules import late_module
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
@@ -309,8 +309,7 @@ class Session:
         Returns the format in use: another than the one asked for where the model's wire cannot speak that
         (`tool_format_choice.note` says why).
         """
-        chosen = None if name is None or name.strip().lower() == "auto" else valid_tool_format(name)
-        self.options = replace(self.options, tool_format=chosen)
+        self.options = replace(self.options, tool_format=chosen_tool_format(name))
         return self.tool_format[0]
 
     def set_missing_reasoning(self, policy: MissingReasoning) -> None:

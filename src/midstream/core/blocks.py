@@ -359,6 +359,8 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """Set on a turn that was not said: a summary of turns before it, or the end of one."""
     ttft_ms: float | None = None
     """Milliseconds until the first piece of a streamed answer came; `latency_ms` are those until its end."""
+    answered_at: float | None = None
+    """When an answer was complete, in seconds since 1970. What was used on which day is known by it."""
 
     def __post_init__(self) -> None:
         if self.speaker not in _SPEAKERS:

@@ -235,6 +235,16 @@ def valid_tool_format(name: str) -> ToolFormat:
     raise UnknownToolFormat(f"unknown tool format {name!r}; expected one of {', '.join(TOOL_FORMATS)}")
 
 
+def chosen_tool_format(name: str | None) -> ToolFormat | None:
+    """The format that somebody chose by hand; None for `auto`, which is the model's own."""
+    if not name or name.strip().lower() == "auto":
+        return None
+    try:
+        return valid_tool_format(name)
+    except UnknownToolFormat as error:
+        raise UnknownToolFormat(f"{error}, or auto for the model's own") from None
+
+
 def get_tool_id_strategy(format: str) -> ToolIdStrategy:
     """The id scheme that goes with a tool format."""
     return STRATEGIES.get(valid_tool_format(format), standard_strategy)

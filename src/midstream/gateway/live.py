@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..web.traffic import Exchange as Record
-from ..web.traffic import Traffic, serving
+from ..web.traffic import Traffic, secrets_in, serving
+from ..web.veil import without_key
 
 if TYPE_CHECKING:
     from .exchange import Exchange
@@ -31,7 +32,9 @@ class LiveTraffic:
     def begin(self, exchange: Exchange) -> None:
         """A request has come. What is read and written of it is kept from now on, unless too many come."""
         scope = exchange.scope
-        record = self.traffic.open(exchange.tenant.id, exchange.wire, scope["method"], scope["path"])
+        # As it came: what was escaped in it is part of what the client asked.
+        path = scope.get("raw_path", b"").decode("latin-1") or scope["path"]
+        record = self.traffic.open(exchange.tenant.id, exchange.wire, scope["method"], path)
         exchange.live = record
         if record.kept:
             exchange.record = record
@@ -58,4 +61,16 @@ class LiveTraffic:
             record.model = exchange.target.name
         if exchange.turn is not None and exchange.turn.usage is not None:
             record.input, record.output = exchange.turn.usage.read, exchange.turn.usage.output
+        if exchange.status >= 400:
+            _hide_keys(record, exchange)
         self.traffic.close(record)
+
+
+def _hide_keys(record: Record, exchange: Exchange) -> None:
+    """In a row of the list: who mixes up two variables asks for a model by the name of a key, which fails."""
+    scope = exchange.scope
+    for secret in secrets_in(scope["headers"], scope["query_string"]):
+        record.asked, record.model, record.path = (
+            without_key(text.encode("utf-8", "replace"), secret).decode("utf-8", "replace")
+            for text in (record.asked, record.model, record.path)
+        )

@@ -274,6 +274,10 @@ class GatewayProtocol(HttpToolsProtocol):
             self._stop(429, "too many pipelined requests")
         # A query may hold a key, which is not remembered anywhere.
         raw_path, path, query = _split(self.url) if b"?" in self.url else _known_split(self.url)
+        if b"://" in self.url and not self.url.startswith(b"/"):
+            # RFC 9112 §3.2.2: of a whole address its host counts, and no header that says otherwise.
+            place = self.url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
+            headers = [*[pair for pair in headers if pair[0] != b"host"], (b"host", place)]
         served = ServedRequest(self, version == "1.1" and not upgrade and parser.should_keep_alive())
         served.scope = {
             "type": "http",

@@ -163,6 +163,7 @@ def _turns(row: Row) -> Iterator[Turn]:
             origin=origin,
             usage=usage if usage != Usage() else None,
             latency_ms=row["duration_ms"] if isinstance(row.get("duration_ms"), int | float) else None,
+            answered_at=_seconds(row.get("datetime_utc")),
         )
 
 

@@ -164,7 +164,8 @@ def title_of(turns: Iterable[Turn]) -> str:
         if turn.speaker == "human" and not turn.role and turn.compacted is None:
             lines = turn.text.lstrip()[: 4 * _TITLE].splitlines()  # not of all the text, which may be megabytes
             if lines:
-                return " ".join(lines[0].split())[:_TITLE]
+                line = " ".join(lines[0].split())
+                return line if len(line) <= _TITLE else f"{line[: _TITLE - 1].rstrip()}…"
     return ""
 
 

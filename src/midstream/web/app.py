@@ -6,7 +6,7 @@ Work that reads a store or encodes a long history runs in a thread, so that a st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 from importlib.resources import files
@@ -31,6 +31,7 @@ from ..core.errors import (
     Unauthorized,
     UnknownConversation,
 )
+from ..core.secret import Secret
 from ..store.export import to_jsonl, to_markdown
 from .archive import Archive, Filter
 from .checkup import MOST_BYTES, examined
@@ -38,16 +39,18 @@ from .guard import API, HEADERS, SESSION, Guard, Message, Receive, Send, Visitor
 from .model_cards import model_cards
 from .request_view import PICTURE, RequestView, known_tools, spine
 from .talk import Talk
-from .traffic import Traffic
+from .traffic import Exchange, Traffic
 from .transcript import report_of, report_rows, window
-from .veil import StreamVeil, without_key
+from .veil import StreamVeil, in_pieces, without_key
 
 Endpoint: TypeAlias = Callable[[Request, Visitor], Awaitable[Response]]
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_OWN = "/web/"
 _WITHHELD = "Not shown: this answer contains one of your keys."
 _MOST_ROWS = 500
 _MOST_BODY = 1024 * 1024
+_MOST_EXAMINED = 4  # files that the doctor has or that wait for it
 
 
 class WebApp:
@@ -70,6 +73,8 @@ class WebApp:
         self.talk = talk
         self.title = title
         self._files = static_files()
+        self._doctor_free = asyncio.Lock()
+        self._examining: set[asyncio.Task[dict[str, Any]]] = set()
         self._routes = self._make_routes()
 
     @property
@@ -101,7 +106,7 @@ class WebApp:
 
     def serves(self, path: str) -> bool:
         """Whether a path is the page's, for an application that has others beside it."""
-        return path in self._files or path.startswith(API)
+        return path == "/" or path.startswith(_OWN)
 
     async def close(self) -> None:
         if self.archive is not None:
@@ -116,13 +121,13 @@ class WebApp:
             Route(f"{API}doctor", for_all(self._doctor), methods=["POST"]),
             Route(f"{API}live", for_all(self._live), methods=["GET"]),
             Route(f"{API}live/clear", for_all(self._clear), methods=["POST"]),
-            Route(f"{API}live/{{number:int}}", for_all(self._exchange), methods=["GET"]),
+            Route(f"{API}live/{{number}}", for_all(self._exchange), methods=["GET"]),
             Route(f"{API}conversations", for_owner(self._list), methods=["GET"]),
             Route(f"{API}facets", for_owner(self._facets), methods=["GET"]),
             Route(f"{API}conversations/{{id}}", for_owner(self._conversation), methods=["GET"]),
             Route(f"{API}conversations/{{id}}/turns", for_owner(self._turns), methods=["GET"]),
-            Route(f"{API}conversations/{{id}}/seams/{{turn:int}}", for_owner(self._seam), methods=["GET"]),
-            Route(f"{API}conversations/{{id}}/wires/{{turn:int}}", for_owner(self._wires), methods=["GET"]),
+            Route(f"{API}conversations/{{id}}/seams/{{turn}}", for_owner(self._seam), methods=["GET"]),
+            Route(f"{API}conversations/{{id}}/wires/{{turn}}", for_owner(self._wires), methods=["GET"]),
             Route(f"{API}conversations/{{id}}/export", for_owner(self._export), methods=["GET"]),
             Route(f"{API}conversations/{{id}}/fork", for_owner(self._fork), methods=["POST"]),
             Route(f"{API}usage", for_owner(self._usage), methods=["GET"]),
@@ -148,16 +153,16 @@ class WebApp:
                     self.archive.asked()
                 return await endpoint(request, visitor)
             except MidstreamError as error:
-                return self._json({"error": str(error), "kind": error.kind}, status_of(error))
+                return self._json({"error": _words(error), "kind": error.kind}, status_of(error))
 
         return answer
 
-    def _json(self, value: Any, status: int = 200) -> Response:
-        return Response(self._scrubbed(msgspec.json.encode(value)), status, media_type="application/json")
+    def _json(self, value: Any, status: int = 200, secrets: Iterable[Secret] = ()) -> Response:
+        return Response(self._scrubbed(msgspec.json.encode(value), secrets), status, media_type="application/json")
 
-    def _scrubbed(self, data: bytes) -> bytes:
-        """Without the keys of providers, should one have been pasted into a conversation or be echoed by a host."""
-        for secret in self.catalog.keys_at_hand().values():
+    def _scrubbed(self, data: bytes, secrets: Iterable[Secret] = ()) -> bytes:
+        """Without these and the keys of providers, should one have been pasted into a conversation or be echoed by a host."""
+        for secret in (*self.catalog.keys_at_hand().values(), *secrets):
             data = without_key(data, secret)
         return data
 
@@ -224,7 +229,7 @@ class WebApp:
         def read() -> dict[str, Any]:
             archive = self._archive
             conversation, info = archive.load(conversation_id), archive.info(conversation_id)
-            digest = archive.digest(conversation.turns)
+            digest = archive.digest(conversation.turns, info)
             return {
                 "id": info.id,
                 "title": info.title,
@@ -234,7 +239,6 @@ class WebApp:
                 "models": info.models,
                 "system": conversation.system_text,
                 "cost": digest.cost,
-                "use": digest.use,
                 "forks": archive.forks(conversation_id),
                 "tools": [tool.qualified_name for tool in known_tools(conversation)],
             }
@@ -251,7 +255,7 @@ class WebApp:
         return self._json(await asyncio.to_thread(read))
 
     async def _seam(self, request: Request, visitor: Visitor) -> Response:
-        turn = request.path_params["turn"]
+        turn = _whole(request.path_params["turn"], 0)
 
         def read() -> list[dict[str, str]]:
             conversation = self._load(request)
@@ -267,7 +271,9 @@ class WebApp:
 
     async def _wires(self, request: Request, visitor: Visitor) -> Response:
         models = request.query_params.getlist("model")[:2]
-        turn = request.path_params["turn"]
+        turn = _whole(request.path_params["turn"], -1)
+        if not models:
+            raise LocalError("for which model? expected ?model=NAME, once or twice")
 
         def read() -> dict[str, Any]:
             conversation = self._load(request)
@@ -290,7 +296,10 @@ class WebApp:
             raise LocalError("`at` is not a number of turns")
 
         def fork() -> str:
-            return self._archive.store_of(request.path_params["id"]).fork(request.path_params["id"], at)
+            store, source = self._archive.store_of(request.path_params["id"]), request.path_params["id"]
+            if at is not None and at > (turns := store.info(source).turns):
+                raise LocalError(f"cannot fork at turn {at}: there are {turns}")
+            return store.fork(source, at)
 
         made = await asyncio.to_thread(fork)
         self._archive.changed()
@@ -302,14 +311,28 @@ class WebApp:
 
     async def _doctor(self, request: Request, visitor: Visitor) -> Response:
         data = await _bytes(request, MOST_BYTES)
+        if len(self._examining) >= _MOST_EXAMINED:
+            raise LocalError("the doctor has enough to do: try again in a moment")
+        work = asyncio.create_task(self._examine(data, request.query_params.get("name", "the file")[:200]))
+        self._examining.add(work)
+        work.add_done_callback(self._examined)
+        await asyncio.wait([work])  # not the task itself: whoever leaves would else make room that is not there
         try:
-            return self._json(
-                await asyncio.to_thread(examined, data, request.query_params.get("name", "the file")[:200])
-            )
+            return self._json(work.result())
         except StoreError as error:
             raise LocalError(
                 str(error)
             ) from None  # a file that cannot be read is the visitor's, and no fault of a store here
+
+    async def _examine(self, data: bytes, name: str) -> dict[str, Any]:
+        # A thread cannot be stopped, and a file can be work for minutes: one after the other, so that everybody else's goes on.
+        async with self._doctor_free:
+            return await asyncio.to_thread(examined, data, name)
+
+    def _examined(self, work: asyncio.Task[dict[str, Any]]) -> None:
+        self._examining.discard(work)
+        if not work.cancelled():
+            work.exception()  # told to whoever still waits for it, and to nobody else
 
     async def _live(self, request: Request, visitor: Visitor) -> Response:
         batches = self._traffic.events(visitor, _whole(request.headers.get("last-event-id"), 0))
@@ -321,7 +344,8 @@ class WebApp:
                 yield self._scrubbed(first)
                 async for batch in batches:
                     try:
-                        await self.guard.visitor(session)
+                        if await self.guard.visitor(session) != visitor:
+                            return  # what it may see has changed: it asks again, and is told by what holds now
                     except Unauthorized:
                         return  # its key was revoked while it listened
                     yield self._scrubbed(batch)
@@ -333,14 +357,19 @@ class WebApp:
         return self._json({})
 
     async def _exchange(self, request: Request, visitor: Visitor) -> Response:
-        detail = self._traffic.find(request.path_params["number"], visitor).detail()
-        turn = msgspec.json.encode(detail["turn"])
-        if self._scrubbed(turn) != turn:
-            # On the wire the pieces of a key are far apart, where no search finds them.
-            detail["answer"]["text"] = _WITHHELD
-            if detail["upstream"] is not None:
-                detail["upstream"]["answer"] = _WITHHELD
-        return self._json(detail)
+        exchange = self._traffic.find(_whole(request.path_params["number"], 0), visitor)
+        return await asyncio.to_thread(self._detail, exchange)
+
+    def _detail(self, exchange: Exchange) -> Response:
+        detail = exchange.detail()
+        # What a client calls its key may be a word that is the name of something here.
+        own = [secret for secret in exchange.secrets() if secret.reveal() not in detail]
+        known = [*self.catalog.keys_at_hand().values(), *own]
+        # On the wire the pieces of a key are far apart, where no search finds them.
+        for half, name in ((detail["answer"], "text"), (detail["upstream"], "answer")):
+            if half is not None and in_pieces(half[name], known):
+                half[name] = _WITHHELD
+        return self._json(detail, secrets=own)
 
     async def _talk(self, request: Request, visitor: Visitor) -> Response:
         try:
@@ -420,6 +449,13 @@ def status_of(error: MidstreamError) -> int:
     if isinstance(error, ProviderError):
         return 502
     return 500 if isinstance(error, StoreError) and not isinstance(error, UnknownConversation) else 400
+
+
+def _words(error: MidstreamError) -> str:
+    """What a visitor is told of an error: of a conversation that is gone, without the call that would list the others."""
+    if isinstance(error, UnknownConversation):
+        return f"there is no conversation {error.conversation_id!r} here; it may have been deleted"
+    return str(error)
 
 
 def _asked_as(catalog: Catalog, name: str, wire: str) -> str:

@@ -29,9 +29,11 @@ _CALM = 0.5  # seconds after a question in which digests wait: whoever clicks no
 
 
 class ModelUse(Value, frozen=True):
-    """What one model used in a conversation. `cost` is None if no price is known."""
+    """What one model used in a conversation on one day. `cost` is None if no price is known."""
 
     model: str
+    day: str
+    """"" where nothing says when the answers came: a conversation of an older version, or of another program."""
     answers: int
     input: int
     output: int
@@ -44,8 +46,8 @@ class Digest(Value, frozen=True):
 
     cost: float | None
     use: tuple[ModelUse, ...]
-    since_fork: tuple[ModelUse, ...] = ()
-    """The same without the turns that a fork took over from its parent."""
+    inherited: tuple[ModelUse, ...] = ()
+    """What the turns cost that a fork has from its parent: they were paid for once."""
 
 
 class Filter(Value, frozen=True):
@@ -216,26 +218,28 @@ class Archive:
         return None if price is None else price.cost(turn.usage)
 
     def usage(self) -> dict[str, Any]:
-        """Tokens and dollars by model and by day; a day is that on which a conversation was last changed."""
+        """Tokens and dollars by model and by day. An answer counts once, however many forks have it."""
         rows: dict[tuple[str, str], list[float]] = {}
         unpriced: set[str] = set()
-        pending = 0
+        pending = undated = 0
         infos = self.infos()
-        ids = {info.id for info in infos}
+        there = {info.id for info in infos}
         for info in infos:
             digest = self._digest_of(info)
             if digest is None:
                 pending += 1
                 continue
-            # What a fork took over was paid for once: it is counted where it was said, as long as that is here.
-            for use in digest.since_fork if info.parent in ids else digest.use:
-                row = rows.setdefault((day_of(info.updated), use.model), [0, 0, 0, 0, 0.0])
+            # What a fork has from a parent that was deleted is counted nowhere else.
+            for use in digest.use if info.parent in there else (*digest.inherited, *digest.use):
+                row = rows.setdefault((use.day or day_of(info.updated), use.model), [0, 0, 0, 0, 0.0])
+                undated += 0 if use.day else use.answers
                 for at, value in enumerate((use.answers, use.input, use.output, use.cache_read, use.cost or 0.0)):
                     row[at] += value
                 if use.cost is None:
                     unpriced.add(use.model)
         return {
             "pending": pending,
+            "undated": undated,
             "unpriced": sorted(unpriced),
             "rows": [
                 {"day": day, "model": model, **dict(zip(_USED, values, strict=True))}
@@ -270,20 +274,23 @@ class Archive:
                 turns: Sequence[Turn] = self._read(info.id).turns
             except StoreError:
                 turns = ()  # one that cannot be read has no known cost, and must not keep the others from theirs
-            self._digests[info.id] = (info.updated, info.turns, self.digest(turns, info.forked_at or 0))
+            self._digests[info.id] = (info.updated, info.turns, self.digest(turns, info))
 
-    def digest(self, turns: Sequence[Turn], forked_at: int = 0) -> Digest:
-        """What these turns cost, by model; the first `forked_at` of them are those of the parent."""
-        use = self._used(turns)
-        known = [each.cost for each in use if each.cost is not None]
-        return Digest(sum(known) if known else None, use, self._used(turns[forked_at:]) if forked_at else use)
+    def digest(self, turns: Sequence[Turn], info: ConversationInfo) -> Digest:
+        """What a conversation's turns cost."""
+        forked_at = 0 if info.parent is None else info.forked_at or 0
+        inherited, use = self._used(turns[:forked_at]), self._used(turns[forked_at:])
+        known = [each.cost for each in (*inherited, *use) if each.cost is not None]
+        return Digest(sum(known) if known else None, use, inherited)
 
     def _used(self, turns: Iterable[Turn]) -> tuple[ModelUse, ...]:
-        found: dict[str, list[tuple[Turn, float | None]]] = {}
+        """What these turns cost, by model and day."""
+        found: dict[tuple[str, str], list[tuple[Turn, float | None]]] = {}
         for turn in turns:
             if turn.usage is not None and turn.origin is not None:
-                found.setdefault(turn.origin.name, []).append((turn, self.cost(turn)))
-        return tuple([_use(model, answers) for model, answers in found.items()])
+                day = "" if turn.answered_at is None else day_of(turn.answered_at)
+                found.setdefault((turn.origin.name, day), []).append((turn, self.cost(turn)))
+        return tuple([_use(model, day, answers) for (model, day), answers in found.items()])
 
     def _digest_of(self, info: ConversationInfo) -> Digest | None:
         known = self._digests.get(info.id)
@@ -328,11 +335,12 @@ class Archive:
 _USED = ("answers", "input", "output", "cache_read", "cost")
 
 
-def _use(model: str, answers: Sequence[tuple[Turn, float | None]]) -> ModelUse:
+def _use(model: str, day: str, answers: Sequence[tuple[Turn, float | None]]) -> ModelUse:
     usages = [turn.usage for turn, _ in answers if turn.usage is not None]
     known = [cost for _, cost in answers if cost is not None]
     return ModelUse(
         model,
+        day,
         len(answers),
         sum([usage.read for usage in usages]),
         sum([usage.output for usage in usages]),

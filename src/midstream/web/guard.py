@@ -39,6 +39,8 @@ HEADERS = (
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
     (b"cache-control", b"no-store"),
 )
+# What is asked about where a request comes from.
+_SAID_ONCE = (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest")
 _MOST_SESSIONS = 256
 _MOST_OF_ONE = 16  # of one visitor: the oldest of these makes room, and nobody else's
 _IDLE = 12 * 3600.0
@@ -120,10 +122,15 @@ class Guard:
 
     def fault(self, scope: Message) -> str:
         """Why a request is refused before anything else is looked at; "" if it is not."""
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        headers: dict[bytes, str] = {}
+        for name, value in scope["headers"]:
+            # Said twice, it would be for us to choose which of the two to believe.
+            if name in headers and name in _SAID_ONCE:
+                return f"the header {name.decode()} is there twice"
+            headers[name] = value.decode("latin-1")
         host = headers.get(b"host", "").lower()
-        name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
-        if name not in self._hosts:
+        name, _, port = host.rpartition(":") if ":" in host and not host.endswith("]") else (host, "", "")
+        if name not in self._hosts or not (port.isdecimal() or not port):
             return f"the page is not served under the name {name[:100]!r}"
         origin = headers.get(b"origin")
         if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import b64decode
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from ..core.blocks import Conversation, Turn, Value
 from ..core.errors import LocalError, MidstreamError, NotFound
 from ..core.handoff import Note
-from ..core.secret import PLAIN_QUERY, hide_url_secrets, is_secret_header
+from ..core.secret import PLAIN_QUERY, Secret, hide_url_secrets, is_secret_header
 from ..transport.encoding import inflated
 from ..transport.tap import Ending, ExchangeTap, Tap
 from ..transport.target import Target
@@ -145,8 +148,8 @@ class Exchange:
     earlier: Sequence[tuple[str, int]] = ()
     """The attempts before the one that is shown: who was asked, and with which status it answered, 0 for none."""
     upstream_url = ""
-    upstream_names: Sequence[str] = ()
-    """The headers that went to the model's host, by name: their values are secrets."""
+    upstream_secrets: Mapping[str, Secret] = MappingProxyType({})
+    """The headers that went to the model's host."""
     upstream_status = 0
     upstream_headers: Mapping[str, str] = MappingProxyType({})
     """Those that came from there."""
@@ -197,8 +200,17 @@ class Exchange:
             None if ended is None else (ended - began) * 1000, len(self.notes), self.attempts, self.tenant, ended is None, self.kept,
         )  # fmt: skip
 
+    def secrets(self) -> list[Secret]:
+        """The keys of both sides. Whoever echoes one, or was sent one in a prompt, does not make it public."""
+        sent = [
+            (name.encode("latin-1", "replace"), value.reveal().encode())
+            for name, value in self.upstream_secrets.items()
+        ]
+        query = urlsplit(self.upstream_url).query.encode("latin-1", "replace")
+        return [*secrets_in(self.headers, self.query), *secrets_in(sent, query)]
+
     def detail(self) -> dict[str, Any]:
-        """All that is known, without secrets."""
+        """All that is known. A key may be in it where somebody repeats one: see `secrets`."""
         summary = msgspec.to_builtins(self.summary(time.time() - time.monotonic()))
         request, upstream = self.request, self.upstream or _EMPTY
         query = f"?{self.query.decode('latin-1')}" if self.query else ""
@@ -215,7 +227,7 @@ class Exchange:
             else {
                 "line": f"{request.method} {hide_url_secrets(self.upstream_url, HIDDEN, PLAIN_QUERY)}",
                 "headers": {
-                    **{name: HIDDEN for name in self.upstream_names if is_secret_header(name)},
+                    **{name: HIDDEN for name in self.upstream_secrets if is_secret_header(name)},
                     **request.headers,
                 },
                 "text": request.body.decode("utf-8", "replace"),
@@ -317,7 +329,8 @@ class Traffic:
         """Server-sent events: what is there after the number `last`, then what comes."""
         listener = _Listener(visitor)
         same = sum([1 for each in self._listeners if each.visitor == visitor])
-        if same >= _MOST_OF_ONE or len(self._listeners) >= _MOST_LISTENERS:
+        # Tenants without number do not keep those out who look after all of them.
+        if same >= _MOST_OF_ONE or (len(self._listeners) >= _MOST_LISTENERS and not visitor.admin):
             raise LocalError("too many pages listen to the live traffic: close one")
         self._listeners.add(listener)
         try:
@@ -400,8 +413,7 @@ class TrafficTap:
         if isinstance(request, Request):
             exchange.request = request
             exchange.model = exchange.model or request.model
-        exchange.upstream_url = target.url
-        exchange.upstream_names = tuple(target.headers)
+        exchange.upstream_url, exchange.upstream_secrets = target.url, target.headers
         traffic = self._traffic
         exchange.upstream = Half(traffic.limits.body)
         exchange.upstream_status, exchange.upstream_headers = 0, {}
@@ -493,9 +505,42 @@ def encode_batch(exchanges: Iterable[Exchange], version: int, *, anew: bool = Fa
 
 
 def shown_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers to look at: those that hold keys show nothing."""
-    decoded = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
-    return {name: HIDDEN if is_secret_header(name) else value for name, value in decoded}
+    """Headers to look at: those that hold keys show nothing, and an address in another one shows no key."""
+    decoded = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+    return {
+        name: HIDDEN if is_secret_header(name) or _scheme(value) else hide_url_secrets(value, HIDDEN, PLAIN_QUERY)
+        for name, value in decoded
+    }
+
+
+def secrets_in(headers: Iterable[tuple[bytes, bytes]], query: bytes) -> list[Secret]:
+    """What the hidden headers and parameters of a request hold, as it may be repeated elsewhere."""
+    found: list[str] = []
+    for raw_name, raw in headers:
+        name, value = raw_name.decode("latin-1"), raw.decode("latin-1")
+        scheme = _scheme(value)
+        # A session's id stands in many bodies, and opens nothing.
+        if not scheme and (not is_secret_header(name) or "session" in name.lower()):
+            continue
+        value = value[len(scheme) :].strip()
+        found.append(value)
+        if scheme.lower() == "basic":
+            with suppress(ValueError):
+                plain = b64decode(value, validate=True).decode()
+                found += [plain, plain.partition(":")[2]]
+        elif name.lower() == "cookie":
+            found += [pair.partition("=")[2].strip() for pair in value.split(";")]
+    for pair in query.decode("latin-1").split("&"):
+        name, _, value = pair.partition("=")
+        if name not in PLAIN_QUERY:
+            found += [value, unquote(value)]
+    return [Secret(value) for value in dict.fromkeys(found)]
+
+
+def _scheme(value: str) -> str:
+    """How a key is announced in the value of a header, whatever the header is called; "" if none is."""
+    scheme = value.partition(" ")[0]
+    return scheme if scheme.lower() in ("bearer", "basic") and " " in value else ""
 
 
 def _encoded(headers: Mapping[str, str]) -> Iterable[tuple[bytes, bytes]]:

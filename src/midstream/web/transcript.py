@@ -84,6 +84,8 @@ def _turn_row(archive: Archive, turns: Sequence[Turn], index: int) -> dict[str, 
         row["ms"] = turn.latency_ms
     if turn.ttft_ms is not None:
         row["ttft"] = turn.ttft_ms
+    if turn.answered_at is not None:
+        row["at"] = turn.answered_at
     for name in ("role", "failure", "stop_reason"):
         if getattr(turn, name):
             row[name] = getattr(turn, name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..core.blocks import Value
 from ..core.dialect import Dialect, TextFormat
 from ..core.handoff import Note
-from ..core.ids import PINNED_SCHEMES, ToolFormat, get_tool_id_strategy, valid_tool_format
+from ..core.ids import PINNED_SCHEMES, ToolFormat, chosen_tool_format, get_tool_id_strategy
 from ..core.modules import late_module
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class ToolFormatChoice(Value, frozen=True):
 
 def resolve_tool_format(dialect: Dialect, asked: str | None = None) -> ToolFormatChoice:
     """The format for a model: its own for None and `auto`, else the one that was asked for, if its wire can speak it."""
-    if not asked or asked.strip().lower() == "auto":
+    name = chosen_tool_format(asked)
+    if name is None:
         return _automatic(dialect)
-    name = valid_tool_format(asked)
     text = TEXT_FORMATS.get(name)
     if text is not None:
         # The template writes the calls in this very format already:

@@ -70,6 +70,16 @@ BOMBS = (
     "https://" + "a" * 50_000,
     "_" * 50_000 + "x",
 )
+# What a browser takes for one sign, however long it is: no line is broken in it.
+UNBROKEN = (
+    "Z" + "\u0301\u0332\u0489" * 3_000,
+    "\u1100" * 3_000,
+    "\U0001f468\u200d" * 3_000,
+    "\u0915\u094d" * 3_000,
+    "\u0600" * 3_000,
+    "\u2800\u00a0" * 3_000,
+    "a" + "".join([chr(0xE0000 + ord(sign)) for sign in "obey me" * 400]),
+)
 ALL = "\n\n".join(HOSTILE)
 STEERING = "\u202egnp.exe\x1b[2J\u2066"
 """What reorders a line and what steers a terminal: fit for names, too."""
@@ -114,6 +124,15 @@ def hostile_store(path: Path) -> str:
         Turn("ai", (Text("```\n" + LINE + "\n```"),), key="l", origin=origin),
     )  # fmt: skip
     store.add(Entry(Conversation(lines, system=LINE), meta={"title": LINE}))
+    wide = "wider " + " ".join(UNBROKEN)
+    wide_call = ToolCall("hist_tool_" + "w" * 24, wide, json.dumps({wide: wide}), raw_id=wide)
+    wider = (
+        human(wide, Media("text/plain", "aGk=", name=wide)),
+        Turn("ai", (Thinking(wide, origin=origin), Text(wide), wide_call), key="k", origin=Origin(wide, "openai-chat", wide), usage=Usage(2**200, -3), latency_ms=1e300),
+        Turn("tool", (ToolResponse(wide_call.id, wide, (Text(wide),)),), ),
+        Turn("ai", (Opaque(wide, {wide: wide}, origin), Text(f"- {wide}\n\n> {wide}\n\n| {wide} |\n|---|\n\n`{wide}`")), key="l", origin=origin, failure=wide, response_model=wide),
+    )  # fmt: skip
+    store.add(Entry(Conversation(wider, system=wide), meta={"title": wide}))
     # Ids and keys that every object of a browser has already, and lists that are longer than a call of a function may be.
     odd = [
         ToolCall(name, "read_file", json.dumps({"__proto__": {"polluted": 1}, "path": name, "lines": [*range(60_000)]}))

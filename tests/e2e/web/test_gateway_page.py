@@ -79,6 +79,8 @@ def test_filter_pause_and_clear(gateway: tuple[Any, str]) -> None:
     with pytest.raises(openai.APIStatusError):
         client.chat.completions.create(model="nobody/x", messages=[{"role": "user", "content": "hi"}])
     page.click("nav a[data-screen=live]")
+    # The screen as it was left is there until the address has changed, a moment after the click.
+    expect(page.locator(".detail")).to_be_hidden()
     page.fill(".search", "mistral 200")
     expect(page.locator("button.exchange")).to_have_count(1)
     page.fill(".search", "nobody")

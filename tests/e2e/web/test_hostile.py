@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -225,7 +226,7 @@ def test_long_lines_and_costly_text_hold_up_nobody(hostile: tuple[Any, str, str]
     links = {
         row.text_content()[:5]: row.get_attribute("href") for row in page.locator("a.row").all() if row.text_content()
     }
-    for title in ("bombs", "zzzzz"):
+    for title in ("bombs", "zzzzz", "wider"):
         page.evaluate("place => { location.hash = place; }", links[title])
         page.wait_for_selector(".turn.ai")
         page.evaluate("() => { for (const node of document.querySelectorAll('main details')) node.open = true; }")
@@ -233,6 +234,11 @@ def test_long_lines_and_costly_text_hold_up_nobody(hostile: tuple[Any, str, str]
         unharmed(page, told)
         page.evaluate("place => { location.hash = place; }", links[title].replace("#/c/", "/wires/") + "/1")
         page.wait_for_selector(".columns, .fault")
+        settle(page)
+        unharmed(page, told)
+    for place in ("/conversations", "/usage", links["wider"].replace("#/c/", "/talk/")):
+        page.evaluate("place => { location.hash = place; }", place)
+        page.wait_for_selector(".row .title, .figures, .talk .turn")
         settle(page)
         unharmed(page, told)
     page.close()
@@ -259,6 +265,59 @@ def test_odd_ids_are_traced_and_of_many_the_first_are_drawn(
     page.wait_for_function("before => document.querySelectorAll('main *').length > before", arg=before)
     unharmed(page, told)
     page.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\u202eabc\u2066", "⟨U+202E⟩abc⟨U+2066⟩"),
+        ("a\u206a\u180e\u3164\ufff9b", "a⟨U+206A⟩⟨U+180E⟩⟨U+3164⟩⟨U+FFF9⟩b"),
+        ("hi\U000e0068\U000e0069", "hi⟨U+E0068⟩⟨U+E0069⟩"),
+        ("\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", None),  # a flag
+        ("e" + "\u0301" * 10_000 + "x", "e" + "\u0301" * 10 + "⟨9990 more marks⟩x"),
+        ("e" + "\ufe0f\U000e0100" * 20, "e" + "\ufe0f\U000e0100" * 5 + "⟨30 more marks⟩"),
+        ("שָׁלוֹם สวัสดี नमस्ते 👩‍👩‍👧 é", None),
+    ],
+)
+def test_what_hides_or_covers_is_written_out(hostile: tuple[Any, str, str], text: str, shown: str | None) -> None:
+    context, address, _ = hostile
+    page = context.new_page()
+    page.goto(address)
+    made = page.evaluate("async (text) => (await import('/web/dom.js')).visible(text)", text)
+    page.close()
+    assert made == (text if shown is None else shown)
+
+
+_STUB = "curl() { printf '%s\\0' \"$@\"; }\n"
+# What a shell, or the terminal into which a command is pasted, does something with.
+_SHELL = (
+    "it's", "$(touch canary)", "`touch canary`", "$HOME ${x}", "a\nb\n\ntouch canary\n", "\\", "\\'", "'", "''\"", "!!", "!x\t", "@/etc/passwd", "-o x", "#", "~", "*", "{a,b}", "[1-9]", ";&|<>()",
+    "\x03\ntouch canary\n", "\x1b[201~\ntouch canary\n", "\x9b201~\r", "\x04\x15\x7f", "tab\there", "\t'\\!\u00e9\u202e", "\u2028\U0001f600", "\b\v\f\a\x1a",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("word", _SHELL, ids=repr)
+def test_a_copied_command_says_what_was_sent_and_types_nothing(
+    hostile: tuple[Any, str, str], tmp_path: Path, word: str
+) -> None:
+    context, address, _ = hostile
+    page = context.new_page()
+    page.goto(address)
+    line, plain = word.replace("\n", " "), f"http://127.0.0.1:1/{word}"
+    command = page.evaluate(
+        "async (given) => (await import('/web/dom.js')).curlOf(...given)",
+        ["POST", plain, {"x-a": line, "x-empty": "", "authorization": "‹hidden›"}, f'{{"a": "{word}'],
+    )
+    page.close()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", command)
+    script = tmp_path / "script"
+    script.write_text(_STUB + command)
+    ran = subprocess.run(["bash", str(script)], capture_output=True, cwd=tmp_path, check=True, timeout=20)
+    words = ran.stdout.decode().split("\0")[:-1]
+    if any(sign in plain for sign in "[]{}"):
+        assert words.pop(0) == "-g"
+    assert words == ["-X", "POST", plain, "-H", f"x-a: {line}", "-H", "x-empty;", "-H", "authorization: Bearer YOUR_KEY", "--data-raw", f'{{"a": "{word}']  # fmt: skip
+    assert ran.stderr == b"" and not (tmp_path / "canary").exists()
 
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda text: repr(text[:12]))

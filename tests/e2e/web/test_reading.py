@@ -124,7 +124,7 @@ def test_forks_are_a_tree(rich: tuple[Any, str, dict[str, str]]) -> None:
     expect(rows).to_have_count(3)
     branches = [each.partition("─ ")[0] for each in rows.all_text_contents()]
     assert branches[1:] == ["└", "   └"]
-    expect(rows.nth(2)).to_contain_text("1 turn, since #0")
+    expect(rows.nth(2)).to_contain_text("1 turn, forked at #0")
     # A second fork of the first: the line goes on to it.
     rows.nth(0).locator("a").click()
     page.click("#turn-2 >> text=fork")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.e2e.web.browser import hold, page_server, screenshot
-from tests.e2e.web.test_screens import Line, expect, open_demo, say
+from tests.e2e.web.test_screens import SCREENS, Line, expect, go_to, open_demo, say
 
 
 @pytest.fixture
@@ -191,3 +191,184 @@ def test_the_report_is_that_of_the_model_that_is_chosen(page: Any) -> None:
     held[0].continue_()
     page.wait_for_timeout(500)
     expect(page.locator(".switch")).to_contain_text("what sim/mistral-large-latest will see")
+
+
+# The first turn below the frame's head, and how far below.
+_TOP = """() => { const node = [...document.querySelectorAll(".chunks .turn")].find((each) => each.getBoundingClientRect().bottom > 60);
+  return [node.id, Math.round(node.getBoundingClientRect().top)]; }"""
+
+
+def test_back_leads_to_the_turn_that_was_read(page: Any) -> None:
+    """How far down it is depends on the reports of switches above it, which are loaded when they are seen."""
+    page.set_viewport_size({"width": 900, "height": 420})
+    open_demo(page)
+    page.mouse.move(450, 300)
+    for _ in range(30):
+        page.mouse.wheel(0, 100)
+        page.wait_for_timeout(30)
+    page.wait_for_timeout(300)
+    name, top = page.evaluate(_TOP)
+    assert name != "turn-0"
+    page.locator(f"#{name} a.small").dispatch_event("click")
+    page.wait_for_selector(".cell.right .pill")
+    page.go_back()
+    page.wait_for_selector(f"#{name}")
+    page.wait_for_timeout(800)
+    found, there = page.evaluate(_TOP)
+    assert found == name and abs(there - top) < 8
+
+
+def test_back_leads_to_the_row_that_was_opened(page: Any) -> None:
+    row = page.locator("a.row", has_text="The demo: one trip")
+    row.click()
+    page.wait_for_selector(".turn.ai")
+    page.go_back()
+    expect(row).to_be_focused()
+
+
+def test_a_place_that_is_not_there_says_so_and_leads_on(served: Any) -> None:
+    context, address = served
+    page = context.new_page()
+    page.goto(f"{address}#/c/nobody")
+    expect(page.locator("h1")).to_have_text("Nothing is here")
+    expect(page.locator(".fault")).to_contain_text("there is no conversation 'nobody' here")
+    expect(page).to_have_title("Nothing is here · midstream")
+    # Said once, and not above the next screen.
+    expect(page.locator(".notice")).to_be_hidden()
+    page.click("main a")
+    expect(page.locator(".row .title").first).to_be_visible()
+    page.close()
+
+
+def test_what_goes_wrong_on_one_screen_is_not_told_on_the_next(page: Any) -> None:
+    open_demo(page)
+    page.evaluate("""async () => {
+      const { Refused } = await import("/web/api.js");
+      Promise.reject(new Refused(500, "the disk is full"));
+    }""")
+    expect(page.locator(".notice")).to_contain_text("the disk is full")
+    page.click("nav a[data-screen=usage]")
+    expect(page.locator(".plot rect").first).to_be_attached()
+    expect(page.locator(".notice")).to_be_hidden()
+
+
+def test_what_was_typed_outlasts_another_screen_and_a_reload(at: Callable[[str], Any]) -> None:
+    page = at("/talk")
+    page.select_option("select[aria-label='Model']", "sim/mistral-large-latest")
+    page.fill("textarea", "A long thought, not finished")
+    page.click("nav a[data-screen=models]")
+    page.wait_for_selector("tbody tr")
+    page.go_back()
+    for again in (lambda: None, page.reload):
+        again()
+        expect(page.locator("textarea")).to_have_value("A long thought, not finished")
+        expect(page.locator("select[aria-label='Model']")).to_have_value("sim/mistral-large-latest")
+    page.locator("textarea").press("Enter")
+    page.wait_for_selector(".turn.ai:not(.coming) .permalink")
+    page.click("text=New conversation")
+    expect(page.locator("h1")).to_have_text("Talk")
+    expect(page.locator("textarea")).to_have_value("")
+
+
+def test_an_answer_goes_on_while_one_looks_elsewhere(at: Callable[[str], Any]) -> None:
+    page = at("/talk")
+    page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")
+    page.fill("textarea", "Tell me about rivers, in many words, please. " * 12)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".turn.coming .prose")
+    place = page.url
+    page.click("nav a[data-screen=live]")
+    expect(page.locator("button.exchange").first).to_contain_text("sim/kimi-k2.5")
+    assert page.url.endswith("#/live")
+    page.click("nav a[data-screen=talk]")
+    # As far as it is by now, and then to its end.
+    expect(page.locator(".turn.coming .prose")).to_be_visible()
+    assert page.url == place
+    page.click("nav a[data-screen=live]")
+    expect(page.locator("button.exchange.open")).to_have_count(0, timeout=20_000)
+    expect(page.locator("button.exchange").first).to_contain_text("200")
+    page.go_back()
+    expect(page.locator(".turn.ai .permalink")).to_have_count(1)
+    expect(page.locator(".turn.ai .chip.bad")).to_have_count(0)
+
+
+def test_the_end_of_a_talk_is_in_sight_until_one_scrolls_away(served: Any) -> None:
+    context, address = served
+    page = context.new_page()
+    page.goto(f"{address}#/talk")
+    page.wait_for_selector("textarea")
+    page.set_viewport_size({"width": 900, "height": 500})
+
+    def say(model: str, words: str) -> None:
+        page.select_option("select[aria-label='Model']", model)
+        page.fill("textarea", words)
+        page.locator("textarea").press("Enter")
+
+    def hidden_by() -> float:
+        """How far the last answer reaches behind the box."""
+        return float(page.evaluate("() => [...document.querySelectorAll('.turn.ai')].at(-1).getBoundingClientRect().bottom - document.querySelector('.composer').getBoundingClientRect().top"))  # fmt: skip
+
+    for number, model in enumerate(("sim/kimi-k2.5", "sim/claude-sonnet-4-5", "sim/mistral-large-latest")):
+        say(model, "Hello there.")
+        page.wait_for_selector(f".turn.ai:not(.coming) .permalink >> nth={number}")
+    page.wait_for_timeout(600)
+    assert hidden_by() < 0
+    # Opened anew, with the reports of the switches, which come when they are seen.
+    page.reload()
+    page.wait_for_selector(".turn.ai .permalink >> nth=2")
+    page.wait_for_timeout(800)
+    assert hidden_by() < 0
+    say("moonshot/kimi-k2.5", "And without a key?")
+    expect(page.locator(".turn .fault")).to_be_visible()
+    page.wait_for_timeout(200)
+    assert hidden_by() < 0
+    say("sim/kimi-k2.5", "Tell me about rivers, in many words, please. " * 12)
+    page.wait_for_selector(".turn.coming .prose")
+    page.mouse.move(450, 150)
+    page.mouse.wheel(0, -3000)
+    page.wait_for_timeout(500)
+    assert page.locator(".turn.coming").count() == 1
+    assert page.evaluate("() => scrollY") == 0
+    page.wait_for_selector(".turn.ai:not(.coming) .permalink >> nth=3", timeout=20_000)
+    page.close()
+
+
+def test_a_file_that_was_mended_can_be_chosen_again(at: Callable[[str], Any], tmp_path: Path) -> None:
+    page = at("/doctor")
+    history = tmp_path / "history.json"
+    history.write_text('[{"role": "user", "content": "hi"}, {"role": "tool", "tool_call_id": "x", "content": "y"}]')
+    page.set_input_files("#history-file", str(history))
+    expect(page.locator(".verdict.bad")).to_be_visible()
+    assert page.input_value("#history-file") == ""
+    history.write_text('[{"role": "user", "content": "hi"}]')
+    page.set_input_files("#history-file", str(history))
+    expect(page.locator(".verdict.good")).to_be_visible()
+
+
+def test_large_letters_on_a_small_screen(page: Any) -> None:
+    """320 by 256 pixels are 1280 by 1024 at 400 %: what WCAG asks for (1.4.10)."""
+    page.set_viewport_size({"width": 320, "height": 256})
+    open_demo(page)
+    found = page.url.rpartition("/")[2]
+    for name, *_ in SCREENS:
+        go_to(page, name, found)
+        wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, name
+    go_to(page, "conversations", found)
+    assert page.locator(".windowed").evaluate("node => node.clientHeight") >= 60
+    row = page.locator("a.row", has_text="The demo: one trip")
+    row.click()
+    page.wait_for_selector(".turn.ai")
+
+
+def test_somebody_elses_colours_lose_nothing(page: Any) -> None:
+    """With forced colours there are no backgrounds: what only they told is told by a line."""
+    page.emulate_media(forced_colors="active")
+    open_demo(page)
+    go_to(page, "wires", page.url.rpartition("/")[2])
+    page.locator(".cell.left .pill").first.focus()
+    line = "(node) => [getComputedStyle(node).textDecorationLine, getComputedStyle(node).outlineStyle]"
+    assert page.locator("nav a[aria-current]").evaluate(line)[0] == "underline"
+    assert page.locator(".differs").first.evaluate(line)[0] == "underline"
+    assert page.locator(".cell.right .pill.lit").first.evaluate(line)[1] == "solid"
+    page.emulate_media(forced_colors="none")

@@ -6,10 +6,11 @@ import { ChunkList } from "./windows.js";
 import { turnNode, seamNode } from "./turns.js";
 import { prose, visible } from "./text.js";
 
-export async function open(root, { rest: [id, turn], me }) {
+export async function open(root, { rest: [id, turn], me, seen }) {
   const path = `conversations/${encodeURIComponent(id)}`;
   const at = turn === undefined ? NaN : Number(turn);
   const first = call(`${path}/turns?${query({ from: 0, to: 25 })}`);
+  first.catch(() => {});  // told by whoever draws them
   const info = await call(path);
   const loaded = new Map([[0, first]]);
   const wires = (row) => `#/wires/${encodeURIComponent(id)}/${row.index}`;
@@ -37,7 +38,9 @@ export async function open(root, { rest: [id, turn], me }) {
     info.forks.length ? forkTree(info.forks, id) : null,
     info.system ? h("details.system", h("summary", h("span.label", "System prompt")), prose(info.system)) : null,
     list.node));
-  if (Number.isInteger(at) && at >= 0) list.reach(at);
+  // Who comes back sees the turn that was in sight: how far down it is depends on what was loaded around it.
+  if (seen) list.reach(seen.turn, seen.top);
+  else if (Number.isInteger(at) && at >= 0) list.reach(at);
   return () => list.end();
 }
 
@@ -46,7 +49,7 @@ function forkTree(rows, id) {
     h("ul", rows.map((row, at) => {
       const item = h("li", { "data-depth": row.depth }, row.depth ? h("span.branch", { "aria-hidden": "true" }, branch(rows, at)) : null,
         row.id === id ? h("strong", visible(row.title).slice(0, 100) || row.id) : h("a", { href: `#/c/${encodeURIComponent(row.id)}` }, visible(row.title).slice(0, 100) || row.id),
-        h("span.quiet", ` ${turns(row.turns)}${row.at === null ? "" : `, since #${Math.max(0, row.at - 1)}`}`));
+        h("span.quiet", ` ${turns(row.turns)}${row.at === null ? "" : `, forked at #${Math.max(0, row.at - 1)}`}`));
       return item;
     })));
 }

@@ -20,7 +20,7 @@ export async function open(root, { query: asked }) {
   // A link may name an amount, a model or a day that is not offered: what filters must be seen.
   const offered = ["0.001", "0.01", "0.1", "1", "10"];
   for (const least of [...offered, ...(wanted.cost && !offered.includes(wanted.cost) ? [wanted.cost] : [])]) cost.append(h("option", { value: least, selected: wanted.cost === least }, `at least $${least}`));
-  replace(root, h("div.bar", search, h("div.filters", model, provider, day, cost), total), list.node);
+  replace(root, h("h1.unseen", "Conversations"), h("div.bar", search, h("div.filters", model, provider, day, cost), total), list.node);
 
   function change(name, value) {
     wanted[name] = value;

@@ -6,7 +6,11 @@ import { visible } from "./text.js";
 
 export async function open(root) {
   const out = h("div", { "aria-live": "polite" });
-  const file = h("input", { type: "file", class: "hidden-file", id: "history-file", onchange: () => file.files[0] && examine(file.files[0]) });
+  const file = h("input", { type: "file", class: "hidden-file", id: "history-file", onchange: () => {
+    const chosen = file.files[0];
+    file.value = "";  // else the same file, mended and chosen again, would be no change
+    if (chosen) examine(chosen);
+  } });
   const zone = h("label.drop", { for: "history-file" },
     h("strong", "Drop a history here"), h("span", " or choose a file"),
     h("span.quiet", "OpenAI or Anthropic messages, Responses items, a request body, kimi-cli\u2019s context, midstream\u2019s JSONL. It stays on this machine, and the file stays as it is."), file);

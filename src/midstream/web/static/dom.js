@@ -1,13 +1,17 @@
 // Elements from values, never from markup: whatever a model wrote reaches the page as a text node, with all of it to be seen.
 
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2028\u2029\u2060-\u2069\ufeff]/g;
+// What steers or reorders a line, what fills it unseen, and the tags that can hide a whole message, but in a flag.
+const UNSEEN = /\u{1f3f4}[\u{e0020}-\u{e007e}]{2,6}\u{e007f}|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u202a-\u202e\u2028\u2029\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0001}\u{e0020}-\u{e007f}]/gu;
+// More marks on one letter than any script has: no browser breaks a line there, and they may be drawn over what is around.
+const MARKS = /(\p{M}{10})(\p{M}+)/gu;
 
 /** The text with what steers or reorders a line written out. */
 export function visible(text) {
   return text.replace(/\r\n?/g, "\n").replace(UNSEEN, (sign) => {
     const code = sign.codePointAt(0);
+    if (code === 0x1f3f4) return sign;
     return code < 0x20 ? String.fromCharCode(0x2400 + code) : code === 0x7f ? "\u2421" : `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
-  });
+  }).replace(MARKS, (_, some, rest) => `${some}\u27e8${[...rest].length} more marks\u27e9`);
 }
 
 const TOLD = ["title", "aria-label", "alt", "placeholder", "label"];
@@ -126,9 +130,21 @@ export function copyButton(text, label = "Copy") {
 /** An address with a word where something is hidden in it. */
 export const unhidden = (address) => address.replaceAll("\u2039hidden\u203a", "YOUR_KEY");
 
+// What a terminal obeys while a command is pasted into it: even between quotes it may end the paste, or the line.
+const KEYSTROKES = /[\u0001-\u0009\u000b-\u001f\u007f-\u009f]/;
+
+/** A word for a shell. Bytes that are no text of a line are written as numbers, and so is a sign that asks bash for what was typed before. */
+function quoted(value) {
+  value = value.replaceAll("\0", "");  // no command can have it
+  if (!KEYSTROKES.test(value)) return `'${value.replaceAll("'", "'\\''")}'`;
+  const bytes = (sign) => [...new TextEncoder().encode(sign)].map((byte) => `\\${byte.toString(8).padStart(3, "0")}`).join("");
+  return `$'${value.replace(/[\u0001-\u0009\u000b-\u001f\u007f-\u009f\\'!]/g, bytes)}'`;
+}
+
 /** A request as a command. What is hidden here is for whoever runs it to fill in. */
 export function curlOf(method, address, headers, text) {
-  const quoted = (value) => `'${value.replaceAll("'", "'\\''")}'`;
-  const shown = ([name, value]) => `${name}: ${value !== "\u2039hidden\u203a" ? value : name === "authorization" ? "Bearer YOUR_KEY" : "YOUR_KEY"}`;
-  return [`curl -X ${method} ${quoted(address)}`, ...Object.entries(headers).map((each) => `-H ${quoted(shown(each))}`), ...(text ? [`--data-raw ${quoted(text)}`] : [])].join(" \\\n  ");
+  const shown = ([name, value]) => value === "" ? `${name};` : `${name}: ${value !== "\u2039hidden\u203a" ? value : name === "authorization" ? "Bearer YOUR_KEY" : "YOUR_KEY"}`;
+  // -g: brackets and braces of an address are no list of addresses.
+  const begin = `curl ${/[[\]{}]/.test(address) ? "-g " : ""}-X ${method} ${quoted(address)}`;
+  return [begin, ...Object.entries(headers).map((each) => `-H ${quoted(shown(each))}`), ...(text ? [`--data-raw ${quoted(text)}`] : [])].join(" \\\n  ");
 }

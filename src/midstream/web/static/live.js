@@ -9,7 +9,7 @@ const MOST = 2000, HEIGHT = 40;
 
 export async function open(root, { rest: [picked], isOpen }) {
   const rows = new Map();
-  let order = [], paused = false, waiting = [], stopped = false, words = "", last = "", looked = 0;
+  let order = [], paused = false, waiting = [], stopped = false, words = "", last = "", looked = 0, shown = 0;
   const stop = new AbortController();
   const list = new FixedList(HEIGHT, row, { label: "Exchanges, newest first", identity: (at) => order[at] });
   const state = h("span.chip.plain", { role: "status" }, "connecting");
@@ -23,7 +23,7 @@ export async function open(root, { rest: [picked], isOpen }) {
     paint();
   } }, "Pause");
   const filter = h("input.search", { type: "search", placeholder: "Filter: model, status, wire, error", "aria-label": "Filter", oninput: () => { words = filter.value.toLowerCase(); paint(); } });
-  replace(root,
+  replace(root, h("h1.unseen", "Live"),
     h("div.bar", filter, h("div.filters", pause, h("button", { type: "button", onclick: async () => { await call("live/clear", { body: {} }); rows.clear(); waiting = []; paint(); } }, "Clear"), state, total)),
     h("div.live", h("div.traffic", h("div.row.exchange.titles", { "aria-hidden": "true" }, ["Time", "Client \u2192 model", "Status", "Tokens", "Cost", "First", "Took", "Notes"].map((label) => h("span", label))), list.node), detail));
 
@@ -57,6 +57,7 @@ export async function open(root, { rest: [picked], isOpen }) {
     const found = await call(`live/${number}`).catch((error) => ({ failed: error.message }));
     if (!isOpen()) return;
     looked = found.open ? number : 0;
+    shown = number;
     detail.hidden = false;
     history.replaceState(history.state, "", `#/live/${number}`);
     const tab = again ? [...detail.querySelectorAll("[role=tab]")].findIndex((each) => each.ariaSelected === "true") : -1, top = detail.scrollTop;
@@ -69,7 +70,7 @@ export async function open(root, { rest: [picked], isOpen }) {
     detail.hidden = true;
     looked = 0;
     history.replaceState(history.state, "", "#/live");
-    list.node.focus();
+    (list.node.querySelector(`[data-key="${CSS.escape(shown)}"]`) || list.node).focus();
   }
 
   async function follow() {

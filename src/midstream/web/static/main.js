@@ -60,14 +60,34 @@ function decoded(part) {
   try { return decodeURIComponent(part); } catch { return part; }
 }
 
-/** Remember how far the screen was scrolled that is left, and tell whether the one that comes was here before: Back leads to the same place. */
+/** Remember what was in sight of the screen that is left, and which row had the focus. If the one that comes was here before, Back
+ * leads to the same place: `seen` is the turn that was at the top, for a screen that finds it by itself. */
 function place() {
   const sheet = () => main.querySelector(".windowed, .sheet");
-  if (here) places.set(here, [scrollY, sheet()?.scrollTop || 0]);
+  if (here) places.set(here, { top: scrollY, sheet: sheet()?.scrollTop || 0, key: document.activeElement?.dataset.key, seen: topTurn() });
   here = history.state?.number || Date.now() + Math.random();
   history.replaceState({ number: here }, "");
   const known = places.get(here);
-  return () => { if (known) requestAnimationFrame(() => { window.scrollTo(0, known[0]); if (sheet()) sheet().scrollTop = known[1]; }); };
+  return { seen: known?.seen, restore: () => {
+    if (known) requestAnimationFrame(() => {
+      if (!known.seen) window.scrollTo(0, known.top);
+      if (sheet()) sheet().scrollTop = known.sheet;
+      if (known.key) refocus(known.key, 20);
+    });
+  } };
+}
+
+/** Back to the row from which somebody left, once it is drawn. */
+function refocus(key, frames) {
+  if (document.activeElement !== main) return;
+  const row = main.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  if (row) row.focus({ preventScroll: true });
+  else if (frames) requestAnimationFrame(() => refocus(key, frames - 1));
+}
+
+function topTurn() {
+  const node = scrollY > 0 && [...main.querySelectorAll(".chunks .turn")].find((each) => each.getBoundingClientRect().bottom > 60);
+  return node ? { turn: Number(node.id.slice(5)), top: node.getBoundingClientRect().top } : null;
 }
 
 async function show(me) {
@@ -76,8 +96,9 @@ async function show(me) {
   const current = Object.hasOwn(INNER, name) ? INNER[name].under : me.screens.includes(name) ? name : me.screens[0];
   const screen = Object.hasOwn(INNER, name) ? INNER[name] : SCREENS[current];
   const number = ++shown;
-  const restore = place();
+  const { seen, restore } = place();
   failed = "";
+  if (!trying) notice.hidden = true;  // what it says is about the screen that is left
   leave();
   leave = () => {};
   for (const link of nav.children) {
@@ -90,21 +111,27 @@ async function show(me) {
     const holder = h("div.screen");
     replace(main, holder);
     window.scrollTo(0, 0);
-    const end = (await module.open(holder, { me, rest, query: new URLSearchParams(asked), isOpen: () => number === shown })) || (() => {});
+    const end = (await module.open(holder, { me, rest, query: new URLSearchParams(asked), seen, isOpen: () => number === shown })) || (() => {});
     // Somebody may have gone on before it was all there: what is in sight now belongs to another screen.
     if (number !== shown) return end();
     leave = end;
-    document.title = `${(holder.querySelector("h1")?.textContent || screen.label).slice(0, 80)} \u00b7 ${me.title}`;
+    const heading = holder.querySelector("h1");
+    title(heading?.dataset.title || heading?.textContent || screen.label, me);
     // What had the focus is gone with its screen; the next Tab begins in this one.
     if (number > 1 && document.activeElement === document.body) main.focus({ preventScroll: true });
     restore();
   } catch (error) {
     if (number !== shown) return;
-    if (error instanceof Gone) { failed = "whole"; return replace(main, h("div.screen", h("p.empty", "This screen is drawn as soon as midstream answers."))); }
+    if (error instanceof Gone) { failed = "whole"; return replace(main, h("div.screen", h("h1.unseen", SCREENS[current].label), h("p.empty", "This screen is drawn as soon as midstream answers."))); }
     if (error instanceof Refused && error.status === 401) return closed(error.message);
-    replace(main, h("div.screen", h("div.fault", { role: "alert" }, h("h1", "That did not work"), h("p", error.message))));
+    const words = error instanceof Refused && error.status === 404 ? "Nothing is here" : "That did not work";
+    title(words, me);
+    replace(main, h("div.screen", h("div.fault", { role: "alert" }, h("h1", words), h("p", error.message)), h("p", h("a", { href: `#/${current}` }, `To ${SCREENS[current].label}`))));
+    if (document.activeElement === document.body) main.focus({ preventScroll: true });
   }
 }
+
+const title = (words, me) => { document.title = `${words.slice(0, 80)} \u00b7 ${me.title}`; };
 
 /** Something that nobody waited for went wrong: it is told above the screen, which stays. */
 function tell(error) {
@@ -138,6 +165,7 @@ function closed(message) {
   window.onstorage = (event) => { if (event.key === KEPT) location.reload(); };
   const field = h("input", { type: "password", autocomplete: "off", placeholder: "msk_…", "aria-label": "A key of this gateway" });
   const told = h("p.quiet", { role: "status" });
+  document.title = "midstream";
   replace(document.body, h("main.closed", mark(), h("h1", "midstream"), h("p", message),
     h("form", { onsubmit: async (event) => {
       event.preventDefault();

@@ -26,10 +26,10 @@ export async function open(root) {
   const draw = () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = cards.filter((card) => words.every((word) => `${card.name} ${card.wire} ${card.dialect} ${card.ids}`.toLowerCase().includes(word)));
-    total.textContent = `${rows.length} models`;
+    total.textContent = `${rows.length} model${rows.length === 1 ? "" : "s"}`;
     replace(body, rows.map((card) => h("tr", COLUMNS.map(([, cell], at) => h(at ? "td" : "th", at ? { "data-label": COLUMNS[at][0] } : { scope: "row" }, cell(card))))));
   };
-  replace(root, h("div.bar", filter, total), h("div.scroll.sheet", { tabindex: "0", role: "region", "aria-label": "Models" },
+  replace(root, h("h1.unseen", "Models"), h("div.bar", filter, total), h("div.scroll.sheet", { tabindex: "0", role: "region", "aria-label": "Models" },
     h("table", h("thead", h("tr", COLUMNS.map(([label]) => h("th", { scope: "col" }, label)))), body)));
   draw();
 }

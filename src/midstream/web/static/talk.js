@@ -5,39 +5,95 @@ import { call, events, query } from "./api.js";
 import { turnNode, seamNode, reportNode } from "./turns.js";
 import { prose, plain, visible } from "./text.js";
 
+// Whose answer is still coming while they look at another screen: it goes on, and they find it as it is by then.
+let running = null;
+// The model that was chosen last is the first choice for a new conversation.
+let chosen = "";
+
 export async function open(root, { rest: [id = ""], me }) {
+  if (running && (!id || id === running.id())) return running.show(root);
   const cards = await call("models");
-  let conversation = id, before = "", stop = null, first = 0, scratches = [];
+  let conversation = id, before = "", stop = null, first = 0, scratches = [], away = false, parked = null, atEnd = false, last = 0;
   const whole = h("p.crumb");
   const said = h("div.talk", { "aria-live": "polite" });
   const report = h("div.switch", { hidden: true, role: "status", tabindex: "0" });
-  const model = h("select", { "aria-label": "Model", onchange: () => preview() },
+  const model = h("select", { "aria-label": "Model", onchange: () => { chosen = model.value; draft(); preview(); } },
     [["Ready", true], ["Without a key", false]].map(([label, ready]) => h("optgroup", { label }, cards.filter((card) => card.ready === ready).map((card) => h("option", { value: card.name }, card.name)))));
   const tools = me.tools.map((name) => h("input", { type: "checkbox", value: name }));
-  const words = h("textarea", { rows: "3", placeholder: "Say something. Enter sends, Shift+Enter starts a new line.", "aria-label": "Message", dir: "auto", onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); } } });
+  const words = h("textarea", { rows: "3", placeholder: "Say something. Enter sends, Shift+Enter starts a new line.", "aria-label": "Message", dir: "auto", oninput: () => draft(), onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); } } });
   const button = h("button.primary", { type: "button", onclick: () => (stop ? stop.abort() : send()) }, "Send");
-  replace(root, h("div.talking",
-    h("div.head", h("h1", conversation ? "Go on talking" : "Talk"), whole),
+  const heading = h("h1", conversation ? "Go on talking" : "Talk");
+  const page = h("div.talking",
+    h("div.head", heading, whole),
     said,
     h("div.composer", report, words, h("div.filters", h("label", "Model ", model),
       tools.length ? h("details.toolbox", h("summary", "Tools: off"), tools.map((box) => h("label.check", box, ` ${box.value}`)), h("p.quiet", "Every call is asked for here first.")) : h("span.quiet", "Tools: start with --tools to offer them"),
-      button))));
+      button)));
+  replace(root, page);
   const toolbox = root.querySelector(".toolbox");
   toolbox?.addEventListener("change", () => { const on = tools.filter((box) => box.checked).map((box) => box.value); toolbox.firstChild.textContent = `Tools: ${on.length ? on.join(", ") : "off"}`; });
   if (!model.value) model.value = cards[0]?.name;
+  // The end stays in sight as it grows, above the box, until somebody scrolls away from it.
+  const bottom = () => document.documentElement.scrollHeight - innerHeight;
+  const follow = () => { if (atEnd && !away) window.scrollTo({ top: bottom(), behavior: "instant" }); };
+  const heard = {
+    scroll: () => { if (scrollY > last && scrollY >= bottom() - 40) atEnd = true; last = scrollY; },
+    wheel: (event) => { if (event.deltaY < 0) atEnd = false; },
+    touchmove: () => { atEnd = false; },
+    keydown: (event) => { if (event.target !== words && ["PageUp", "ArrowUp", "Home"].includes(event.key)) atEnd = false; },
+    pointerdown: (event) => { if (event.target === document.documentElement) atEnd = false; },  // the scroll bar
+  };
+  const watch = new ResizeObserver(follow);
+  const arrive = () => {
+    away = false;
+    watch.observe(page);
+    for (const [name, hear] of Object.entries(heard)) addEventListener(name, hear, { passive: true });
+    return () => {
+      away = true;
+      watch.disconnect();
+      for (const [name, hear] of Object.entries(heard)) removeEventListener(name, hear);
+      if (stop) parked = running = { id: () => conversation, show: (holder) => {
+        running = null;
+        replace(holder, page);
+        if (conversation) history.replaceState(history.state, "", `#/talk/${encodeURIComponent(conversation)}`);
+        atEnd = true;
+        return arrive();
+      } };
+    };
+  };
 
   if (conversation) {
     const info = await call(`conversations/${encodeURIComponent(conversation)}`);
     await draw(Math.max(0, info.turns - 30), info.turns);
     before = info.models.at(-1) || "";
     first = info.turns;
+    heading.dataset.title = visible(info.title);
     about(visible(info.title).slice(0, 100));
+    atEnd = true;
     await pick();
-    window.scrollTo(0, document.documentElement.scrollHeight);
-  } else replace(said, h("p.empty", "A new conversation. The sim/ models answer without a key."));
+  } else {
+    replace(said, h("p.empty", "A new conversation. The sim/ models answer without a key."));
+    choose(chosen);
+  }
+  const kept = JSON.parse(sessionStorage.getItem(place()) || "null");
+  if (kept) { words.value = kept.text; if (choose(kept.model) && model.value !== before) await preview(); }
 
   function about(title) {
-    replace(whole, h("a", { href: `#/c/${encodeURIComponent(conversation)}` }, title || conversation));
+    replace(whole, h("a", { href: `#/c/${encodeURIComponent(conversation)}` }, title || conversation), " \u00b7 ", h("a", { href: "#/talk" }, "New conversation"));
+  }
+
+  function place() { return `midstream-draft-${conversation}`; }
+
+  /** What was typed outlasts a look at another screen, and a program that was started again. */
+  function draft() {
+    if (words.value) sessionStorage.setItem(place(), JSON.stringify({ text: words.value, model: model.value }));
+    else sessionStorage.removeItem(place());
+  }
+
+  function choose(name) {
+    const found = cards.some((card) => card.name === name);
+    if (found) model.value = name;
+    return found;
   }
 
   /** The model that spoke last, or, without a key for it, its double: what is chosen first must be able to answer. */
@@ -75,19 +131,21 @@ export async function open(root, { rest: [id = ""], me }) {
     stop = new AbortController();
     button.textContent = "Stop";
     words.value = "";
+    draft();
+    atEnd = true;
     said.querySelector(".empty")?.remove();
     const mine = turnNode({ index: "new", speaker: "human", blocks: [{ type: "text", text }] });
     const answer = new Answer(model.value);
     const scratch = h("div.scratch", mine, answer.node);
     scratches.push(scratch);
     said.append(scratch);
-    scratch.scrollIntoView({ block: "end" });
+    follow();
     const body = { text, model: model.value, conversation, tools: tools.filter((box) => box.checked).map((box) => box.value) };
     try {
       for await (const { data } of events("talk", { body, signal: stop.signal })) {
         if (data.conversation && data.conversation !== conversation) {
           conversation = data.conversation;
-          history.replaceState(history.state, "", `#/talk/${encodeURIComponent(conversation)}`);
+          if (!away) history.replaceState(history.state, "", `#/talk/${encodeURIComponent(conversation)}`);
           about("");
         }
         if (data.type !== "stored") answer.take(data);
@@ -99,21 +157,26 @@ export async function open(root, { rest: [id = ""], me }) {
     stop = null;
     button.textContent = "Send";
     report.hidden = true;
-    if (answer.failed) words.value = words.value || text;
+    if (answer.failed) { words.value = words.value || text; draft(); }
+    // Drawn when somebody comes back, as it is stored.
+    if (away) { if (running === parked) running = null; return; }
     // What was stopped or failed stays as it came; the next answer shows it as it is stored.
-    if (answer.failed || answer.stopped) { answer.end(); words.focus(); return; }
+    if (answer.failed || answer.stopped) { answer.end(); ready(); return; }
     if (conversation) {
       const info = await call(`conversations/${encodeURIComponent(conversation)}`);
       for (const each of scratches) each.remove();
       scratches = [];
       await draw(first, info.turns);
       first = info.turns;
-      said.lastElementChild?.scrollIntoView({ block: "end" });
     }
-    words.focus();
+    ready();
   }
+
+  /** The next thing is to type, unless somebody has gone on to something else on this screen. */
+  function ready() { if ([document.body, button].includes(document.activeElement)) words.focus(); }
+
   words.focus();
-  return () => stop?.abort();
+  return arrive();
 }
 
 /** An answer while it comes. */
@@ -140,7 +203,6 @@ class Answer {
     else if (event.type === "result") this.block("result", h(`details.call.${event.failed ? "bad" : "good"}`, h("summary", h("span.dot"), `Result of ${event.result.name}`), plain((event.result.content || []).map((part) => part.text || `[${part.type}]`).join(""))));
     else if (event.type === "notice") this.block("notice", h("p.quiet", event.text));
     else if (event.type === "failed") { this.failed = true; this.block("fault", h("p.fault", { role: "alert" }, event.message)); }
-    this.node.scrollIntoView({ block: "nearest" });
   }
 
   block(kind, node) { this.draw(); this.kind = kind; this.now = node; this.body.append(node); }
@@ -158,14 +220,16 @@ class Answer {
 
   ask(event) {
     const answer = async (allow) => {
+      box.focus({ preventScroll: true });  // a button that is disabled loses the focus to nobody
       for (const each of box.querySelectorAll("button")) each.disabled = true;
       try { await call(`talk/answers/${event.id}`, { body: { allow } }); box.classList.add(allow ? "allowed" : "refused"); } catch (error) { box.append(h("p.fault", error.message)); }
     };
-    const box = h("section.question", { role: "alertdialog", "aria-label": `Allow ${event.tool}?` }, h("p", h("strong", `Allow ${event.tool}?`)),
+    const box = h("section.question", { role: "alertdialog", "aria-label": `Allow ${event.tool}?`, tabindex: "-1" }, h("p", h("strong", `Allow ${event.tool}?`)),
       event.caution ? h("p.chip.caution", event.caution) : null, h("pre.code", event.shown),
       h("div.actions", h("button.primary", { type: "button", onclick: () => answer(true) }, "Allow once"), h("button", { type: "button", onclick: () => answer(false) }, "Refuse")));
     this.block("question", box);
-    box.querySelector("button:last-child").focus();
+    // Not out of what somebody is typing: the next letter would be an answer.
+    if (!document.activeElement?.value) box.querySelector("button:last-child").focus();
   }
 
   end() { this.draw(); this.node.classList.remove("coming"); if (this.stopped) this.block("notice", h("p.quiet", "Stopped.")); }

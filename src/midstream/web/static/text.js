@@ -32,12 +32,15 @@ export function prose(text) {
 }
 
 export function plain(text) {
-  return longText(text, (part) => h("pre.plain", { dir: "auto" }, visible(part)));
+  return longText(text, (part) => h("pre.plain", { dir: "auto", tabindex: reached(part) }, visible(part)));
 }
+
+/** What may be too tall for its place scrolls in it: then the keys must reach it, which not every browser sees to by itself. */
+const reached = (text) => text.length > 700 || text.split("\n", 21).length > 20 ? "0" : null;
 
 /** Code, in colours up to a length beyond which they cost more than they tell. */
 export function code(text, language = "") {
-  return longText(text, (part) => h("pre.code", { dir: "ltr" }, h("code", part.length > 30000 ? visible(part) : colours(visible(part), language))));
+  return longText(text, (part) => h("pre.code", { dir: "ltr", tabindex: reached(part) }, h("code", part.length > 30000 ? visible(part) : colours(visible(part), language))));
 }
 
 /** JSON text, laid out if it is some. */
@@ -107,7 +110,8 @@ function list(lines) {
 
 function table(lines) {
   const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").slice(0, 24).map((each) => each.trim());
-  return h("div.scroll", h("table",
+  const wide = cells(lines[0]).length > 4;
+  return h("div.scroll", wide ? { tabindex: "0", role: "group", "aria-label": "A table" } : {}, h("table",
     h("thead", h("tr", cells(lines[0]).map((cell) => h("th", inline(cell))))),
     h("tbody", lines.slice(2, 200).map((line) => h("tr", cells(line).map((cell) => h("td", inline(cell))))))));
 }

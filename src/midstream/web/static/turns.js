@@ -1,6 +1,6 @@
 // One turn of a conversation as people read it.
 
-import { h, replace, money, span, count, size } from "./dom.js";
+import { h, replace, money, span, count, size, when } from "./dom.js";
 import { prose, plain, code, jsonCode, visible } from "./text.js";
 
 export const WHO = { human: "You", ai: "Model", tool: "Tools", system: "System" };
@@ -34,6 +34,7 @@ function facts(row) {
     row.cost !== null && row.cost !== undefined ? h("span", money(row.cost)) : null,
     row.ttft !== undefined && row.ttft !== null ? h("span", { title: "Until the first piece came" }, `first ${span(row.ttft)}`) : null,
     row.ms !== undefined ? h("span", span(row.ms)) : null,
+    row.at !== undefined ? h("span", { title: "When the answer was complete" }, when(row.at)) : null,
   ];
 }
 

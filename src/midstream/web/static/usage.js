@@ -30,7 +30,7 @@ function page(found, room) {
   const wide = Math.max(260, room - (room > 620 ? 84 : 62));
   const by = days.length > DAYS ? `by day, the last ${DAYS} with any` : "by day";
   return [
-    h("div.head", h("h1", "Usage"), h("p", "A day is that on which a conversation was last changed. ", found.pending ? `Still adding up ${count(found.pending)} conversations.` : "", found.unpriced.length ? ` No price is known for ${found.unpriced.map(visible).join(", ")}.` : "")),
+    h("div.head", h("h1", "Usage"), h("p", "Each answer counts once, on the day it was given. ", found.undated ? `${count(found.undated)} without a time of their own count on the day their conversation was last changed. ` : "", found.pending ? `Still adding up ${count(found.pending)} conversations.` : "", found.unpriced.length ? ` No price is known for ${some(found.unpriced.map(visible))}.` : "")),
     h("dl.figures", [["Dollars", money(all.cost)], ["Tokens read", short(all.input)], ["Tokens written", short(all.output)], ["Answers", count(all.answers)]].map(([label, figure]) => h("div", h("dt", label), h("dd", figure)))),
     h("section.card", h("h2", `Dollars ${by}`), plot(rows, days, names, "cost", money, wide), legend(names.filter((name) => models.get(name).cost), names)),
     h("section.card", h("h2", `Tokens ${by}`), plot(rows.map((row) => ({ ...row, tokens: row.input + row.output })), days, names, "tokens", short, wide), legend(names, names)),
@@ -38,6 +38,8 @@ function page(found, room) {
       h("tbody", names.map((name, at) => { const sum = models.get(name); return h("tr", h("th", { scope: "row" }, h(`span.key.thread-${at % COLOURS}`), visible(name)), h("td", count(sum.answers)), h("td", count(sum.input)), h("td", count(sum.cache_read)), h("td", count(sum.output)), h("td", !found.unpriced.includes(name) ? money(sum.cost) : sum.cost ? `at least ${money(sum.cost)}` : "unknown")); }))))),
   ];
 }
+
+const some = (names, most = 4) => names.length <= most + 1 ? names.join(", ") : `${names.slice(0, most).join(", ")} and ${count(names.length - most)} more`;
 
 function sums(rows, key) {
   const made = new Map();

@@ -115,15 +115,29 @@ export class ChunkList {
     chunk.state = "away";
   }
 
-  /** Bring a row into sight. */
-  async reach(index) {
+  /** Bring a row into sight; one that was in sight before, to where it was. */
+  async reach(index, top) {
     const chunk = this.chunks[Math.floor(index / CHUNK)];
     if (!chunk) return;
     chunk.node.scrollIntoView({ block: "start" });
     await this.show(chunk);
     for (let tries = 0; tries < 60 && chunk.state !== "here"; tries += 1) await new Promise((done) => setTimeout(done, 25));
-    document.getElementById(`turn-${index}`)?.scrollIntoView({ block: "center" });
-    document.getElementById(`turn-${index}`)?.classList.add("found");
+    const node = document.getElementById(`turn-${index}`);
+    if (!node) return;
+    if (top !== undefined) return this.hold(node, top);
+    node.scrollIntoView({ block: "center" });
+    node.classList.add("found");
+  }
+
+  /** Keep a row where it is while what is around it comes, for a moment, or until somebody scrolls. */
+  hold(node, top) {
+    const back = () => { if (node.isConnected) scrollBy({ top: node.getBoundingClientRect().top - top, behavior: "instant" }); };
+    const watch = new ResizeObserver(back);
+    const end = () => watch.disconnect();
+    for (const name of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(name, end, { once: true, passive: true });
+    setTimeout(end, 2000);
+    back();
+    watch.observe(this.node);
   }
 
   end() { this.watch.disconnect(); }

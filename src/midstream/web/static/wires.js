@@ -29,7 +29,7 @@ export async function open(root, { rest: [id, turnText], query: asked, me, isOpe
   replace(root,
     h("div.head.wires",
       h("p.crumb", h("a", { href: "#/conversations" }, "Conversations"), " / ", h("a", { href: `#/c/${encodeURIComponent(id)}/${state.turn}` }, visible(info.title).slice(0, 60) || id)),
-      h("h1", "The same turn on every wire"),
+      h("h1", { "data-title": `Wires of ${visible(info.title) || id}` }, "The same turn on every wire"),
       h("div.actions",
         h("span.group", h("button", { type: "button", title: "The turn before (Alt+\u2190)", "aria-label": "The turn before", onclick: () => go({ turn: state.turn - 1 }) }, "\u2190"), h("label", "turn ", number), h("button", { type: "button", title: "The next turn (Alt+\u2192)", "aria-label": "The next turn", onclick: () => go({ turn: state.turn + 1 }) }, "\u2192")),
         selects.left, h("button", { type: "button", title: "Swap the two", "aria-label": "Swap the two wires", onclick: () => go({ left: state.right, right: state.left }) }, "\u21c4"), selects.right,

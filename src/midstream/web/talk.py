@@ -32,6 +32,7 @@ from .traffic import Exchange, Traffic, TrafficLimits, serving
 
 _MOST_TALKS = 8
 _PATIENCE = 600.0  # seconds in which a call is allowed or refused
+_LEAVING = 2.0  # seconds in which an answer that was stopped is over
 _LEFT = 499  # as of a client of the gateway that closed its request
 TOOLS = BUILTIN
 
@@ -54,7 +55,8 @@ class Talk:
         self._folder = folder
         self._sandbox = sandbox
         self._questions: dict[str, asyncio.Future[bool]] = {}
-        self._talking: set[str] = set()
+        self._talking: dict[str, asyncio.Event] = {}
+        """The conversations that are being answered, and what is set when that is over."""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -78,6 +80,11 @@ class Talk:
         """Say something and give what happens, until the model has answered."""
         if not text.strip():
             raise LocalError("say something first: the message is empty")
+        if conversation_id in self._talking:
+            # Who stops an answer and goes on at once is here before the server has seen that the other connection is closed.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVING):
+                    await self._talking[conversation_id].wait()
         if len(self._talking) >= _MOST_TALKS or conversation_id in self._talking:
             raise LocalError("an answer is still on its way: wait for it, or stop it")
         unknown = next((name for name in tools if name not in self.tools), None)
@@ -85,7 +92,8 @@ class Talk:
             raise LocalError(f"no tool {unknown!r} here; there are: {', '.join(self.tools) or 'none'}")
         happenings: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(1_000)
         places = {conversation_id or secrets.token_hex(8)}
-        self._talking |= places
+        over = asyncio.Event()
+        self._talking |= dict.fromkeys(places, over)
         work: asyncio.Task[None] | None = None
         try:
             # A long conversation takes a while to read, and others are being answered.
@@ -96,14 +104,16 @@ class Talk:
                 # A new conversation has a name once its first message is stored; from then on it can be asked for twice.
                 if "conversation" in happening:
                     places.add(happening["conversation"])
-                    self._talking |= places
+                    self._talking[happening["conversation"]] = over
                 yield happening
         finally:
             if work is not None:
                 work.cancel()
                 with suppress(asyncio.CancelledError):
                     await work
-            self._talking -= places
+            for place in places:
+                del self._talking[place]
+            over.set()
             self._archive.changed()
 
     async def _work(
@@ -240,7 +250,7 @@ def tell(event: events.AgentEvent) -> dict[str, Any] | None:
         case events.ToolCallDelta():
             return {"type": "arguments", "text": event.delta}
         case events.ToolFinished():
-            return {"type": "result", "result": msgspec.to_builtins(event.response)}
+            return {"type": "result", "result": msgspec.to_builtins(event.response), "failed": event.response.failed}
         case events.Done():
             return {"type": "done"}
         case events.ErrorEvent():

@@ -142,6 +142,28 @@ def test_notes_stand_at_their_turn_and_differences_are_marked(page: Any) -> None
     assert colour == "rgba(0, 0, 0, 0)"
 
 
+def test_two_prompts_share_their_marks_and_a_prompt_has_no_keys(page: Any) -> None:
+    open_demo(page)
+    page.click("text=The same turn on every wire")
+    page.select_option("select[aria-label='The right wire']", "completions/llama-3.3-70b")
+    expect(page.locator(".cell.right.heading")).to_contain_text("llama-3.3-70b")
+    page.select_option("select[aria-label='The left wire']", "anthropic/claude-sonnet-4-5")
+    expect(page.locator(".cell.left.heading")).to_contain_text("claude-sonnet-4-5")
+    # The words may well be in what was said; the keys are not.
+    for key in ("type", "text", "content", "role"):
+        # In the first row the prompt has tools, whose schemas have keys of their own.
+        found = page.locator(".cell.left[data-row]:not([data-row='0']) .jk", has_text=re.compile(f'^"{key}"$'))
+        assert found.count() and found.count() == found.and_(page.locator(".differs")).count(), key
+    for one, other, same in (("kimi-k2", "kimi-k2-thinking", True), ("kimi-k2", "llama-3.3-70b", False)):
+        link = page.url.partition("?")[0]
+        page.goto(f"{link}?left=completions/{one}&right=completions/{other}")
+        page.reload()
+        page.wait_for_selector(".cell.right .token")
+        assert page.locator(".cell.left .token").count() > 10
+        marked = page.locator(".cell.left .token.differs")
+        assert marked.count() == (0 if same else page.locator(".cell.left .token").count())
+
+
 def test_talk_streams_switches_and_shows_the_report_first(at: Callable[[str], Any]) -> None:
     page = at("/talk")
     page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")

@@ -4,7 +4,7 @@ import { h, s, replace, money, count, short } from "./dom.js";
 import { call } from "./api.js";
 import { visible } from "./text.js";
 
-const TALL = 200, WIDEST = 56, COLOURS = 8, LEFT = 64;
+const DAYS = 60, TALL = 200, WIDEST = 56, COLOURS = 8, LEFT = 64;
 
 export async function open(root) {
   let open_ = true, found = null, drawn = 0;
@@ -28,13 +28,14 @@ function page(found, room) {
   const all = sums(rows, () => "all").get("all") || { cost: 0, input: 0, output: 0, answers: 0 };
   if (!rows.length) return [h("div.head", h("h1", "Usage")), h("p.empty", found.pending ? "Adding up \u2026" : "Nothing was used yet.")];
   const wide = Math.max(260, room - (room > 620 ? 84 : 62));
+  const by = days.length > DAYS ? `by day, the last ${DAYS} with any` : "by day";
   return [
     h("div.head", h("h1", "Usage"), h("p", "Each answer counts once, on the day it was given. ", found.undated ? `${count(found.undated)} without a time of their own count on the day their conversation was last changed. ` : "", found.pending ? `Still adding up ${count(found.pending)} conversations.` : "", found.unpriced.length ? ` No price is known for ${some(found.unpriced.map(visible))}.` : "")),
     h("dl.figures", [["Dollars", money(all.cost)], ["Tokens read", short(all.input)], ["Tokens written", short(all.output)], ["Answers", count(all.answers)]].map(([label, figure]) => h("div", h("dt", label), h("dd", figure)))),
-    h("section.card", h("h2", "Dollars by day"), plot(rows, days, names, "cost", money, wide), legend(names.filter((name) => models.get(name).cost), names)),
-    h("section.card", h("h2", "Tokens by day"), plot(rows.map((row) => ({ ...row, tokens: row.input + row.output })), days, names, "tokens", short, wide), legend(names, names)),
+    h("section.card", h("h2", `Dollars ${by}`), plot(rows, days, names, "cost", money, wide), legend(names.filter((name) => models.get(name).cost), names)),
+    h("section.card", h("h2", `Tokens ${by}`), plot(rows.map((row) => ({ ...row, tokens: row.input + row.output })), days, names, "tokens", short, wide), legend(names, names)),
     h("section.card", h("h2", "By model"), h("div.scroll", { tabindex: "0", role: "region", "aria-label": "By model" }, h("table", h("thead", h("tr", ["Model", "Answers", "Read", "from the cache", "Written", "Dollars"].map((label) => h("th", { scope: "col" }, label)))),
-      h("tbody", names.map((name, at) => { const sum = models.get(name); return h("tr", h("th", { scope: "row" }, h(`span.key.thread-${at % COLOURS}`), visible(name)), h("td", count(sum.answers)), h("td", count(sum.input)), h("td", count(sum.cache_read)), h("td", count(sum.output)), h("td", found.unpriced.includes(name) ? "unknown" : money(sum.cost))); }))))),
+      h("tbody", names.map((name, at) => { const sum = models.get(name); return h("tr", h("th", { scope: "row" }, h(`span.key.thread-${at % COLOURS}`), visible(name)), h("td", count(sum.answers)), h("td", count(sum.input)), h("td", count(sum.cache_read)), h("td", count(sum.output)), h("td", !found.unpriced.includes(name) ? money(sum.cost) : sum.cost ? `at least ${money(sum.cost)}` : "unknown")); }))))),
   ];
 }
 
@@ -55,7 +56,7 @@ function legend(shown, names) {
 }
 
 function plot(rows, days, names, field, shown, room) {
-  const wide = room - LEFT, last = days.slice(-60), values = new Map();
+  const wide = room - LEFT, last = days.slice(-DAYS), values = new Map();
   for (const row of rows) values.set(`${row.day} ${row.model}`, (values.get(`${row.day} ${row.model}`) || 0) + row[field]);
   const total = (day) => names.reduce((sum, name) => sum + (values.get(`${day} ${name}`) || 0), 0);
   const most = Math.max(...last.map(total), 1e-9), step = Math.min(WIDEST, wide / last.length), room_ = TALL - 14;

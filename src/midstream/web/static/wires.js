@@ -100,7 +100,7 @@ class Picture {
     const [left, right] = views;
     this.models = [left.model, right.model];
     this.calls = new Map();
-    const sides = [new Side(left, right, this.calls, "left"), new Side(right, left, this.calls, "right")];
+    const sides = this.sides = [new Side(left, right, this.calls, "left"), new Side(right, left, this.calls, "right")];
     for (const each of spine) for (const made of each.calls) if (!this.calls.has(made.id)) this.calls.set(made.id, { ...made, colour: this.calls.size % COLOURS, left: sides[0].nameOf(made.id), right: sides[1].nameOf(made.id) });
     const rows = align(left.parts, right.parts);
     const shown = spine.length ? spine[0].index : 0;
@@ -124,8 +124,8 @@ class Picture {
     for (const each of this.node.querySelectorAll(".lit")) each.classList.remove("lit");
     if (!id) { replace(this.trace, "Point at an id, or reach it with Tab: the same call lights up everywhere."); return; }
     for (const each of this.node.querySelectorAll(`[data-call="${CSS.escape(id)}"]`)) each.classList.add("lit");
-    const made = this.calls.get(id);
-    if (!made) return;
+    // A call of the turns that are folded is known by its ids alone.
+    const made = this.calls.get(id) || { name: "an earlier call", colour: 0, left: this.sides[0].nameOf(id), right: this.sides[1].nameOf(id) };
     const part = (label, name) => name ? [h("span.quiet", ` ${label} `), h("code", visible(name))] : [h("span.quiet", ` ${label} nothing: this wire has no ids`)];
     replace(this.trace, h(`span.pill.thread-${made.colour}`, made.name), part("stored as", id), part(`\u00b7 to ${this.models[0]} as`, made.left), part(`\u00b7 to ${this.models[1]} as`, made.right), made.raw_id ? part("\u00b7 first called", made.raw_id) : null);
   }
@@ -280,13 +280,26 @@ class Leaves {
   /** Whether a value is here too, in any form. */
   has(value) {
     if (this.values.has(value)) return true;
-    if (typeof value !== "string") return this.text.includes(String(value));
+    if (typeof value !== "string") return stands(String(value), this.text);
     const inner = parsed(value);
     if (inner) { const own = new Leaves([{ items: [inner] }]); return [...own.values].every((each) => this.has(each)); }
-    return this.text !== "" && value.trim() !== "" && this.text.includes(value.trim());
+    return this.text !== "" && value.trim() !== "" && stands(value.trim(), this.text);
   }
 
-  hasKey(name) { return this.keys.has(name) || (this.text !== "" && this.text.includes(name)); }
+  /** A prompt has keys only in the JSON inside it, and there in quotes: the word alone says nothing. */
+  hasKey(name) { return this.keys.has(name) || this.text.includes(`"${name}"`); }
+}
+
+const LETTER = /[\p{L}\p{N}_]/u;
+
+/** Whether words stand in a text for themselves: "text" does not stand in "context". */
+function stands(words, text) {
+  if (words.length > NARROW) return text.includes(words);
+  const [opens, ends] = [words[0], words.at(-1)].map((sign) => LETTER.test(sign));
+  for (let at = text.indexOf(words); at >= 0; at = text.indexOf(words, at + words.length)) {
+    if (!(opens && LETTER.test(text[at - 1] || "")) && !(ends && LETTER.test(text[at + words.length] || ""))) return true;
+  }
+  return false;
 }
 
 function parsed(value) {
@@ -369,7 +382,7 @@ class Ink {
   prompt(text, first) {
     const cut = !this.whole && text.length > (first ? 1500 : LONGEST), end = first ? 500 : LONGEST;
     const shown = cut ? `${text.slice(0, end)}\u2026` : text;
-    const pieces = shown.split(/(<[|\uff5c][^<>]{1,60}?[|\uff5c]>)/).map((piece, at, all) => at % 2 ? h("span.token.differs", visible(piece), piece.includes("end") && !all[at + 1].startsWith("\n") ? "\n" : "") : this.withIds(piece));
+    const pieces = shown.split(/(<[|\uff5c][^<>]{1,60}?[|\uff5c]>)/).map((piece, at, all) => at % 2 ? h(`span.token${this.mirror && this.mirror.text.includes(piece) ? "" : ".differs"}`, visible(piece), piece.includes("end") && !all[at + 1].startsWith("\n") ? "\n" : "") : this.withIds(piece));
     if (!cut) return pieces;
     const node = h("span", pieces, h("button.more", { type: "button", onclick: () => { this.whole = true; replace(node, this.prompt(text, first)); } }, `${count(text.length - end)} more`));
     return [node];

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from midstream.core.blocks import Conversation, Media, Origin, Text, ToolCall, Turn, human, tool_result
+from midstream.core.blocks import Conversation, Media, Origin, Text, Thinking, ToolCall, Turn, human, tool_result
 from midstream.store import SqliteStore
 from midstream.testing import sim_server
 from midstream.web.app import static_files
@@ -143,6 +143,27 @@ async def test_numbers_that_nobody_has_are_not_found() -> None:
                 got = await ask(app, place, session=session)
                 assert got.status in (400, 404) and got.json["error"], (place, got.status)
                 assert (await ask(app, place)).status == 401, place
+
+
+@asynchronous
+async def test_what_one_wire_refuses_another_shows(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "own.db")
+    # Of nothing but thinking nothing is left in messages; a prompt has marks of its own.
+    kimi = Origin("moonshot", "openai-chat", "kimi-k2.5")
+    made = store.create(Conversation((Turn("ai", (Thinking("Hm.", origin=kimi),), origin=kimi),)))
+    store.close()
+    async with opened(store_at=str(tmp_path / "own.db")) as (app, session):
+        place = f"/web/api/conversations/{made}/wires/0?model="
+        kept, empty = "completions/kimi-k2", "anthropic/claude-sonnet-4-5"
+        for models in ([kept, empty], [empty, kept], [kept, "nobody/x"], [empty, "nobody/x"]):
+            got = await ask(app, place + "&model=".join(models), session=session)
+            assert got.status == 200 and [each["model"] for each in got.json["views"]] == models
+            for view in got.json["views"]:
+                if view["model"] == kept:
+                    assert view["parts"] and "refused" not in view
+                else:
+                    words = "the conversation is empty" if view["model"] == empty else "nobody"
+                    assert words in view["refused"] and view["kind"] and "parts" not in view
 
 
 @asynchronous

@@ -275,10 +275,16 @@ class WebApp:
 
         def read() -> dict[str, Any]:
             conversation = self._load(request)
-            views = [RequestView(self.catalog, conversation, turn, model).json() for model in models]
-            return {"turn": turn, "spine": spine(conversation, turn), "views": views}
+            stops = spine(conversation, turn)
+            return {"turn": turn, "spine": stops, "views": [self._view(conversation, turn, model) for model in models]}
 
         return self._json(await asyncio.to_thread(read))
+
+    def _view(self, conversation: Conversation, turn: int, model: str) -> dict[str, Any]:
+        try:
+            return RequestView(self.catalog, conversation, turn, model).json()
+        except LocalError as error:  # what one wire cannot say, another can
+            return {"model": model, "refused": _words(error), "kind": error.kind}
 
     async def _export(self, request: Request, visitor: Visitor) -> Response:
         entry = await asyncio.to_thread(

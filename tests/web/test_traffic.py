@@ -16,7 +16,7 @@ from midstream.core.secret import SecretHeaders
 from midstream.transport.secrets import Secrets
 from midstream.transport.target import Target
 from midstream.web.guard import OWNER, Visitor
-from midstream.web.traffic import Traffic, TrafficLimits, TrafficTap, serving, shown_headers
+from midstream.web.traffic import Traffic, TrafficLimits, TrafficTap, secrets_in, serving, shown_headers
 from tests.gateway.serving import asynchronous
 
 TENANT = Visitor("a")
@@ -317,3 +317,40 @@ def read(event: bytes) -> tuple[int, list[dict[str, object]]]:
 )
 def test_a_key_in_a_header_with_another_name_is_hidden(name: str, value: str, shown: str) -> None:
     assert shown_headers([(name.encode(), value.encode())]) == {name: shown}
+
+
+@pytest.mark.parametrize(
+    ("cookie", "query", "found"),
+    [
+        (b"lang=en-US-posix; theme=dark-mode-2", b"region=us-central1&pageSize=10000000", set()),
+        (b"sid=8f14e45fceea167a5a36dedd", b"", {"8f14e45fceea167a5a36dedd"}),
+        (b"session=my-words-1", b"sig=p%40ssw0rd", {"my-words-1", "p%40ssw0rd", "p@ssw0rd"}),
+        (b"theirs=a-key-of-twenty-five-signs", b"", {"a-key-of-twenty-five-signs"}),
+    ],
+)
+def test_settings_in_a_cookie_or_a_query_are_no_keys(cookie: bytes, query: bytes, found: set[str]) -> None:
+    whole = cookie.decode()
+    assert {each.reveal() for each in secrets_in([(b"cookie", cookie)], query)} - {whole} == found
+
+
+def test_a_cookie_of_thousands_is_not_thousands_of_searches() -> None:
+    many = b"; ".join([b"token%d=abcdefgh%d" % (number, number) for number in range(5_000)])
+    assert len(secrets_in([(b"cookie", many)], many.replace(b"; ", b"&"))) < 200
+
+
+def test_what_an_answering_model_is_called_is_no_key() -> None:
+    exchange = Traffic().open("a", "openai-chat")
+    exchange.headers = [(b"authorization", b"Bearer kimi-k2.5")]
+    exchange.model = "moonshot/kimi-k2.5"
+    assert [each.reveal() for each in exchange.secrets()] == [
+        "kimi-k2.5"
+    ]  # nobody knows yet whether there is such a model
+    exchange.status = 200
+    assert exchange.secrets() == []
+
+
+def test_an_exchange_is_looked_at_while_more_comes() -> None:
+    exchange = Traffic().open("a", "openai-chat")
+    exchange.sent.add(0.0, b"x")
+    exchange.sent.times.append(0.0)  # as another thread sees it between the two
+    assert len(exchange.detail()["timeline"]) == 1

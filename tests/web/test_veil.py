@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midstream.core.secret import VEIL, Secret
-from midstream.web.veil import StreamVeil, in_pieces, without_key
+from midstream.web.veil import StreamVeil, in_pieces, json_without_keys, without_key
 
-KEYS = ("sk-0123456789", "sk-01234sk-01", "aaaaaaaab")
+KEYS = ("sk-0123456789", "sk-01234sk-01", "aaaaaaaa1")
 
 
 @pytest.mark.parametrize("key", ["sk-0123456789", 'a"quote\\and-a-slash', "käy-with-an-umlaut", "tab\tand more of it"])
@@ -22,6 +22,48 @@ def test_a_key_is_found_however_it_is_written(key: str) -> None:
         "body": inner.replace(msgspec.json.encode(key)[1:-1].decode(), VEIL),
     }
     assert without_key(f"A {key}.".encode(), Secret(key)) == b"A ***."
+
+
+@pytest.mark.parametrize(
+    "word", ["dummy", "sk-test", "anything", "not-needed", "lm-studio", "your_api_key", "no.key.required"]
+)
+def test_a_word_in_the_place_of_a_key_is_left_where_it_is(word: str) -> None:
+    body = msgspec.json.encode({"model": f"local/{word}-model", "said": f"It is {word}."})
+    secrets = [Secret(word)]
+    assert json_without_keys(body, secrets) == without_key(body, secrets[0]) == body
+    assert not in_pieces(body.decode() * 2, secrets)
+    assert StreamVeil(secrets).pass_on({"type": "text", "text": word}) == [{"type": "text", "text": word}]
+
+
+def test_of_a_longer_one_no_word_is_hidden_alone() -> None:
+    secret = Secret("sk-no-key-required")
+    assert (
+        without_key(b"402 payment-required, sk-no-key-required, sk-no-key", secret)
+        == b"402 payment-required, ***, sk-no-key"
+    )
+
+
+@pytest.mark.parametrize("key", ["1763499772", "-1.25e+100", "nABCDEFG1", 'a","created":1'])
+def test_json_stays_json(key: str) -> None:
+    """A key that looks like a number is in numbers, and one that begins with n behind the sign for a new line."""
+    value = {
+        "created": 1763499772,
+        "at": 1763499772.5,
+        "low": -1.25e100,
+        "said": ["\nABCDEFG1", "a", key],
+        "a": "a",
+        key: 1,
+    }
+    shown = json_without_keys(msgspec.json.encode(value), [Secret(key)])
+    left = {name: each for name, each in value.items() if name not in (key, "said")}
+    assert msgspec.json.decode(shown) == {**left, "said": ["\nABCDEFG1", "a", VEIL], VEIL: 1}
+    event = b"id: 1763499772\ndata: " + msgspec.json.encode(value) + b"\n\n"
+    assert json_without_keys(event, [Secret(key)]) == b"id: 1763499772\ndata: " + shown + b"\n\n"
+
+
+def test_a_key_that_one_piece_holds_does_not_hide_the_others() -> None:
+    key = "sk-0123456789"
+    assert not in_pieces(_WIRES["chat"].replace("PIECE", key) * 2, [Secret(key)])
 
 
 def test_half_of_a_key_said_without_end_stops_nobody() -> None:
@@ -64,7 +106,8 @@ def test_pieces_of_a_key_are_seen_together(wire: str, data: st.DataObject) -> No
     cuts = sorted(data.draw(st.lists(st.integers(0, len(key)), max_size=6)))
     pieces = ["I say ", *[key[a:b] for a, b in zip([0, *cuts], [*cuts, len(key)], strict=True)], ""]
     stream = "".join([_WIRES[wire].replace("PIECE", msgspec.json.encode(each)[1:-1].decode()) for each in pieces])
-    assert in_pieces(stream, [Secret(key)]) and in_pieces(stream + 'data: {"choices":[{"del', [Secret(key)])
+    found = key not in pieces  # what is whole in one of them is found there, and hides nothing else
+    assert in_pieces(stream, [Secret(key)]) == in_pieces(stream + 'data: {"choices":[{"del', [Secret(key)]) == found
     assert not in_pieces(stream.replace("sk-0", "sk-1").replace('"s', '"x'), [Secret(key + "x")])
 
 

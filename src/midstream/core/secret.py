@@ -29,7 +29,10 @@ _QUERY_VALUE = late_pattern(r"([?&][^=&\s#]*=)[^&\s#]+")
 PLAIN_QUERY = ("alt", "api-version", "beta")
 """Parameters of a query whose values are no keys; of any other the value may be one."""
 # Every gateway and every client has another header for its key: what is named like a secret is taken for one. Not every header a provider asks for is secret: `anthropic-version` is not.
-_SECRET_HEADER = late_pattern(r"(?i)auth|key|token|secret|cookie|session|credential|signature|password")
+# Nor is what is left of a limit: `x-ratelimit-remaining-tokens` are tokens of another kind.
+_SECRET_HEADER = late_pattern(
+    r"(?i)^(?!.*rate-?limit).*?(?:auth|key|token|secret|cookie|session|credential|signature|password)"
+)
 # The same for parameters of a query, which have shorter names; and what no word or name looks like, whatever it is called.
 _SECRET_PARAMETER = ("sig", "code", "pass", "pwd")
 _RANDOM = late_pattern(r"(?i)(?<![a-z0-9])(?=[a-z]*[0-9])(?=[0-9]*[a-z])[a-z0-9]{16}")

@@ -41,7 +41,7 @@ from .request_view import PICTURE, RequestView, known_tools, spine
 from .talk import Talk
 from .traffic import Exchange, Traffic
 from .transcript import report_of, report_rows, window
-from .veil import StreamVeil, in_pieces, without_key
+from .veil import StreamVeil, in_pieces, json_without_keys, without_key
 
 Endpoint: TypeAlias = Callable[[Request, Visitor], Awaitable[Response]]
 
@@ -162,9 +162,7 @@ class WebApp:
 
     def _scrubbed(self, data: bytes, secrets: Iterable[Secret] = ()) -> bytes:
         """Without these and the keys of providers, should one have been pasted into a conversation or be echoed by a host."""
-        for secret in (*self.catalog.keys_at_hand().values(), *secrets):
-            data = without_key(data, secret)
-        return data
+        return json_without_keys(data, [*self.catalog.keys_at_hand().values(), *secrets])
 
     @property
     def _archive(self) -> Archive:
@@ -277,17 +275,26 @@ class WebApp:
 
         def read() -> dict[str, Any]:
             conversation = self._load(request)
-            views = [RequestView(self.catalog, conversation, turn, model).json() for model in models]
-            return {"turn": turn, "spine": spine(conversation, turn), "views": views}
+            stops = spine(conversation, turn)
+            return {"turn": turn, "spine": stops, "views": [self._view(conversation, turn, model) for model in models]}
 
         return self._json(await asyncio.to_thread(read))
+
+    def _view(self, conversation: Conversation, turn: int, model: str) -> dict[str, Any]:
+        try:
+            return RequestView(self.catalog, conversation, turn, model).json()
+        except LocalError as error:  # what one wire cannot say, another can
+            return {"model": model, "refused": _words(error), "kind": error.kind}
 
     async def _export(self, request: Request, visitor: Visitor) -> Response:
         entry = await asyncio.to_thread(
             lambda: self._archive.store_of(request.path_params["id"]).entry(request.path_params["id"])
         )
         if request.query_params.get("format") == "markdown":
-            return Response(self._scrubbed(to_markdown(entry, thinking=True).encode()), media_type="text/markdown")
+            said = to_markdown(entry, thinking=True).encode()
+            for secret in self.catalog.keys_at_hand().values():
+                said = without_key(said, secret)
+            return Response(said, media_type="text/markdown")
         return Response(self._scrubbed(b"".join(to_jsonl([entry]))), media_type="application/jsonl")
 
     async def _fork(self, request: Request, visitor: Visitor) -> Response:

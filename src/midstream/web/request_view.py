@@ -65,12 +65,7 @@ class RequestView:
     """What one model would be sent at one turn."""
 
     def __init__(self, catalog: Catalog, conversation: Conversation, turn: int, model: str) -> None:
-        turns = conversation.turns
-        if not 0 <= turn < len(turns):
-            raise LocalError(f"no turn {turn}: the conversation has {len(turns)}")
-        # The request that an answer was the answer to, or the one that brought these words or results.
-        length = turn if turns[turn].speaker == "ai" else turn + 1
-        self._conversation = replace(conversation, turns=turns[: max(1, length)])
+        self._conversation = replace(conversation, turns=_asked(conversation, turn))
         self._sent = sent_turns(self._conversation.turns)
         # Without the mark of a summary: a beginning of what is sent is sent whole.
         self._turns = tuple([replace(each, compacted=None) if each.compacted else each for each in self._sent.turns])
@@ -227,9 +222,8 @@ def known_tools(conversation: Conversation) -> tuple[ToolSpec, ...]:
 def spine(conversation: Conversation, turn: int) -> list[dict[str, Any]]:
     """The turns as the store has them, short, to stand between the two requests. A call whose id was used before has the one
     that it gets in a request."""
-    turns = conversation.turns
-    length = turn if turns[turn].speaker == "ai" else turn + 1
-    calls, results = _told_apart(turns[: max(1, length)])
+    turns = _asked(conversation, turn)
+    calls, results = _told_apart(turns)
     return [
         {
             "index": index,
@@ -246,9 +240,17 @@ def spine(conversation: Conversation, turn: int) -> list[dict[str, Any]]:
                 for id_, response in zip(results[index], each.tool_responses, strict=True)
             ],
         }
-        for index, each in enumerate(turns[: max(1, length)])
-        if index >= max(1, length) - SHOWN
+        for index, each in enumerate(turns)
+        if index >= len(turns) - SHOWN
     ]
+
+
+def _asked(conversation: Conversation, turn: int) -> tuple[Turn, ...]:
+    """The turns of the request that an answer was the answer to, or of the one that brought these words or results."""
+    turns = conversation.turns
+    if not 0 <= turn < len(turns):
+        raise LocalError(f"no turn {turn}: the conversation has {len(turns)}")
+    return turns[: max(1, turn if turns[turn].speaker == "ai" else turn + 1)]
 
 
 def _told_apart(turns: tuple[Turn, ...]) -> tuple[list[list[str]], list[list[str]]]:

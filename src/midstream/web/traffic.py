@@ -22,7 +22,7 @@ import msgspec
 from ..core.blocks import Conversation, Turn, Value
 from ..core.errors import LocalError, MidstreamError, NotFound
 from ..core.handoff import Note
-from ..core.secret import PLAIN_QUERY, Secret, hide_url_secrets, is_secret_header
+from ..core.secret import PLAIN_QUERY, Secret, hide_url_secrets, is_key, is_secret_header
 from ..transport.encoding import inflated
 from ..transport.tap import Ending, ExchangeTap, Tap
 from ..transport.target import Target
@@ -40,7 +40,8 @@ _PULSE = 15.0
 _MOST_LISTENERS = 64
 _MOST_OF_ONE = 8  # so that one visitor cannot keep the others out
 _MOST_WAITING = 5_000
-_LONGEST_WORD = 16
+_LONGEST_SETTING = 24
+_MOST_PARTS = 50  # of a cookie or a query: each is searched in megabytes
 HIDDEN = "‹hidden›"
 
 
@@ -92,7 +93,9 @@ class Half:
 
     def timeline(self, began: float) -> list[list[float]]:
         """When each chunk came, in milliseconds, and its size."""
-        return [[round((at - began) * 1000, 2), len(data)] for at, data in zip(self.times, self.chunks, strict=True)]
+        # Asked by another thread while more comes, of which only the time may be there yet.
+        pairs = zip(self.times, self.chunks, strict=False)
+        return [[round((at - began) * 1000, 2), len(data)] for at, data in pairs]
 
 
 _EMPTY = Half(0)
@@ -208,7 +211,10 @@ class Exchange:
             for name, value in self.upstream_secrets.items()
         ]
         query = urlsplit(self.upstream_url).query.encode("latin-1", "replace")
-        return [*secrets_in(self.headers, self.query), *secrets_in(sent, query)]
+        found = [*secrets_in(self.headers, self.query), *secrets_in(sent, query)]
+        # What a model that answered is called is no key, also where a client gives it as one.
+        answered = self.model if 200 <= self.status < 400 else ""
+        return [secret for secret in found if secret.reveal() not in answered]
 
     def detail(self) -> dict[str, Any]:
         """All that is known. A key may be in it where somebody repeats one: see `secrets`."""
@@ -530,17 +536,16 @@ def secrets_in(headers: Iterable[tuple[bytes, bytes]], query: bytes) -> list[Sec
                 plain = b64decode(value, validate=True).decode()
                 found += [plain, plain.partition(":")[2]]
         elif name.lower() == "cookie":
-            found += [pair.partition("=")[2].strip() for pair in value.split(";")]
-    for pair in query.decode("latin-1").split("&"):
-        name, _, value = pair.partition("=")
-        if name not in PLAIN_QUERY:
-            found += [value, unquote(value)]
-    # Where no key is needed clients send a word ("anything"), which is part of ordinary texts, and of the names of our own JSON.
-    return [
-        Secret(value)
-        for value in dict.fromkeys(found)
-        if len(value) > _LONGEST_WORD or not value.replace("_", "").isalpha()
-    ]
+            found += _keys_in(value, ";")
+    for value in _keys_in(query.decode("latin-1"), "&"):
+        found += [value, unquote(value)]
+    return [Secret(value) for value in dict.fromkeys(found)]
+
+
+def _keys_in(pairs: str, between: str) -> list[str]:
+    """What may be a key in a cookie or a query: a language or a region is in many texts that have nothing to do with it."""
+    named = [pair.partition("=") for pair in pairs.split(between, _MOST_PARTS)[:_MOST_PARTS]]
+    return [value.strip() for name, _, value in named if len(value) > _LONGEST_SETTING or is_key(name.strip(), value)]
 
 
 def _scheme(value: str) -> str:

@@ -164,6 +164,33 @@ def test_two_prompts_share_their_marks_and_a_prompt_has_no_keys(page: Any) -> No
         assert marked.count() == (0 if same else page.locator(".cell.left .token").count())
 
 
+@pytest.mark.parametrize(("refused", "other"), [("left", "right"), ("right", "left")])
+def test_what_one_wire_refuses_stands_beside_what_the_other_sends(page: Any, refused: str, other: str) -> None:
+    open_demo(page)
+    page.click("text=The same turn on every wire")
+    page.wait_for_selector(".cell.right .pill")
+    place = page.url.partition("?")[0]
+    page.goto(f"{place}?{refused}=nobody/gone&{other}=moonshot/kimi-k2.5")
+    page.reload()
+    expect(page.locator(f".cell.heading.{refused} .fault")).to_contain_text("nobody")
+    expect(page.locator(f".cell.heading.{refused} .model")).to_have_text("nobody/gone")
+    # The other is whole, with its turns, its ids and their threads; nothing is marked where nothing is to compare with.
+    assert (
+        page.locator(f".cell.{other}[data-row]").count() >= 10
+        and page.locator(f".cell.{refused}[data-row]").count() == 0
+    )
+    assert page.locator(".stop").count() >= 10 and page.locator(".threads path").count() >= 5
+    expect(page.locator(".differs")).to_have_count(0)
+    page.locator(f".cell.{other} .pill").first.focus()
+    expect(page.locator(".trace")).to_contain_text("to moonshot/kimi-k2.5 as functions.")
+    expect(page.locator(".trace")).not_to_contain_text("nobody")
+    screenshot(page, f"wires-refused-{refused}")
+    # Another model in its place, and both are there.
+    page.select_option(f"select[aria-label='The {refused} wire']", "anthropic/claude-sonnet-4-5")
+    expect(page.locator(f".cell.{refused} .pill").first).to_be_visible()
+    assert page.locator(".fault").count() == 0 and page.locator(".differs").count() > 5
+
+
 def test_talk_streams_switches_and_shows_the_report_first(at: Callable[[str], Any]) -> None:
     page = at("/talk")
     page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")

@@ -16,6 +16,7 @@ export async function open(root, { rest: [id, turnText], query: asked, me, isOpe
     left: asked.get("left") || me.dialects[0].model,
     right: asked.get("right") || me.dialects[1].model,
   };
+  const title = visible(info.title), short = title.length > 90 ? `${title.slice(0, 89)}\u2026` : title;
   const picture = h("div.picture", { tabindex: "-1" });
   const trace = h("p.trace", { role: "status", "aria-live": "polite" });
   const marks = h("input", { type: "checkbox", checked: true, onchange: () => picture.classList.toggle("unmarked", !marks.checked) });
@@ -28,8 +29,8 @@ export async function open(root, { rest: [id, turnText], query: asked, me, isOpe
   const selects = { left: choose("left", "The left wire"), right: choose("right", "The right wire") };
   replace(root,
     h("div.head.wires",
-      h("p.crumb", h("a", { href: "#/conversations" }, "Conversations"), " / ", h("a", { href: `#/c/${encodeURIComponent(id)}/${state.turn}` }, visible(info.title).slice(0, 60) || id)),
-      h("h1", { "data-title": `Wires of ${visible(info.title) || id}` }, "The same turn on every wire"),
+      h("p.crumb", h("a", { href: "#/conversations" }, "Conversations"), " / ", h("a", { href: `#/c/${encodeURIComponent(id)}/${state.turn}` }, short || id)),
+      h("h1", { "data-title": `Wires of ${title || id}` }, "The same turn on every wire"),
       h("div.actions",
         h("span.group", h("button", { type: "button", title: "The turn before (Alt+\u2190)", "aria-label": "The turn before", onclick: () => go({ turn: state.turn - 1 }) }, "\u2190"), h("label", "turn ", number), h("button", { type: "button", title: "The next turn (Alt+\u2192)", "aria-label": "The next turn", onclick: () => go({ turn: state.turn + 1 }) }, "\u2192")),
         selects.left, h("button", { type: "button", title: "Swap the two", "aria-label": "Swap the two wires", onclick: () => go({ left: state.right, right: state.left }) }, "\u21c4"), selects.right,
@@ -98,11 +99,11 @@ class Picture {
 
   draw({ spine, views, turn }) {
     const [left, right] = views;
-    this.models = [left.model, right.model];
     this.calls = new Map();
     const sides = this.sides = [new Side(left, right, this.calls, "left"), new Side(right, left, this.calls, "right")];
     for (const each of spine) for (const made of each.calls) if (!this.calls.has(made.id)) this.calls.set(made.id, { ...made, colour: this.calls.size % COLOURS, left: sides[0].nameOf(made.id), right: sides[1].nameOf(made.id) });
-    const rows = align(left.parts, right.parts);
+    // Of one that is refused nothing stands beside the other, which is shown as it is cut by itself.
+    const rows = align(left.parts || right.parts || [], right.parts || left.parts || []);
     const shown = spine.length ? spine[0].index : 0;
     replace(this.node,
       h("div.columns",
@@ -127,7 +128,7 @@ class Picture {
     // A call of the turns that are folded is known by its ids alone.
     const made = this.calls.get(id) || { name: "an earlier call", colour: 0, left: this.sides[0].nameOf(id), right: this.sides[1].nameOf(id) };
     const part = (label, name) => name ? [h("span.quiet", ` ${label} `), h("code", visible(name))] : [h("span.quiet", ` ${label} nothing: this wire has no ids`)];
-    replace(this.trace, h(`span.pill.thread-${made.colour}`, made.name), part("stored as", id), part(`\u00b7 to ${this.models[0]} as`, made.left), part(`\u00b7 to ${this.models[1]} as`, made.right), made.raw_id ? part("\u00b7 first called", made.raw_id) : null);
+    replace(this.trace, h(`span.pill.thread-${made.colour}`, made.name), part("stored as", id), this.sides.map((side) => side.view.refused ? null : part(`\u00b7 to ${side.view.model} as`, made[side.name])), made.raw_id ? part("\u00b7 first called", made.raw_id) : null);
   }
 
   drawThreads() {
@@ -146,8 +147,9 @@ class Picture {
           const edge = (side === "left" ? cell.right : cell.left) - box.left, x2 = (side === "left" ? to.left : to.right) - box.left;
           // Straight where words are, and only where none are crossed: behind an id on the left, before its line on the right. In a
           // prompt there are words on both sides. It bends between the columns.
-          const line = pill.closest(".jl"), begins = line?.firstChild.getBoundingClientRect?.().left;
-          const x1 = !line ? edge : side === "left" ? Math.min(from.right + 14 - box.left, edge) : Math.max(edge, Math.min(from.left, begins ?? from.left) - 4 - box.left);
+          const line = pill.closest(".jl"), words = document.createRange();
+          words.selectNodeContents(line || pill);
+          const x1 = !line ? edge : side === "left" ? Math.min(from.right + 14 - box.left, edge) : Math.max(edge, words.getBoundingClientRect().left - 4 - box.left);
           const bend = (x2 - edge) * 0.5;
           lines.push(s(`path.thread-${this.calls.get(knot.dataset.call)?.colour ?? 0}`, { d: `M${x1} ${y1}L${edge} ${y1}C${edge + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, "data-call": knot.dataset.call, class: knot.dataset.call === this.lit ? "lit" : "" }));
         }
@@ -185,11 +187,11 @@ function spineCell(spine, [from, to], calls, shown, turn) {
 
 class Side {
   constructor(view, other, calls, name) {
-    this.view = view;
+    this.view = { ids: {}, notes: [], ...view };
     this.other = other;
     this.calls = calls;
     this.name = name;
-    this.names = new Map(Object.entries(view.ids).map(([id, made]) => [made, id]));
+    this.names = new Map(Object.entries(this.view.ids).map(([id, made]) => [made, id]));
     const escaped = [...this.names.keys()].sort((one, two) => two.length - one.length).map((each) => each.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
     // An id ends where its letters end: functions.read_file:1 is not the beginning of functions.read_file:12.
     this.ids = escaped.length ? new RegExp(`(${escaped.join("|")})(?![A-Za-z0-9_])`) : null;
@@ -200,6 +202,7 @@ class Side {
 
   heading() {
     const { view } = this;
+    if (view.refused) return h(`div.cell.heading.${this.name}`, h("p.model", h("strong", visible(view.model))), h("p.fault", { role: "alert" }, `This turn cannot be sent so: ${visible(view.refused)}`));
     const loose = view.notes.filter((note) => note.turn === null || note.turn === undefined);
     const around = new Ink(this, null).lines(view.around);
     return h(`div.cell.heading.${this.name}`,
@@ -213,8 +216,9 @@ class Side {
   }
 
   cell(parts, [from, to], first, shown) {
+    if (this.view.refused) return h("div");
     const notes = this.view.notes.filter((note) => note.turn !== null && note.turn !== undefined && note.turn >= from && note.turn < to);
-    const mirror = new Leaves(this.other.parts.filter((part) => part.turns[0] >= from && part.turns[1] <= to));
+    const mirror = this.other.refused ? null : new Leaves(this.other.parts.filter((part) => part.turns[0] >= from && part.turns[1] <= to));
     const ink = new Ink(this, mirror);
     const all = parts.flatMap((part) => part.text !== undefined ? [part] : part.items.map((item) => ({ item })));
     const node = (each) => each.text !== undefined ? h("pre.json.prompt", ink.prompt(each.text, first)) : h("pre.json", ink.lines(each.item));

@@ -179,6 +179,19 @@ def test_each_screen_has_a_title_and_takes_the_focus(page: Any) -> None:
     expect(page.locator(".crumb a")).to_be_focused()
 
 
+def test_the_focus_is_in_a_screen_that_is_still_on_its_way(at: Callable[[str], Any]) -> None:
+    page = at("/usage")
+    page.locator(".scroll").first.focus()
+    held = hold(page, "**/web/api/models")
+    at("/models")
+    # Else the next Tab would begin wherever the browser likes.
+    expect(page.locator("#main")).to_be_focused()
+    expect(page.locator("tbody tr")).to_have_count(0)
+    held[0].continue_()
+    expect(page.locator("tbody tr").first).to_be_visible()
+    expect(page.locator("#main")).to_be_focused()
+
+
 def test_the_report_is_that_of_the_model_that_is_chosen(page: Any) -> None:
     """Two models chosen in quick succession: the slower report must not stand under the later name."""
     open_demo(page)

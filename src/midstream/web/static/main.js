@@ -111,14 +111,14 @@ async function show(me) {
     const holder = h("div.screen");
     replace(main, holder);
     window.scrollTo(0, 0);
+    // What had the focus is gone with its screen; the next Tab begins in this one, also while it is on its way.
+    if (number > 1 && document.activeElement === document.body) main.focus({ preventScroll: true });
     const end = (await module.open(holder, { me, rest, query: new URLSearchParams(asked), seen, isOpen: () => number === shown })) || (() => {});
     // Somebody may have gone on before it was all there: what is in sight now belongs to another screen.
     if (number !== shown) return end();
     leave = end;
     const heading = holder.querySelector("h1");
     title(heading?.dataset.title || heading?.textContent || screen.label, me);
-    // What had the focus is gone with its screen; the next Tab begins in this one.
-    if (number > 1 && document.activeElement === document.body) main.focus({ preventScroll: true });
     restore();
   } catch (error) {
     if (number !== shown) return;

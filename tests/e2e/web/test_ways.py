@@ -192,6 +192,25 @@ def test_the_focus_is_in_a_screen_that_is_still_on_its_way(at: Callable[[str], A
     expect(page.locator("#main")).to_be_focused()
 
 
+def test_a_conversation_that_comes_while_the_costs_are_worked_out_hides_no_other(page: Any) -> None:
+    asked: list[int] = []
+
+    def digest_later(route: Any) -> None:
+        found = route.fetch().json()
+        asked.append(found["total"])
+        route.fulfill(json=found | ({"digested": 0} if len(asked) == 1 else {}))
+
+    page.wait_for_selector(".row .title")
+    page.route("**/web/api/conversations?*", digest_later)
+    page.reload()
+    page.wait_for_selector(".row .title")
+    say(urlsplit(page.url).port, page.evaluate("() => localStorage.getItem('midstream-session')"), "sim/kimi-k2.5")
+    expect(page.locator("#total")).to_contain_text(f"{asked[0] + 1} conversations")
+    assert len(asked) > 1
+    open_demo(page)
+    page.unroute("**/web/api/conversations?*")
+
+
 def test_the_report_is_that_of_the_model_that_is_chosen(page: Any) -> None:
     """Two models chosen in quick succession: the slower report must not stand under the later name."""
     open_demo(page)

@@ -56,7 +56,9 @@ export async function open(root, { query: asked }) {
     pages = new Map();
     const found = await page(0, now);
     if (now !== version || !found) return;
-    if (wanted.cost) { total.textContent = summary(found); list.set(found.total); } else list.refresh();
+    // There may be more by now, and then all rows moved down: the last one must not fall off the end.
+    total.textContent = summary(found);
+    list.set(found.total);
     if (found.digested < found.total) setTimeout(() => now === version && refresh(now), 3000);
   }
 

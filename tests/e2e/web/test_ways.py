@@ -61,7 +61,7 @@ def test_a_button_that_nobody_answers_says_so(cuttable: tuple[Any, Line]) -> Non
     expect(page.locator(".turn.ai").first).to_be_visible()
 
 
-def test_an_answer_that_was_cut_off_keeps_what_was_typed(cuttable: tuple[Any, Line]) -> None:
+def test_an_answer_that_was_cut_off_is_asked_for_again(cuttable: tuple[Any, Line]) -> None:
     page, line = cuttable
     page.click("nav a[data-screen=talk]")
     page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")
@@ -72,9 +72,51 @@ def test_an_answer_that_was_cut_off_keeps_what_was_typed(cuttable: tuple[Any, Li
     expect(page.locator(".turn.ai .fault")).to_contain_text("does not answer")
     line.mend()
     expect(page.locator(".notice")).to_be_hidden()
-    expect(page.locator("textarea")).to_have_value(re.compile("Tell me about rivers"))
-    page.keyboard.press("Enter")
+    # It is stored: in sight, and not to be said once more.
+    expect(page.locator("textarea")).to_have_value("")
+    expect(page.locator(".turn.human")).to_contain_text("Tell me about rivers")
+    page.click("button:has-text('Try again')")
     expect(page.locator(".turn.ai:not(.coming) .permalink").last).to_be_visible(timeout=20_000)
+    expect(page.locator(".turn.human")).to_have_count(1)
+    expect(page.locator("button.primary")).to_have_text("Send")
+
+
+def test_what_was_not_sent_is_in_the_box_again(cuttable: tuple[Any, Line]) -> None:
+    page, line = cuttable
+    page.click("nav a[data-screen=talk]")
+    page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")
+    page.fill("textarea", "Hello there.")
+    line.cut()
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn.ai .fault")).to_contain_text("does not answer")
+    expect(page.locator("textarea")).to_have_value("Hello there.")
+    expect(page.locator("button.primary")).to_have_text("Send")
+    line.mend()
+
+
+def test_a_message_without_its_answer_can_be_tried_again_later(at: Callable[[str], Any]) -> None:
+    page = at("/talk")
+    page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")
+    page.fill("textarea", "Tell me about rivers, in many words, please. " * 5)
+    page.keyboard.press("Enter")
+    # Its name is there before the host has accepted it.
+    page.wait_for_url(re.compile(r"#/talk/\w+$"))
+    button = page.locator("button.primary")
+    expect(button).to_have_text("Stop")
+    button.click()
+    expect(button).to_have_text("Try again")
+    page.reload()
+    expect(button).to_have_text("Try again")
+    page.fill("textarea", "Or something else?")
+    expect(button).to_have_text("Send")
+    page.fill("textarea", "")
+    page.select_option("select[aria-label='Model']", "sim/mistral-large-latest")
+    button.click()
+    expect(page.locator(".turn.ai:not(.coming) .permalink").last).to_be_visible(timeout=20_000)
+    expect(page.locator(".turn.ai .who").last).to_have_text("sim/mistral-large-latest")
+    expect(button).to_have_text("Send")
+    expect(page.locator(".turn.human")).to_have_count(1)
+    expect(page.locator("textarea")).to_be_focused()
 
 
 def test_a_program_that_was_started_again_is_entered_from_any_tab(browser: Any, tmp_path: Path) -> None:

@@ -119,6 +119,58 @@ def test_a_message_without_its_answer_can_be_tried_again_later(at: Callable[[str
     expect(page.locator("textarea")).to_be_focused()
 
 
+def test_back_closes_an_exchange(at: Callable[[str], Any]) -> None:
+    page = at("/live")
+    page.wait_for_selector(".bar .chip.good")
+    session = page.evaluate("() => localStorage.getItem('midstream-session')")
+    for model in ("sim/kimi-k2.5", "sim/mistral-large-latest"):
+        say(urlsplit(page.url).port, session, model)
+    rows, detail = page.locator("button.exchange"), page.locator(".detail")
+    page.fill(".search", "sim/mistral")
+    expect(rows.first).to_contain_text("sim/mistral")
+    expect(page).to_have_url(re.compile(re.escape("#/live?q=sim%2Fmistral") + "$"))
+    page.fill(".search", "sim/")
+    expect(rows.nth(1)).to_contain_text("sim/kimi-k2.5")
+    page.locator(".bar button").first.click()  # paused, as it stays
+    rows.first.click()
+    expect(detail.locator("h2")).to_have_text("sim/mistral-large-latest")
+    expect(page).to_have_url(re.compile(r"#/live/\d+\?q=sim%2F$"))
+    rows.nth(1).click()
+    expect(detail.locator("h2")).to_have_text("sim/kimi-k2.5")
+    place = page.url
+    page.go_back()
+    expect(detail).to_be_hidden()
+    expect(rows.nth(1)).to_be_focused()
+    expect(page.locator(".bar button").first).to_have_text("Go on")
+    expect(page).to_have_url(re.compile(re.escape("#/live?q=sim%2F") + "$"))
+    page.go_forward()
+    expect(detail.locator("h2")).to_have_text("sim/kimi-k2.5")
+    # The button takes no further step than Back would.
+    detail.locator(".close").click()
+    expect(detail).to_be_hidden()
+    expect(page).to_have_url(re.compile(re.escape("#/live?q=sim%2F") + "$"))
+    # As a link, of one that is there and of one that is not.
+    page.goto(place)
+    page.reload()
+    expect(detail.locator("h2")).to_have_text("sim/kimi-k2.5")
+    expect(page.locator(".search")).to_have_value("sim/")
+    page.keyboard.press("Escape")
+    expect(detail).to_be_hidden()
+    expect(page.locator(".bar .chip.good")).to_be_visible()
+
+
+def test_models_keep_their_filter_in_the_address(at: Callable[[str], Any]) -> None:
+    page = at("/models?q=moonshot%20kimi-k2.5")
+    expect(page.locator(".search")).to_have_value("moonshot kimi-k2.5")
+    expect(page.locator("tbody tr").first).to_contain_text("functions.name:0")
+    page.fill(".search", "mistral")
+    expect(page).to_have_url(re.compile(re.escape("#/models?q=mistral") + "$"))
+    page.click("nav a[data-screen=doctor]")
+    page.wait_for_selector(".drop")
+    page.go_back()
+    expect(page.locator(".search")).to_have_value("mistral")
+
+
 def test_a_program_that_was_started_again_is_entered_from_any_tab(browser: Any, tmp_path: Path) -> None:
     """Its sessions are gone with it: Live must not wait for ever, and the new address, opened beside it, counts for both."""
     context = browser.new_context()

@@ -21,6 +21,7 @@ const nav = h("nav", { "aria-label": "Screens" });
 const notice = h("div.notice", { role: "alert", hidden: true });
 const places = new Map();
 let leave = () => {};
+let drawn;
 let shown = 0;
 let here = 0;
 let failed = "";
@@ -95,8 +96,10 @@ async function show(me) {
   const [name, ...rest] = path.split("/").map(decoded);
   const current = Object.hasOwn(INNER, name) ? INNER[name].under : me.screens.includes(name) ? name : me.screens[0];
   const screen = Object.hasOwn(INNER, name) ? INNER[name] : SCREENS[current];
-  const number = ++shown;
   const { seen, restore } = place();
+  if (drawn === screen && leave.to) return leave.to(rest);  // another place of the screen that is in sight
+  drawn = screen;
+  const number = ++shown;
   failed = "";
   if (!trying) notice.hidden = true;  // what it says is about the screen that is left
   leave();

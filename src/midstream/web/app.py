@@ -38,7 +38,7 @@ from .checkup import MOST_BYTES, examined
 from .guard import API, HEADERS, SESSION, Guard, Message, Receive, Send, Visitor
 from .model_cards import model_cards
 from .request_view import PICTURE, RequestView, known_tools, spine
-from .talk import Talk
+from .talk import Talk, waits
 from .traffic import Exchange, Traffic
 from .transcript import report_of, report_rows, window
 from .veil import StreamVeil, in_pieces, json_without_keys, without_key
@@ -237,6 +237,7 @@ class WebApp:
                 "models": info.models,
                 "system": conversation.system_text,
                 "cost": digest.cost,
+                "waits": waits(conversation.turns),
                 "forks": archive.forks(conversation_id),
                 "tools": [tool.qualified_name for tool in known_tools(conversation)],
             }

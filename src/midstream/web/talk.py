@@ -24,7 +24,7 @@ from ..agent.toolbox import BUILTIN, Toolbox
 from ..client.client import Client
 from ..client.session import Session
 from ..core import events
-from ..core.blocks import Conversation
+from ..core.blocks import Conversation, Turn
 from ..core.errors import LocalError, MidstreamError, NotFound, ProviderError
 from ..core.handoff import SwitchReport
 from .archive import Archive
@@ -77,8 +77,9 @@ class Talk:
     async def say(
         self, text: str, model: str, conversation_id: str = "", tools: Sequence[str] = ()
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Say something and give what happens, until the model has answered."""
-        if not text.strip():
+        """Say something and give what happens, until the model has answered. Without a text, the last message of the
+        conversation is answered, if it was not."""
+        if not text.strip() and not conversation_id:
             raise LocalError("say something first: the message is empty")
         if conversation_id in self._talking:
             # Who stops an answer and goes on at once is here before the server has seen that the other connection is closed.
@@ -98,6 +99,8 @@ class Talk:
         try:
             # A long conversation takes a while to read, and others are being answered.
             session = await asyncio.to_thread(self._session, conversation_id, model)
+            if not text.strip() and not waits(session.conversation.turns):
+                raise LocalError("say something first: the last message has its answer already")
             self._client.catalog.check_key(session.target, otherwise="choose a model whose key is set, or one of sim/")
             work = asyncio.create_task(self._work(session, text, tools, happenings))
             while (happening := await happenings.get()) is not None:
@@ -119,22 +122,33 @@ class Talk:
     async def _work(
         self, session: Session, text: str, tools: Sequence[str], happenings: asyncio.Queue[dict[str, Any] | None]
     ) -> None:
-        first = len(session.conversation.turns)
+        known = len(session.conversation.turns) if text.strip() else 0
+        told_stored = False
+
+        def tell_stored() -> None:
+            nonlocal told_stored
+            if not told_stored and len(session.conversation.turns) > known:
+                told_stored = True
+                happenings.put_nowait({"type": "stored", "conversation": session.conversation.id})
+
+        def begin() -> Exchange:
+            # Told before the host has accepted it: whoever stops now goes on in the same conversation.
+            tell_stored()
+            return watch.begin()
 
         async def ask(request: ApprovalRequest) -> Decision:
             return await self._ask(request, happenings)
 
         toolbox = self._toolbox(tools, ask)
         watch = _Watch(self._traffic, session, self._archive)
-        serving.set(watch.begin)
+        serving.set(begin)
         try:
-            run = Agent(session, toolbox).run(text) if toolbox is not None else session.send(text)
+            said = (text,) if text.strip() else ()
+            run = Agent(session, toolbox).run(*said) if toolbox is not None else session.send(*said)
             async for event in run:
                 watch.take(event)
+                tell_stored()  # at the latest: without a tap nobody is asked to begin
                 told = tell(event)
-                if type(event) is events.Start and told is not None:
-                    # The message is stored by now. Whoever stops this answer goes on in the same conversation.
-                    told["conversation"] = session.conversation.id
                 if told is not None:
                     await happenings.put(told)
         except MidstreamError as error:
@@ -142,7 +156,7 @@ class Talk:
             await happenings.put({"type": "failed", "message": str(error), "kind": error.kind})
         finally:
             watch.end(_LEFT, "client_gone")
-        await happenings.put({"type": "stored", "conversation": session.conversation.id, "first": first})
+        tell_stored()
         await happenings.put(None)
 
     async def _ask(self, request: ApprovalRequest, happenings: asyncio.Queue[dict[str, Any] | None]) -> Decision:
@@ -227,6 +241,12 @@ class _Watch:
                 note for note in (now.request.notes if now.request is not None else ()) if note.action != "kept"
             ]
             self._traffic.close(now)
+
+
+def waits(turns: Sequence[Turn]) -> bool:
+    """Whether the last message waits for an answer: none came, or one that failed or was stopped."""
+    last = next((turn for turn in reversed(turns) if turn.compacted is None), None)
+    return last is not None and (last.speaker in ("human", "tool") or bool(last.failure or last.tool_calls))
 
 
 def asked_for(tool: Tool) -> Tool:

@@ -32,7 +32,7 @@ SCREENS = (
     ("talk", "/talk/{id}", ".switch .report-rows"),
     ("doctor", "/doctor", ".drop"),
     ("usage", "/usage", ".plot rect"),
-    ("models", "/models", "tbody tr"),
+    ("models", "/models", "[aria-label='Models'] tbody tr"),
 )
 """Every screen with its place, where {id} is a conversation's, and what is there once it is drawn."""
 

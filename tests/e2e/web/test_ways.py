@@ -61,7 +61,7 @@ def test_a_button_that_nobody_answers_says_so(cuttable: tuple[Any, Line]) -> Non
     expect(page.locator(".turn.ai").first).to_be_visible()
 
 
-def test_an_answer_that_was_cut_off_keeps_what_was_typed(cuttable: tuple[Any, Line]) -> None:
+def test_an_answer_that_was_cut_off_is_asked_for_again(cuttable: tuple[Any, Line]) -> None:
     page, line = cuttable
     page.click("nav a[data-screen=talk]")
     page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")
@@ -72,9 +72,103 @@ def test_an_answer_that_was_cut_off_keeps_what_was_typed(cuttable: tuple[Any, Li
     expect(page.locator(".turn.ai .fault")).to_contain_text("does not answer")
     line.mend()
     expect(page.locator(".notice")).to_be_hidden()
-    expect(page.locator("textarea")).to_have_value(re.compile("Tell me about rivers"))
-    page.keyboard.press("Enter")
+    # It is stored: in sight, and not to be said once more.
+    expect(page.locator("textarea")).to_have_value("")
+    expect(page.locator(".turn.human")).to_contain_text("Tell me about rivers")
+    page.click("button:has-text('Try again')")
     expect(page.locator(".turn.ai:not(.coming) .permalink").last).to_be_visible(timeout=20_000)
+    expect(page.locator(".turn.human")).to_have_count(1)
+    expect(page.locator("button.primary")).to_have_text("Send")
+
+
+def test_what_was_not_sent_is_in_the_box_again(cuttable: tuple[Any, Line]) -> None:
+    page, line = cuttable
+    page.click("nav a[data-screen=talk]")
+    page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")
+    page.fill("textarea", "Hello there.")
+    line.cut()
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn.ai .fault")).to_contain_text("does not answer")
+    expect(page.locator("textarea")).to_have_value("Hello there.")
+    expect(page.locator("button.primary")).to_have_text("Send")
+    line.mend()
+
+
+def test_a_message_without_its_answer_can_be_tried_again_later(at: Callable[[str], Any]) -> None:
+    page = at("/talk")
+    page.select_option("select[aria-label='Model']", "sim/kimi-k2.5")
+    page.fill("textarea", "Tell me about rivers, in many words, please. " * 5)
+    page.keyboard.press("Enter")
+    # Its name is there before the host has accepted it.
+    page.wait_for_url(re.compile(r"#/talk/\w+$"))
+    button = page.locator("button.primary")
+    expect(button).to_have_text("Stop")
+    button.click()
+    expect(button).to_have_text("Try again")
+    page.reload()
+    expect(button).to_have_text("Try again")
+    page.fill("textarea", "Or something else?")
+    expect(button).to_have_text("Send")
+    page.fill("textarea", "")
+    page.select_option("select[aria-label='Model']", "sim/mistral-large-latest")
+    button.click()
+    expect(page.locator(".turn.ai:not(.coming) .permalink").last).to_be_visible(timeout=20_000)
+    expect(page.locator(".turn.ai .who").last).to_have_text("sim/mistral-large-latest")
+    expect(button).to_have_text("Send")
+    expect(page.locator(".turn.human")).to_have_count(1)
+    expect(page.locator("textarea")).to_be_focused()
+
+
+def test_back_closes_an_exchange(at: Callable[[str], Any]) -> None:
+    page = at("/live")
+    page.wait_for_selector(".bar .chip.good")
+    session = page.evaluate("() => localStorage.getItem('midstream-session')")
+    for model in ("sim/kimi-k2.5", "sim/mistral-large-latest"):
+        say(urlsplit(page.url).port, session, model)
+    rows, detail = page.locator("button.exchange"), page.locator(".detail")
+    page.fill(".search", "sim/mistral")
+    expect(rows.first).to_contain_text("sim/mistral")
+    expect(page).to_have_url(re.compile(re.escape("#/live?q=sim%2Fmistral") + "$"))
+    page.fill(".search", "sim/")
+    expect(rows.nth(1)).to_contain_text("sim/kimi-k2.5")
+    page.locator(".bar button").first.click()  # paused, as it stays
+    rows.first.click()
+    expect(detail.locator("h2")).to_have_text("sim/mistral-large-latest")
+    expect(page).to_have_url(re.compile(r"#/live/\d+\?q=sim%2F$"))
+    rows.nth(1).click()
+    expect(detail.locator("h2")).to_have_text("sim/kimi-k2.5")
+    place = page.url
+    page.go_back()
+    expect(detail).to_be_hidden()
+    expect(rows.nth(1)).to_be_focused()
+    expect(page.locator(".bar button").first).to_have_text("Go on")
+    expect(page).to_have_url(re.compile(re.escape("#/live?q=sim%2F") + "$"))
+    page.go_forward()
+    expect(detail.locator("h2")).to_have_text("sim/kimi-k2.5")
+    # The button takes no further step than Back would.
+    detail.locator(".close").click()
+    expect(detail).to_be_hidden()
+    expect(page).to_have_url(re.compile(re.escape("#/live?q=sim%2F") + "$"))
+    # As a link, of one that is there and of one that is not.
+    page.goto(place)
+    page.reload()
+    expect(detail.locator("h2")).to_have_text("sim/kimi-k2.5")
+    expect(page.locator(".search")).to_have_value("sim/")
+    page.keyboard.press("Escape")
+    expect(detail).to_be_hidden()
+    expect(page.locator(".bar .chip.good")).to_be_visible()
+
+
+def test_models_keep_their_filter_in_the_address(at: Callable[[str], Any]) -> None:
+    page = at("/models?q=moonshot%20kimi-k2.5")
+    expect(page.locator(".search")).to_have_value("moonshot kimi-k2.5")
+    expect(page.locator("tbody tr").first).to_contain_text("functions.name:0")
+    page.fill(".search", "mistral")
+    expect(page).to_have_url(re.compile(re.escape("#/models?q=mistral") + "$"))
+    page.click("nav a[data-screen=doctor]")
+    page.wait_for_selector(".drop")
+    page.go_back()
+    expect(page.locator(".search")).to_have_value("mistral")
 
 
 def test_a_program_that_was_started_again_is_entered_from_any_tab(browser: Any, tmp_path: Path) -> None:
@@ -177,6 +271,38 @@ def test_each_screen_has_a_title_and_takes_the_focus(page: Any) -> None:
     expect(page.locator("#main")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.locator(".crumb a")).to_be_focused()
+
+
+def test_the_focus_is_in_a_screen_that_is_still_on_its_way(at: Callable[[str], Any]) -> None:
+    page = at("/usage")
+    page.locator(".scroll").first.focus()
+    held = hold(page, "**/web/api/models")
+    at("/models")
+    # Else the next Tab would begin wherever the browser likes.
+    expect(page.locator("#main")).to_be_focused()
+    expect(page.locator("tbody tr")).to_have_count(0)
+    held[0].continue_()
+    expect(page.locator("tbody tr").first).to_be_visible()
+    expect(page.locator("#main")).to_be_focused()
+
+
+def test_a_conversation_that_comes_while_the_costs_are_worked_out_hides_no_other(page: Any) -> None:
+    asked: list[int] = []
+
+    def digest_later(route: Any) -> None:
+        found = route.fetch().json()
+        asked.append(found["total"])
+        route.fulfill(json=found | ({"digested": 0} if len(asked) == 1 else {}))
+
+    page.wait_for_selector(".row .title")
+    page.route("**/web/api/conversations?*", digest_later)
+    page.reload()
+    page.wait_for_selector(".row .title")
+    say(urlsplit(page.url).port, page.evaluate("() => localStorage.getItem('midstream-session')"), "sim/kimi-k2.5")
+    expect(page.locator("#total")).to_contain_text(f"{asked[0] + 1} conversations")
+    assert len(asked) > 1
+    open_demo(page)
+    page.unroute("**/web/api/conversations?*")
 
 
 def test_the_report_is_that_of_the_model_that_is_chosen(page: Any) -> None:

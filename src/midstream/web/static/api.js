@@ -97,6 +97,12 @@ export async function* events(path, options) {
   } finally { reader.cancel().catch(() => {}); }
 }
 
+/** What a screen filters by stands in the address, for a link and for Back. */
+export function keep(place, fields) {
+  const said = query(fields);
+  history.replaceState(history.state, "", `#/${place}${said ? `?${said}` : ""}`);
+}
+
 export const query = (fields) => {
   const made = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) {

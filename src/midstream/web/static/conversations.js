@@ -1,7 +1,7 @@
 // The list of conversations: search, filters, and only the rows that are in sight.
 
 import { h, replace, later, when, money, count, turns } from "./dom.js";
-import { call, query } from "./api.js";
+import { call, keep, query } from "./api.js";
 import { FixedList } from "./windows.js";
 import { visible } from "./text.js";
 
@@ -24,8 +24,7 @@ export async function open(root, { query: asked }) {
 
   function change(name, value) {
     wanted[name] = value;
-    const said = query(wanted);
-    history.replaceState(history.state, "", `#/conversations${said ? `?${said}` : ""}`);
+    keep("conversations", wanted);
     fetchAll();
   }
 
@@ -56,7 +55,9 @@ export async function open(root, { query: asked }) {
     pages = new Map();
     const found = await page(0, now);
     if (now !== version || !found) return;
-    if (wanted.cost) { total.textContent = summary(found); list.set(found.total); } else list.refresh();
+    // There may be more by now, and then all rows moved down: the last one must not fall off the end.
+    total.textContent = summary(found);
+    list.set(found.total);
     if (found.digested < found.total) setTimeout(() => now === version && refresh(now), 3000);
   }
 

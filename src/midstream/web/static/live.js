@@ -1,20 +1,20 @@
 // Live traffic: newest first, one stream of news, one repaint a frame however many come.
 
 import { h, s, replace, eachFrame, when, money, span, size, count, copyButton, curlOf, unhidden } from "./dom.js";
-import { call, events, Refused } from "./api.js";
+import { call, events, keep, query, Refused } from "./api.js";
 import { FixedList } from "./windows.js";
 import { jsonCode, code, visible, plain } from "./text.js";
 
 const MOST = 2000, HEIGHT = 40;
 
-export async function open(root, { rest: [picked], isOpen }) {
+export async function open(root, { rest: [picked], query: asked, isOpen }) {
   const rows = new Map();
-  let order = [], paused = false, waiting = [], stopped = false, words = "", last = "", looked = 0, shown = 0;
+  let order = [], paused = false, waiting = [], stopped = false, last = "", looked = 0, shown = 0, pushed = false;
   const stop = new AbortController();
   const list = new FixedList(HEIGHT, row, { label: "Exchanges, newest first", identity: (at) => order[at] });
   const state = h("span.chip.plain", { role: "status" }, "connecting");
   const total = h("span.quiet");
-  const detail = h("section.detail", { "aria-label": "One exchange", hidden: true, tabindex: "-1", onkeydown: (event) => { if (event.key === "Escape") close(); } });
+  const detail = h("section.detail", { "aria-label": "One exchange", hidden: true, tabindex: "-1", onkeydown: (event) => { if (event.key === "Escape") leave(); } });
   const pause = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
     paused = !paused;
     pause.setAttribute("aria-pressed", String(paused));
@@ -22,13 +22,13 @@ export async function open(root, { rest: [picked], isOpen }) {
     if (!paused) { take(waiting); waiting = []; }
     paint();
   } }, "Pause");
-  const filter = h("input.search", { type: "search", placeholder: "Filter: model, status, wire, error", "aria-label": "Filter", oninput: () => { words = filter.value.toLowerCase(); paint(); } });
+  const filter = h("input.search", { type: "search", placeholder: "Filter: model, status, wire, error", "aria-label": "Filter", value: asked.get("q"), oninput: () => { keep(place(), { q: filter.value }); paint(); } });
   replace(root, h("h1.unseen", "Live"),
     h("div.bar", filter, h("div.filters", pause, h("button", { type: "button", onclick: async () => { await call("live/clear", { body: {} }); rows.clear(); waiting = []; paint(); } }, "Clear"), state, total)),
     h("div.live", h("div.traffic", h("div.row.exchange.titles", { "aria-hidden": "true" }, ["Time", "Client \u2192 model", "Status", "Tokens", "Cost", "First", "Took", "Notes"].map((label) => h("span", label))), list.node), detail));
 
   const paint = eachFrame(() => {
-    const wanted = words.split(/\s+/).filter(Boolean);
+    const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     order = [...rows.values()].sort((one, other) => other.number - one.number);
     if (wanted.length) order = order.filter((each) => { const text = `${each.wire} ${each.asked} ${each.model} ${each.status} ${each.error} ${each.path} ${each.tenant}`.toLowerCase(); return wanted.every((word) => text.includes(word)); });
     total.textContent = `${count(order.length)} exchange${order.length === 1 ? "" : "s"}${paused && waiting.length ? `, ${count(waiting.length)} waiting` : ""}`;
@@ -44,7 +44,7 @@ export async function open(root, { rest: [picked], isOpen }) {
   function row(at) {
     const each = order[at];
     const style = each.open ? "open" : each.status >= 400 || each.error ? "bad" : "good";
-    return h(`button.row.exchange.${style}`, { type: "button", "data-key": each.number, onclick: () => look(each.number) },
+    return h(`button.row.exchange.${style}`, { type: "button", "data-key": each.number, onclick: () => go(each.number) },
       h("span", when(each.when, { exact: true })),
       h("span.path", h("span.chip", each.wire || each.path), visible(each.asked === each.model || !each.asked ? "" : `${each.asked} \u2192 `), h("strong", visible(each.model || "\u2026"))),
       h(`span.status.${style}`, each.open ? "\u2022\u2022\u2022" : String(each.status), each.error ? h("span.why", ` ${each.error}`) : null),
@@ -52,25 +52,39 @@ export async function open(root, { rest: [picked], isOpen }) {
       h("span", span(each.ttft)), h("span", span(each.ms)), h("span", each.notes ? h("span.chip.caution", String(each.notes)) : ""));
   }
 
+  const place = () => `live${shown ? `/${shown}` : ""}`;
+
+  /** To the place of one, which Back leaves: for the list, whichever was open last. */
+  function go(number) {
+    const to = `#/live/${number}${filter.value ? `?${query({ q: filter.value })}` : ""}`;
+    if (shown) return location.replace(to);
+    pushed = true;
+    location.hash = to;
+  }
+
   /** Open one; `again` once it has ended: then what is read stays in its place, and the focus where it is. */
   async function look(number, again = false) {
-    const found = await call(`live/${number}`).catch((error) => ({ failed: error.message }));
-    if (!isOpen()) return;
-    looked = found.open ? number : 0;
     shown = number;
+    const found = await call(`live/${number}`).catch((error) => ({ failed: error.message }));
+    if (!isOpen() || shown !== number) return;
+    looked = found.open ? number : 0;
     detail.hidden = false;
-    history.replaceState(history.state, "", `#/live/${number}`);
     const tab = again ? [...detail.querySelectorAll("[role=tab]")].findIndex((each) => each.ariaSelected === "true") : -1, top = detail.scrollTop;
-    replace(detail, h("button.close", { type: "button", "aria-label": "Close", onclick: close }, "\u00d7"), found.failed ? h("p.fault", found.failed) : exchange(found, tab));
+    replace(detail, h("button.close", { type: "button", "aria-label": "Close", onclick: leave }, "\u00d7"), found.failed ? h("p.fault", found.failed) : exchange(found, tab));
     if (!again) detail.focus();
     detail.scrollTop = again ? top : 0;
   }
 
+  /** Back to the list, where it is the place before this one. */
+  function leave() { if (pushed) history.back(); else close(); }
+
   function close() {
+    const row = list.node.querySelector(`[data-key="${shown}"]`), seen = !detail.hidden;
     detail.hidden = true;
-    looked = 0;
-    history.replaceState(history.state, "", "#/live");
-    (list.node.querySelector(`[data-key="${CSS.escape(shown)}"]`) || list.node).focus();
+    pushed = false;
+    looked = shown = 0;
+    keep("live", { q: filter.value });
+    if (seen) (row || list.node).focus();
   }
 
   async function follow() {
@@ -100,8 +114,9 @@ export async function open(root, { rest: [picked], isOpen }) {
 
   paint();
   follow();
-  if (picked) look(Number(picked));
-  return () => { stopped = true; stop.abort(); };
+  const to = ([number]) => number ? look(Number(number) || -1) : shown && close();
+  to([picked]);
+  return Object.assign(() => { stopped = true; stop.abort(); }, { to });
 }
 
 function exchange(found, tab) {

@@ -21,6 +21,7 @@ const nav = h("nav", { "aria-label": "Screens" });
 const notice = h("div.notice", { role: "alert", hidden: true });
 const places = new Map();
 let leave = () => {};
+let drawn;
 let shown = 0;
 let here = 0;
 let failed = "";
@@ -95,8 +96,10 @@ async function show(me) {
   const [name, ...rest] = path.split("/").map(decoded);
   const current = Object.hasOwn(INNER, name) ? INNER[name].under : me.screens.includes(name) ? name : me.screens[0];
   const screen = Object.hasOwn(INNER, name) ? INNER[name] : SCREENS[current];
-  const number = ++shown;
   const { seen, restore } = place();
+  if (drawn === screen && leave.to) return leave.to(rest);  // another place of the screen that is in sight
+  drawn = screen;
+  const number = ++shown;
   failed = "";
   if (!trying) notice.hidden = true;  // what it says is about the screen that is left
   leave();
@@ -111,14 +114,14 @@ async function show(me) {
     const holder = h("div.screen");
     replace(main, holder);
     window.scrollTo(0, 0);
+    // What had the focus is gone with its screen; the next Tab begins in this one, also while it is on its way.
+    if (number > 1 && document.activeElement === document.body) main.focus({ preventScroll: true });
     const end = (await module.open(holder, { me, rest, query: new URLSearchParams(asked), seen, isOpen: () => number === shown })) || (() => {});
     // Somebody may have gone on before it was all there: what is in sight now belongs to another screen.
     if (number !== shown) return end();
     leave = end;
     const heading = holder.querySelector("h1");
     title(heading?.dataset.title || heading?.textContent || screen.label, me);
-    // What had the focus is gone with its screen; the next Tab begins in this one.
-    if (number > 1 && document.activeElement === document.body) main.focus({ preventScroll: true });
     restore();
   } catch (error) {
     if (number !== shown) return;

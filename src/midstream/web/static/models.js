@@ -1,7 +1,7 @@
 // What each model's dialect demands.
 
 import { h, replace, short } from "./dom.js";
-import { call } from "./api.js";
+import { call, keep } from "./api.js";
 
 const COLUMNS = [
   ["Model", (card) => [h("strong", card.name), card.name === card.model ? null : h("span.quiet", ` = ${card.model}`)]],
@@ -18,10 +18,10 @@ const COLUMNS = [
   ["Key", (card) => h(`span.chip.${card.ready ? "good" : "plain"}`, card.ready ? card.key || "not needed" : "not set")],
 ];
 
-export async function open(root) {
+export async function open(root, { query }) {
   const cards = await call("models");
   const body = h("tbody");
-  const filter = h("input.search", { type: "search", placeholder: "Filter models", "aria-label": "Filter models", oninput: () => draw() });
+  const filter = h("input.search", { type: "search", placeholder: "Filter models", "aria-label": "Filter models", value: query.get("q"), oninput: () => { keep("models", { q: filter.value }); draw(); } });
   const total = h("p.quiet", { role: "status" });
   const draw = () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -13,15 +13,15 @@ let chosen = "";
 export async function open(root, { rest: [id = ""], me }) {
   if (running && (!id || id === running.id())) return running.show(root);
   const cards = await call("models");
-  let conversation = id, before = "", stop = null, first = 0, scratches = [], away = false, parked = null, atEnd = false, last = 0;
+  let conversation = id, before = "", stop = null, first = 0, scratches = [], away = false, parked = null, atEnd = false, last = 0, waits = false;
   const whole = h("p.crumb");
   const said = h("div.talk", { "aria-live": "polite" });
   const report = h("div.switch", { hidden: true, role: "status", tabindex: "0" });
   const model = h("select", { "aria-label": "Model", onchange: () => { chosen = model.value; draft(); preview(); } },
     [["Ready", true], ["Without a key", false]].map(([label, ready]) => h("optgroup", { label }, cards.filter((card) => card.ready === ready).map((card) => h("option", { value: card.name }, card.name)))));
   const tools = me.tools.map((name) => h("input", { type: "checkbox", value: name }));
-  const words = h("textarea", { rows: "3", placeholder: "Say something. Enter sends, Shift+Enter starts a new line.", "aria-label": "Message", dir: "auto", oninput: () => draft(), onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); } } });
-  const button = h("button.primary", { type: "button", onclick: () => (stop ? stop.abort() : send()) }, "Send");
+  const words = h("textarea", { rows: "3", placeholder: "Say something. Enter sends, Shift+Enter starts a new line.", "aria-label": "Message", dir: "auto", oninput: () => { draft(); label(); }, onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); } } });
+  const button = h("button.primary", { type: "button", onclick: () => (stop ? stop.abort() : send(true)) }, "Send");
   const heading = h("h1", conversation ? "Go on talking" : "Talk");
   const page = h("div.talking",
     h("div.head", heading, whole),
@@ -65,6 +65,7 @@ export async function open(root, { rest: [id = ""], me }) {
   if (conversation) {
     const info = await call(`conversations/${encodeURIComponent(conversation)}`);
     await draw(Math.max(0, info.turns - 30), info.turns);
+    waits = info.waits;
     before = info.models.at(-1) || "";
     first = info.turns;
     heading.dataset.title = visible(info.title);
@@ -76,11 +77,16 @@ export async function open(root, { rest: [id = ""], me }) {
     choose(chosen);
   }
   const kept = JSON.parse(sessionStorage.getItem(place()) || "null");
-  if (kept) { words.value = kept.text; if (choose(kept.model) && model.value !== before) await preview(); }
+  if (kept) words.value = kept.text;
+  label();
+  if (kept && choose(kept.model) && model.value !== before) await preview();
 
   function about(title) {
     replace(whole, h("a", { href: `#/c/${encodeURIComponent(conversation)}` }, title || conversation), " \u00b7 ", h("a", { href: "#/talk" }, "New conversation"));
   }
+
+  /** With nothing typed, the button asks once more for the answer that did not come. */
+  function label() { button.textContent = stop ? "Stop" : waits && !words.value.trim() ? "Try again" : "Send"; }
 
   function place() { return `midstream-draft-${conversation}`; }
 
@@ -125,45 +131,51 @@ export async function open(root, { rest: [id = ""], me }) {
     } catch (error) { replace(report, h("p.fault", error.message)); }
   }
 
-  async function send() {
-    const text = words.value;
-    if (!text.trim() || stop) return;
+  /** Say what was typed, or, `again`, have the last message answered if it was not: it is stored, and not said twice. */
+  async function send(again) {
+    const text = words.value.trim() && words.value;
+    if (stop || !(text || (again && waits))) return;
     stop = new AbortController();
-    button.textContent = "Stop";
     words.value = "";
+    label();
     draft();
     atEnd = true;
     said.querySelector(".empty")?.remove();
-    const mine = turnNode({ index: "new", speaker: "human", blocks: [{ type: "text", text }] });
+    const mine = text && turnNode({ index: "new", speaker: "human", blocks: [{ type: "text", text }] });
     const answer = new Answer(model.value);
     const scratch = h("div.scratch", mine, answer.node);
+    let stored = false;
     scratches.push(scratch);
     said.append(scratch);
     follow();
     const body = { text, model: model.value, conversation, tools: tools.filter((box) => box.checked).map((box) => box.value) };
     try {
       for await (const { data } of events("talk", { body, signal: stop.signal })) {
-        if (data.conversation && data.conversation !== conversation) {
+        if (data.type !== "stored") { answer.take(data); continue; }
+        stored = true;
+        if (data.conversation !== conversation) {
           conversation = data.conversation;
           if (!away) history.replaceState(history.state, "", `#/talk/${encodeURIComponent(conversation)}`);
           about("");
         }
-        if (data.type !== "stored") answer.take(data);
       }
     } catch (error) {
       if (error.name !== "AbortError") answer.take({ type: "failed", message: error.message });
       else answer.stopped = true;
     }
     stop = null;
-    button.textContent = "Send";
     report.hidden = true;
-    if (answer.failed) { words.value = words.value || text; draft(); }
+    const well = !answer.failed && !answer.stopped;
+    waits = stored && !well;
+    if (!stored && text && !words.value) { words.value = text; draft(); }
+    label();
     // Drawn when somebody comes back, as it is stored.
     if (away) { if (running === parked) running = null; return; }
+    if (!well) answer.end();
+    const info = conversation && await call(`conversations/${encodeURIComponent(conversation)}`).catch((error) => { if (well) throw error; });
+    if (info) { waits = info.waits; label(); }
     // What was stopped or failed stays as it came; the next answer shows it as it is stored.
-    if (answer.failed || answer.stopped) { answer.end(); ready(); return; }
-    if (conversation) {
-      const info = await call(`conversations/${encodeURIComponent(conversation)}`);
+    if (info && well) {
       about(visible(info.title).slice(0, 100));
       for (const each of scratches) each.remove();
       scratches = [];

@@ -197,6 +197,44 @@ async def test_what_fails_is_shown_too() -> None:
         assert all(row["error"] for row in rows)
 
 
+@asynchronous
+async def test_what_was_refused_unread_is_shown_too() -> None:
+    """A wrong base URL, a page of another site: whoever sets up a client looks for these."""
+    async with gate() as door:
+        await door.post("/v2/chat/completions?beta=1", CHAT)
+        session = await enter(door)
+        (row,) = await listed(door, session)
+        assert (row["status"], row["path"], row["error"], row["open"]) == (
+            404,
+            "/v2/chat/completions",
+            "not_found",
+            False,
+        )
+        _, detail = await door.get(f"/web/api/live/{row['number']}", **{SESSION: session})
+        assert detail["address"] == "/v2/chat/completions?beta=1" and "error" in json.loads(detail["answer"]["text"])
+        # Whoever has no key cannot push out what others did: in one second one is told.
+        for _ in range(30):
+            await door.post("/v2/chat/completions", CHAT)
+        assert len(await listed(door, session)) < 10
+
+
+@asynchronous
+async def test_a_wrong_key_is_shown_to_the_admin_alone_and_not_the_key() -> None:
+    async with gate("[page]\nlive = true\n") as door:
+        key, _ = await make_tenant(door, "acme")
+        made = make_key().key.reveal()
+        status, _, _ = await door.post(f"/v1/chat/completions?key={made}", CHAT)
+        assert status == 401
+        status, _, _ = await door.post(
+            "/v1/embeddings", {"model": "sim/none", "input": "x"}, authorization=f"Bearer {key}"
+        )
+        assert status >= 400
+        owner = await listed(door, await enter(door))
+        assert [row["tenant"] for row in owner] == ["", "acme"] and owner[0]["status"] == 401
+        assert made not in json.dumps(owner)
+        assert [row["tenant"] for row in await listed(door, await enter(door, key))] == ["acme"]
+
+
 @pytest.mark.parametrize(
     ("retries", "faults", "earlier"),
     [

@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.core.blocks import human
+from midstream.core.blocks import ToolCall, Turn, human
 from midstream.store.records import title_of
-from midstream.store.search import GAP, MAX_QUERY_WORDS, Query, folded, folded_text, indexed, is_unspaced, words
+from midstream.store.search import (
+    GAP,
+    MAX_QUERY_WORDS,
+    Query,
+    folded,
+    folded_text,
+    indexed,
+    is_unspaced,
+    searchable,
+    words,
+)
 
 from . import samples
 
@@ -20,6 +30,25 @@ def test_words_are_folded() -> None:
     assert folded("The get_weather(Zürich) of 2024!") == ["the", "get", "weather", "zurich", "of", "2024"]
     assert folded("今天 OKです") == ["今", "天", "ok", "て", "す"]
     assert folded("ﬁne Ⅳ Straße") == ["fine", "iv", "strasse"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ('{"city": "Oslo", "days": 3}', '{"city": "Oslo", "days": 3}'),
+        (
+            r'{"stadt": "M\u00fcnchen", "text": "one\ntwo\t\"three\"", "n": [1, null, {"\u4eca": true}]}',
+            'stadt\nMünchen\ntext\none\ntwo\t"three"\nn\n1\nnull\n今\ntrue',
+        ),
+        (r'{"cut": "M\u00fc', r'{"cut": "M\u00fc'),
+        (r'{"half": "\ud800"}', r'{"half": "\ud800"}'),
+        ("[" * 100_000 + "\\", "[" * 100_000 + "\\"),
+    ],
+    ids=["plain", "escaped", "cut", "half a character", "deep"],
+)
+def test_arguments_are_found_by_the_words_that_people_read(arguments: str, said: str) -> None:
+    call = ToolCall("hist_tool_a", "look", arguments)
+    assert searchable(Turn("ai", (call,))) == f"look\n{said}"
 
 
 @given(samples.texts)

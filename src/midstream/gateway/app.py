@@ -198,11 +198,13 @@ class Gateway:
         """A refusal before anything of the request was read."""
         told = as_told(error)
         status, body = make_writer(wire, AnswerContext("")).error(told)
-        self.note_refusal(Refusal(wire, scope["path"], status, error.kind, tenant))
+        self.note_refusal(Refusal(wire, scope["path"], status, error.kind, tenant), scope, body)
         await send_refusal(send, status, body, refusal_headers(told))
 
-    def note_refusal(self, refusal: Refusal) -> None:
+    def note_refusal(self, refusal: Refusal, scope: Message, body: bytes) -> None:
         """Let the operator see a request that never became an exchange: a wrong key or path shows nowhere else."""
+        if self.live is not None and self.live.is_on:
+            self.live.refuse(refusal, scope, body)
         if self._refused is not None:
             self._refused(refusal)
 

@@ -12,7 +12,9 @@ from ..web.traffic import Traffic, secrets_in, serving
 from ..web.veil import without_key
 
 if TYPE_CHECKING:
+    from ..web.guard import Message
     from .exchange import Exchange
+    from .refusals import Refusal
     from .tenants import Authenticator
 
 
@@ -24,6 +26,7 @@ class LiveTraffic:
         self.traffic = traffic
         self._authenticator = authenticator
         self._enabled = enabled
+        self._refused_at = 0
 
     @property
     def is_on(self) -> bool:
@@ -31,14 +34,9 @@ class LiveTraffic:
 
     def begin(self, exchange: Exchange) -> None:
         """A request has come. What is read and written of it is kept from now on, unless too many come."""
-        scope = exchange.scope
-        # As it came: what was escaped in it is part of what the client asked.
-        path = scope.get("raw_path", b"").decode("latin-1") or scope["path"]
-        record = self.traffic.open(exchange.tenant.id, exchange.wire, scope["method"], path)
-        exchange.live = record
+        exchange.live = record = self._open(exchange.tenant.id, exchange.wire, exchange.scope)
         if record.kept:
             exchange.record = record
-            record.headers, record.query = scope["headers"], scope["query_string"]
             # The upstream's side is told by the transport's tap, in this task.
             serving.set(record.itself)
 
@@ -62,13 +60,37 @@ class LiveTraffic:
         if exchange.turn is not None and exchange.turn.usage is not None:
             record.input, record.output = exchange.turn.usage.read, exchange.turn.usage.output
         if exchange.status >= 400:
-            _hide_keys(record, exchange)
+            _hide_keys(record, exchange.scope)
         self.traffic.close(record)
 
+    def refuse(self, refusal: Refusal, scope: Message, body: bytes) -> None:
+        """A request that never became an exchange: a wrong key, a path that is not there, too many at once. `body` is what the
+        client was told."""
+        tenant = refusal.tenant
+        if tenant is None:
+            # Nobody needs a key to be refused: without a bound, whoever has none could push everybody's traffic out.
+            second = int(self.traffic.clock())
+            if second == self._refused_at:
+                return
+            self._refused_at = second
+        record = self._open("" if tenant is None else tenant.id, refusal.wire, scope)
+        if record.kept:
+            record.sent.add(self.traffic.clock(), body)
+        record.status, record.error = refusal.status, refusal.error
+        _hide_keys(record, scope)
+        self.traffic.close(record)
 
-def _hide_keys(record: Record, exchange: Exchange) -> None:
+    def _open(self, tenant: str, wire: str, scope: Message) -> Record:
+        # As it came: what was escaped in it is part of what the client asked.
+        path = scope.get("raw_path", b"").decode("latin-1") or scope["path"]
+        record = self.traffic.open(tenant, wire, scope["method"], path)
+        if record.kept:
+            record.headers, record.query = scope["headers"], scope["query_string"]
+        return record
+
+
+def _hide_keys(record: Record, scope: Message) -> None:
     """In a row of the list: who mixes up two variables asks for a model by the name of a key, which fails."""
-    scope = exchange.scope
     for secret in secrets_in(scope["headers"], scope["query_string"]):
         record.asked, record.model, record.path = (
             without_key(text.encode("utf-8", "replace"), secret).decode("utf-8", "replace")

@@ -187,7 +187,7 @@ class _Routes:
     def refuse(self, request: Request, error: MidstreamError, tenant: Tenant | None = None) -> Response:
         told, wire = as_told(error), wire_of(request)
         status, body = make_writer(wire, AnswerContext("")).error(told)
-        self.gateway.note_refusal(Refusal(wire, request.scope["path"], status, error.kind, tenant))
+        self.gateway.note_refusal(Refusal(wire, request.scope["path"], status, error.kind, tenant), request.scope, body)
         headers = {name.decode(): value.decode() for name, value in refusal_headers(told)}
         return Response(body, status, headers, "application/json")
 

@@ -14,6 +14,8 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import NamedTuple
 
+import msgspec
+
 from ..core.blocks import Text, ToolCall, ToolResponse, Turn
 
 # A pasted page as a query must not become a pattern of thousands of parts.
@@ -160,10 +162,31 @@ def searchable(turn: Turn) -> str:
         if type(block) is Text:
             parts.append(block.text)
         elif type(block) is ToolCall:
-            parts += [block.name, block.arguments]
+            parts += [block.name, _as_read(block.arguments)]
         elif type(block) is ToolResponse:
             parts += [block.name, block.text]
     return "\n".join(parts)
+
+
+def _as_read(arguments: str) -> str:
+    """Arguments in the words that a person reads in them: JSON may write `ü` as six signs, and every line's end as a letter that
+    sticks to the next word."""
+    if "\\" not in arguments:
+        return arguments
+    try:
+        waiting = [msgspec.json.decode(arguments)]
+    except (ValueError, RecursionError):
+        return arguments
+    said: list[str] = []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [each for pair in reversed(value.items()) for each in reversed(pair)]
+        elif isinstance(value, list):
+            waiting += reversed(value)
+        else:
+            said.append(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    return "\n".join(said)
 
 
 class Query:

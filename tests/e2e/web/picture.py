@@ -34,7 +34,7 @@ def take(folder: Path = PLACE) -> list[Path]:
                 page.hover(".cell.left .pill >> nth=1")
                 page.wait_for_timeout(400)
                 path = folder / f"wires-{scheme}.png"
-                page.screenshot(path=str(path), clip={"x": 0, "y": 54, "width": 1240, "height": 926})
+                page.screenshot(path=str(path), clip={"x": 0, "y": 60, "width": 1240, "height": 920})
                 path.write_bytes(smaller(path.read_bytes()))
                 made.append(path)
                 context.close()

@@ -164,6 +164,34 @@ def test_two_prompts_share_their_marks_and_a_prompt_has_no_keys(page: Any) -> No
         assert marked.count() == (0 if same else page.locator(".cell.left .token").count())
 
 
+CROSSED = """() => {
+  const box = document.querySelector('.picture').getBoundingClientRect(), found = [];
+  const words = [...document.querySelectorAll('.stop > .line, .cell.right[data-row] .jl')].map((node) => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    return [node, range.getBoundingClientRect()];
+  });
+  for (const path of document.querySelectorAll('.threads path')) for (let at = 0; at < path.getTotalLength(); at += 3) {
+    const point = path.getPointAtLength(at), x = box.left + point.x, y = box.top + point.y;
+    for (const [node, { left, right, top, bottom }] of words) {
+      if (x > left && x < right && y > top + 3 && y < bottom - 3) found.push(`${path.dataset.call} ${node.textContent}`);
+    }
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("right", ["moonshot/kimi-k2.5", "anthropic/claude-sonnet-4-5", "gemini/gemini-3-pro-preview"])
+def test_a_thread_crosses_no_words(page: Any, right: str) -> None:
+    open_demo(page)
+    page.click("text=The same turn on every wire")
+    page.select_option("select[aria-label='The left wire']", "mistral/mistral-large-latest")
+    page.select_option("select[aria-label='The right wire']", right)
+    expect(page.locator(".cell.right.heading")).to_contain_text(right)
+    page.wait_for_function("() => document.querySelectorAll('.threads path').length >= 20")
+    assert page.evaluate(CROSSED) == []
+
+
 @pytest.mark.parametrize(("refused", "other"), [("left", "right"), ("right", "left")])
 def test_what_one_wire_refuses_stands_beside_what_the_other_sends(page: Any, refused: str, other: str) -> None:
     open_demo(page)

@@ -136,7 +136,7 @@ class Picture {
     const lines = [];
     if (matchMedia("(min-width: 900px)").matches) {
       for (const knot of this.node.querySelectorAll(".knot[data-row]")) {
-        const to = knot.getBoundingClientRect();
+        const to = knot.getBoundingClientRect(), stop = knot.closest(".stop").getBoundingClientRect();
         for (const side of ["left", "right"]) {
           const pills = this.node.querySelectorAll(`.cell.${side}[data-row="${knot.dataset.row}"] .pill[data-call="${CSS.escape(knot.dataset.call)}"]`);
           // Where a call and its result share a row, the result's id is the later one.
@@ -146,12 +146,12 @@ class Picture {
           const y1 = from.top + from.height / 2 - box.top, y2 = to.top + to.height / 2 - box.top;
           const edge = (side === "left" ? cell.right : cell.left) - box.left, x2 = (side === "left" ? to.left : to.right) - box.left;
           // Straight where words are, and only where none are crossed: behind an id on the left, before its line on the right. In a
-          // prompt there are words on both sides. It bends between the columns.
+          // prompt there are words on both sides. It bends between the columns, before the name that stands above the knot.
           const line = pill.closest(".jl"), words = document.createRange();
           words.selectNodeContents(line || pill);
           const x1 = !line ? edge : side === "left" ? Math.min(from.right + 14 - box.left, edge) : Math.max(edge, words.getBoundingClientRect().left - 4 - box.left);
-          const bend = (x2 - edge) * 0.5;
-          lines.push(s(`path.thread-${this.calls.get(knot.dataset.call)?.colour ?? 0}`, { d: `M${x1} ${y1}L${edge} ${y1}C${edge + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, "data-call": knot.dataset.call, class: knot.dataset.call === this.lit ? "lit" : "" }));
+          const near = (side === "left" ? stop.left : stop.right) - box.left, bend = (near - edge) * 0.5;
+          lines.push(s(`path.thread-${this.calls.get(knot.dataset.call)?.colour ?? 0}`, { d: `M${x1} ${y1}L${edge} ${y1}C${edge + bend} ${y1} ${near - bend} ${y2} ${near} ${y2}L${x2} ${y2}`, "data-call": knot.dataset.call, class: knot.dataset.call === this.lit ? "lit" : "" }));
         }
       }
     }

@@ -112,6 +112,7 @@ def test_typing_after_ctrl_c_means_to_stay(opened: Open) -> None:
     terminal.wait_for("›")
     terminal.type("\x03")
     terminal.wait_for("Ctrl-C again to quit")
+    terminal.wait_for("›", count=2)  # what is typed before the next prompt is also echoed by the terminal
     terminal.type("never mind")
     terminal.wait_for("› never mind")
     terminal.type("\x03")

@@ -46,7 +46,7 @@ export async function open(root, { rest: [picked], query: asked, isOpen }) {
     const style = each.open ? "open" : each.status >= 400 || each.error ? "bad" : "good";
     return h(`button.row.exchange.${style}`, { type: "button", "data-key": each.number, onclick: () => go(each.number) },
       h("span", when(each.when, { exact: true })),
-      h("span.path", h("span.chip", each.wire || each.path), visible(each.asked === each.model || !each.asked ? "" : `${each.asked} \u2192 `), h("strong", visible(each.model || "\u2026"))),
+      h("span.path", h("span.chip", each.wire || each.path), visible(each.asked === each.model || !each.asked ? "" : `${each.asked} \u2192 `), h("strong", visible(each.model || (each.open ? "\u2026" : each.path)))),
       h(`span.status.${style}`, each.open ? "\u2022\u2022\u2022" : String(each.status), each.error ? h("span.why", ` ${each.error}`) : null),
       h("span", each.input || each.output ? `${count(each.input)} \u2192 ${count(each.output)}` : ""), h("span", money(each.cost)),
       h("span", span(each.ttft)), h("span", span(each.ms)), h("span", each.notes ? h("span.chip.caution", String(each.notes)) : ""));
@@ -172,7 +172,7 @@ function curl(found) {
   const upstream = found.wire === "page" ? found.upstream : null;
   const [method, address] = upstream ? upstream.line.split(" ") : [found.method, location.origin + found.address];
   const text = upstream ? upstream.text : found.client.text;
-  if (!found.kept || (!upstream && (found.wire === "page" || found.client.cut))) return "";
+  if (!found.kept || (!upstream && (found.wire === "page" || found.client.cut || (found.method === "POST" && !found.client.bytes)))) return "";
   const skipped = ["host", "content-length", "connection", "accept-encoding", "transfer-encoding", "user-agent"];
   const headers = Object.entries(upstream ? upstream.headers : found.headers).filter(([name]) => !skipped.includes(name) && !name.startsWith("x-stainless"));
   return curlOf(method, unhidden(address), Object.fromEntries(headers), text);

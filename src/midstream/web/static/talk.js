@@ -151,6 +151,7 @@ export async function open(root, { rest: [id = ""], me }) {
     const body = { text, model: model.value, conversation, tools: tools.filter((box) => box.checked).map((box) => box.value) };
     try {
       for await (const { data } of events("talk", { body, signal: stop.signal })) {
+        if (data.type === "question") atEnd = false;  // it is read from its beginning, not from its buttons
         if (data.type !== "stored") { answer.take(data); continue; }
         stored = true;
         if (data.conversation !== conversation) {
@@ -212,7 +213,7 @@ class Answer {
     if (event.type === "text" || event.type === "thinking") this.grow(event.type, event.text);
     else if (event.type === "call") { this.block("call", h("p.calling", h("span.dot"), h("strong", event.name))); this.held = ""; this.kind = "call"; }
     else if (event.type === "arguments") { this.held += event.text; this.now?.querySelector("code")?.remove(); this.now?.append(h("code", ` ${visible(this.held.slice(0, 300))}`)); }
-    else if (event.type === "question") { this.ask(event).scrollIntoView({ block: "start" }); return; }  // it is read from its beginning
+    else if (event.type === "question") { this.ask(event).scrollIntoView({ block: "start" }); return; }
     else if (event.type === "result") this.block("result", h(`details.call.${event.failed ? "bad" : "good"}`, h("summary", h("span.dot"), `Result of ${event.result.name}`), plain((event.result.content || []).map((part) => part.text || `[${part.type}]`).join(""))));
     else if (event.type === "notice") this.block("notice", h("p.quiet", event.text));
     else if (event.type === "failed") { this.failed = true; this.block("fault", h("p.fault", { role: "alert" }, event.message)); }

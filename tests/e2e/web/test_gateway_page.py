@@ -101,6 +101,34 @@ def test_filter_pause_and_clear(gateway: tuple[Any, str]) -> None:
     expect(page.locator(".empty")).to_be_visible()
 
 
+def test_a_page_of_another_site_cannot_ask_and_its_try_is_seen(gateway: tuple[Any, str]) -> None:
+    from playwright.sync_api import expect
+
+    page, url = gateway
+    elsewhere = page.context.new_page()
+    form = f"""<form method="post" enctype="text/plain" action="{url}/v1/chat/completions">
+      <input name='{{"model": "sim/gpt-4o", "messages": [{{"role": "user", "content": "hi"}}], "user": "' value='"}}'><button>A prize</button></form>"""
+    elsewhere.route("http://evil.example/", lambda route: route.fulfill(body=form, content_type="text/html"))
+    elsewhere.goto("http://evil.example/")
+    with elsewhere.expect_response(f"{url}/**") as told:
+        elsewhere.click("button")
+    assert told.value.status == 403
+    elsewhere.close()
+    page.click("nav a[data-screen=live]")
+    page.fill(".search", "403")
+    row = page.locator("button.exchange.bad")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("/v1/chat/completions")
+    row.click()
+    expect(page.locator(".detail .panel")).to_contain_text("web pages of other sites may not ask")
+    # Its body was never read, so there is no whole request to be copied.
+    assert page.locator(".detail button", has_text="Copy as curl").count() == 0
+    page.keyboard.press("Escape")
+    page.fill(".search", "")
+    page.click("text=Clear")
+    expect(page.locator("button.exchange")).to_have_count(0)
+
+
 def test_the_command_asks_for_what_the_client_asked_for(gateway: tuple[Any, str]) -> None:
     """The address with its query: without alt=sse, Gemini's answer would be another one."""
     from playwright.sync_api import expect

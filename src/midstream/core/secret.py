@@ -31,7 +31,7 @@ PLAIN_QUERY = ("alt", "api-version", "beta")
 # Every gateway and every client has another header for its key: what is named like a secret is taken for one. Not every header a provider asks for is secret: `anthropic-version` is not.
 # Nor is what is left of a limit: `x-ratelimit-remaining-tokens` are tokens of another kind.
 _SECRET_HEADER = late_pattern(
-    r"(?i)^(?!.*rate-?limit).*?(?:auth|key|token|secret|cookie|session|credential|signature|password)"
+    r"(?i)^(?!.*rate-?limit[a-z-]*-tokens(?:-[a-z]+)?$).*?(?:auth|key|token|secret|cookie|session|credential|signature|password)"
 )
 # The same for parameters of a query, which have shorter names; and what no word or name looks like, whatever it is called.
 _SECRET_PARAMETER = ("sig", "code", "pass", "pwd")

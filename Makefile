@@ -13,7 +13,7 @@ export NO_MKDOCS_2_WARNING := 1
 # The tests start the command hundreds of times: compiling the source anew for each would double what that costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo docs docs-pages mutants check check-wheel format test test-long e2e-tools test-e2e test-clients bench bench-codec bench-gateway bench-start clean
+.PHONY: help install demo docs docs-pages golden mutants check check-wheel format test test-long e2e-tools test-e2e test-clients bench bench-codec bench-gateway bench-start clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-clients  the newest coding agents from npm through the gateway (installs them into .clients, 2 GB; about 25 minutes)"
 	@echo "make docs      build the documentation into site/, strict (sets up $(DOCS) first)"
 	@echo "make docs-pages  write the pages anew that are made from the code"
+	@echo "make golden    write the hashes of what is sent and read anew, and say which changed; their commit says why"
 	@echo "make check     formatting, lint, types, import direction, the documentation's links and references"
 	@echo "make check-wheel  build the wheel and try it in a fresh environment for each Python found (a few minutes)"
 	@echo "make format    reformat the code"
@@ -74,6 +75,9 @@ test: $(STAMP)
 
 test-long: $(STAMP)
 	MIDSTREAM_LONG=1 $(BIN)/pytest -q -n auto --dist worksteal
+
+golden: $(STAMP)
+	@$(BIN)/python -m tests.golden
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants

@@ -15,7 +15,7 @@ from midstream.core.blocks import ToolCall, Turn, Usage
 from midstream.core.tools import freeform_input
 from tests.shared_data import ROOT, shared
 
-_OWN = Path(__file__).resolve().parents[1] / "data" / "recordings"
+OWN = Path(__file__).resolve().parents[1] / "data" / "recordings"
 
 
 def recordings(*folders: str) -> Iterator[dict[str, Any]]:
@@ -32,7 +32,7 @@ def shared_only(cases: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _own(folder: str) -> Iterator[dict[str, Any]]:
-    for row in tomllib.loads((_OWN / f"{folder}.toml").read_text("utf-8"))["case"]:
+    for row in tomllib.loads((OWN / f"{folder}.toml").read_text("utf-8"))["case"]:
         stream, body = row.get("stream", False), row["body"]
         request = {"path": row.get("path", ""), "body": json.loads(row["request"])} if "request" in row else None
         yield {

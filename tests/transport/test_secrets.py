@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from midstream.core.blocks import Turn
 from midstream.core.errors import ProviderError, RateLimited, RetriesExhausted
 from midstream.core.events import ErrorEvent, ErrorInfo
+from midstream.transport import secrets
 from midstream.transport.secrets import Secrets
+from tests.regex_steps import search_steps
 
 KEY = "sk-canary-4a9f0c77d1"
 SECRETS = Secrets({"authorization": f"Bearer {KEY}"})
@@ -100,3 +103,30 @@ def test_a_key_is_found_however_its_characters_are_written(writing: str) -> None
         written = "".join([write(ord(each)) if at % step == 0 else each for at, each in enumerate(LONG_KEY)])
         scrubbed = LONG_SECRETS.scrub(f"bad key: {written} !".encode()).decode()
         assert _one_veil(scrubbed) == "bad key: *** !"
+
+
+# What a peer can repeat without end, between what may stand before and after it.
+RUNS = ("\\", "\\\\x", "\\n", "%", "%25", "25", "0", "&", "amp;", "&amp;", "#38;", "=", " ", "a")
+BEFORE = ("", "&", "&#", "&#x", "&amp;#", "%", "\\u{", "\\\\\\u{")
+AFTER = ("", "x", "!", ";")
+
+
+@pytest.mark.parametrize("pattern", [secrets._WRITTEN, secrets._MAIL_WRITTEN], ids=["read", "letters"])
+def test_twice_the_text_is_twice_the_work(pattern: str) -> None:
+    """A host quotes what a client sent, and its error is scrubbed on the loop that serves everybody."""
+    for before, run, after in itertools.product(BEFORE, RUNS, AFTER):
+        once, twice = [search_steps(pattern, before + run * count + after) for count in (40, 80)]
+        assert twice < 2.2 * once, (before, run, after, once, twice)
+
+
+def test_a_key_is_found_behind_a_long_run() -> None:
+    for run in RUNS:
+        assert LONG_SECRETS.scrub_text(f"&{run * 3000} {LONG_KEY}") == f"&{run * 3000} ***"
+
+
+def test_a_number_with_any_zeros_is_a_character() -> None:
+    """`int` refuses more than 4,300 decimal digits."""
+    for write in ("&#{zeros}{code};", "&#x{zeros}{code:x};", "\\u{{{zeros}{code:x}}}"):
+        written = "".join([write.format(zeros="0" * 5000, code=ord(each)) for each in LONG_KEY])
+        assert _one_veil(LONG_SECRETS.scrub_text(f"bad key: {written} !")) == "bad key: *** !"
+    assert LONG_SECRETS.scrub_text(f"&#{'0' * 5000};") == f"&#{'0' * 5000};"

@@ -159,6 +159,15 @@ def test_what_another_try_cannot_mend_stops_the_chain(status: int, whole: bool) 
     assert asked == [1, 0]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_next_model_may_take_what_is_above_the_first_ones_rate_limit(whole: bool) -> None:
+    said = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 342389."
+    turn, asked = _chain([[Refusal(429, said)], [Answer("from b")]], whole=whole)
+    assert turn.text == "from b" and asked == [1, 1]
+    error, asked = _chain([[Refusal(429, said)]], whole=whole)
+    assert "30000" in str(error) and "342389" in str(error) and asked == [1]
+
+
 def test_a_begun_answer_is_never_spliced() -> None:
     turn, asked = _chain([[Cut(Answer("one two three"), 3)], [Answer("x")]])
     assert turn.failure == "truncated" and turn.text.startswith("one")

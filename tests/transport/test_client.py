@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import shutil
 import socket
 import ssl
@@ -189,6 +190,24 @@ def test_no_credit_is_not_retried() -> None:
     found, server = run(outcome(answers(429, body), Clock()))
     assert isinstance(found, QuotaExceeded)
     assert len(server.seen) == 1
+
+
+LIMITS = json.loads((Path(__file__).parents[1] / "data/rate_limits.json").read_text())
+
+
+def test_a_limit_is_waited_for_as_long_as_the_host_says() -> None:
+    """Wherever it says so, and an empty account is not; a wait that is too long, or cannot help, is told at once."""
+    for case in LIMITS:
+        if case["requests"] is None:
+            continue  # inside a stream
+        clock = Clock()
+        script = answers(case["status"], json.dumps(case["body"]).encode(), *case["headers"])
+        found, server = run(outcome(script, clock, total=3600))
+        assert isinstance(found, MidstreamError), case
+        last = found.attempts[-1] if isinstance(found, RetriesExhausted) else found
+        assert (last.kind, len(server.seen)) == (case["kind"], case["requests"]), case
+        waits = [0.5, 1.0] if case["wait"] is None else [case["wait"]] * 2
+        assert clock.slept == waits[: case["requests"] - 1], case
 
 
 def test_the_reader_of_errors_is_given() -> None:

@@ -100,6 +100,18 @@ def test_a_host_that_reads_no_media_says_so_in_its_own_words(case: dict[str, Any
         assert not error.retryable and not worth_retrying(error, {"x-should-retry": "true"})
 
 
+LIMITS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data/rate_limits.json").read_text())
+
+
+@pytest.mark.parametrize("case", LIMITS, ids=[case["host"] for case in LIMITS])
+def test_a_limit_is_told_from_an_empty_account(case: dict[str, Any]) -> None:
+    headers = dict(header.split(": ") for header in case["headers"])
+    body = json.dumps(case["body"]).encode() if case["status"] else case["body"]
+    error = provider_error(case["status"], body, headers=headers)
+    assert (error.kind, error.retry_after) == (case["kind"], case["wait"])
+    assert all(number in error.message for number in case.get("numbers", ()))
+
+
 def test_a_status_inside_a_body_that_came_with_200() -> None:
     assert type(provider_error(200, {"error": {"message": "x", "code": "503"}})) is Overloaded
     assert provider_error(200, {"error": {"message": "x", "code": 77}}).status == 200

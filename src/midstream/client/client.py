@@ -24,6 +24,7 @@ from ..core.blocks import Conversation, Turn, human
 from ..core.dialect import Endpoint, Options
 from ..core.errors import (
     BadRequest,
+    ContextTooLong,
     LocalError,
     MediaRefused,
     MidstreamError,
@@ -282,8 +283,7 @@ class Client:
                     break
                 attempt += 1
             failures.append(failure)
-            # Another model would be refused for the same reason (a malformed history, say), so the chain ends.
-            if not failure.retryable:
+            if not _moves_on(failure):
                 break
         verdict = _verdict(names, failures)
         # Before `start` errors are raised, after it they are events: a reader who has begun needs no `try`.
@@ -448,7 +448,7 @@ class Client:
                 return sent, await self._open(sent), began
             except MidstreamError as error:
                 failures.append(error)
-                if not error.retryable:
+                if not _moves_on(error):
                     break
         raise _verdict(names, failures)
 
@@ -618,11 +618,17 @@ def _settle(batch: list[Event], began: float, came: float) -> ErrorEvent | None:
 def _verdict(names: Sequence[str], failures: Sequence[MidstreamError]) -> MidstreamError:
     """The error of a whole chain. The only one, or one that no other model could cure, is raised as it is."""
     last = failures[-1]
-    if len(failures) == 1 or not last.retryable:
+    if len(failures) == 1 or not _moves_on(last):
         return last
     # Not strict: the chain may have ended before its last name.
     told = "; ".join(f"{name}: {error}" for name, error in zip(names, failures, strict=False))
     return RetriesExhausted(f"none of the models could answer: {told}", failures)
+
+
+def _moves_on(error: MidstreamError) -> bool:
+    """Whether the next model of a chain may answer. Most of what no retry cures (a malformed history, say) no other model cures;
+    a request above an account's rate limit, which is a 429, may be below another's."""
+    return error.retryable or (isinstance(error, ContextTooLong) and error.status == 429)
 
 
 def _breaks_off(error: MidstreamError) -> bool:

@@ -207,7 +207,11 @@ class Transport:
         """Wait until the next attempt may begin; where there is to be none, raise what the attempts came to."""
         attempts.append(failure.error)
         hopeful = worth_retrying(failure.error, failure.headers)
-        delay = self._delay(len(attempts) - 1, failure.headers, moments) if hopeful else None
+        headers, asked = failure.headers, getattr(failure.error, "retry_after", None)
+        # Some hosts name the wait in the body alone; put where `retry_delay` looks.
+        if asked is not None:
+            headers = {"retry-after": str(asked)}
+        delay = self._delay(len(attempts) - 1, headers, moments) if hopeful else None
         if delay is None:
             raise _verdict(attempts, hopeful)
         await self._wait(delay)

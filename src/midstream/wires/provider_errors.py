@@ -1,7 +1,8 @@
 """An error a provider sent, in any of the shapes they use, as one typed ProviderError.
 
 The shape is read leniently (OpenAI's `error` object, Anthropic's wrapper, Google's status, Mistral's and Cohere's flat
-bodies, FastAPI's `detail`, a bare string, HTML); the kind follows from rules kept as data, the first that fits wins.
+bodies, FastAPI's `detail`, a bare string, HTML). The kind follows from what is typed (codes, Google's details), then from
+numbers and times that a rate limit names, then from rules kept as data, the first that fits wins.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..core.errors import (
 from .lenient_json import decode_leniently
 
 _SHOWN = 500
+_JUDGED = 8000  # what the kind is judged by is longer: Google names the wait behind a list of metrics
 
 
 # A status can also stand in the body: inside a stream there is no other.
@@ -35,7 +37,26 @@ class ErrorFields(Value, frozen=True):
     type: str | None = None
     code: str | None = None
     status: int | None = None
+    words: str = ""
+    """More of the message than is shown, and the details beside it."""
 
+
+# A 429 is an account without money or a limit that is over in a minute, and hosts use the same sentence for both: Gemini's "check
+# your plan and billing details", Groq's link to its billing page. What is typed decides (field-guide/names.md#rate-limits).
+_EMPTY_ACCOUNT = r"insufficient_quota|exceeded_current_quota|quota_exceeded|(?<![/\w])billing|insufficient_balance"
+# A router quotes the body of the host behind it.
+_EMPTY_ACCOUNT_INSIDE = r"(?:type|code)\W{1,8}(?:insufficient_quota|exceeded_current_quota)"
+_NO_QUOTA = r"quotaId\W{1,8}\w*(?:PerDay|Daily)|\blimit:? 0\b(?![.,]\d)"
+_RATE_LIMIT = r"rate[_ -]?limit|too many requests|resource_exhausted|throttl"
+_ASKED = r"\blimit:? ([\d,]{1,20}), (?:used:? [\d,]{1,20}, )?requested:? ([\d,]{1,20})"
+_TIME = (
+    r"(?:re)?try(?:ing)?(?: again| your request)? (?:in|after)\b|retryDelay|please wait|per[ _-]?(?:minute|min\b|second|sec\b|hour)"
+    r"|\b[RT]P[MSH]\b"
+)
+_RETRY_INFO = r"retryDelay\W{1,8}(?:seconds\W{1,8})?(\d{1,9}(?:\.\d{1,9})?)"
+_WAIT = r"try(?:ing)?(?: again| your request)? (?:in|after):? ((?:\d[\d.]{0,12} ?[a-z]{1,12}[ ,]{0,2}){1,4})"
+_AMOUNT = r"(\d{1,9}(?:\.\d{1,9})?) ?(?:(ms|milli(?:second)?s?)|([smhd])(?:ec|in|ay|r)?(?:ond|ute|our)?s?)(?![a-z])"
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 # Words of media as hosts use them in refusals.
 _MEDIA = r"(?:image|vision|multi-?modal|audio|video)\w*"
@@ -51,10 +72,13 @@ _RULES: tuple[tuple[tuple[int, ...] | None, str, type[ProviderError]], ...] = (
     ((402,), r"", QuotaExceeded),
     (
         None,
-        r"insufficient_quota|exceeded_current_quota|quota_exceeded|billing|insufficient balance|credit balance"
+        r"insufficient_quota|exceeded_current_quota|quota_exceeded|(?<![/\w])billing|insufficient balance|credit balance"
         r"|out of credits|payment required",
         QuotaExceeded,
     ),
+    # Bedrock's "Too many tokens, please wait" is a throttle; a full window is a 400 or a 413 everywhere.
+    ((429,), r"too many tokens", RateLimited),
+    (None, r"throttl", RateLimited),
     (
         None,
         r"context_length|context window|context size|maximum context|too many tokens"
@@ -104,13 +128,13 @@ def read_error(body: Any) -> ErrorFields:
     if isinstance(body, list) and body:
         body = body[0]
     if isinstance(body, str):
-        return ErrorFields(_short(body))
+        return _words_alone(body, {})
     if not isinstance(body, dict):
-        return ErrorFields(_short(str(body)))
+        return _words_alone(str(body), {})
     # OpenAI nests, others do not.
     inner = body.get("error", body)
     if isinstance(inner, str):
-        return ErrorFields(_short(inner), _text(body.get("type")), _text(body.get("code")), _status(body))
+        return _words_alone(inner, body)
     if not isinstance(inner, dict):
         inner = body
     # OpenAI, DeepInfra's stream, others, FastAPI: each has its own key.
@@ -121,14 +145,19 @@ def read_error(body: Any) -> ErrorFields:
         message = "; ".join([_detail(item) for item in message])
     if isinstance(message, dict):
         message = message.get("error") or message.get("message") or str(message)
+    message = str(message) if message else str(body)
+    words = f"{message[:_JUDGED]} {str(inner.get('details') or '')[:_JUDGED]}"
     # OpenRouter puts the words of the host behind it there, and they are the ones that help.
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and metadata.get("raw"):
-        message = f"{message} ({_short(str(metadata['raw']))})"
+        raw = str(metadata["raw"])
+        message, words = f"{message} ({_short(raw)})", f"{words} {raw[:_JUDGED]}"
     kind = inner.get("type") or inner.get("status") or inner.get("error_type") or body.get("type")
-    return ErrorFields(
-        _short(str(message)) if message else _short(str(body)), _text(kind), _text(inner.get("code")), _status(inner)
-    )
+    return ErrorFields(_short(message), _text(kind), _text(inner.get("code")), _status(inner), words)
+
+
+def _words_alone(said: str, body: Mapping[str, Any]) -> ErrorFields:
+    return ErrorFields(_short(said), _text(body.get("type")), _text(body.get("code")), _status(body), said[:_JUDGED])
 
 
 # `error: {}` and `error: null` beside a normal answer are some hosts' way to say that all is well.
@@ -151,7 +180,7 @@ def provider_error(
         try:
             fields = read_error(decode_leniently(body))
         except MalformedStream:
-            fields = ErrorFields(_plain(body))
+            fields = _words_alone(_plain(body), {})
     else:
         fields = read_error(body)
     # Inside a stream the HTTP status was 200, and the body knows better.
@@ -161,14 +190,20 @@ def provider_error(
     request_id = next(
         (lowered[name] for name in ("x-request-id", "request-id", "x-trace-id", "cf-ray") if name in lowered), None
     )
-    return _kind(status, fields)(
-        fields.message,
+    kind, message = _kind(status, fields, lowered), fields.message
+    if kind is ContextTooLong and (asked := _over_limit(fields)):
+        # The host's own sentence may be cut before its numbers.
+        message = f"{message} (asked for {asked[0]} where the limit is {asked[1]}: waiting does not help, a shorter request does)"
+        # Also inside a stream: a chain of models goes by it, for the limit is this account's, not the next model's.
+        status = status if status is not None and status >= 400 else 429
+    return kind(
+        message,
         status=status,
         code=fields.code,
         type=fields.type,
         provider=provider,
         request_id=request_id,
-        retry_after=_seconds(lowered),
+        retry_after=_wait(lowered, fields) if kind in (RateLimited, Overloaded) else _seconds(lowered),
     )
 
 
@@ -179,15 +214,42 @@ def told_error(data: bytes, provider: str) -> ProviderError:
     return provider_error(None, {"error": inner}, provider=provider)
 
 
-def _kind(status: int | None, fields: ErrorFields) -> type[ProviderError]:
-    told = f"{fields.type or ''} {fields.code or ''} {fields.message}"
+def _kind(status: int | None, fields: ErrorFields, headers: Mapping[str, str]) -> type[ProviderError]:
+    typed = f"{fields.type or ''} {fields.code or ''}"
+    told = f"{typed} {fields.words}"
+    if _found(_EMPTY_ACCOUNT, typed) or _found(_EMPTY_ACCOUNT_INSIDE, told):
+        return QuotaExceeded
+    # Inside a stream there is no status, and the words have to say that it is a limit.
+    if status == 429 or ((status is None or status < 400) and _found(_RATE_LIMIT, told)):
+        if _found(_NO_QUOTA, told):
+            return QuotaExceeded
+        if _over_limit(fields):
+            return ContextTooLong
+        if "engine_overloaded" in typed:
+            return Overloaded
+        if _found(_TIME, told) or "retry-after" in headers or "retry-after-ms" in headers:
+            return RateLimited
+    shown = f"{typed} {fields.message}"
     for statuses, pattern, kind in _RULES:
-        if (statuses is None or status in statuses) and re.search(pattern, told, re.I):
+        if (statuses is None or status in statuses) and _found(pattern, shown):
             return kind
     if status is not None:
         # An unknown 5xx may pass, an unknown 4xx will not.
         return Overloaded if status >= 500 else BadRequest if status >= 400 else ProviderError
     return ProviderError
+
+
+def _found(pattern: str, text: str) -> bool:
+    return re.search(pattern, text, re.I) is not None
+
+
+def _over_limit(fields: ErrorFields) -> tuple[int, int] | None:
+    """How much was asked for and the limit, where it is more than the limit ever holds."""
+    for found in re.finditer(_ASKED, fields.words, re.I):
+        limit, asked = [int(number.replace(",", "") or 0) for number in found.groups()]
+        if asked > limit:
+            return asked, limit
+    return None
 
 
 def _detail(item: Any) -> str:
@@ -196,6 +258,17 @@ def _detail(item: Any) -> str:
         return str(item)
     place = item.get("loc")
     return f"{'.'.join(map(str, place)) if isinstance(place, list) else ''}: {item.get('msg', item)}"
+
+
+def _wait(headers: Mapping[str, str], fields: ErrorFields) -> float | None:
+    """The wait that the host asks for, wherever it says so: in a header, in Google's details, in words."""
+    if (told := _seconds(headers)) is not None:
+        return told
+    if found := re.search(_RETRY_INFO, fields.words):
+        return float(found[1])
+    found = re.search(_WAIT, fields.words, re.I)
+    amounts = re.findall(_AMOUNT, found[1], re.I) if found else ()
+    return sum(float(number) * (0.001 if small else _UNITS[unit.lower()]) for number, small, unit in amounts) or None
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:
@@ -211,7 +284,7 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _status(body: dict[str, Any]) -> int | None:
+def _status(body: Mapping[str, Any]) -> int | None:
     for name in ("status", "code", "status_code", "raw_status_code"):
         value = body.get(name)
         # A string of three digits is a status; longer ones are a host's own codes.

@@ -27,6 +27,7 @@ __all__ = [
     "IdleTimeout",
     "InvalidHistory",
     "InvalidSchema",
+    "InvalidValue",
     "LengthConflict",
     "LifecycleViolation",
     "LimitExceeded",

@@ -30,7 +30,7 @@ from ..core.compaction import sent_turns
 from ..core.errors import InvalidHistory
 from ..core.history import canonicalize
 from ..core.ids import ToolIdMapper, ToolIdStrategy, standard_strategy
-from ..wires.lenient_json import encode_json
+from ..wires.lenient_json import json_value
 
 Json: TypeAlias = dict[str, Any]
 
@@ -306,7 +306,7 @@ def _input(arguments: str) -> Any:
 
 
 def _arguments(value: Any) -> str:
-    return "{}" if value is None else encode_json(value).decode()
+    return "{}" if value is None else json_value(value).decode()
 
 
 def _output(response: ToolResponse) -> Json:

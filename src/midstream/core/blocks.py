@@ -4,21 +4,37 @@ A Conversation is a system prompt and Turns; a Turn is one speaker's Blocks. Not
 its maker understands (a signature, an encrypted item, a citation) travels in `extra`, or whole in an Opaque block, beside
 the Origin it came from, and is replayed there and nowhere else.
 New fields always get a default, so conversations stored by an older midstream load.
+
+What a value cannot hold is refused when it is made (InvalidValue), never when it is encoded: `_settle` holds each field to its
+annotation, as a stored conversation is. Plain JSON is taken where a person would write it: a dict as a call's arguments, any
+value as a result.
 """
 
 from __future__ import annotations
 
+import copy
 import os
+import reprlib
 import stat
 from binascii import b2a_base64
-from collections.abc import Iterable
-from typing import Any, Literal, Self, TypeAlias, get_args
+from collections.abc import Iterable, Mapping, Set
+from functools import lru_cache
+from math import isfinite
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args, get_origin
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from .errors import KINDS, LocalError, MidstreamError
+from .errors import KINDS, InvalidValue, LocalError, MidstreamError
 from .media_type import HEAD, is_media_type, media_type
+from .modules import late_module
+from .surrogates import clean
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = late_module("json", globals())
 
 Speaker: TypeAlias = Literal["human", "ai", "tool", "system"]
 _SPEAKERS = frozenset(get_args(Speaker))
@@ -46,6 +62,12 @@ class Origin(Value, frozen=True):
     wire: str = ""
     model: str = ""
 
+    def __post_init__(self) -> None:
+        # Here and below: the everyday shape of a value is known by a few tests of types, and only another one is looked at
+        # field by field. A long history is made of hundreds of thousands of values.
+        if type(self.provider) is not str or type(self.wire) is not str or type(self.model) is not str:
+            _settle(self)
+
     @property
     def name(self) -> str:
         provider = self.provider.partition(":")[0]
@@ -57,6 +79,10 @@ class Text(Value, frozen=True, tag="text"):
 
     text: str
     extra: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.text) is not str or self.extra is not None:
+            _settle(self)
 
 
 # Here and not in the gateway, because whoever reads a client's history must know one from a signature that a host gave.
@@ -80,9 +106,22 @@ class Thinking(Value, frozen=True, tag="thinking"):
     origin: Origin | None = None
     extra: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        if (
+            type(self.text) is not str
+            or type(self.field) is not str
+            or self.signature is not None
+            or self.encrypted is not None
+            or type(self.redacted) is not bool
+            or type(self.origin) not in _ORIGIN
+            or self.extra is not None
+        ):
+            _settle(self)
+
 
 class ToolCall(Value, frozen=True, tag="tool_call"):
-    """A call. `id` is canonical; `arguments` is the raw JSON text exactly as it came.
+    """A call. `id` is canonical; `arguments` is the raw JSON text exactly as it came. A dict or a list given as arguments
+    becomes its JSON text.
 
     A call of a freeform tool has its text as `{"input": …}` there (`midstream.core.tools: freeform_input` gives the text).
     """
@@ -98,6 +137,36 @@ class ToolCall(Value, frozen=True, tag="tool_call"):
     extra: dict[str, Any] | None = None
     kind: ToolKind = "function"
     namespace: str = ""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            id: str,
+            name: str,
+            arguments: str | dict[str, Any] | list[Any] = "{}",
+            raw_id: str | None = None,
+            provider: str = "",
+            extra: dict[str, Any] | None = None,
+            kind: ToolKind = "function",
+            namespace: str = "",
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if (
+            type(self.arguments) is not str
+            or type(self.id) is not str
+            or type(self.name) is not str
+            or type(self.raw_id) not in _WORD
+            or type(self.provider) is not str
+            or self.extra is not None
+            or self.kind != "function"
+            or type(self.namespace) is not str
+        ):
+            arguments: object = self.arguments
+            if isinstance(arguments, (dict, list, tuple)):
+                force_setattr(self, "arguments", _json_text(arguments, "the arguments of a ToolCall"))
+            _settle(self)
 
     @property
     def qualified_name(self) -> str:
@@ -127,13 +196,21 @@ class Media(Value, frozen=True, tag="media"):
         data: object = self.data
         if isinstance(mime, _BYTES):
             if isinstance(data, str) and is_media_type(data):
-                raise TypeError(f"Media takes the type first, then the data: {_swap_hint(data)}")
-            raise TypeError(f"the mime of a Media is a word such as 'image/png', got {type(mime).__name__}")
+                raise InvalidValue(f"Media takes the type first, then the data: {_swap_hint(data)}")
+            raise InvalidValue(f"the mime of a Media is a word such as 'image/png', got {type(mime).__name__}")
         if isinstance(data, _BYTES):
-            raise TypeError(
+            raise InvalidValue(
                 f"the data of a Media is base64 text, got {type(data).__name__}: "
                 f"Media.from_bytes(data, {mime!r}) encodes it"
             )
+        if (
+            type(mime) is not str
+            or type(data) not in _WORD
+            or type(self.url) not in _WORD
+            or type(self.name) not in _WORD
+            or self.extra is not None
+        ):
+            _settle(self)
 
     @classmethod
     def from_bytes(cls, data: bytes, mime: str = "", *, name: str | None = None) -> Self:
@@ -180,6 +257,10 @@ def _swap_hint(mime: str) -> str:
     return f"write Media.from_bytes(data, {mime!r}) for bytes, Media({mime!r}, data) for base64 text"
 
 
+Json: TypeAlias = "dict[str, Any] | list[Any] | float | bool | None"
+"""A JSON value that is not a text."""
+
+
 class Opaque(Value, frozen=True, tag="opaque"):
     """What a wire sent that the core has no word for, kept whole."""
 
@@ -187,13 +268,19 @@ class Opaque(Value, frozen=True, tag="opaque"):
     data: Any
     origin: Origin | None = None
 
+    def __post_init__(self) -> None:
+        _settle(self)
+
 
 FAILED = "failed"
 """The key in `ToolResponse.extra` of a result whose tool worked and whose command failed. It is ours, and never sent."""
 
 
 class ToolResponse(Value, frozen=True, tag="tool_response"):
-    """The result of the call `call_id`. `raw_id` is what the result was labelled with before it was matched."""
+    """The result of the call `call_id`. `raw_id` is what the result was labelled with before it was matched.
+
+    `content` may be given as one part or a list of parts. A string becomes a Text, and any other JSON value a Text of its JSON.
+    """
 
     call_id: str
     name: str = ""
@@ -201,6 +288,18 @@ class ToolResponse(Value, frozen=True, tag="tool_response"):
     is_error: bool = False
     raw_id: str | None = None
     extra: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.content) is not tuple or not _PARTS.issuperset(map(type, self.content)):
+            force_setattr(self, "content", _as_content(self.content))
+        if (
+            type(self.call_id) is not str
+            or type(self.name) is not str
+            or type(self.is_error) is not bool
+            or type(self.raw_id) not in _WORD
+            or self.extra is not None
+        ):
+            _settle(self)
 
     @property
     def text(self) -> str:
@@ -216,6 +315,9 @@ class ToolResponse(Value, frozen=True, tag="tool_response"):
 
 Block: TypeAlias = Text | Thinking | ToolCall | ToolResponse | Media | Opaque
 _BLOCKS = frozenset(get_args(Block))
+_PARTS = frozenset((Text, Media, Opaque))
+_WORD = frozenset((str, type(None)))
+_ORIGIN = frozenset((Origin, type(None)))
 
 
 class Usage(Value, frozen=True):
@@ -240,6 +342,10 @@ class Usage(Value, frozen=True):
     cache_in_input: bool = True
     cost: float | None = None
     raw: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        # All at once: a usage is made for each answer, not for each block.
+        _settle(self)
 
     @property
     def read(self) -> int:
@@ -284,6 +390,9 @@ class Grammar(Value, frozen=True):
     syntax: str
     definition: str
 
+    def __post_init__(self) -> None:
+        _settle(self)
+
 
 class ToolSpec(Value, frozen=True):
     """A tool as the model sees it. `parameters` is a JSON schema. `builtin` names a tool the provider runs itself
@@ -302,6 +411,9 @@ class ToolSpec(Value, frozen=True):
     kind: ToolKind = "function"
     grammar: Grammar | None = None
     namespace: str = ""
+
+    def __post_init__(self) -> None:
+        _settle(self)
 
     @property
     def qualified_name(self) -> str:
@@ -324,6 +436,9 @@ class Compacted(Value, frozen=True):
     reason: str = ""
     tokens_before: int = 0
     tokens_after: int = 0
+
+    def __post_init__(self) -> None:
+        _settle(self)
 
 
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
@@ -363,17 +478,35 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """When an answer was complete, in seconds since 1970. What was used on which day is known by it."""
 
     def __post_init__(self) -> None:
-        if self.speaker not in _SPEAKERS:
-            raise LocalError(
-                f"no speaker {self.speaker!r}: expected human, ai, tool or system (instructions for the whole conversation are its `system`)"
+        speaker: object = self.speaker
+        if not isinstance(speaker, str) or speaker not in _SPEAKERS:
+            raise InvalidValue(
+                f"no speaker {reprlib.repr(speaker)}: expected human, ai, tool or system (instructions for the whole conversation are its `system`)"
             )
-        if self.tools != ():
-            if self.speaker != "system":
-                raise LocalError(f"a {self.speaker} turn cannot declare tools; only a system turn can")
-            force_setattr(self, "tools", tuple(self.tools))
+        if self.tools != () and self.speaker != "system":
+            raise InvalidValue(f"a {self.speaker} turn cannot declare tools; only a system turn can")
         # The everyday case costs one set comparison and no copy: every block of every answer passes here.
         if type(self.blocks) is not tuple or not _BLOCKS.issuperset(map(type, self.blocks)):
             force_setattr(self, "blocks", _as_blocks(self.blocks))
+        if (
+            type(self.key) is not str
+            or type(self.role) is not str
+            or type(self.origin) not in _ORIGIN
+            or type(self.usage) not in _USAGE
+            or type(self.stop_reason) is not str
+            or type(self.raw_stop) not in _WORD
+            or type(self.latency_ms) not in _TIME
+            or type(self.failure) is not str
+            or type(self.response_id) not in _WORD
+            or self.extra is not None
+            or type(self.response_model) is not str
+            or self.tools != ()
+            or self.compacted is not None
+            or type(self.ttft_ms) not in _TIME
+            or type(self.answered_at) not in _TIME
+            or type(speaker) is not str
+        ):
+            _settle(self)
 
     @property
     def is_instruction(self) -> bool:
@@ -408,10 +541,14 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
         raise kind.restore(f"{who} failed ({self.failure}): {(kind.__doc__ or '').strip().splitlines()[0]}")
 
 
+_USAGE = frozenset((Usage, type(None)))
+_TIME = frozenset((float, type(None)))
+
+
 class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
     """A system prompt and the turns said so far. Growing it makes a new value that shares the old turns.
 
-    A list of turns will do; whether its ends are turns is looked at, and no more: a conversation grows in constant time.
+    A list of turns will do.
     """
 
     turns: tuple[Turn, ...] = ()
@@ -423,17 +560,29 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if type(self.turns) is not tuple:
-            force_setattr(self, "turns", tuple(self.turns))
-        # First and last: a list of strings, or a conversation with
-        # a string appended, is caught, and no more is looked at.
-        for turn in (*self.turns[:1], *self.turns[-1:]):
-            if type(turn) is not Turn:
-                raise LocalError(f"a conversation holds Turns, got {_named(turn)}; human('…') makes one of a text")
+            force_setattr(self, "turns", _as_tuple(self.turns, "a conversation holds Turns in a tuple or a list"))
+        _require_turns(self.turns)
+        if type(self.system) is not str:
+            if isinstance(self.system, (tuple, list)):
+                system = tuple([Text(part) if isinstance(part, str) else part for part in self.system])
+                if any(type(part) is not Text for part in system):
+                    raise InvalidValue("the system prompt of a conversation is text; media go into a human turn")
+                force_setattr(self, "system", system)
+            elif isinstance(self.system, Text):
+                force_setattr(self, "system", (self.system,))
+            else:
+                _settle(self, "system")
+        if type(self.id) is not str or self.extra is not None or type(self.undone_cost) not in _TIME:
+            _settle(self, "id", "extra", "undone_cost")
 
     def add(self, *turns: Turn) -> Conversation:
         """This conversation with more turns."""
-        # The tuples are new, the turns are shared: that is what lets encoded turns be cached by identity.
-        return msgspec.structs.replace(self, turns=self.turns + turns)
+        # The tuples are new, the turns are shared: that is what lets encoded turns be cached by identity. A copy is not
+        # looked at again, so what a turn more costs does not depend on those before it.
+        _require_turns(turns)
+        grown = copy.copy(self)
+        force_setattr(grown, "turns", self.turns + turns)
+        return grown
 
     @property
     def system_text(self) -> str:
@@ -442,27 +591,122 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
         return "\n\n".join([part.text for part in self.system])
 
     def to_json(self) -> bytes:
-        return msgspec.json.encode(self)
+        try:
+            return msgspec.json.encode(self)
+        except UnicodeEncodeError:  # half a character, which a host's cut or a file's name may bring
+            return msgspec.json.encode(clean(msgspec.to_builtins(self)))
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Conversation:
         return msgspec.json.decode(data, type=cls)
 
 
-def _as_blocks(given: str | Block | Iterable[str | Block]) -> tuple[Block, ...]:
-    parts = (given,) if isinstance(given, (str, msgspec.Struct)) else tuple(given)
+def _require_turns(turns: tuple[Turn, ...]) -> None:
+    if not _TURN.issuperset(map(type, turns)):
+        odd = next(turn for turn in turns if type(turn) is not Turn)
+        raise InvalidValue(f"a conversation holds Turns, got {_named(odd)}; human('…') makes one of a text")
+
+
+_TURN = frozenset((Turn,))
+
+
+def _as_blocks(given: object) -> tuple[Block, ...]:
+    parts = (
+        (given,)
+        if isinstance(given, (str, msgspec.Struct))
+        else _as_tuple(given, "a turn holds blocks in a tuple or a list")
+    )
     # For people who write `Turn("human", ["hello", image])`.
     blocks = tuple([Text(part) if isinstance(part, str) else part for part in parts])
     for block in blocks:
         if type(block) not in _BLOCKS:
-            raise LocalError(
+            raise InvalidValue(
                 f"a turn holds blocks (Text, Thinking, ToolCall, ToolResponse, Media), got {_named(block)}"
             )
     return blocks
 
 
+def _as_content(given: object) -> tuple[Text | Media | Opaque, ...]:
+    """What a person gives as a result: parts, or plain JSON."""
+    parts = given if isinstance(given, (tuple, list)) else (given,)
+    return tuple([_as_part(part) for part in parts])
+
+
+def _as_part(given: object) -> Text | Media | Opaque:
+    if isinstance(given, (Text, Media, Opaque)):
+        return given
+    return Text(given if isinstance(given, str) else _json_text(given, "a tool's result"))
+
+
+def _as_tuple(given: object, what: str) -> tuple[Any, ...]:
+    # A mapping, a set or bytes can be iterated over as well, and it would mean something else.
+    if isinstance(given, Iterable) and not isinstance(given, (str, Mapping, Set, msgspec.Struct, *_BYTES)):
+        return tuple(given)
+    raise InvalidValue(f"{what}, got {_named(given)}")
+
+
+def _json_text(given: object, what: str) -> str:
+    # The standard library's writer takes JSON's own types and no others; msgspec's would also write sets, times and bytes, and
+    # NaN as null.
+    try:
+        return json.dumps(given, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(f"{what} is plain JSON or text, got {_named(given)}: {error}") from None
+
+
+def _settle(value: msgspec.Struct, *names: str) -> None:
+    """Hold the fields of a new value to their annotations: a subclass of str becomes a str, a list a tuple, and what cannot
+    be kept is InvalidValue."""
+    for name, kind, default, plain, is_open in _fields(type(value)):
+        given = getattr(value, name)
+        if given is default or type(given) in plain or (names and name not in names):
+            continue
+        try:
+            kept = given
+            if not (is_open and type(given) is dict and _STR.issuperset(map(type, given))):
+                kept = msgspec.convert(given, kind)
+            if isinstance(kept, str):
+                kept = str.__str__(kept)  # msgspec writes no subclass of it
+            elif is_open:
+                _require_json(kept)
+            elif isinstance(kept, float) and not isfinite(kept):
+                raise ValueError(f"{kept} is not a JSON number")
+        except (msgspec.ValidationError, OverflowError, TypeError, ValueError, RecursionError) as error:
+            raise InvalidValue(f"{type(value).__name__}({name}={_named(given)}): {error}") from None
+        if type(kept) is not type(given):
+            force_setattr(value, name, kept)
+
+
+_STR = frozenset((str,))
+_Field: TypeAlias = tuple[str, Any, Any, frozenset[type], bool]
+
+
+@lru_cache(maxsize=32)
+def _fields(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    """The fields of a kind of value: name, annotation, default, the types that stay as they are, and whether it holds any JSON."""
+    found: list[_Field] = []
+    for field in msgspec.structs.fields(kind):
+        kinds = get_args(field.type) if isinstance(field.type, UnionType) else (field.type,)
+        # A float may be no number, and a Literal is one of some words.
+        plain = [each for each in kinds if each in (str, int, bool, NoneType) or isinstance(each, type(msgspec.Struct))]
+        is_open = field.type is Any or any(get_origin(each) is dict for each in kinds)
+        found.append((field.name, field.type, field.default, frozenset(plain), is_open))
+    return tuple(found)
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _require_json(value: Any) -> None:
+    try:
+        _encode(value)
+    except UnicodeEncodeError:  # half a character is mended when it is sent or stored
+        _encode(clean(value))
+
+
 def _named(given: object) -> str:
-    return f"{type(given).__name__} {given!r}"[:80]
+    # An object of the caller's may be endless, or fail to show itself; `reprlib` bears both.
+    return f"{type(given).__name__} {reprlib.repr(given)}"[:80]
 
 
 def human(*content: str | Text | Media, key: str = "") -> Turn:
@@ -475,16 +719,34 @@ def system(*content: str | Text | Media, tools: Iterable[ToolSpec] = (), key: st
     return Turn("system", _said(content), key=key, tools=tuple(tools))
 
 
-def tool_result(call: ToolCall, *content: str | Text | Media, is_error: bool = False) -> ToolResponse:
-    """The response to a call, ready to stand in a tool turn."""
-    return ToolResponse(call.id, call.name, _said(content), is_error=is_error)
+def tool_result(call: ToolCall, *content: str | Text | Media | Json, is_error: bool = False) -> ToolResponse:
+    """The response to a call, ready to stand in a tool turn.
+
+    Any JSON value will do as content: what is not a string becomes its JSON. A list that holds blocks is a list of parts.
+    """
+    if not isinstance(call, ToolCall):
+        raise InvalidValue(f"tool_result takes the ToolCall that it answers first, got {_named(call)}")
+    parts: list[object] = []
+    for given in content:
+        if isinstance(given, (list, tuple)) and any(isinstance(part, msgspec.Struct) for part in given):
+            parts += given
+        else:
+            parts.append(given)
+    response = ToolResponse(call.id, call.name, _as_content(parts), is_error=is_error)
+    _require_order(response.content)
+    return response
 
 
 def _said(content: Iterable[str | Text | Media]) -> tuple[Text | Media, ...]:
-    """What a caller said, as blocks. Two texts in each other's place are refused here and not in Media itself, which a
-    host's answer and a stored conversation are read into as well: those are taken as they come."""
+    """What a caller said, as blocks."""
     blocks = tuple([Text(part) if isinstance(part, str) else part for part in content])
+    _require_order(blocks)
+    return blocks
+
+
+def _require_order(blocks: Iterable[Block]) -> None:
+    """Two texts in each other's place are refused here and not in Media itself, which a host's answer and a stored conversation
+    are read into as well: those are taken as they come."""
     for block in blocks:
         if type(block) is Media and block.data and is_media_type(block.data) and not is_media_type(block.mime):
-            raise TypeError(f"Media takes the type first, then the data: {_swap_hint(block.data)}")
-    return blocks
+            raise InvalidValue(f"Media takes the type first, then the data: {_swap_hint(block.data)}")

@@ -2,7 +2,8 @@
 
 MidstreamError
 ├─ LocalError               the request cannot be made as asked; nothing was sent
-│  ├─ UnsupportedBlock · InvalidHistory · InvalidSchema · UnknownModel · UnknownToolFormat · MissingKey · MissingReasoning
+│  ├─ UnsupportedBlock · InvalidHistory · InvalidSchema · InvalidValue · UnknownModel · UnknownToolFormat · MissingKey
+│  ├─ MissingReasoning
 │  ├─ ConfigError
 │  └─ ToolFailed            a tool cannot do what the model asked for
 │     └─ BadArguments · PathRefused
@@ -77,6 +78,12 @@ class LocalError(MidstreamError):
     """The request cannot be made as asked; nothing was sent."""
 
     kind = "local"
+
+
+class InvalidValue(LocalError, TypeError):
+    """A block, turn or conversation was made of something that it cannot hold. It is a TypeError as well."""
+
+    kind = "invalid_value"
 
 
 class UnsupportedBlock(LocalError):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Opaque, Text, Turn, Value
 from ..core.dialect import Dialect, Options, TextCalls, TextFormat
-from ..core.errors import InvalidHistory, LocalError, MidstreamError, RemoteError
+from ..core.errors import InvalidHistory, InvalidValue, LocalError, MidstreamError, RemoteError
 from ..core.handoff import Note
 from ..core.history import CallIdentity
 from ..core.modules import late_module
@@ -346,7 +346,8 @@ def parse_request(
             # stranger's body is checked against the types once, here.
             parsed = msgspec.convert(msgspec.to_builtins(parsed), ParsedRequest)
         return _with_betas(parsed, headers) if headers else parsed
-    except RemoteError as error:  # the peer is a client here, and its mistake is in the request
+    # The peer is a client here, and its mistake is in the request.
+    except (InvalidValue, RemoteError) as error:
         raise InvalidHistory(f"not a valid {wire} request: {error}") from None
     except MidstreamError:
         raise

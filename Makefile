@@ -9,11 +9,13 @@ CLIENTS := .venv-clients
 BENCH_GATEWAY := .venv-bench-gateway
 BENCH_START := .venv-bench-start
 DOCS := .venv-docs
+NEWEST := .venv-newest
+LOCKER := .venv-lock
 export NO_MKDOCS_2_WARNING := 1
 # The tests start the command hundreds of times: compiling the source anew for each would double what that costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo docs docs-pages golden mutants check check-wheel format test test-long e2e-tools test-e2e test-clients bench bench-codec bench-gateway bench-start clean
+.PHONY: help install demo docs docs-pages golden mutants check check-wheel format test test-long test-newest lock e2e-tools test-e2e test-clients bench bench-codec bench-gateway bench-start clean
 
 help:
 	@echo "make install   set up $(VENV) with midstream and its development tools"
@@ -23,6 +25,8 @@ help:
 	@echo "make e2e-tools install the system packages that some tests need (Debian and Ubuntu, as root); without them those tests say that they did not run"
 	@echo "make test-e2e  official clients against the doubles, a real llama.cpp server, a real proxy and a real PostgreSQL (installs into $(E2E); about 10 minutes)"
 	@echo "make test-clients  the newest coding agents from npm through the gateway (installs them into .clients, 2 GB; about 25 minutes)"
+	@echo "make test-newest  the tests with the newest versions of everything, instead of those that requirements/ pins (sets up .venv-newest)"
+	@echo "make lock      pin the newest versions in requirements/ (needs a package index)"
 	@echo "make docs      build the documentation into site/, strict (sets up $(DOCS) first)"
 	@echo "make docs-pages  write the pages anew that are made from the code"
 	@echo "make golden    write the hashes of what is sent and read anew, and say which changed; their commit says why"
@@ -38,7 +42,7 @@ help:
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml scripts/install-venv
+$(STAMP): pyproject.toml requirements/dev.txt scripts/install-venv
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh scripts/install-venv
 	@touch $(STAMP)
 
@@ -52,7 +56,7 @@ check: $(STAMP) $(DOCS)/.installed
 	$(BIN)/lint-imports
 	$(DOCS)/bin/mkdocs --quiet build --site-dir "$(DOCS)/checked-site"
 
-$(DOCS)/.installed: pyproject.toml scripts/install-docs
+$(DOCS)/.installed: requirements/docs.txt scripts/install-docs
 	@PYTHON="$(PYTHON)" VENV="$(DOCS)" sh scripts/install-docs
 	@touch $(DOCS)/.installed
 
@@ -79,13 +83,20 @@ test-long: $(STAMP)
 golden: $(STAMP)
 	@$(BIN)/python -m tests.golden
 
+test-newest:
+	@PYTHON="$(PYTHON)" VENV="$(NEWEST)" LOCK=none sh scripts/install-venv
+	$(NEWEST)/bin/pytest -q -n auto --dist worksteal
+
+lock:
+	@PYTHON="$(PYTHON)" VENV="$(LOCKER)" sh scripts/lock
+
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants
 
 e2e-tools:
 	@sh scripts/install-e2e-tools
 
-$(E2E)/.installed: pyproject.toml tests/e2e/npm/package.json scripts/install-e2e
+$(E2E)/.installed: pyproject.toml $(wildcard requirements/e2e*.txt) tests/e2e/npm/package.json scripts/install-e2e
 	@PYTHON="$(PYTHON)" VENV="$(E2E)" sh scripts/install-e2e
 
 test-e2e: $(E2E)/.installed
@@ -120,4 +131,4 @@ bench-start: $(BENCH_START)/.installed
 	@$(BENCH_START)/bin/python -m benchmarks.start --write
 
 clean:
-	rm -rf $(VENV) $(DOCS) site $(BENCH) $(BENCH)-newer $(BENCH_GATEWAY) $(BENCH_GATEWAY)-litellm $(BENCH_START) $(BENCH_START)-newer benchmarks/gateway/npm/node_modules $(E2E) $(E2E)-langchain $(E2E)-litellm $(E2E)-mcp $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(NEWEST) $(LOCKER) $(DOCS) site $(BENCH) $(BENCH)-newer $(BENCH_GATEWAY) $(BENCH_GATEWAY)-litellm $(BENCH_START) $(BENCH_START)-newer benchmarks/gateway/npm/node_modules $(E2E) $(E2E)-langchain $(E2E)-litellm $(E2E)-mcp $(CLIENTS) .clients tests/e2e/npm/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -138,7 +138,7 @@ def test_a_model_whose_host_takes_no_tools_uses_them_all_the_same(format: str | 
         assert (await rounds(agent))[0] == 8
         choice = session.tool_format_choice
         assert choice.is_text and choice.automatic is (format is None)
-        assert choice.name == (format or {"ollama/gemma3": "gemma", MINE: "hermes"}[model])
+        assert choice.name == (format or {"ollama/gemma3": "gemma-text", MINE: "hermes"}[model])
         told = [note.code for note in session.request().notes]
         assert ("tools_as_text" in told) is (format is None)
         check_stored(session.conversation)

@@ -379,6 +379,29 @@ def test_the_tool_format_can_be_chosen_by_hand() -> None:
     with pytest.raises(UnknownToolFormat):
         session.set_tool_format("nonsense")
     assert session.set_tool_format("auto") == "kimi"
+    assert session.set_tool_format("qwen") == "qwen" and session.options.tool_format == "qwen-json"
+
+
+@pytest.mark.parametrize(
+    ("format", "model", "said"),
+    [
+        ("kimi", "anthropic/claude-sonnet-4-5", "kimi cannot be spoken on anthropic; anthropic is used instead"),
+        ("gemma", "ollama/gemma3", "takes no tools, so tool format gemma becomes gemma-text"),
+        ("hermes", "openai/gpt-4o", "hermes, set by hand, stays; the own one of openai/gpt-4o is openai"),
+        ("kimi", "openai/gpt-4o", "kimi, set by hand, stays; the own one of openai/gpt-4o is openai"),
+        ("kimi", "moonshot/kimi-k2.6", ""),
+        ("native", "openai/gpt-4o", ""),
+        ("auto", "openai/gpt-4o", ""),
+    ],
+)
+def test_a_tool_format_that_does_not_suit_the_next_model_is_reported(format: str, model: str, said: str) -> None:
+    session = offline(tools=[])
+    session.set_tool_format(format)
+    report = session.switch_model(model)
+    assert said in report.tool_format and bool(said) is bool(report.tool_format)
+    assert [line for line in report.lines() if line.startswith("tool format: ")] == (
+        [f"tool format: {report.tool_format}"] if said else []
+    )
 
 
 def test_a_switch_back_and_forth_over_two_hosts_keeps_one_conversation() -> None:

@@ -350,7 +350,8 @@ def test_every_format_has_a_scheme() -> None:
         "openai": "standard", "anthropic": "anthropic", "deepseek": "standard", "qwen": "standard", "kimi": "kimi",
         "mistral": "mistral", "hermes": "standard", "xml": "standard", "llama": "standard", "gemma": "standard",
         "kimi-text": "standard", "kimi-k3-text": "standard", "mistral-text": "standard", "qwen3-coder": "standard",
-        "glm": "standard", "native": "standard",
+        "glm": "standard", "native": "standard", "deepseek-text": "standard", "qwen-text": "standard",
+        "gemma-text": "standard", "deepseek-json": "standard", "qwen-json": "standard", "gemma-json": "standard",
     }  # fmt: skip
 
 

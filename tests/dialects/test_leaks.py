@@ -12,7 +12,7 @@ from midstream import ToolSpec, make_decoder
 from midstream.core.blocks import Turn
 from midstream.core.dialect import Dialect, TextCalls
 from midstream.core.events import Done, ErrorEvent
-from midstream.core.ids import is_kimi_model
+from midstream.core.ids import detect_tool_format, is_kimi_model
 from midstream.core.lifecycle import check
 from midstream.core.tools import parse_arguments
 from midstream.dialects.families import LEAKS
@@ -224,7 +224,8 @@ def test_these_have_kimis_rules(name: str) -> None:
 @pytest.mark.parametrize("name", ["deepseek3", "qwen-k2x", "task3", "k20"])
 def test_these_are_not(name: str) -> None:
     assert not is_kimi_model(name)
-    assert resolve(f"openai-compatible/{name}").dialect.tool_format == "openai"
+    dialect = resolve(f"openai-compatible/{name}").dialect
+    assert dialect.tool_format == detect_tool_format(name) != "kimi" and dialect.ids == "standard"
 
 
 @pytest.mark.parametrize("reasoning", [False, True], ids=["content", "reasoning"])

@@ -456,7 +456,7 @@ def test_freeform_and_namespaced_tools_and_those_declared_later_go_over_text_and
     results = Turn("tool", (ToolResponse("hist_tool_a", "patch", (Text("ok"),)), ToolResponse("hist_tool_b", "find")))
     turns = (human("Patch it."), called, results, later, human("And again."))
     request = encode_request(
-        target, Conversation(turns), tools=(patch, spaced), options=Options(tool_format="qwen"), cache=None
+        target, Conversation(turns), tools=(patch, spaced), options=Options(tool_format="qwen-text"), cache=None
     )
     body = request.body.decode()
     assert b'"tools"' not in request.body and "*** Begin" in body and "start: /.+/" in body and "Lists." in body

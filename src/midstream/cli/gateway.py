@@ -20,7 +20,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..client.catalog import Catalog
-from ..client.config import config_home
+from ..client.config import config_home, old_words
+from ..client.config import load_config as load_client_config
 from ..core.dialect import TextCalls
 from ..core.errors import ConfigError, LocalError, MidstreamError, MissingKey
 from ..gateway.api_key import last_four, make_key
@@ -135,6 +136,8 @@ def serve(
     if print_name is not None:
         click.echo(exports(print_name, _address(_url(server.host, server.port), router, model)))
         return OK
+    for told in old_words(load_client_config()):
+        click.echo(f"midstream: {told}", err=True)
     url = _state_url(store, config)
     loopback = binds_loopback(server.host)
     keys = _run_with_state(url, lambda state: state.keys())

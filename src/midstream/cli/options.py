@@ -19,7 +19,7 @@ from ..client.settings import MODEL_VARIABLE
 from ..core.dialect import EFFORTS as ALL_EFFORTS
 from ..core.dialect import MissingReasoning, Options
 from ..core.errors import LocalError, MidstreamError
-from ..core.ids import chosen_tool_format
+from ..core.ids import OLD_WORDS, chosen_tool_format
 from ..sim.providers import MODELS, SIM
 from ..wires.tool_format import TEXT_FORMATS
 from .named_prompt import MARK, prompt_files
@@ -75,19 +75,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             thinking, effort = parse_thinking(self.thinking)
             flags = {"thinking": thinking, "effort": effort or ""}
         if self.tool_format is not None:
-            flags["tool_format"] = self.tool_format
+            flags["tool_format"] = chosen_tool_format(self.tool_format) or "auto"
         return stored_options({**stored, **flags})
 
 
 def stored_options(stored: Mapping[str, str]) -> Options:
-    """The options that `Workspace.store_settings` wrote."""
+    """The options that `Workspace.store_settings` wrote, in this version or an earlier one."""
     format = stored.get("tool_format")
     policy = stored.get("missing_reasoning")
     thinking = stored.get("thinking")
     options = Options(
         thinking="on" if thinking == "on" else "off" if thinking == "off" else None,
         effort=stored.get("effort") or None,
-        tool_format=chosen_tool_format(format),
+        tool_format=OLD_WORDS.get(format or "", format),
     )
     return replace(options, missing_reasoning=cast(MissingReasoning, policy)) if policy in POLICIES else options
 
@@ -256,8 +256,8 @@ _CONVERSATION = (
         "--tool-format",
         metavar="NAME",
         callback=_checked(chosen_tool_format),
-        help="How tools are spoken of. auto: the host's own way. openai, anthropic, mistral, kimi: the wire's calls with these "
-        f"ids. For a model without tool calls, as plain text: {', '.join(TEXT_FORMATS)}.",
+        help="How tools are spoken of. auto: the host's own way. openai, anthropic, mistral, kimi, qwen, deepseek, gemma: "
+        f"declared to the host, with that family's ids. For a model without tool calls, as plain text: {', '.join(TEXT_FORMATS)}.",
     ),
     click.option(
         "--record",

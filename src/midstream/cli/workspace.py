@@ -24,11 +24,12 @@ from ..agent.toolbox import Toolbox
 from ..client.catalog import Catalog
 from ..client.client import Client
 from ..client.compaction import Compaction
-from ..client.config import ChatConfig, load_config
+from ..client.config import ChatConfig, explain_old_word, load_config, old_words
 from ..client.session import Session
 from ..core.blocks import Conversation
 from ..core.errors import ConfigError, LocalError
 from ..core.handoff import SwitchReport
+from ..core.ids import OLD_WORDS
 from ..core.modules import late_module
 from ..core.visible import visible
 from ..sim.providers import SIM, sim_provider
@@ -80,6 +81,8 @@ class Workspace:
         self._loaded = load_config(self._folder)
         for told in self._loaded.ignored:
             click.echo(visible(f"midstream: ignored: {told}"), err=True)
+        for told in old_words(self._loaded):
+            click.echo(visible(f"midstream: {told}"), err=True)
         # Known from the beginning, so that it is listed and suggested; started when it is used.
         self._recorder = _recorder(settings.record, settings.scrub)
         self._client = Client(
@@ -115,6 +118,7 @@ class Workspace:
                 click.echo(visible(f"midstream: {where} is read-only: nothing of this is stored"), err=True)
         # The command line wins over what was stored with the conversation, and that over the configuration.
         conversation, stored = self._conversation()
+        _explain_stored_word(stored)
         model = await self.reach(settings.model or stored.get("model") or default_model(self._loaded, os.environ)[0])
         toolbox = self._toolbox()
         await self._open_servers(toolbox)
@@ -229,6 +233,7 @@ class Workspace:
         store = self.require_store()
         entry = store.entry(conversation_id)
         model = await self.reach(entry.meta.get("model") or self.session.model)
+        _explain_stored_word(entry.meta)
         self._note_own_prompt(entry)
         self.session.conversation = self._continued(entry.conversation)
         self.session.options = stored_options(entry.meta)
@@ -304,6 +309,13 @@ def _last_answered(store: Store) -> str:
     if unanswered:
         raise LocalError("no conversation has an answer to continue from; --session ID continues one without")
     raise LocalError("no conversation to continue: start one with `midstream chat`")
+
+
+def _explain_stored_word(stored: Mapping[str, str]) -> None:
+    """Say once what a tool format means that an earlier version stored; the next message stores it by its new name."""
+    word = stored.get("tool_format", "")
+    if word in OLD_WORDS:
+        click.echo(f"midstream: tool format of this conversation: {explain_old_word(word)}", err=True)
 
 
 def _compaction(config: ChatConfig) -> Compaction | None:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ..core.dialect import Dialect, Endpoint
 from ..core.errors import ConfigError, MissingKey, UnknownModel
+from ..core.ids import OLD_WORDS
 from ..core.modules import late_module
 from ..core.patterns import late_pattern
 from ..core.secret import PLAIN_QUERY, Secret, SecretHeaders, hide, hide_url_secrets, is_key
@@ -476,6 +477,8 @@ def settled_dialect(dialect: Dialect, fields: Mapping[str, Any], where: str) -> 
                 known = list(inner.__struct_fields__)
                 raise ConfigError(f"{where}.{name}: unknown field {unknown[0]!r}; expected one of {', '.join(known)}")
             value = {**msgspec.to_builtins(inner), **value}
+        if name == "tool_format" and isinstance(value, str):
+            value = OLD_WORDS.get(value, value)
         try:
             dialect = replace(dialect, **{name: msgspec.convert(value, _field_types()[name])})
         except (ConfigError, msgspec.ValidationError) as error:

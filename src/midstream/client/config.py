@@ -60,6 +60,7 @@ import msgspec
 
 from ..core.dialect import MediaKind, check_auth, without_header_values
 from ..core.errors import ConfigError
+from ..core.ids import OLD_WORDS
 from ..core.patterns import late_pattern
 from .mcp_server import McpServer
 
@@ -182,6 +183,21 @@ class LoadedConfig(msgspec.Struct, frozen=True):
     origins: dict[str, str] = {}
     files: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+
+
+def old_words(loaded: LoadedConfig) -> list[str]:
+    """A line for each tool format in the files that is named by a word which now means something else elsewhere."""
+    found = []
+    for name, settings in loaded.config.providers.items():
+        word = settings.dialect.get("tool_format")
+        if isinstance(word, str) and word in OLD_WORDS:
+            path = loaded.origins.get(f"providers.{name}.dialect.tool_format", "the configuration")
+            found.append(f"{path}: [providers.{_toml_key(name)}.dialect] tool_format: {explain_old_word(word)}")
+    return found
+
+
+def explain_old_word(word: str) -> str:
+    return f'"{word}" means {OLD_WORDS[word]} here; write that, or {word}-json for tools that are declared to the host'
 
 
 def config_home(environ: Mapping[str, str] | None = None) -> Path:

@@ -274,7 +274,26 @@ class Session:
         report = switch_report(target.name, sent.turns, notes, sent.places)
         tokens = self._estimate()
         window = catalog.context_window(target)
-        return replace(report, tokens=tokens, context=window, compaction=self._announced(target, tokens, window))
+        return replace(
+            report,
+            tokens=tokens,
+            context=window,
+            compaction=self._announced(target, tokens, window),
+            tool_format=self._unsuited_format(target),
+        )
+
+    def _unsuited_format(self, target: Resolved) -> str:
+        """What becomes of a tool format set by hand at a model whose own is another."""
+        asked = self.options.tool_format
+        if asked is None:
+            return ""
+        dialect = choose_dialect(target.dialect, self.conversation, self.tools, self.options)
+        choice, own = resolve_tool_format(dialect, asked), resolve_tool_format(dialect)
+        if choice.note is not None:
+            return choice.why
+        if choice.name == own.name or choice.name == "native":
+            return ""
+        return f"{choice.name}, set by hand, stays; the own one of {target.name} is {own.name} (set_tool_format('auto') chooses it)"
 
     def _announced(self, target: Resolved, tokens: int, window: int | None) -> str:
         """What will be done before this model is sent the conversation, if it does not fit."""

@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr
 
 from .blocks import Value
 from .errors import ConfigError
-from .ids import IdScheme, ToolFormat
+from .ids import IdScheme, ToolFormat, chosen_tool_format
 from .patterns import late_pattern
 from .secret import name_key_header
 
@@ -232,7 +232,7 @@ class Dialect(Value, frozen=True):
     ids: IdScheme = "standard"
     """The shape of tool-call ids that it takes."""
     tool_format: ToolFormat = "openai"
-    """How tools are declared and called."""
+    """How its models are used to tools being declared and called."""
     reasoning: Reasoning = Reasoning()
     """How it carries reasoning."""
     limits: Limits = Limits()
@@ -452,7 +452,7 @@ class Options(Value, frozen=True):
     foreign_thinking: ForeignThinking = "drop"
     """Another model's reasoning: `drop` it, send it as plain `text`, or `keep` it as reasoning where the wire has a place."""
     tool_format: str | None = None
-    """How tools are declared and called, such as `hermes`; None and `auto` leave it to the host."""
+    """How tools are declared and called, such as `hermes`; None and `auto` leave it to the host. `qwen` is kept as `qwen-json`."""
     cache: bool = False
     """Mark cache breakpoints where the wire has them."""
     prefill: str | None = None
@@ -476,6 +476,8 @@ class Options(Value, frozen=True):
         # refused by some hosts (field-guide/kimi.md#switching-thinking).
         if isinstance(thinking, bool):
             force_setattr(self, "thinking", "on" if thinking else "off")
+        if self.tool_format is not None:
+            force_setattr(self, "tool_format", chosen_tool_format(self.tool_format))
         _OPTIONS.check(self)
 
 

@@ -66,6 +66,8 @@ class SwitchReport(Value, frozen=True):
     """The next model's window, where it is known."""
     compaction: str = ""
     """What will be done before the next message is sent, so that the conversation fits."""
+    tool_format: str = ""
+    """What becomes of a tool format that was set by hand, where it is not the next model's own."""
 
     @property
     def fits(self) -> bool | None:
@@ -94,6 +96,8 @@ class SwitchReport(Value, frozen=True):
         for (action, what, why), count in grouped.items():
             times = f" (x{count})" if count > 1 else ""
             rows.append((action, f"{what}: {why}{times}"))
+        if self.tool_format:
+            rows.append(("tool format", self.tool_format))
         if self.compaction:
             rows.append(("compaction", self.compaction))
         if self.tokens is not None:

@@ -29,12 +29,20 @@ PREFIX = "hist_tool_"
 # Two things under one set of names, because that is how users of other programs know them: some formats are only a
 # shape of ids on the wire's own calls, the others are a text that holds the calls.
 ToolFormat: TypeAlias = Literal[
-    "openai", "anthropic", "deepseek", "qwen", "kimi", "mistral", "hermes", "xml", "llama", "gemma", "kimi-text",
-    "kimi-k3-text", "mistral-text", "qwen3-coder", "glm", "native",
+    "openai", "anthropic", "deepseek", "qwen", "kimi", "mistral", "hermes", "xml", "llama", "gemma", "deepseek-text",
+    "qwen-text", "gemma-text", "kimi-text", "kimi-k3-text", "mistral-text", "qwen3-coder", "glm", "native",
+    "deepseek-json", "qwen-json", "gemma-json",
 ]  # fmt: skip
 """The ways to speak about tools that a user can name: a wire's own calls with one of the id schemes (`openai`, `anthropic`,
-`mistral`, `kimi`, or `native` for whatever the host has), or calls written as plain text (all others)."""
+`mistral`, `kimi`, `deepseek`, `qwen`, `gemma`, or `native` for whatever the host has), or calls written as plain text (all
+others). `qwen-json` is the unmistakable spelling of `qwen`, likewise `deepseek-json` and `gemma-json`: these are written down."""
 TOOL_FORMATS: tuple[ToolFormat, ...] = get_args(ToolFormat)
+# Until these three words had a spelling of their own for each way, they meant the text. What was stored then goes on meaning
+# it: a resumed session would otherwise declare tools to a host that takes none.
+_WRITTEN: dict[str, ToolFormat] = {"deepseek": "deepseek-json", "qwen": "qwen-json", "gemma": "gemma-json"}
+_PLAIN: dict[str, ToolFormat] = {"deepseek-json": "deepseek", "qwen-json": "qwen", "gemma-json": "gemma"}
+OLD_WORDS: dict[str, ToolFormat] = {"deepseek": "deepseek-text", "qwen": "qwen-text", "gemma": "gemma-text"}
+"""What three names of tool formats mean where an earlier version stored them, or in a configuration."""
 IdScheme: TypeAlias = Literal["standard", "anthropic", "kimi", "kimi-k3", "mistral"]
 """The names of the id schemes (`STRATEGIES`)."""
 
@@ -228,21 +236,22 @@ STRATEGIES: dict[str, ToolIdStrategy] = {
 
 
 def valid_tool_format(name: str) -> ToolFormat:
-    """`name` as a ToolFormat, or UnknownToolFormat listing the valid ones."""
+    """`name` as a ToolFormat, `qwen` for `qwen-json`; UnknownToolFormat lists the valid ones."""
     for known in TOOL_FORMATS:
-        if known == name.strip().lower():
-            return known
+        if known == str(name).strip().lower():
+            return _PLAIN.get(known, known)
     raise UnknownToolFormat(f"unknown tool format {name!r}; expected one of {', '.join(TOOL_FORMATS)}")
 
 
 def chosen_tool_format(name: str | None) -> ToolFormat | None:
-    """The format that somebody chose by hand; None for `auto`, which is the model's own."""
+    """A format chosen by hand, as it is kept and stored: `qwen-json` for `qwen`; None for `auto`, which is the model's own."""
     if not name or name.strip().lower() == "auto":
         return None
     try:
-        return valid_tool_format(name)
+        valid = valid_tool_format(name)
     except UnknownToolFormat as error:
         raise UnknownToolFormat(f"{error}, or auto for the model's own") from None
+    return _WRITTEN.get(valid, valid)
 
 
 def get_tool_id_strategy(format: str) -> ToolIdStrategy:
@@ -283,7 +292,7 @@ def detect_tool_format(model: str, override: str | None = None) -> ToolFormat:
         return "deepseek"
     if _MISTRAL.search(name):
         return "mistral"
-    if "qwen" in name or "glm-" in name:
+    if "qwen" in name or "qwq" in name or "glm-" in name:
         return "qwen"
     if "claude" in name:
         return "anthropic"

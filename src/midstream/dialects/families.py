@@ -1,6 +1,6 @@
 """Families of models, told by their names wherever they are served: patterns searched in the lower-cased name.
 
-`leaking` gives a dialect the text format that its model is known to leak, and its think tags. A host that cannot read what the model wrote (a
+`leaking` gives a dialect the text format that its model is known to leak, its think tags and its tool format. A host that cannot read what the model wrote (a
 parser that is off, a wrong template, a cut stream) leaves the call in the content or the reasoning; that comes with the
 model, so one table holds for every host of structured answers. Sources:
 field-guide/text-calls.md#markers-that-leak, field-guide/kimi-failures.md#the-list.
@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 import msgspec
 
 from ..core.dialect import Dialect, TextFormat
+from ..core.ids import ToolFormat, detect_tool_format, get_tool_id_strategy
 
 # `Kimi-K2.5`, `kimi-k2p5`, `K2Thinking`, `k3[1m]`: the version begins a word, or follows the name. First fit wins.
 _K = r"(?:^|[^a-z0-9]|kimi)"
@@ -52,26 +53,36 @@ _LETTERS = re.compile(r"[a-z]+(?![a-z?*{])")
 _GROUP = re.compile(r"\([^()]*\)")
 _replace = msgspec.structs.replace
 _Tags = tuple[str, str] | None
-_made: dict[tuple[int, TextFormat | None, _Tags], tuple[Dialect, Dialect]] = {}
+_made: dict[tuple[int, TextFormat | None, _Tags, ToolFormat], tuple[Dialect, Dialect]] = {}
 
 
 def leaking(dialect: Dialect, model: str) -> Dialect:
-    """The dialect with the format that this model (in lower case) is known to leak, unless it names one itself, and with the
-    model's own think tags."""
+    """The dialect with the format that this model (in lower case) is known to leak, unless it names one itself, with the
+    model's own think tags, and with the tool format that its family was taught."""
     if dialect.wire == "completion":
         return dialect  # its format is the dialect's own
     rules = dialect.reasoning
     format = dialect.leaks or next((format for pattern, format in LEAKS if search(pattern, model)), None)
     tags = next((tags for pattern, tags in THINK_TAGS if search(pattern, model)), rules.tags)
-    if format == dialect.leaks and tags == rules.tags:
+    taught = _taught(dialect, model)
+    if format == dialect.leaks and tags == rules.tags and taught == dialect.tool_format:
         return dialect
     # The same value for the same dialect each time: encoded histories are kept by dialect.
-    found = _made.get((id(dialect), format, tags))
+    key = id(dialect), format, tags, taught
+    found = _made.get(key)
     # By identity, as in `with_efforts`: an id() alone may belong to a dialect that came later.
     if found is None or found[0] is not dialect:
-        changed = _replace(dialect, leaks=format, reasoning=_replace(rules, tags=tags))
-        found = _made[id(dialect), format, tags] = (dialect, changed)
+        changed = _replace(dialect, leaks=format, reasoning=_replace(rules, tags=tags), tool_format=taught)
+        found = _made[key] = (dialect, changed)
     return found[1]
+
+
+def _taught(dialect: Dialect, model: str) -> ToolFormat:
+    """The dialect's tool format; on a chat that names none, the model's own, if that has the ids which this host takes."""
+    if dialect.wire != "openai-chat" or dialect.tool_format != "openai":
+        return dialect.tool_format
+    taught = detect_tool_format(model)
+    return taught if get_tool_id_strategy(taught).name == dialect.ids else dialect.tool_format
 
 
 @lru_cache(maxsize=1024)

@@ -1,8 +1,9 @@
 """Which tool format a request speaks, and why: the wire's own tool calls, or calls written as plain text.
 
-A native name (`openai`, `anthropic`, `mistral`, `kimi`) means the wire's own calls with the id scheme that goes with it. One
-that the wire cannot speak is changed to the host's own, with a Note. A text name works everywhere. On a completion wire
-everything is text: the chat template has a format of its own, and any other is declared in the system prompt.
+A native name (`openai`, `anthropic`, `mistral`, `kimi`, `qwen` …) means the wire's own calls with the id scheme that goes with
+it. One that the wire cannot speak is changed to the host's own, or to the text of the same family where the host takes no
+tools, with a Note. A text name works everywhere. On a completion wire everything is text: the chat template has a format of
+its own, and any other is declared in the system prompt.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from typing import TYPE_CHECKING
 from ..core.blocks import Value
 from ..core.dialect import Dialect, TextFormat
 from ..core.handoff import Note
-from ..core.ids import PINNED_SCHEMES, ToolFormat, chosen_tool_format, get_tool_id_strategy
+from ..core.ids import (
+    OLD_WORDS,
+    PINNED_SCHEMES,
+    ToolFormat,
+    chosen_tool_format,
+    get_tool_id_strategy,
+    valid_tool_format,
+)
 from ..core.modules import late_module
 
 if TYPE_CHECKING:
@@ -20,14 +28,14 @@ if TYPE_CHECKING:
 else:
     formats = late_module("..toolformats.registry", globals(), "formats")
 
-# `kimi-text` and not `kimi`, because the plain name already means the wire's own calls with Kimi's ids.
+# `kimi-text` and not `kimi`, because the plain name means the wire's own calls with Kimi's ids; `qwen-text` likewise.
 TEXT_FORMATS: dict[ToolFormat, TextFormat] = {
     "hermes": "hermes",
-    "qwen": "qwen",
+    "qwen-text": "qwen",
     "xml": "xml",
     "llama": "llama",
-    "gemma": "gemma",
-    "deepseek": "deepseek",
+    "gemma-text": "gemma",
+    "deepseek-text": "deepseek",
     "kimi-text": "kimi",
     "kimi-k3-text": "kimi-k3",
     "mistral-text": "mistral",
@@ -37,11 +45,13 @@ TEXT_FORMATS: dict[ToolFormat, TextFormat] = {
 """The formats of plain text: the name a user says, and the text format it means."""
 _NAMES = {format: name for name, format in TEXT_FORMATS.items()}
 
-# The native names each wire can speak, its plain one first. Kimi's and Mistral's are OpenAI's calls with other ids.
+# The native names each wire can speak, its plain one first. Kimi's and Mistral's are OpenAI's calls with other ids, the other
+# families' are OpenAI's as they are.
+_FAMILIES: tuple[ToolFormat, ...] = ("kimi", "mistral", "qwen", "deepseek", "gemma")
 _SPOKEN: dict[str, tuple[ToolFormat, ...]] = {
-    "openai-chat": ("openai", "kimi", "mistral"),
-    "openai-responses": ("openai", "kimi", "mistral"),
-    "cohere": ("native", "openai", "kimi", "mistral"),
+    "openai-chat": ("openai", *_FAMILIES),
+    "openai-responses": ("openai", *_FAMILIES),
+    "cohere": ("native", "openai", *_FAMILIES),
     "anthropic": ("anthropic",),
     "gemini": ("native",),
     "ollama": ("native",),
@@ -69,18 +79,24 @@ class ToolFormatChoice(Value, frozen=True):
 
 def resolve_tool_format(dialect: Dialect, asked: str | None = None) -> ToolFormatChoice:
     """The format for a model: its own for None and `auto`, else the one that was asked for, if its wire can speak it."""
-    name = chosen_tool_format(asked)
-    if name is None:
+    chosen = chosen_tool_format(asked)
+    if chosen is None:
         return _automatic(dialect)
+    name, note = valid_tool_format(chosen), None
+    if name in OLD_WORDS and (dialect.wire == "completion" or not dialect.native_tools):
+        why = f"{dialect.name} takes no tools, so tool format {name} becomes {OLD_WORDS[name]}: they go over plain text"
+        name, note = OLD_WORDS[name], Note("adapted", "option", "tool_format_changed", why)
     text = TEXT_FORMATS.get(name)
     if text is not None:
         # The template writes the calls in this very format already:
         # declaring the tools a second time would only confuse.
         if dialect.wire == "completion" and text == dialect.leaks:
-            return ToolFormatChoice(name, "set by hand; it is the chat template's own", False)
+            why = note.why if note is not None else "set by hand; it is the chat template's own"
+            return ToolFormatChoice(name, why, False, note=note)
         refused = _clash(dialect, text)
         if not refused:
-            return ToolFormatChoice(name, "set by hand: tools are declared in the system prompt", False, text)
+            why = note.why if note is not None else "set by hand: tools are declared in the system prompt"
+            return ToolFormatChoice(name, why, False, text, note=note)
     else:
         refused = _objection(dialect, name)
     if refused:
@@ -106,15 +122,16 @@ def _automatic(dialect: Dialect) -> ToolFormatChoice:
     if dialect.leaks is not None:
         text, taught = dialect.leaks, "the form that this family of models writes"
     else:
-        text = TEXT_FORMATS.get(dialect.tool_format, TEXT_FORMATS[_FALLBACK])
+        name = valid_tool_format(dialect.tool_format)
+        text = TEXT_FORMATS.get(OLD_WORDS.get(name, name), TEXT_FORMATS[_FALLBACK])
         taught = "the form that most models know"
     name, why = _NAMES[text], f"{dialect.name} takes no tools; they go over plain text, in {taught}"
     return ToolFormatChoice(name, why, text=text, note=Note("adapted", "tool", "tools_as_text", why))
 
 
 def _native_name(dialect: Dialect) -> ToolFormat:
-    spoken = _SPOKEN[dialect.wire]
-    return dialect.tool_format if dialect.tool_format in spoken[1:] else spoken[0]
+    spoken, own = _SPOKEN[dialect.wire], valid_tool_format(dialect.tool_format)
+    return own if own in spoken[1:] else spoken[0]
 
 
 def _clash(dialect: Dialect, text: TextFormat) -> str:

@@ -12,6 +12,7 @@ DEFAULT = Dialect(
     "gemini",
     "gemini",
     "gemini",
+    tool_format="native",
     reasoning=Reasoning(
         fields=("thought",),
         field="thought",

@@ -9,6 +9,7 @@ DEFAULT = Dialect(
     "ollama",
     "ollama",
     "ollama",
+    tool_format="native",
     # Thinking comes in this field and goes back there (field-guide/ollama.md#thinking).
     reasoning=Reasoning(fields=("thinking",), field="thinking", echo="always", control="think"),
     answer_ways=("grammar",),

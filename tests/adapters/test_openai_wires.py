@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from midstream.adapters.backend import Backend
-from midstream.adapters.openai_wires import RESPONSES, OpenAIWires
+from midstream.adapters.openai_wires import CHAT, RESPONSES, OpenAIWires
 from midstream.core.secret import Secret
 from midstream.errors import BadRequest
-from midstream.testing import SimServer, sim_server
+from midstream.testing import Answer, SimServer, sim_server
 
 from .openai_errands import RESPONSES_TOOLS
 from .tour import MODELS, errand, judge, weather
@@ -82,3 +82,39 @@ def test_a_request_without_a_model_or_words_says_so(sim: SimServer) -> None:
     for body in ({"input": "x"}, {"model": 1}, {"model": MODELS[0], "input": []}):
         with pytest.raises(BadRequest, match=r"names no model|no messages"):
             wires.read(RESPONSES, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("wire", [CHAT, RESPONSES])
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_users_reasoning_is_not_sent_in_anothers_conversation(wire: str, stream: bool) -> None:
+    """A program that serves both with one client: the same last question, answered in the same words."""
+    users = ("Alice", "Bob")
+    script = [Answer("Done.", thinking=f"Only {user} knows {user}'s plan.") for user in users]
+    with sim_server(*script, "Fine.", "Fine.") as sim:
+        wires = OpenAIWires(Backend(sim.catalog()))
+
+        def ask(*said: dict[str, Any]) -> None:
+            name = "messages" if wire == CHAT else "input"
+            body = {"model": MODELS[0], name: list(said), "stream": stream}
+            reading = wires.read(wire, json.dumps(body).encode())
+            if stream:
+                list(wires.backend.iterate(wires.stream(reading)))
+            else:
+                wires.backend.run(wires.whole(reading))
+
+        def history(user: str) -> list[dict[str, Any]]:
+            said = [f"I am {user}; my plan is {user}'s plan.", "Noted.", "Go on."]
+            return [
+                {"role": role, "content": text} for role, text in zip(("user", "assistant", "user"), said, strict=True)
+            ]
+
+        try:
+            for user in users:
+                ask(*history(user))
+            for user in users:
+                ask(*history(user), {"role": "assistant", "content": "Done."}, {"role": "user", "content": "And?"})
+        finally:
+            wires.backend.close()
+        for user, seen in zip(users, sim.seen[2:], strict=True):
+            thoughts = [message.get("reasoning_content", "") for message in seen.body["messages"]]
+            assert [thought for thought in thoughts if thought.strip()] == [f"Only {user} knows {user}'s plan."]

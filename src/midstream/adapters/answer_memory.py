@@ -1,9 +1,11 @@
 """Answers that were given through another library, so that a history which comes back finds its reasoning again.
 
 Other libraries have no place for a signature, encrypted reasoning or the name of the model that made a block, and many of
-their users rebuild messages by hand. An answer is found by the canonical ids of its calls; one without calls by its words and
-what it answered. Where the history says the same as the answer did, the answer itself stands in its place; where it was
-edited, its words count and the reasoning is laid over them. The oldest answers are forgotten first.
+their users rebuild messages by hand. An answer is found surely or not at all: one with calls by their ids, which were minted
+at random and given out; one without by the whole conversation before it and its own words. A program may serve many users
+with one memory, so two different answers under one key are ambiguous and neither is found. Where the history says the same as
+the answer did, the answer itself stands in its place; where it was edited, its words count and the reasoning is laid over
+them. The oldest answers are forgotten first.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -19,7 +20,9 @@ from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Text, Thinking, ToolCall, Turn
 from ..core.errors import LocalError, MalformedStream
+from ..core.handoff import Note
 from ..core.kept_turn import kept_of, restored
+from ..wires.history_digest import HistoryDigest
 from ..wires.lenient_json import decode_leniently
 
 ANSWERS = 4096
@@ -28,15 +31,29 @@ CHARACTERS = 64 * 1024 * 1024
 """and so many characters of them."""
 
 
+class _Place:
+    """The answers under one key: how many are remembered, the newest, and whether two of them differ."""
+
+    __slots__ = ("answers", "is_ambiguous", "newest")
+
+    def __init__(self, newest: int) -> None:
+        self.newest = newest
+        self.answers = 1
+        # Until all of them are forgotten: a third answer cannot tell whose history comes back.
+        self.is_ambiguous = False
+
+
 class AnswerMemory:
     """Remembers answers, in this process and for any number of threads."""
 
     def __init__(self, answers: int = ANSWERS, characters: int = CHARACTERS) -> None:
+        self.misses = 0
+        """How many answers of histories that came back were not found."""
         self._answers = answers
         self._characters = characters
         self._held = 0
         self._turns: OrderedDict[int, tuple[Turn, tuple[str, ...]]] = OrderedDict()
-        self._places: dict[str, int] = {}
+        self._places: dict[str, _Place] = {}
         self._next = 0
         self._lock = threading.Lock()
 
@@ -44,45 +61,85 @@ class AnswerMemory:
         return len(self._turns)
 
     def add(self, conversation: Conversation, turn: Turn) -> None:
-        """Remember `turn` as the answer to `conversation`. An answer that failed is never sent again, and is not kept."""
+        """Remember `turn` as the answer to `conversation`, which is what `recall` gave. An answer that failed is never sent
+        again, and is not kept."""
         if turn.failure:
             return
-        keys = _keys(turn, _question(conversation.turns[-1] if conversation.turns else None))
+        keys = tuple(dict.fromkeys([call.id for call in turn.tool_calls])) or _keys_of(_digest(conversation), turn)
+        if not keys:  # a conversation that cannot be written down is never found again
+            return
         with self._lock:
             number, self._next = self._next, self._next + 1
+            for key in keys:
+                self._put(key, number, turn)
             self._turns[number] = (turn, keys)
-            self._places.update(dict.fromkeys(keys, number))
             self._held += _size(turn)
             while len(self._turns) > self._answers or (self._held > self._characters and len(self._turns) > 1):
-                oldest, (old, names) = self._turns.popitem(last=False)
+                _, (old, names) = self._turns.popitem(last=False)
                 self._held -= _size(old)
                 for name in names:
-                    if self._places.get(name) == oldest:
+                    self._places[name].answers -= 1
+                    if not self._places[name].answers:
                         del self._places[name]
 
     def recall(
-        self, conversation: Conversation, wire: str = "", carried: Mapping[int, Turn] | None = None
+        self,
+        conversation: Conversation,
+        wire: str = "",
+        carried: Mapping[int, Turn] | None = None,
+        notes: list[Note] | None = None,
     ) -> Conversation:
-        """The conversation with every answer that is remembered, as it was given.
+        """The conversation with every answer that is remembered, as it was given; `notes` gets what was not found.
 
         `wire` is what its reader spoke. `carried` are answers that the history itself brought, by their place in it.
         """
         turns = list(conversation.turns)
         # An answer stands in a history once: a host refuses the same item or signature twice.
         taken: set[str] = set()
+        # Each turn goes into the digest as it will be sent: what was found is a part of the conversation before the next answer.
+        digest: HistoryDigest | None = None
+        digested = 0
         for place, turn in enumerate(turns):
             if turn.speaker != "ai":
                 continue
-            kept = (carried or {}).get(place) or self._find(_keys(turn, _question(turns[place - 1] if place else None)))
+            kept = (carried or {}).get(place)
+            if kept is None:
+                keys = tuple([call.id for call in turn.tool_calls])
+                if not keys:
+                    digest = digest or HistoryDigest(conversation)
+                    for each in turns[digested:place]:
+                        digest.add(each)
+                    digested = place
+                    keys = _keys_of(digest, turn)
+                kept = self._find(keys)
             if kept is not None and kept.key not in taken:
                 taken.add(kept.key)
                 turns[place] = reconciled(turn, kept, wire)
+            # The words that an answer is to begin with were never an answer.
+            elif place + 1 < len(turns):
+                self._miss(place, turn, notes)
         return replace(conversation, turns=tuple(turns))
+
+    def _put(self, key: str, number: int, turn: Turn) -> None:
+        place = self._places.get(key)
+        if place is None:
+            self._places[key] = _Place(number)
+            return
+        place.is_ambiguous = place.is_ambiguous or not _is_same(self._turns[place.newest][0], turn)
+        place.newest = number
+        place.answers += 1
 
     def _find(self, keys: tuple[str, ...]) -> Turn | None:
         with self._lock:
-            number = next((self._places[key] for key in keys if key in self._places), None)
-            return None if number is None else self._turns[number][0]
+            found = [place for key in keys if (place := self._places.get(key)) is not None]
+            return self._turns[found[0].newest][0] if found and not found[0].is_ambiguous else None
+
+    def _miss(self, place: int, turn: Turn, notes: list[Note] | None) -> None:
+        with self._lock:
+            self.misses += 1
+        if notes is not None:
+            why = "no answer of this process is known to stand here; sent as it came, without reasoning of its own"
+            notes.append(Note("dropped", "thinking", "reasoning_not_found", why, place, turn.key))
 
 
 def reconciled(said: Turn, kept: Turn, wire: str = "") -> Turn:
@@ -104,18 +161,27 @@ def unpacked(data: object) -> Turn | None:
         return None
 
 
-def _keys(turn: Turn, question: str) -> tuple[str, ...]:
-    calls = tuple([call.id for call in turn.tool_calls])
-    if calls:
-        return calls
-    # The same words may answer two questions, and come from two models.
-    seed = f"{len(question)}|{question}{turn.text.strip()}"
-    return (sha256(seed.encode("utf-8", "surrogatepass")).hexdigest(),)
+def _digest(conversation: Conversation) -> HistoryDigest:
+    digest = HistoryDigest(conversation)
+    for turn in conversation.turns:
+        digest.add(turn)
+    return digest
 
 
-def _question(turn: Turn | None) -> str:
-    """What the next answer is about: the words of the last turn, which is a person's or a tool's."""
-    return "" if turn is None else turn.text + "".join([response.text for response in turn.tool_responses])
+def _keys_of(digest: HistoryDigest, turn: Turn) -> tuple[str, ...]:
+    """What an answer without calls to this conversation is found by."""
+    key = digest.key(turn.text)
+    return () if key is None else (key,)
+
+
+def _is_same(one: Turn, other: Turn) -> bool:
+    """Whether two answers carry the same, so that it does not matter which of them is found."""
+    return (one.blocks, one.origin, one.response_id, one.extra) == (
+        other.blocks,
+        other.origin,
+        other.response_id,
+        other.extra,
+    )
 
 
 def _says_the_same(said: Turn, kept: Turn) -> bool:

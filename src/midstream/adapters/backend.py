@@ -78,16 +78,18 @@ class Backend:
         options: Options | None = None,
         sending: Sending | None = None,
         api_key: Secret | None = None,
+        recalled: Conversation | None = None,
     ) -> Turn:
         """The next answer, whole. One that failed is raised as what it failed with.
 
-        `sending` is told what the model is sent; `api_key` is this request's own.
+        `sending` is told what the model is sent; `api_key` is this request's own. `recalled` is what the memory gave, where
+        `conversation` was fitted to its model since.
         """
         turn = await self._client().complete(
             model, conversation, tools=tools, options=options, sending=self._telling(sending), api_key=api_key
         )
         turn.raise_for_failure()
-        self.memory.add(conversation, turn)
+        self.memory.add(recalled or conversation, turn)
         return turn
 
     async def batches(
@@ -98,6 +100,7 @@ class Backend:
         options: Options | None = None,
         sending: Sending | None = None,
         api_key: Secret | None = None,
+        recalled: Conversation | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """The next answer as events, in the batches in which they arrive."""
         client = self._client()
@@ -109,7 +112,7 @@ class Backend:
                 last = batch[-1]
                 if type(last) is Done:
                     # Before the reader learns that it is whole: it may come back at once.
-                    self.memory.add(conversation, last.turn)
+                    self.memory.add(recalled or conversation, last.turn)
                 yield batch
 
     def log_dropped(self, target: Resolved, notes: Iterable[Note]) -> None:

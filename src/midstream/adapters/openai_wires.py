@@ -55,6 +55,8 @@ class Reading(msgspec.Struct, frozen=True):
     context: AnswerContext
     notes: list[Note]
     """What was changed or left out on the way to the model; more of it once the request is made."""
+    recalled: Conversation
+    """The history with the answers that are remembered, before it was fitted to the model."""
 
     def sending(self, _: Resolved, request: Request) -> None:
         self.notes.extend(request.notes)
@@ -88,8 +90,10 @@ class OpenAIWires:
         conversation = self._continued(_unpacked(parsed.conversation) if self._carry else parsed.conversation)
         if not conversation.turns and not conversation.system:
             raise BadRequest("the request has no messages", status=400)
-        conversation = without_marks(self.backend.memory.recall(conversation, wire), dialect)
-        parsed, notes = without_server_tools(replace(parsed, conversation=conversation), wire, dialect)
+        notes: list[Note] = []
+        recalled = self.backend.memory.recall(conversation, wire, notes=notes)
+        parsed = replace(parsed, conversation=without_marks(recalled, dialect))
+        parsed, told = without_server_tools(parsed, wire, dialect)
         options, dropped = carried(parsed.options, wire, dialect)
         options = replace(with_schema(options, wire, (dialect,)), previous_response_id=None)
         context = answer_to(
@@ -101,7 +105,7 @@ class OpenAIWires:
             include=(ENCRYPTED,) if self._carry else strings(request.get("include")),
         )
         self.backend.log_dropped(target, dropped)
-        return Reading(wire, model, replace(parsed, options=options), context, [*notes, *dropped])
+        return Reading(wire, model, replace(parsed, options=options), context, [*notes, *told, *dropped], recalled)
 
     def models(self) -> bytes:
         """The models that are known by name, as `GET /v1/models` lists them; others work, too."""
@@ -116,7 +120,9 @@ class OpenAIWires:
         """The body of the whole answer. What keeps it from being one is raised."""
         parsed = reading.parsed
         options = replace(parsed.options, stream=False)
-        turn = await self.backend.complete(reading.model, parsed.conversation, parsed.tools, options, reading.sending)
+        turn = await self.backend.complete(
+            reading.model, parsed.conversation, parsed.tools, options, reading.sending, recalled=reading.recalled
+        )
         self._store(reading, turn)
         return make_writer(reading.wire, reading.context).body(self._carrying(turn) if self._carry else turn)
 
@@ -125,7 +131,9 @@ class OpenAIWires:
         parsed = reading.parsed
         writer = make_writer(reading.wire, reading.context)
         options: Options = replace(parsed.options, stream=True)
-        batches = self.backend.batches(reading.model, parsed.conversation, parsed.tools, options, reading.sending)
+        batches = self.backend.batches(
+            reading.model, parsed.conversation, parsed.tools, options, reading.sending, recalled=reading.recalled
+        )
         async with aclosing(batches):
             async for batch in batches:
                 last = batch[-1]
@@ -148,7 +156,7 @@ class OpenAIWires:
 
     def _store(self, reading: Reading, turn: Turn) -> None:
         if reading.wire == RESPONSES:
-            self._stored[reading.context.response_id] = reading.parsed.conversation.add(turn)
+            self._stored[reading.context.response_id] = reading.recalled.add(turn)
             while len(self._stored) > _STORED:
                 self._stored.popitem(last=False)
 

@@ -20,6 +20,7 @@ NoteCode: TypeAlias = Literal[
     # Reasoning.
     "foreign_thinking", "thinking_as_text", "unsigned_thinking", "reasoning_not_accepted", "unreadable_reasoning",
     "lone_reasoning", "missing_reasoning", "foreign_signature", "thinking_not_echoed", "seal_not_opened",
+    "reasoning_not_found",
     # Other blocks and turns.
     "broken_arguments", "misplaced_block", "foreign_block", "foreign_citations", "unsupported_media", "moved_media",
     "blank_text", "blank_turn", "first_turn", "role_changed", "reordered_blocks", "system_folded",

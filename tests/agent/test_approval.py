@@ -83,7 +83,7 @@ def test_the_allow_list_does_not_allow(case: str) -> None:
     pattern, request = NOT_ALLOWED[case]
     answer = asyncio.run(Approval(allow=[pattern]).decide(request))
     assert not answer.allowed
-    assert "--yolo" in answer.reason
+    assert "nobody is there to approve it" in answer.reason
 
 
 @given(st.text(st.sampled_from("ab ;|&$`\"'<>()\\\n*?[]{}~#!\t="), max_size=12))
@@ -99,6 +99,14 @@ def test_first_words_never_allow_a_sign_of_the_shell(rest: str) -> None:
 def test_a_pattern_that_cannot_be_judged_is_refused(pattern: str) -> None:
     with pytest.raises(ConfigError):
         Approval(allow=[pattern])
+
+
+@pytest.mark.parametrize("path", ["a.txt", ".git/config"])
+def test_a_call_that_nobody_can_approve_is_refused_in_words_of_the_library(path: str) -> None:
+    """How a user of the program allows it is the program's to say."""
+    said = asyncio.run(Approval().decide(write(path))).reason
+    assert "nobody is there" in said and "--" not in said
+    assert asyncio.run(Approval(advice="press F5").decide(write(path))).reason == f"{said} (press F5)"
 
 
 class Human:

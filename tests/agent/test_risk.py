@@ -94,7 +94,7 @@ def test_a_file_that_runs_code_later_is_asked_for_each_time(path: str, work: Pat
     assert all(request.caution and not request.scope for request in human.asked[1:])
 
     listed = Toolbox(["write_file"], approve=Approval(allow=["write_file", "*"]), workdir=work)
-    assert "only --yolo" in call(listed, "write_file", path=path, content="other\n").text
+    assert "does not cover this file" in call(listed, "write_file", path=path, content="other\n").text
     assert not call(
         Toolbox(["write_file"], approve=Approval(yolo=True), workdir=work), "write_file", path=path, content="y"
     ).is_error
@@ -116,13 +116,16 @@ def test_an_always_for_such_a_file_grants_nothing_else(work: Path) -> None:
 
 def test_edits_are_held_to_the_same(work: Path) -> None:
     box = Toolbox(["edit_file"], approve=Approval(allow=["edit_file"]), workdir=work)
-    assert "only --yolo" in call(box, "edit_file", path="linked/config", old_string="old", new_string="evil").text
+    assert (
+        "does not cover this file"
+        in call(box, "edit_file", path="linked/config", old_string="old", new_string="evil").text
+    )
     assert not call(box, "edit_file", path="notes.txt", old_string="a", new_string="c").is_error
 
 
 def test_a_folder_in_such_a_place_counts(work: Path) -> None:
     box = Toolbox(["write_file"], approve=Approval(allow=["write_file"]), workdir=work / ".git" / "hooks")
-    assert "only --yolo" in call(box, "write_file", path="any", content="1").text
+    assert "does not cover this file" in call(box, "write_file", path="any", content="1").text
 
 
 def test_the_paths_of_a_foreign_tool_are_looked_for_in_its_arguments() -> None:

@@ -16,6 +16,7 @@ are harmless (risk.py), and a chain of such commands if a pattern allows each pa
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -25,6 +26,7 @@ from ..core.blocks import Value
 from ..core.errors import ConfigError
 from .approval_request import MAX_CHARACTERS, MAX_ROWS, ApprovalRequest
 from .risk import is_harmless, is_plain, simple_commands
+from .tool import in_thread, is_async
 
 
 class Decision(Value, frozen=True):
@@ -39,18 +41,30 @@ ONCE = Decision(True)
 ALWAYS = Decision(True, remember=True)
 NO = Decision(False)
 
-Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
+Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision] | Decision]
 
 
 class Approval:
-    """The policy of one session: asks `ask` about each call that is neither allowed by a pattern nor remembered."""
+    """The policy of one session: asks `ask` about each call that is neither allowed by a pattern nor remembered.
+
+    `ask` is an async function or a plain one, which runs in a thread; it gives a Decision (ONCE, ALWAYS, NO). What it raises is raised
+    by the run, and never told to the model. `advice` is added to the reason of a call that is refused because there is nobody to ask: how
+    a user of this program allows it.
+    """
 
     def __init__(
-        self, ask: Ask | None = None, *, yolo: bool = False, unattended: bool = False, allow: Iterable[str] = ()
+        self,
+        ask: Ask | None = None,
+        *,
+        yolo: bool = False,
+        unattended: bool = False,
+        allow: Iterable[str] = (),
+        advice: str = "",
     ) -> None:
         self.yolo = yolo
         self.unattended = unattended
         self._ask = ask
+        self._advice = advice
         self._allowed = AllowList(allow)
         self._remembered: set[tuple[str, bytes]] = set()
         # Calls of one turn run at once, but a person reads one question at a time.
@@ -62,14 +76,14 @@ class Approval:
         if self._is_known(request):
             return ONCE
         if self._ask is None:
-            return Decision(False, reason=_nobody_to_ask(request))
+            return Decision(False, reason=self._nobody_to_ask(request))
         if too_large := _too_large(request):
             return Decision(False, reason=too_large)
         async with self._one_at_a_time:
             # The previous question's answer may cover this call too.
             if self._is_known(request):
                 return ONCE
-            answer = await self._ask(request)
+            answer = await _answered(self._ask, request)
             # A no is not remembered: the next call may be the better one that the model was asked for.
             if answer.allowed and answer.remember and request.scope:
                 self._remembered.add(_memory(request))
@@ -82,6 +96,12 @@ class Approval:
     def forget(self) -> None:
         """Drop all remembered answers."""
         self._remembered.clear()
+
+    def _nobody_to_ask(self, request: ApprovalRequest) -> str:
+        advice = f" ({self._advice})" if self._advice else ""
+        if request.caution:
+            return f"nobody is there to approve it, and an allow pattern does not cover this file: {request.caution}{advice}"
+        return f"nobody is there to approve it; allow it beforehand with an allow pattern{advice}"
 
     def _is_known(self, request: ApprovalRequest) -> bool:
         return (
@@ -100,10 +120,13 @@ def _is_confined(request: ApprovalRequest) -> bool:
     return request.change is not None and not request.caution
 
 
-def _nobody_to_ask(request: ApprovalRequest) -> str:
-    if request.caution:
-        return f"nobody is there to approve it, and an allow pattern does not cover this file: {request.caution} (only --yolo does)"
-    return "nobody is there to approve it; allow it beforehand with an allow pattern, or everything with --yolo"
+async def _answered(ask: Ask, request: ApprovalRequest) -> Decision:
+    # A plain function may wait for a person at `input()`: in a thread, so that limits of time and Ctrl-C count meanwhile.
+    given = ask(request) if is_async(ask) else await in_thread(ask, request)
+    answer = await given if inspect.isawaitable(given) else given
+    if not isinstance(answer, Decision):
+        raise TypeError(f"an approver gives a Decision (ONCE, ALWAYS, NO or Decision(…)), got {answer!r}"[:200])
+    return answer
 
 
 def _too_large(request: ApprovalRequest) -> str:

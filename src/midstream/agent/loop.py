@@ -220,6 +220,9 @@ class Agent:
             results = await shield(self._keep(work))
         for late in work.unreported(results):
             yield late
+        # Last, with every result in the history: what has run stays run.
+        if work.fault is not None:
+            raise work.fault
 
     async def _keep(self, work: Round) -> tuple[ToolResponse, ...]:
         results = await work.end()

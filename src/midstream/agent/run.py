@@ -211,13 +211,17 @@ class Round:
         self._results: dict[str, ToolResponse] = {}
         self._reported: set[str] = set()
         self._stopped = ""
+        self.fault: BaseException | None = None
+        """What an approver or a hook of the program raised; the program's to hear, not the model's."""
         self._steps: asyncio.Queue[ToolStarted | ToolFinished | None] = asyncio.Queue()
         for call in calls:
             if call.name in echoed:
                 self._finished(call, tool_result(call, call.arguments))
         ours = [call for call in calls if call.name not in echoed]
         self._work = asyncio.ensure_future(
-            toolbox.run_all(ours, self._finished, lambda call: self._steps.put_nowait(ToolStarted(call)), self._cut)
+            toolbox.run_all(
+                ours, self._finished, lambda call: self._steps.put_nowait(ToolStarted(call)), self._cut, self._failed
+            )
         )
         # None ends `steps`, also when the work was cancelled or failed.
         self._work.add_done_callback(lambda _: self._steps.put_nowait(None))
@@ -250,6 +254,9 @@ class Round:
     def _finished(self, call: ToolCall, response: ToolResponse) -> None:
         self._results[call.id] = response
         self._steps.put_nowait(ToolFinished(response))
+
+    def _failed(self, fault: BaseException) -> None:
+        self.fault = fault
 
     def _cut(self, call: ToolCall, *, started: bool) -> ToolResponse:
         if not self._stopped:

@@ -66,13 +66,15 @@ class ToolOptions(TypedDict, total=False):
     namespace: str
     """The namespace that the tool is declared in."""
     preview: Callable[..., Preview] | None
-    """Called with the checked arguments before anybody is asked for approval; where it raises ToolFailed, nobody is asked."""
+    """Called with the checked arguments before anybody is asked for approval; where it raises ToolFailed, nobody is asked, and the
+    model is told. Anything else that it raises is raised by the run."""
 
 
 class Tool:
     """A tool of the agent: what the model sees (`spec`) and what runs (`call`). The options are those of ToolOptions.
 
-    `check` turns the parsed arguments into what `call` gets, or raises BadArguments. `Tool.from_function` and `@tool` derive
+    `check` turns the parsed arguments into what `call` gets, or raises BadArguments, which the model is told; anything else that it
+    raises is raised by the run. `Tool.from_function` and `@tool` derive
     the schema and the check from a function's signature.
     """
 
@@ -128,7 +130,15 @@ class Tool:
             raise ConfigError(f"tool {signature.name}: a freeform tool takes one parameter, a string")
         parameter = next(iter(signature.types))
         spec = ToolSpec(name or func.__name__, description or signature.description, kind="freeform", grammar=grammar)
-        return cls(spec, func, check=lambda arguments: {parameter: arguments[INPUT]}, **options)
+
+        def check(arguments: dict[str, Any]) -> Checked:
+            if INPUT not in arguments:
+                raise BadArguments(
+                    f"invalid arguments for {spec.name}, nothing was run: it takes one text, as {INPUT!r}"
+                )
+            return {parameter: arguments[INPUT]}
+
+        return cls(spec, func, check=check, **options)
 
     @property
     def name(self) -> str:
@@ -146,15 +156,16 @@ class Tool:
         """What this call would do; empty if the tool has no preview."""
         if self._preview is None:
             return Preview()
-        found = await _in_thread(self._preview, checked)
-        assert isinstance(found, Preview)
+        found = await in_thread(self._preview, **checked)
+        if not isinstance(found, Preview):
+            raise TypeError(f"the preview of {self.name} gives a Preview, got {type(found).__name__}")
         return found
 
     async def run(self, checked: Checked) -> Content:
         """Call the function with checked arguments; a sync function runs in a thread."""
-        if _is_async(self.call):
+        if is_async(self.call):
             return content_of(await self.call(**checked))
-        value = await _in_thread(self.call, checked)
+        value = await in_thread(self.call, **checked)
         return content_of(await value if inspect.isawaitable(value) else value)
 
 
@@ -216,6 +227,8 @@ class Signature:
                     checked[name] = _convert(arguments[name], self.types[name])
                 except msgspec.ValidationError as error:
                     faults.append(f"argument {name!r}: {_readable(error)}")
+                except RecursionError:
+                    faults.append(f"argument {name!r}: nested too deeply")
         if faults:
             raise BadArguments(
                 f"invalid arguments for {self.name}, nothing was run:\n- " + "\n- ".join(faults) + self._expected()
@@ -341,16 +354,17 @@ def _type_word(schema: Mapping[str, Any]) -> str:
     return str(schema.get("type", "any"))
 
 
-def _is_async(func: Callable[..., Any]) -> bool:
-    # Not a question whether it can be called (B004), but whether calling the object gives a coroutine.
+def is_async(func: Callable[..., Any]) -> bool:
+    """Whether calling the object gives a coroutine."""
+    # Not a question whether it can be called (B004).
     return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
 
 
-def _in_thread(func: Callable[..., Any], checked: Checked) -> asyncio.Future[Any]:
+def in_thread(func: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
     """Run a sync function in a daemon thread of its own."""
     # As asyncio's own threads do it: a tool may read context variables of its caller.
     context = contextvars.copy_context()
-    return in_daemon_thread(lambda: context.run(func, **checked), f"tool-{getattr(func, '__name__', 'call')}")
+    return in_daemon_thread(lambda: context.run(func, *args, **kwargs), f"tool-{getattr(func, '__name__', 'call')}")
 
 
 def read_docstring(func: Callable[..., Any]) -> tuple[str, dict[str, str]]:

@@ -1,17 +1,18 @@
 """The tools of one session, and the running of calls: every call gets a result, whatever happens.
 
 An unknown tool, invalid arguments, a refused approval, a failure, a timeout: each becomes a result with `is_error` that
-tells the model what to do, so the conversation can continue with any model. `run` raises nothing but CancelledError, and
-only when everything the call had started is gone. Calls run in order; neighbours that are all `parallel_safe` run at once.
+tells the model what to do, so the conversation can continue with any model. A fault in the program itself (an approver, a hook,
+a preview, a source of tools) is no news for a model: `run` raises it, as it raises CancelledError, when everything the call had
+started is gone. Calls run in order; neighbours that are all `parallel_safe` run at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
@@ -55,6 +56,14 @@ class CutShort(Protocol):
     def __call__(self, call: ToolCall, /, *, started: bool) -> ToolResponse: ...
 
 
+class ProgramFault(Exception):
+    """Something that the program's own code raised on the way to a tool: never told to a model."""
+
+    def __init__(self, fault: BaseException) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
 class ToolSource(Protocol):
     """Tools that may change while they are in a Toolbox, such as those of MCP servers (`McpServers`)."""
 
@@ -85,7 +94,7 @@ class Toolbox:
         max_result: int = MAX_RESULT,
     ) -> None:
         self.approve = approve or Approval()
-        self.watch: Callable[[ApprovalRequest], Awaitable[None]] | None = None
+        self.watch: Callable[[ApprovalRequest], Awaitable[None] | None] | None = None
         """Told of each call that writes or runs, when it is allowed and has not begun."""
         self.progress: Callable[[ToolCall, str], None] | None = None
         """Called with each report of progress from a running tool."""
@@ -143,19 +152,32 @@ class Toolbox:
         return tuple([tool.spec for tool in self])
 
     async def run(self, call: ToolCall) -> ToolResponse:
-        """The result of one call."""
-        telemetry = current_telemetry()
-        if telemetry is None:
-            return await self._result(call)
-        # What a source says of its tools is anybody's, and may repeat what it was given.
-        own = self._tools.get(call.qualified_name)
-        description = own.spec.description if own is not None else ""
-        known = call.qualified_name in self
-        return await telemetry.tool(call, description, lambda: self._result(call), known=known)
+        """The result of one call. What an approver, a hook or another callable of the program raises is raised here."""
+        response, fault = await self._answer(call)
+        if fault is not None:
+            raise fault
+        return response
 
-    async def _result(self, call: ToolCall) -> ToolResponse:
+    async def _answer(self, call: ToolCall) -> tuple[ToolResponse, BaseException | None]:
+        """The result of one call, and the fault in the program that came up meanwhile."""
+        telemetry = current_telemetry()
+        faults: list[BaseException] = []
+        if telemetry is None:
+            response = await self._result(call, faults)
+        else:
+            # What a source says of its tools is anybody's, and may repeat what it was given.
+            own = self._tools.get(call.qualified_name)
+            description = own.spec.description if own is not None else ""
+            known = call.qualified_name in self
+            response = await telemetry.tool(call, description, lambda: self._result(call, faults), known=known)
+        return response, faults[0] if faults else None
+
+    async def _result(self, call: ToolCall, faults: list[BaseException]) -> ToolResponse:
         try:
-            return _marked(tool_result(call, *self._bounded(await self._run(call))))
+            return _marked(tool_result(call, *self._bounded(await self._run(call, faults))))
+        except ProgramFault as error:
+            faults.append(error.fault)
+            return failure(call, NOT_RUN)
         except ToolFailed as error:
             return failure(call, self._cut(str(error)))
         except asyncio.CancelledError:
@@ -175,12 +197,14 @@ class Toolbox:
         on_result: OnResult | None = None,
         on_start: OnStart | None = None,
         cut_short: CutShort | None = None,
+        on_fault: Callable[[BaseException], None] | None = None,
     ) -> list[ToolResponse]:
         """The results of the calls of one turn, in their order.
 
         `on_start` gets each call when it starts, `on_result` each result as soon as it is there. On cancellation `on_result`
         gets a result made by `cut_short` for every call that has none yet, before CancelledError is raised: so it always
-        gets a result for each call.
+        gets a result for each call. After a fault in the program the other calls are cancelled as well; it is raised, or
+        given to `on_fault`.
         """
         results: dict[int, ToolResponse] = {}
         started: set[int] = set()
@@ -196,18 +220,30 @@ class Toolbox:
                 started.add(index)
                 if on_start is not None:
                     on_start(calls[index])
-                settle(index, await self.run(calls[index]))
+                response, fault = await self._answer(calls[index])
+                settle(index, response)
+                if fault is not None:
+                    raise ProgramFault(fault)
 
+        end = cut_short or interrupted
+        fault: BaseException | None = None
         try:
             for group in self._groups(calls):
                 # Group by group: a call that writes must see what
                 # came before it, and be done before what comes after.
                 await _together([run(index) for index in group])
+        except Exception as error:  # a fault in the program: the calls that are left get a result before it goes on
+            end = _stopped
+            fault = error.fault if isinstance(error, ProgramFault) else error
         finally:
             # Whatever ended the loop: every host refuses a history in which a call has no result.
             for index, call in enumerate(calls):
                 if index not in results:
-                    settle(index, (cut_short or interrupted)(call, started=index in started))
+                    settle(index, end(call, started=index in started))
+        if fault is not None:
+            if on_fault is None:
+                raise fault
+            on_fault(fault)
         return [results[index] for index in range(len(calls))]
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[int]]:
@@ -225,14 +261,17 @@ class Toolbox:
             last_safe = safe
         return groups
 
-    async def _run(self, call: ToolCall) -> Content:
-        tool = self._all().get(call.qualified_name)
+    async def _run(self, call: ToolCall, faults: list[BaseException]) -> Content:
+        with _raised_by_the_program():
+            tools = self._all()
+        tool = tools.get(call.qualified_name)
         if tool is None:
-            raise ToolFailed(self._unknown(call.qualified_name))
+            raise ToolFailed(_unknown(call.qualified_name, list(tools)))
         arguments = parse_arguments(call)
         if "_parse_error" in arguments:
             raise ToolFailed(msgspec.json.encode(_shortened(arguments)).decode())
-        checked = tool.check(arguments)
+        with _raised_by_the_program(ToolFailed):
+            checked = tool.check(arguments)
         # After the check of the arguments: nobody should be asked about a call that cannot run.
         if tool.writes or tool.runs:
             await self._approved(tool, arguments, checked, call.id)
@@ -240,7 +279,7 @@ class Toolbox:
         deadline = asyncio.timeout(tool.timeout)
         try:
             async with deadline:
-                with listening(partial(self.progress, call) if self.progress is not None else None):
+                with listening(self._listener(call, faults)):
                     return await tool.run(checked)
         except TimeoutError:
             if deadline.expired():
@@ -249,9 +288,24 @@ class Toolbox:
                 ) from None
             raise
 
+    def _listener(self, call: ToolCall, faults: list[BaseException]) -> Callable[[str], None] | None:
+        """Passes on what the tool reports. A fault there is not the tool's, which works on; it is raised when the tool is done."""
+        progress = self.progress
+        if progress is None:
+            return None
+
+        def report(text: str) -> None:
+            try:
+                progress(call, text)
+            except Exception as error:  # anybody's code, see `_result`
+                faults.append(error)
+
+        return report
+
     async def _approved(self, tool: Tool, arguments: dict[str, Any], checked: Checked, call_id: str) -> None:
         request = await _request(tool, arguments, checked, call_id)
-        answer = await self.approve.decide(request)
+        with _raised_by_the_program():
+            answer = await self.approve.decide(request)
         if not answer.allowed:
             raise ToolFailed(
                 "not allowed, nothing was run" + (f": {answer.reason}" if answer.reason else " (the user refused)")
@@ -260,13 +314,10 @@ class Toolbox:
         if await _request(tool, arguments, checked, call_id) != request:
             raise ToolFailed("nothing was run: the file changed while the call was being approved; read it again")
         if self.watch is not None:
-            await self.watch(request)
-
-    def _unknown(self, name: str) -> str:
-        names = list(self._all())
-        near = nearest(name[:64], names, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        return f"there is no tool {name[:64]!r}{hint} The tools are: {', '.join(names) or '(none)'}"
+            with _raised_by_the_program():
+                watched = self.watch(request)
+                if inspect.isawaitable(watched):
+                    await watched
 
     def _bounded(self, content: Content) -> Content:
         return tuple([Text(self._cut(part.text), part.extra) if isinstance(part, Text) else part for part in content])
@@ -276,6 +327,12 @@ class Toolbox:
             return text
         half = self._max_result // 2
         return f"{text[:half]}\n[… {len(text) - 2 * half} characters cut …]\n{text[-half:]}"
+
+
+def _unknown(name: str, names: Sequence[str]) -> str:
+    near = nearest(name[:64], names, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return f"there is no tool {name[:64]!r}{hint} The tools are: {', '.join(names) or '(none)'}"
 
 
 def builtin_tools(folder: Folder, sandbox: Sandbox | None = None, opened: OpenFiles | None = None) -> tuple[Tool, ...]:
@@ -293,6 +350,26 @@ def _marked(response: ToolResponse) -> ToolResponse:
         return response
     plain = tuple([replace(part, extra=None) if isinstance(part, Text) else part for part in response.content])
     return replace(response, content=plain, extra={FAILED: True})
+
+
+NOT_RUN = "not run: the program that runs the tools stopped before it started"
+
+
+def _stopped(call: ToolCall, *, started: bool) -> ToolResponse:
+    """The result of a call that was cut short by a fault in the program, of which a model is told no more."""
+    running = "the program that runs the tools stopped while it was running; part of its work may be done"
+    return failure(call, running if started else NOT_RUN)
+
+
+@contextmanager
+def _raised_by_the_program(*told: type[Exception]) -> Iterator[None]:
+    """Code of the program that is not a tool; what it raises of the kinds `told` is meant for the model."""
+    try:
+        yield
+    except told:
+        raise
+    except (Exception, SystemExit) as error:  # anybody's code, see `_result`
+        raise ProgramFault(error) from error
 
 
 def failure(call: ToolCall, message: str) -> ToolResponse:
@@ -323,7 +400,8 @@ def _shortened(parse_error: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _request(tool: Tool, arguments: dict[str, Any], checked: Checked, call_id: str) -> ApprovalRequest:
-    found = await tool.preview(checked)
+    with _raised_by_the_program(ToolFailed):
+        found = await tool.preview(checked)
     return ApprovalRequest(
         tool.name,
         arguments,

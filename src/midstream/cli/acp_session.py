@@ -393,18 +393,18 @@ class EditorSession:
             ]
             options.append(PermissionOption(option_id="always", name=f"Always allow {what}", kind="allow_always"))
         options.append(PermissionOption(option_id="no", name="Reject", kind="reject_once"))
-        answer = await self._editor.request_permission(
-            session_id=self.id,
-            tool_call=ToolCallUpdate(
-                tool_call_id=request.call_id,
-                title=shortened(" ".join(request.shown().split("\n")[0].split()), 120),
-                kind=_KINDS.get(request.tool, "other"),
-                status="pending",
-                content=self._shown_request(request),
-                raw_input=request.arguments,
-            ),
-            options=options,
+        asked = ToolCallUpdate(
+            tool_call_id=request.call_id,
+            title=shortened(" ".join(request.shown().split("\n")[0].split()), 120),
+            kind=_KINDS.get(request.tool, "other"),
+            status="pending",
+            content=self._shown_request(request),
+            raw_input=request.arguments,
         )
+        try:
+            answer = await self._editor.request_permission(session_id=self.id, tool_call=asked, options=options)
+        except RequestError as error:
+            return Decision(False, reason=f"the editor could not ask the user: {error}")
         chosen = getattr(answer.outcome, "option_id", None)
         if chosen == "always" and request.scope:
             return ALWAYS

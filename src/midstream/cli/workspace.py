@@ -135,7 +135,13 @@ class Workspace:
 
     def _toolbox(self) -> Toolbox:
         settings = self.settings
-        approve = Approval(self._ask, yolo=settings.yolo, unattended=settings.unattended, allow=settings.allow)
+        approve = Approval(
+            self._ask,
+            yolo=settings.yolo,
+            unattended=settings.unattended,
+            allow=settings.allow,
+            advice="--yolo allows everything",
+        )
         self.sandbox = chosen_sandbox(settings, self._loaded.config.sandbox, self._folder)
         self._open_skills()
         return Toolbox(

@@ -25,9 +25,12 @@ import midstream
 from midstream.adapters.kimi_completion import create_kimi_completion
 from midstream.client import client as calls
 from midstream.client import sync
+from midstream.client.access import Access
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client
 from midstream.client.config import Config, ProviderConfig
+from midstream.client.session import Session
+from midstream.client.sync import SyncSession
 from midstream.core.dialect import Endpoint
 from midstream.core.errors import LocalError, MidstreamError, ProviderError, TransportError, Unauthorized
 from midstream.core.secret import Secret, SecretHeaders, SecretText, hide_url_secrets
@@ -241,7 +244,7 @@ def _refusing() -> str:
 
 async def _by_client(base: str, key: str) -> None:
     async with _client("openai-compatible", base) as client:
-        client._api_key = Secret(key)
+        client.access = Access(Secret(key))
         await client.complete("peer/x", "hello")
 
 
@@ -267,13 +270,29 @@ async def _by_configured_header(base: str, key: str) -> None:
         await client.complete("peer/x", "hello")
 
 
+async def _by_session(base: str, key: str) -> None:
+    async with Session(
+        "openai-compatible/x", client=Client(Catalog(Config()), transport=QUICK), api_key=key, base_url=base
+    ) as session:
+        (await session.send("hello")).raise_for_failure()
+
+
+async def _by_sync_session(base: str, key: str) -> None:
+    def send() -> None:
+        client = Client(Catalog(Config()), transport=QUICK)
+        with SyncSession("openai-compatible/x", client=client, api_key=key, base_url=base) as session:
+            _ = session.send("hello").text
+
+    await asyncio.to_thread(send)
+
+
 async def _by_kimi(base: str, key: str) -> None:
     async def at_once(milliseconds: float) -> None: ...
 
     await create_kimi_completion("hello", base_url=base, environ={"MOONSHOT_API_KEY": key}, delay=at_once)
 
 
-ROADS = [_by_client, _by_call, _by_stream, _by_thread, _by_configured_header, _by_kimi]
+ROADS = [_by_client, _by_call, _by_stream, _by_thread, _by_configured_header, _by_session, _by_sync_session, _by_kimi]
 
 
 @pytest.mark.parametrize("road", ROADS, ids=[road.__name__ for road in ROADS])

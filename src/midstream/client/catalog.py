@@ -109,7 +109,7 @@ class Catalog:
         variable = self.base_variable(target)
         endpoint = target.endpoint
         if variable is not None:
-            endpoint = _at(self._environ[variable], endpoint)
+            endpoint = at_address(self._environ[variable], endpoint)
         # A host that takes a token at another address than a key
         # (Vertex); an address that the user set counts for both.
         elif endpoint.bearer_base and self._sends_token(target):
@@ -439,7 +439,7 @@ def _key_realm(row: Provider | None) -> tuple[str, str] | None:
 def _settled_endpoint(endpoint: Endpoint, settings: ProviderConfig) -> Endpoint:
     """The endpoint with what the user settled of it."""
     if settings.base_url:
-        endpoint = _at(settings.base_url, endpoint)
+        endpoint = at_address(settings.base_url, endpoint)
     if settings.api_key_env is not None:
         # Exactly this variable: falling back on the usual ones would send a key that the user did not choose.
         endpoint = replace(endpoint, key_env=(settings.api_key_env,), bearer_env=())
@@ -497,7 +497,7 @@ def _with_both_spellings(provider: Provider) -> Provider:
     return replace(provider, endpoint=replace(provider.endpoint, base_env=tuple(dict.fromkeys(names))))
 
 
-def _at(address: str, endpoint: Endpoint) -> Endpoint:
+def at_address(address: str, endpoint: Endpoint) -> Endpoint:
     """The endpoint at another address, which may be written out further than our base is."""
     base = address.rstrip("/")
     # Users copy addresses from documentation, with or without `/v1`; our paths bring it along.

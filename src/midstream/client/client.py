@@ -50,6 +50,7 @@ from ..transport.target import warn_of_clear_text
 from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
 from ..wires.request_stencil import RequestStencils
+from .access import Access, home_of
 from .breaker import Breaker, host_of
 from .catalog import Catalog
 from .reply import Reply
@@ -70,8 +71,9 @@ _JOINED = 64  # endpoints whose headers are remembered together with those of th
 class Client:
     """Talks to models. Connections, encoded histories and the circuit breaker live as long as the client.
 
-    `catalog` resolves names and finds keys: by default the user's configuration and the environment. `api_key` is used for
-    every host instead of what the catalog finds. `remember=False` keeps no encoded histories, only what short requests have in
+    `catalog` resolves names and finds keys: by default the user's configuration and the environment. `api_key` is used instead
+    of what the catalog finds, and `base_url` instead of the address, for the provider of the first model that a request names: the
+    others of a chain have keys and addresses of their own. To `base_url` goes `api_key` or no key. `remember=False` keeps no encoded histories, only what short requests have in
     common: for a caller such as a server, to whom each conversation is new. `recorder` receives every exchange: a
     `midstream.recording.Recorder` saves each one in a file. `telemetry` takes spans and metrics: by default it is the program's
     OpenTelemetry SDK, if one is set up; False turns it off.
@@ -83,6 +85,7 @@ class Client:
         *,
         transport: TransportOptions | Transport | None = None,
         api_key: str | Secret | None = None,
+        base_url: str | None = None,
         breaker: Breaker | None = None,
         remember: bool = True,
         recorder: Tap | None = None,
@@ -93,7 +96,8 @@ class Client:
         self._transport = transport if isinstance(transport, Transport) else Transport(transport)
         if recorder is not None:
             self._transport.tap = recorder
-        self._api_key = None if api_key is None else Secret(api_key)
+        api_key = hide(api_key)
+        self.access = Access.given(api_key, base_url)
         self._breaker = breaker or Breaker()
         self._history = HistoryCache() if remember else None
         self._telemetry = telemetry
@@ -152,16 +156,19 @@ class Client:
         turn_key: str | None = None,
         api_key: Secret | None = None,
         sending: Callable[[Resolved, Request], None] | None = None,
+        access: Access | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """The events of `stream` in the batches in which they arrived: lower overhead per event.
 
-        `api_key` is this request's own; `sending` is told of every model that is asked, and what it is sent.
+        `api_key` is this request's own, or `access` if it has an address of its own, too; `sending` is told of every model that is
+        asked, and what it is sent.
         """
+        access = access or Access.given(api_key, None, is_shared=False)
         telemetry = self.telemetry
         # Without telemetry there is no generator more on the way of each event.
         if telemetry is None:
-            return self._batches(model, conversation, tools, options, turn_key, api_key, sending)
-        return self._traced(telemetry, model, conversation, tools, options or Options(), turn_key, api_key, sending)
+            return self._batches(model, conversation, tools, options, turn_key, access, sending)
+        return self._traced(telemetry, model, conversation, tools, options or Options(), turn_key, access, sending)
 
     @property
     def telemetry(self) -> Telemetry | None:
@@ -176,14 +183,14 @@ class Client:
         tools: Sequence[ToolSpec],
         options: Options,
         turn_key: str | None,
-        api_key: Secret | None,
+        access: Access | None,
         sending: Callable[[Resolved, Request], None] | None,
     ) -> AsyncGenerator[list[Event], None]:
         """The same batches, inside a span."""
-        span = self._span(telemetry, model, conversation, options, api_key)
+        span = self._span(telemetry, model, conversation, options, access)
         told = _telling(span, sending)
         try:
-            async with aclosing(self._batches(model, conversation, tools, options, turn_key, api_key, told)) as batches:
+            async with aclosing(self._batches(model, conversation, tools, options, turn_key, access, told)) as batches:
                 async for batch in batches:
                     span.batch(batch)
                     yield batch
@@ -197,7 +204,7 @@ class Client:
         model: str | Sequence[str],
         conversation: Conversation | str,
         options: Options,
-        api_key: Secret | None,
+        access: Access | None,
     ) -> Inference:
         name = model_names(model)[0]
         try:
@@ -205,7 +212,7 @@ class Client:
         except UnknownModel:
             target = None
         if telemetry.contents:
-            own = [key for key in (api_key, self._api_key) if key is not None]
+            own = [each.api_key for each in (access, self.access) if each is not None and each.api_key is not None]
             telemetry.learn([*self.catalog.keys_at_hand().values(), *own])
         if isinstance(conversation, str):
             conversation = Conversation((human(conversation),))
@@ -218,7 +225,7 @@ class Client:
         tools: Sequence[ToolSpec],
         options: Options | None,
         turn_key: str | None,
-        api_key: Secret | None,
+        access: Access | None,
         sending: Callable[[Resolved, Request], None] | None,
     ) -> AsyncGenerator[list[Event], None]:
         options = options or Options()
@@ -231,10 +238,8 @@ class Client:
         started = False
         for name in names:
             # Each model of a chain is encoded for itself: ids, reasoning and tools differ from one to the next.
-            target = self._target(name)
-            sent = _Sent(
-                target, self.encode(target, conversation, tools, options), api_key or self._api_key, api_key is None
-            )
+            sent = self._prepare(name, names[0], conversation, tools, options, access)
+            target = sent.target
             if sending is not None:
                 sending(target, sent.request)
             first, attempt = time.monotonic(), 0
@@ -351,13 +356,14 @@ class Client:
         With a `schema` (as `Session.send` takes it) it is the value and its turn, asked for once more if it does not follow
         the schema; then SchemaMismatch is raised.
         """
+        access = Access.given(api_key, None, is_shared=False)
         if schema is None:
-            return await self._complete(model, conversation, tools, options, turn_key, api_key, sending)
+            return await self._complete(model, conversation, tools, options, turn_key, access, sending)
         if isinstance(conversation, str):
             conversation = Conversation((human(conversation),))
         answer: AnswerType[Any] = answer_type.AnswerType.of(schema)
         options = replace(options or Options(), schema=answer.schema)
-        turn = await self._complete(model, conversation, tools, options, turn_key, api_key, sending)
+        turn = await self._complete(model, conversation, tools, options, turn_key, access, sending)
         try:
             return answer_type.Parsed(answer.last_word(turn), turn)
         except SchemaMismatch as error:
@@ -366,7 +372,7 @@ class Client:
             rejected = replace(turn, failure=error.kind)
             conversation = conversation.add(*answer.reproach(turn, error))
         # A new key for the turn: the rejected one keeps the first.
-        turn = await self._complete(model, conversation, tools, options, None, api_key, sending)
+        turn = await self._complete(model, conversation, tools, options, None, access, sending)
         return answer_type.Parsed(answer.last_word(turn), turn, rejected)
 
     def _complete(
@@ -376,7 +382,7 @@ class Client:
         tools: Sequence[ToolSpec],
         options: Options | None,
         turn_key: str | None,
-        api_key: Secret | None,
+        access: Access | None,
         sending: Callable[[Resolved, Request], None] | None,
     ) -> Coroutine[Any, Any, Turn]:
         whole = options or Options()
@@ -385,11 +391,9 @@ class Client:
         telemetry = self.telemetry
         # Without telemetry there is no coroutine more on the way of each answer.
         if telemetry is None:
-            return self._whole(model, conversation, tools, whole, turn_key, api_key, sending)
-        span = self._span(telemetry, model, conversation, whole, api_key)
-        return _spanned(
-            span, self._whole(model, conversation, tools, whole, turn_key, api_key, _telling(span, sending))
-        )
+            return self._whole(model, conversation, tools, whole, turn_key, access, sending)
+        span = self._span(telemetry, model, conversation, whole, access)
+        return _spanned(span, self._whole(model, conversation, tools, whole, turn_key, access, _telling(span, sending)))
 
     async def _whole(
         self,
@@ -398,10 +402,10 @@ class Client:
         tools: Sequence[ToolSpec],
         whole: Options,
         turn_key: str | None,
-        api_key: Secret | None,
+        access: Access | None,
         sending: Callable[[Resolved, Request], None] | None,
     ) -> Turn:
-        sent, answer, began = await self._begin(model, conversation, tools, whole, api_key, sending)
+        sent, answer, began = await self._begin(model, conversation, tools, whole, access, sending)
         # Whole answers are not retried in the middle: nothing of
         # them was shown, but all of it may have been paid for.
         try:
@@ -419,10 +423,43 @@ class Client:
 
     async def send(self, model: str | Resolved, request: Request, *, api_key: Secret | None = None) -> HTTPResponse:
         """Send a request that the caller made, with the host's headers and key. The answer is the caller's to read or close."""
-        return await self._open(_Sent(self._target(model), request, api_key or self._api_key, api_key is None))
+        target = self._target(model)
+        return await self._open(
+            self._addressed_to(target, target, request, Access.given(api_key, None, is_shared=False))
+        )
+
+    def target(self, model: str, access: Access | None = None) -> Resolved:
+        """The model at the address where a request that names it first goes."""
+        target = self._target(model)
+        access = access or self.access
+        return access.reach(target) if access is not None and access.is_for(target, home_of(target)) else target
 
     def _target(self, model: str | Resolved) -> Resolved:
         return self.catalog.resolve(model) if isinstance(model, str) else model
+
+    def _prepare(
+        self,
+        name: str,
+        first: str,
+        conversation: Conversation | str,
+        tools: Sequence[ToolSpec],
+        options: Options | None,
+        access: Access | None,
+    ) -> _Sent:
+        """What one model of a chain is sent; `first` is the first of the chain."""
+        target = self._target(name)
+        request = self.encode(target, conversation, tools, options)
+        return self._addressed_to(target, target if name == first else self._target(first), request, access)
+
+    def _addressed_to(self, target: Resolved, first: Resolved, request: Request, access: Access | None) -> _Sent:
+        """The request with the key and the address that were given, as far as they are for this target."""
+        access = access or self.access
+        if access is None:
+            return _Sent(target, request)
+        if not access.is_for(target, home_of(first)):
+            return _Sent(target, request, other=(access.home or home_of(first))[0])
+        keyless = bool(access.base_url) and access.api_key is None
+        return _Sent(access.reach(target), request, access.api_key, access.is_shared, keyless)
 
     async def _begin(
         self,
@@ -430,19 +467,16 @@ class Client:
         conversation: Conversation | str,
         tools: Sequence[ToolSpec],
         options: Options,
-        api_key: Secret | None,
+        access: Access | None,
         sending: Callable[[Resolved, Request], None] | None,
     ) -> tuple[_Sent, HTTPResponse, float]:
         """Try the models in order until one begins to answer: what was sent, its answer, and when."""
         names = model_names(model)
         failures: list[MidstreamError] = []
         for name in names:
-            target = self._target(name)
-            sent = _Sent(
-                target, self.encode(target, conversation, tools, options), api_key or self._api_key, api_key is None
-            )
+            sent = self._prepare(name, names[0], conversation, tools, options, access)
             if sending is not None:
-                sending(target, sent.request)
+                sending(sent.target, sent.request)
             began = time.monotonic()
             try:
                 return sent, await self._open(sent), began
@@ -472,22 +506,28 @@ class Client:
         except MidstreamError as error:
             if sent.shared_key:
                 self._breaker.judge(host, error)
-            explain(error, target, keyless=not secret)
+            explain(error, target, keyless=not secret, moved=sent.keyless)
             raise
         self._breaker.succeeded(host)
         return answer
 
     def _key_at_hand(self, sent: _Sent) -> SecretHeaders | None:
-        return self.catalog.headers_at_hand(sent.target) if sent.api_key is None else None
+        return self.catalog.headers_at_hand(sent.target) if sent.api_key is None and not sent.keyless else None
 
     async def _authorized(self, sent: _Sent) -> SecretHeaders:
+        if sent.keyless:
+            return SecretHeaders()
         try:
             return await self.catalog.authorize(sent.target, sent.api_key)
         except MissingKey:
             # A replay asks nobody, and a machine that only runs tests has no keys.
-            if everywhere.source is None or not everywhere.source.offline:
-                raise
-            return SecretHeaders()
+            if everywhere.source is not None and everywhere.source.offline:
+                return SecretHeaders()
+            if sent.other:
+                # The same error, with advice that is true where the key that was given is another provider's.
+                advice = f"ask it with a Client or Session of its own: what was given here is for {sent.other}"
+                self.catalog.check_key(sent.target, otherwise=advice)
+            raise
 
     def _addressed(self, sent: _Sent, secret: SecretHeaders) -> tuple[Request, SecretHeaders]:
         """The request with its endpoint's path, and the headers of the endpoint and the key."""
@@ -510,7 +550,12 @@ class Client:
     async def _renewed(self, sent: _Sent, refused: SecretHeaders, error: Unauthorized, renewals: int) -> SecretHeaders:
         """Headers with a new key, once, where a command prints them and has another; else the refusal stands."""
         # 403 is about what a key may do, and a key from a variable is the same at every look.
-        if renewals > 1 or error.status != 401 or self.catalog.key_command(sent.target, sent.api_key) is None:
+        if (
+            sent.keyless
+            or renewals > 1
+            or error.status != 401
+            or self.catalog.key_command(sent.target, sent.api_key) is None
+        ):
             raise error
         secret = await self.catalog.authorize(sent.target, sent.api_key, refused=refused)
         if secret == refused:
@@ -523,7 +568,11 @@ class _Sent(msgspec.Struct, frozen=True):
     request: Request
     api_key: Secret | None = None
     shared_key: bool = True
-    """Whether the key is everybody's. With one of its own, a request's failures say nothing about the host for others."""
+    """Whether the key is everybody's: see `Access.is_shared`."""
+    keyless: bool = False
+    """Whether it goes to an address that the program gave without a key."""
+    other: str = ""
+    """The provider that the program's own key is for, where that is another one."""
 
 
 class _Answers:
@@ -566,7 +615,7 @@ class _Answers:
         except MidstreamError as error:
             if sent.shared_key:
                 client._breaker.judge(self._host, error)
-            explain(error, sent.target, keyless=not self._secret)
+            explain(error, sent.target, keyless=not self._secret, moved=sent.keyless)
             raise
         if answer is None:
             client._breaker.succeeded(self._host)
@@ -647,6 +696,7 @@ def stream(
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
     api_key: str | Secret | None = None,
+    base_url: str | None = None,
     catalog: Catalog | None = None,
 ) -> Reply:
     """Stream the next answer: iterate the Reply for events, or await it for the Turn.
@@ -654,7 +704,11 @@ def stream(
     A plain string is a conversation of one human turn. A client is made for this one answer; keep a Client or a Session to
     reuse connections and encoded histories.
     """
-    return Reply(stream_once(model, conversation, tools=tools, options=options, api_key=api_key, catalog=catalog))
+    return Reply(
+        stream_once(
+            model, conversation, tools=tools, options=options, api_key=api_key, base_url=base_url, catalog=catalog
+        )
+    )
 
 
 @overload
@@ -665,6 +719,7 @@ async def complete(
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
     api_key: str | Secret | None = None,
+    base_url: str | None = None,
     catalog: Catalog | None = None,
 ) -> Turn: ...
 @overload
@@ -676,6 +731,7 @@ async def complete(
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
     api_key: str | Secret | None = None,
+    base_url: str | None = None,
     catalog: Catalog | None = None,
 ) -> Parsed[T]: ...
 @overload
@@ -687,6 +743,7 @@ async def complete(
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
     api_key: str | Secret | None = None,
+    base_url: str | None = None,
     catalog: Catalog | None = None,
 ) -> Parsed[Any]: ...
 async def complete(
@@ -697,12 +754,13 @@ async def complete(
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
     api_key: str | Secret | None = None,
+    base_url: str | None = None,
     catalog: Catalog | None = None,
 ) -> Turn | Parsed[Any]:
     """The next answer as a whole Turn; with a `schema`, as a value of it and its turn. A client is made for this one answer,
     as with `stream`."""
     api_key = hide(api_key)
-    async with Client(catalog, api_key=api_key) as client:
+    async with Client(catalog, api_key=api_key, base_url=base_url) as client:
         if schema is None:
             return await client.complete(model, conversation, tools=tools, options=options)
         return await client.complete(
@@ -717,12 +775,13 @@ async def stream_once(
     tools: Sequence[ToolSpec] = (),
     options: Options | None = None,
     api_key: str | Secret | None = None,
+    base_url: str | None = None,
     catalog: Catalog | None = None,
 ) -> AsyncGenerator[list[Event], None]:
     """The batches of one answer, by a client that is closed with it."""
     api_key = hide(api_key)
     async with (
-        Client(catalog, api_key=api_key) as client,
+        Client(catalog, api_key=api_key, base_url=base_url) as client,
         aclosing(client.batches(model, conversation, tools=tools, options=options)) as batches,
     ):
         async for batch in batches:
@@ -754,14 +813,17 @@ _NO_TOOLS = late_pattern(
 )
 
 
-def explain(error: MidstreamError, target: Resolved, *, keyless: bool = False) -> None:
-    """Add the provider's name to an error and, where one is known, what to try. `keyless`: no key was sent."""
+def explain(error: MidstreamError, target: Resolved, *, keyless: bool = False, moved: bool = False) -> None:
+    """Add the provider's name to an error and, where one is known, what to try. `keyless`: no key was sent; `moved`: since it went
+    to an address that the program gave without one."""
     if isinstance(error, ProviderError):
         error.provider = error.provider or target.provider
         # A good key at the wrong one of Moonshot's addresses looks
         # exactly like a bad key (field-guide/kimi.md#errors).
         if isinstance(error, Unauthorized) and error.status == 401:
-            error.message += _no_key_sent(target) if keyless else _other_hosts(target.endpoint.base_url)
+            error.message += (
+                _MOVED if moved else _no_key_sent(target) if keyless else _other_hosts(target.endpoint.base_url)
+            )
         elif isinstance(error, MediaRefused):
             error.message += (
                 f'. If this model reads none, say media = [] under [models."{target.name}"] in config.toml: '
@@ -776,6 +838,9 @@ def explain(error: MidstreamError, target: Resolved, *, keyless: bool = False) -
                 f'. If this model takes no tools, say tools = false under [models."{target.name}"] in config.toml: '
                 "they then go over plain text"
             )
+
+
+_MOVED = ". No key was sent: to an address given as base_url goes only a key given as api_key"
 
 
 def _no_key_sent(target: Resolved) -> str:

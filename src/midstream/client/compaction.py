@@ -27,7 +27,9 @@ from ..core.blocks import (
 from ..core.compaction import SentTurns, cuts, said_last
 from ..core.dialect import Options
 from ..core.errors import CompactionFailed, ConfigError, ContextTooLong
+from .access import Access
 from .client import Client
+from .reply import Reply
 from .tokens import estimate_text, estimate_turn
 
 # Bounds of a job that runs by itself: on requests, on what each may hold, and on how long the result may be.
@@ -153,8 +155,11 @@ def _choose(places: Sequence[int], weights: Sequence[int], room: float, length: 
 class Summary:
     """A summary while it is written. `usage` is what that took so far, by the model in `origin`, also if it fails."""
 
-    def __init__(self, client: Client, model: str, plan: Plan, keep: Sequence[str]) -> None:
+    def __init__(
+        self, client: Client, model: str, plan: Plan, keep: Sequence[str], access: Access | None = None
+    ) -> None:
         self._client = client
+        self._access = access
         self.model = model
         self._plan = plan
         mark = plan.previous.compacted if plan.previous is not None else None
@@ -216,7 +221,8 @@ class Summary:
         question = Conversation((human(_question(summary, chunk, self._keep, self._plan.words)),), system=_INSTRUCTIONS)
         # Streamed although nobody watches: an answer that breaks off
         # still gives its turn, with the usage that has to be paid.
-        turn = await self._client.stream(self.model, question, options=Options(thinking="off"))
+        options = Options(thinking="off")
+        turn = await Reply(self._client.batches(self.model, question, options=options, access=self._access))
         self.origin = turn.origin or self.origin
         if turn.usage is not None:
             self.usage = turn.usage if self.usage is None else self.usage + turn.usage

@@ -93,8 +93,12 @@ class Reply(Stream[Event, Turn]):
             if isinstance(event, TextDelta):
                 yield event.delta
 
-    text = iter_text
-    """The former name of `iter_text`."""
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            # The first thing that people try; a plain AttributeError would not say what to write instead.
+            hint = ": await it first, (await reply).text, or iterate iter_text()" if name == "text" else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
 
 class ParsedReply(Reply, Generic[R]):
@@ -118,8 +122,6 @@ class ParsedReply(Reply, Generic[R]):
         turn = await self
         if self.error is None:
             yield turn.text
-
-    text = iter_text
 
 
 class ReplyState:

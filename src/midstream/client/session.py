@@ -31,12 +31,14 @@ from ..core.events import (
 from ..core.handoff import Note, SwitchReport, switch_report
 from ..core.ids import ToolFormat, chosen_tool_format
 from ..core.modules import late_module
+from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..store.protocol import Entry, Store
 from ..wires.native_path import choose_dialect
 from ..wires.request import Request
 from ..wires.tool_format import ToolFormatChoice, resolve_tool_format
+from .access import Access, home_of
 from .cancellation import Turnstile, shield
 from .client import Client, model_names
 from .compaction import Compaction, ContextUse, Plan, Summary, make_plan
@@ -74,7 +76,9 @@ class Session:
     """One conversation with any number of models, one after another.
 
     `model` is a name such as `moonshot/kimi-k2.5`, or several to fall back on in order. Names, addresses and keys come from
-    the user's configuration and the environment (`client.catalog`). With a `store`, every turn is written to it before it
+    the user's configuration and the environment (`client.catalog`). `api_key` and `base_url`, here or of the `client`, are for the
+    provider of the first model named here: no other gets them, whatever the session falls back on, switches to or summarises
+    with. With a `store`, every turn is written to it before it
     counts as said. With a `compaction`, earlier turns are summarised when the conversation nears the model's window. Close the session, or use `async with`.
     """
 
@@ -89,7 +93,11 @@ class Session:
         options: Options | None = None,
         client: Client | None = None,
         compaction: Compaction | None = None,
+        api_key: str | Secret | None = None,
+        base_url: str | None = None,
     ) -> None:
+        access = Access.given(hide(api_key), base_url, is_shared=client is None)
+        del api_key  # the locals of a frame may be shown
         self._client = client or Client()
         # A client that was handed in may serve others and is not closed here.
         self._owns_client = client is None
@@ -99,6 +107,11 @@ class Session:
         self.compaction = compaction
         self.conversation = conversation if conversation is not None else Conversation(system=system)
         self._models = self._checked(model)
+        access = access or self._client.access
+        # For good: the first model is another one after a switch.
+        self._access = (
+            None if access is None else replace(access, home=home_of(self._client.catalog.resolve(self.model)))
+        )
         self._turnstile = Turnstile("the session is already answering: read that reply to its end, or close it, first")
         self._adding = asyncio.Lock()
         self._larger = ""  # the model before the current one, if its window was larger
@@ -121,7 +134,7 @@ class Session:
     @property
     def target(self) -> Resolved:
         """The current model with its dialect and endpoint."""
-        return self._client.catalog.resolve(self.model)
+        return self._client.target(self.model, self._access)
 
     async def __aenter__(self) -> Session:
         return self
@@ -433,7 +446,9 @@ class Session:
         begun = False
         while True:
             key = mint_turn_key()
-            batches = self._client.batches(self._models, asked, tools=self.tools, options=options, turn_key=key)
+            batches = self._client.batches(
+                self._models, asked, tools=self.tools, options=options, turn_key=key, access=self._access
+            )
             # Now, not at the end: the model may be switched while the answer is left.
             origin = self._origin()
             seen: list[Event] = []
@@ -536,7 +551,7 @@ class Session:
         always = self.compaction.keep if self.compaction is not None else ()
         for number, model in enumerate(writers, 1):
             yield CompactionStarted(model, reason, plan.until, use.tokens, use.window)
-            summary = Summary(self._client, model, plan, (*always, *keep))
+            summary = Summary(self._client, model, plan, (*always, *keep), self._access)
             try:
                 turn = await summary.write(reason, use, self._estimate(self._origin()))
             except MidstreamError as error:

@@ -19,7 +19,7 @@ from ..core.dialect import Options
 from ..core.errors import LocalError
 from ..core.events import ErrorInfo, Event, TextDelta
 from ..core.handoff import SwitchReport
-from ..core.secret import Secret
+from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec
 from ..store.protocol import Store
 from .answer_type import AnswerType, Parsed
@@ -41,6 +41,7 @@ class AnswerOptions(TypedDict, total=False):
     tools: Sequence[ToolSpec]
     options: Options | None
     api_key: str | Secret | None
+    base_url: str | None
     catalog: Catalog | None
 
 
@@ -129,7 +130,8 @@ class SyncStream(Generic[E, R]):
 class SyncReply(SyncStream[Event, Turn]):
     """`for event in reply` gives events; `reply.result()` gives the Turn, whole or as far as it came (see `error`).
 
-    As with `Reply`, only what keeps an answer from starting is raised. Leave early with `close`, or use `with`. A reply that
+    As with `Reply`, only what keeps an answer from starting is raised; `reply.text` is the answer's text, and raises what ended it early.
+    Leave early with `close`, or use `with`. A reply that
     is neither iterated nor asked for its result sends nothing, and warns.
     """
 
@@ -153,8 +155,13 @@ class SyncReply(SyncStream[Event, Turn]):
             if isinstance(event, TextDelta):
                 yield event.delta
 
-    text = iter_text
-    """The former name of `iter_text`."""
+    @property
+    def text(self) -> str:
+        """The text of the whole answer: works to the end, and raises what ended it early."""
+        turn = self.result()
+        if self.error is not None:
+            raise self.error.to_exception()
+        return turn.text
 
 
 class SyncParsedReply(SyncReply, Generic[R]):
@@ -174,8 +181,6 @@ class SyncParsedReply(SyncReply, Generic[R]):
         turn = self.result()
         if self.error is None:
             yield turn.text
-
-    text = iter_text
 
 
 def _followed(batches: Generator[list[Event], None, None], state: ReplyState) -> Generator[Event, None, None]:
@@ -198,6 +203,8 @@ class SessionOptions(TypedDict, total=False):
     options: Options | None
     client: Client | None
     compaction: Compaction | None
+    api_key: str | Secret | None
+    base_url: str | None
 
 
 class SyncSession:
@@ -210,6 +217,7 @@ class SyncSession:
     _background: Background | None = None
 
     def __init__(self, model: str | Sequence[str], **options: Unpack[SessionOptions]) -> None:
+        options["api_key"] = hide(options.get("api_key"))  # the locals of a frame may be shown
         self.session = Session(model, **options)
         self._closed = False
 

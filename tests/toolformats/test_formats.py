@@ -78,7 +78,10 @@ def calls(draw: st.DrawFn) -> list[ToolCall]:
 
 
 def test_every_canonical_format_is_structured_or_a_text_format() -> None:
-    assert set(TOOL_FORMATS) - set(TEXT_FORMATS) == {"openai", "anthropic", "mistral", "kimi", "native"}
+    assert set(TOOL_FORMATS) - set(TEXT_FORMATS) == {
+        *("openai", "anthropic", "mistral", "kimi", "native", "qwen", "deepseek", "gemma"),
+        *("qwen-json", "deepseek-json", "gemma-json"),
+    }
     assert sorted(TEXT_FORMATS.values()) == sorted(FORMATS)
     for name in ("openai", "anthropic", "nonsense"):
         with pytest.raises(UnknownToolFormat, match="kimi-k3"):

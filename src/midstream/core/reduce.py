@@ -44,6 +44,7 @@ else:
     # Only for freeform calls.
     json = late_module("json", globals())
 
+_UNCLOSED = "no tag ended the thinking that the answer was taken to begin with: it is the answer's text as well"
 MAX_TURN_CHARS = 64 * 1024 * 1024
 """What one answer may hold: far above any model's output limit, far below a machine's memory."""
 
@@ -141,6 +142,7 @@ class TurnBuilder:
         "response_model",
         "split_surrogates",
         "turn_key",
+        "unclosed",
         "usage",
     )  # fmt: skip
 
@@ -167,6 +169,8 @@ class TurnBuilder:
         self.ended = False
         self.split_surrogates = False
         """Set by a decoder that met odd text: deltas may begin or end in the middle of a character from here on."""
+        self.unclosed = False
+        """Set by a filter: its text was taken to begin inside thinking, and no tag said so."""
         self._started = False
         self._head: Piece | None = None
         self._queue: deque[Piece] = deque()
@@ -400,12 +404,25 @@ class TurnBuilder:
         # "Stopped" without a word: a host's parser dropped a call, or the
         # model only thought (field-guide/kimi-failures.md#the-list). With any
         # other reason, as `max_tokens`, an empty answer is what was said.
-        elif stop_reason in ("end_turn", "tool_use") and not self.has_output:
+        elif stop_reason in ("end_turn", "tool_use") and not self.has_output and not self._answer_unclosed():
             why = "the model stopped normally but gave neither text nor a tool call"
             self._end_with_error(ErrorInfo("empty", why, retryable=True), raw_stop)
         else:
             self.ended = True
             self.out.append(Done(self._turn(stop_reason, raw_stop, "")))
+
+    def _answer_unclosed(self) -> bool:
+        """Say the whole answer as text, if all of it was taken for thinking although no tag said so: the model had not begun
+        inside thinking. What streamed as such cannot be taken back. False if there is no such answer."""
+        thought = "".join([block.text for block in self.blocks if type(block) is Thinking]) if self.unclosed else ""
+        if _blank(thought):
+            return False
+        self._add(self._tail_of(_TEXT), thought)
+        self._close_all()
+        problem = {"type": "problem", "why": _UNCLOSED, "raw": ""}
+        extra = self.extra or {}
+        self.extra = {**extra, "problems": [*extra.get("problems", ()), problem]}
+        return True
 
     def text_answer(
         self, text: str, stop_reason: str, raw_stop: str | None, model: str = "", response_id: str | None = None

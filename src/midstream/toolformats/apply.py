@@ -117,6 +117,8 @@ class FilteredText:
         if self._call is not None:
             self._builder.close_call(self._call)
             self._call = None
+        if self._filter.unclosed:
+            self._builder.unclosed = True
         # Added to what another filter of the same turn has found.
         if self.problems:
             extra = self._builder.extra or {}

@@ -77,6 +77,7 @@ class _Message:
                     self._opened(tag)
                 else:
                     self._closed(tag.partition(" ")[0])
+        self._reader.unclosed = self._channel == "think" and not self._tagged
         if self._call is not None:
             self._call.cut_off(self._argument)
         elif self._blank and not self._tagged:

@@ -37,8 +37,7 @@ class Prose:
 
     __slots__ = (
         "_blank", "_called", "_closers", "_fences", "_fresh", "_idle", "_in_thinking", "_inside", "_listening", "_noise",
-        "_openers", "_outside",
-        "_pairs", "_reader", "_said_thinking", "_starts", "_stray", "_stray_close", "_text_quoting", "_thought_quoting",
+        "_openers", "_outside", "_pairs", "_reader", "_said_thinking", "_starts", "_stray", "_stray_close", "_supposed", "_text_quoting", "_thought_quoting",
         "_wrappers",
     )  # fmt: skip
 
@@ -80,6 +79,8 @@ class Prose:
         self._closers: tuple[str, ...] | None = closers if starts_inside and tags else None
         self._inside = self._markers_inside(closers)
         self._said_thinking = False
+        # Whether only the dialect says that we are inside thinking, and no tag has said so yet.
+        self._supposed = self._closers is not None
         # Whether an end of thinking may come without a beginning: the prompt may have opened it unknown to us, or a
         # call inside the thinking has closed it early.
         self._stray_close = True
@@ -167,6 +168,7 @@ class Prose:
         return quoting.covers() or (marker in self._fences and not quoting.at_line_start())
 
     def _tag(self, marker: str) -> None:
+        self._supposed = False
         if marker in self._pairs:
             if self._closers is None:
                 self._thought_quoting = Quoting(marks=self._reader.rescue)
@@ -221,3 +223,4 @@ class Prose:
         if self._blank and not self._called:
             self._reader.out.append(TextFound("".join(self._blank)))
         self._blank = None
+        self._reader.unclosed = self._supposed and self._closers is not None

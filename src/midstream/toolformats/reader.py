@@ -128,7 +128,7 @@ class Reader:
     `rescue` says that this text should hold no calls: they are read out of it only because a host leaks them.
     """
 
-    __slots__ = ("buffer", "ended", "idle", "out", "pos", "rescue", "rewound")
+    __slots__ = ("buffer", "ended", "idle", "out", "pos", "rescue", "rewound", "unclosed")
 
     def __init__(self, *, rescue: bool = False) -> None:
         self.rescue = rescue
@@ -139,6 +139,7 @@ class Reader:
         # second reading. Once is enough, and keeps the cost linear.
         self.rewound = False
         self.idle: Idle | None = None  # set by a script while all it does is pass text on
+        self.unclosed = False  # set by a script at its end, see TextFilter
         self.out: list[Finding] = []
 
     def add(self, text: str) -> None:
@@ -223,6 +224,10 @@ class ScriptFilter:
         reader = self._reader
         # Unread text may be the beginning of a marker; then nothing may go past it.
         return reader.idle if reader.pos >= len(reader.buffer) else None
+
+    @property
+    def unclosed(self) -> bool:
+        return self._reader.unclosed
 
     def feed(self, text: str) -> list[Finding]:
         if not text:

@@ -125,6 +125,10 @@ class Guard:
         # Nothing is held while the inner filter is at rest: a held call ends with a finding of its own.
         return self._filter.idle
 
+    @property
+    def unclosed(self) -> bool:
+        return self._filter.unclosed
+
     def feed(self, text: str) -> list[Finding]:
         return self._judge(self._filter.feed(text))
 

@@ -94,6 +94,42 @@ def test_tokens_stream_as_they_come_and_thinking_has_no_opening_tag() -> None:
     assert isinstance(events[-1], Done) and events[-1].reason == "end_turn" and turn(events).raw_stop == "stop"
 
 
+def test_an_answer_without_any_tag_is_text() -> None:
+    """The prompt opened the thinking, and the model answered all the same: not an empty answer. What streamed stays told."""
+    events = native(token("Four"), token(" files."), last("Four files."), "[DONE]")
+    assert isinstance(events[-1], Done) and events[-1].reason == "end_turn"
+    found = turn(events)
+    assert (found.text, found.thinking, found.failure) == ("Four files.", "Four files.", "")
+    assert [type(event) for event in events[4:-1]] == [ThinkingEnd, TextStart, TextDelta, TextEnd]
+    (problem,) = found.extra["problems"]
+    assert "no tag ended the thinking" in problem["why"]
+    # Cut off inside its thinking, for all that is known.
+    cut = turn(native(token("Fo"), last("Fo", finish="length")))
+    assert (cut.text, cut.thinking, cut.stop_reason) == ("", "Fo", "max_tokens")
+    assert turn(native(token("Fo"))).text == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Hm.</think>", "empty"),  # it thought, and then said nothing
+        ("<think>Hm.", "empty"),
+        ("  \n", "empty"),
+        ("Hm.</think>Yes", ""),
+        ("Hm.<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{}<|tool_call_end|>", ""),
+    ],
+)  # fmt: skip
+def test_one_with_a_tag_is_what_it_says(said: str, kind: str) -> None:
+    found = turn(native(token(said), last(said)))
+    assert found.failure == kind and "Hm." not in found.text
+
+
+@pytest.mark.parametrize("name", ["deepinfra-kimi-k3-native", "deepinfra-kimi-k2.6-native"])
+def test_so_is_one_of_the_other_models_that_begin_inside(name: str) -> None:
+    found = turn(events_of(decoder(dialect(name)), [sse(token("Hi"), last("Hi"))]))
+    assert (found.text, found.failure) == ("Hi", "")
+
+
 def test_every_token_is_told_at_once() -> None:
     reader = decoder(NATIVE)
     reader.feed(sse(token("a")))

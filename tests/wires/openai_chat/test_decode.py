@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from midstream import ToolSpec, decode_response, make_decoder
+from midstream import ToolSpec, decode_response, decode_stream, make_decoder, reduce, resolve
 from midstream.core.blocks import Media, Opaque, Text, Thinking, ToolCall, Turn
 from midstream.core.errors import BadRequest, MalformedStream, RateLimited
 from midstream.core.events import Done, ErrorEvent, ErrorInfo, ToolCallDelta, ToolCallStart
@@ -264,6 +265,14 @@ LEAK = (
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>"
     '{"path":"a"}<|tool_call_end|><|tool_calls_section_end|>'
 )
+
+
+def test_an_answer_that_was_to_begin_inside_its_thinking_and_has_no_tag_is_text() -> None:
+    known = resolve("vllm/my-finetune").dialect
+    inside = replace(known, reasoning=replace(known.reasoning, tags=("<think>", "</think>"), starts_inside=True))
+    for said, text, failure in (("Hi", "Hi", ""), ("Hm.</think>Hi", "Hi", ""), ("Hm.</think>", "", "empty")):
+        turn = reduce(decode_stream(sse(delta(content=said), delta("stop")), dialect=inside, turn_key="k"))
+        assert (turn.text, turn.failure) == (text, failure)
 
 
 @pytest.mark.parametrize("field", ["content", "reasoning_content"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import time
@@ -11,6 +12,10 @@ from pathlib import Path
 
 import pexpect
 import pyte
+
+_BRACKETED_PASTE = 2004 << 5  # as pyte keeps private modes
+_BEGINS = re.compile(b"\\x1b\\[\\?2004h|\\r\\n(?:\xe2\x80\xba|>) ")  # a prompt, and one of a dumb terminal
+_ENDS = re.compile("[\r\n\x03\x0f\x1b]")
 
 
 class Terminal:
@@ -22,6 +27,7 @@ class Terminal:
         self._screen = pyte.HistoryScreen(columns, rows, history=100_000, ratio=0.5)
         self._stream = pyte.ByteStream(self._screen)
         self.raw = b""
+        self._ended_at = 0
         self._above: list[str] = []
         self._below = [""] * rows
         self._shown: str | None = None
@@ -70,10 +76,32 @@ class Terminal:
         return len(self._screen.history.top) + self._screen.cursor.y
 
     def type(self, text: str) -> None:
+        if _ENDS.search(text):
+            self._ended_at = len(self.raw)
         self.process.send(text.encode())
 
     def enter(self, text: str) -> None:
+        """Type a line and Enter, a command once the prompt is there: one that comes before it waits for another Enter."""
+        if text[:1] in ("/", "!"):
+            self.wait_for_prompt()
         self.type(text + "\r")
+
+    @property
+    def brackets_pastes(self) -> bool:
+        """Whether the program has asked the terminal to mark what is pasted."""
+        return _BRACKETED_PASTE in self._screen.mode
+
+    def paste(self, text: str) -> None:
+        """Paste as terminals do: marked if the program asked for it, else as if each line were typed."""
+        self.pump()
+        typed = text.replace("\n", "\r")
+        self.type(f"\x1b[200~{typed}\x1b[201~" if self.brackets_pastes else typed)
+
+    def wait_for_prompt(self) -> None:
+        """Until an empty prompt is up that came after the last key that ends one."""
+        end = time.monotonic() + 30.0
+        while not _BEGINS.search(self.raw, self._ended_at) or self.cursor_line not in ("›", ">"):
+            assert self.pump() and time.monotonic() < end, f"no prompt:\n{self.screen}"
 
     def wait_for(self, text: str, *, count: int = 1, seconds: float = 30.0) -> str:
         """The screen, as soon as it holds the text (so many times)."""
@@ -84,6 +112,12 @@ class Terminal:
                     f"no {text!r} (x{count}) on the screen:\n{self.screen}\n\nraw: {self.raw[-2000:]!r}"
                 )
         return self.screen
+
+    def wait_for_end_of(self, text: str) -> None:
+        """Until the screen no longer holds the text."""
+        end = time.monotonic() + 30.0
+        while text in self.screen:
+            assert self.pump() and time.monotonic() < end, f"{text!r} is still on the screen:\n{self.screen}"
 
     def wait_for_words(self, text: str, *, count: int = 1, seconds: float = 30.0) -> str:
         """The same for words that may be broken over rows: blanks and line breaks do not count."""

@@ -144,7 +144,7 @@ def test_a_command_is_no_answer_to_a_question_and_works_once_the_answer_is_stopp
     terminal.wait_for("›")
     terminal.enter('Run bash "touch made"')
     terminal.wait_for(ALLOW)
-    terminal.enter("/model sim/claude-sonnet-4-5")
+    terminal.type("/model sim/claude-sonnet-4-5\r")
     terminal.wait_for("a command is not an answer")
     terminal.wait_for(ALLOW, count=2)
     assert "the user said" not in terminal.screen and not Path("made").exists()
@@ -154,7 +154,7 @@ def test_a_command_is_no_answer_to_a_question_and_works_once_the_answer_is_stopp
     terminal.wait_for("model: sim/claude-sonnet-4-5")
     terminal.enter('Run bash "touch made"')
     terminal.wait_for(ALLOW, count=3)
-    terminal.enter("/tmp is where it belongs")
+    terminal.type("/tmp is where it belongs\r")
     terminal.wait_for("the user said: /tmp is where it belongs")
     terminal.wait_for("(sim/claude-sonnet-4-5 · ")
 

@@ -127,7 +127,7 @@ def test_a_title_is_set_and_shown_and_the_picker_resumes(opened: Open) -> None:
     shown = second.wait_for("2 of 2:")
     assert "> Of mountains · now · 2 turns · " in shown and "  The long" in shown
     second.type("\x1b")
-    second.wait_for("/resume\n›\n")
+    second.wait_for_end_of("2 of 2:")
     second.enter("/resume")
     second.wait_for("2 of 2:")
     second.type("RIV")

@@ -87,6 +87,14 @@ class Human(Protocol):
 
     async def confirm(self, question: str) -> bool: ...
 
+    def hold(self) -> AbstractContextManager[None]:
+        """Hold the terminal while the context is open."""
+        ...
+
+    def lend(self) -> AbstractContextManager[None]:
+        """Give the terminal to another program while the context is open."""
+        ...
+
 
 @click.command(epilog=_EPILOG)
 @tool_option("Only this tool (default: all); repeatable.", default=("all",))
@@ -107,9 +115,10 @@ async def _chat(settings: Settings) -> int:
     human, view = _terminal(chatting, settings, config) if live else _pipe()
     # Text that is on the screen cannot be taken back, so an answer of which some was shown is not requested again.
     workspace.limits = RunLimits(retry_text=not view.streams)
-    async with workspace:
-        chatting.open(workspace, human, view, Notifier(sys.stdout, config) if live else None)
-        return await chatting.run()
+    with human.hold():
+        async with workspace:
+            chatting.open(workspace, human, view, Notifier(sys.stdout, config) if live else None)
+            return await chatting.run()
 
 
 def _terminal(chatting: Chat, settings: Settings, config: ChatConfig) -> tuple[Human, View]:
@@ -131,6 +140,7 @@ def _terminal(chatting: Chat, settings: Settings, config: ChatConfig) -> tuple[H
         toggle=chatting.toggle,
         typed=chatting.typed,
         paste=chatting.paste,
+        acts=acts,
         color=color,
         vi=config.vi,
         history=data_dir() / "history" if settings.store else None,
@@ -140,7 +150,12 @@ def _terminal(chatting: Chat, settings: Settings, config: ChatConfig) -> tuple[H
 
 def _pipe() -> tuple[Human, View]:
     view = PlainView(sys.stdout, sys.stderr, Paint(wants_color(color_choice(), sys.stderr)))
-    return LineInput(0, sys.stderr, interactive=is_terminal(sys.stdin)), view
+    return LineInput(0, sys.stderr, interactive=is_terminal(sys.stdin), acts=acts), view
+
+
+def acts(text: str) -> bool:
+    """Whether a line does something here, and is not a message to the model."""
+    return is_shell_line(text) or is_command(text.strip())
 
 
 class Chat:
@@ -268,6 +283,10 @@ class Chat:
         conversation = self.session.conversation.id
         self.workspace.require_store().set_meta(conversation, "title", text or None)
         self._titles[conversation] = text
+
+    def lend_terminal(self) -> AbstractContextManager[None]:
+        """Give the terminal to another program while the context is open."""
+        return self._human.lend()
 
     async def may_send(self, item: Attachment) -> bool:
         """Whether a file may go to the model: the human is asked about one that looks like keys."""

@@ -11,7 +11,7 @@ import os
 import select
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO
 
 from ..agent.approval import ALWAYS, NO, ONCE, Decision
@@ -30,6 +30,7 @@ _YES = {
 }
 
 
+_AHEAD = "typed before this prompt: Enter runs it, or type something else: "
 _COMMAND = "(a command is not an answer: say y, n or why not first, or stop the whole answer with Ctrl-C)"
 
 
@@ -43,22 +44,31 @@ class Interrupted(Exception):
 
 
 class LineInput:
-    """The human behind a file descriptor. `interactive` says whether somebody is there to be asked, on `out`."""
+    """The human behind a file descriptor. `interactive` says whether somebody is there to be asked, on `out`; `acts`, whether a
+    line is a command."""
 
     picks = False
 
-    def __init__(self, fd: int, out: IO[str], *, interactive: bool) -> None:
+    def __init__(self, fd: int, out: IO[str], *, interactive: bool, acts: Callable[[str], bool] = no_command) -> None:
         self.interactive = interactive
         self._fd = fd
         self._out = out
+        self._acts = acts
         self._buffer = b""
         self._reading: asyncio.Future[bytes] | None = None
 
     async def read(self) -> str:
-        """The next line; EOFError when there are no more."""
-        if self.interactive:
-            write(self._out, showable("› ", self._out))
-        return await self._line()
+        """The next line; EOFError when there are no more. A command that was there before the prompt waits for an Enter."""
+        if not self.interactive:
+            return await self._line()
+        self._buffer += self._take()
+        is_early = b"\n" in self._buffer or _holds_line(self._fd)
+        write(self._out, showable("› ", self._out))
+        line = await self._line()
+        if not is_early or not self._acts(line):
+            return line
+        write(self._out, f"{showable(visible(line), self._out)}\n")
+        return await self._ask_fresh(_AHEAD) or line
 
     async def approve(self, request: ApprovalRequest, is_command: Callable[[str], bool] = no_command) -> Decision:
         """Show the whole call and ask. What was typed before it was shown is not an answer to it."""
@@ -71,12 +81,16 @@ class LineInput:
 
     async def _fresh(self, question: str) -> str:
         """The answer to a question, typed after it was shown; nothing at the end of the input."""
+        try:
+            return await self._ask_fresh(question)
+        except EOFError:
+            return ""
+
+    async def _ask_fresh(self, question: str) -> str:
         # A "y" typed for something else a moment ago must not approve a call that was not on the screen yet.
         early, self._buffer = self._buffer + self._take() + _drained(self._fd), b""
         try:
             return await self.ask(question)
-        except EOFError:
-            return ""
         finally:
             # Nothing is lost: it is read as the next message.
             self._buffer = early + self._buffer
@@ -98,6 +112,14 @@ class LineInput:
 
     def toolbar(self, text: Callable[[], str]) -> None:
         """Not shown."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Not held: the terminal gives whole lines."""
+        return nullcontext()
+
+    def lend(self) -> AbstractContextManager[None]:
+        """It is not held."""
+        return nullcontext()
 
     async def _line(self) -> str:
         while b"\n" not in self._buffer:
@@ -150,6 +172,11 @@ def decision_of(text: str) -> Decision:
     if word in ("a", "always"):
         return ALWAYS
     return NO if word in ("", "n", "no") else Decision(False, reason=f"the user said: {text.strip()}")
+
+
+def _holds_line(fd: int) -> bool:
+    """Whether a terminal holds a line that nothing has read yet."""
+    return sys.platform != "win32" and os.isatty(fd) and bool(select.select([fd], [], [], 0)[0])
 
 
 def _drained(fd: int) -> bytes:

@@ -11,7 +11,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, Layout, VSplit, Window
-from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
@@ -23,9 +23,10 @@ _HINT = "arrows move, typing filters, Enter opens, Esc leaves"
 _STYLE = Style.from_dict({"prompt": "bold ansicyan", "chosen": "bold", "hint": "ansibrightblack"})
 
 
-async def pick(rows: Sequence[str], source: Input, depth: ColorDepth | None) -> int | None:
+async def pick(rows: Sequence[str], source: Input, sink: Output, depth: ColorDepth | None) -> int | None:
     """The number of the row that was chosen, or None."""
-    return await _Picker([visible(row) for row in rows]).application(source, depth).run_async(handle_sigint=False)
+    picker = _Picker([visible(row) for row in rows])
+    return await picker.application(source, sink, depth).run_async(handle_sigint=False)
 
 
 class _Picker:
@@ -35,7 +36,7 @@ class _Picker:
         self._fitting = list(range(len(rows)))
         self._place = 0
 
-    def application(self, source: Input, depth: ColorDepth | None) -> Application[int | None]:
+    def application(self, source: Input, sink: Output, depth: ColorDepth | None) -> Application[int | None]:
         typed = VSplit([
             Window(FormattedTextControl([("class:prompt", showable("› ", sys.stdout))]), width=2),
             Window(BufferControl(self._filter), height=1),
@@ -46,6 +47,7 @@ class _Picker:
             Layout(HSplit([typed, shown, hint]), focused_element=typed),
             key_bindings=self._keys(),
             input=source,
+            output=sink,
             style=_STYLE,
             color_depth=depth,
             erase_when_done=True,

@@ -3,11 +3,15 @@
 Enter sends; Alt-Enter, or a backslash before Enter, starts a new line. `@` completes the names of files, a file that is
 dropped on the terminal becomes such a name, and Ctrl-V attaches the image on the clipboard. While an answer streams, Esc and Ctrl-C stop it and
 Ctrl-T folds or unfolds thinking; anything else that is typed goes to the next prompt.
+
+The terminal is held for the whole chat, between two prompts too: in a raw mode, and marking what is pasted, so that a paste
+is one key wherever it comes. What came before a prompt was up cannot run a command by itself: its Enter is not taken.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,17 +19,20 @@ from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.buffer import ValidationState
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import vi_mode
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.input import create_input
+from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.styles import Style
+from prompt_toolkit.validation import Validator
 
 from ..agent.approval import NO, Decision
 from ..agent.approval_request import ApprovalRequest
@@ -43,6 +50,8 @@ Complete = Callable[[str], Iterable[tuple[str, str]]]
 
 _PROMPT_ROWS = 10  # the line, the room for completions and the status bar
 _ESCAPE_WAIT = 0.08  # an Esc that starts a key sequence is followed by the rest at once
+_READS = 64  # of 1,024 bytes: more than the terminal itself keeps
+_HINT = "typed before this prompt: Enter runs it, Ctrl-C drops it"
 _STYLE = Style.from_dict({"prompt": "bold ansicyan", "bottom-toolbar": "noreverse ansibrightblack"})
 
 
@@ -59,21 +68,27 @@ class TerminalInput:
         toggle: Callable[[int], None],
         typed: Callable[[], None],
         paste: Callable[[], None],
+        acts: Callable[[str], bool] = no_command,
         color: bool,
         vi: bool = False,
         history: Path | None = None,
     ) -> None:
         self._input = create_input()
+        self._output = create_output()
+        self._watch = Watch(self._input, self._output)
         self._toggle = toggle
         self._sign = showable("› ", sys.stdout)
         self._paste = paste
+        self._acts = acts
+        self._early = False  # the keys that are read now came before the prompt
+        self._waits = False  # a command among them waits for an Enter
         # None lets the library find out what the terminal can do.
         self._depth = None if color else ColorDepth.DEPTH_1_BIT
         self._toolbar: Callable[[], str] = lambda: ""
-        self._watch: Watch | None = None
         self._stop: Callable[[], None] = lambda: None
         self._session: PromptSession[str] = PromptSession(
             input=self._input,
+            output=self._output,
             history=_history(history),
             completer=_Words(complete),
             complete_while_typing=True,
@@ -85,7 +100,11 @@ class TerminalInput:
             # With it, the arrow keys search by what is typed, which surprises in a text of several lines.
             enable_history_search=False,
             vi_mode=vi,
+            # Not the binding of Enter: more keys than that accept a line.
+            validator=Validator.from_callable(self._may_be_accepted, _HINT, move_cursor_to_end=True),
+            validate_while_typing=False,
         )
+        self._session.app.before_render += lambda _: self._begin_fresh()
         self._session.default_buffer.on_text_changed += lambda _: typed()
 
     def toolbar(self, text: Callable[[], str]) -> None:
@@ -94,14 +113,17 @@ class TerminalInput:
 
     async def read(self) -> str:
         """What was typed; EOFError for Ctrl-D, Interrupted for Ctrl-C."""
-        try:
-            return await self._session.prompt_async(
-                FormattedText([("class:prompt", self._sign)]),
-                bottom_toolbar=lambda: showable(visible(self._toolbar()), sys.stdout),
-                handle_sigint=False,  # the chat handles it, here and everywhere else
-            )
-        except KeyboardInterrupt:
-            raise Interrupted from None
+        with self._watch.resting() as early:
+            store_typeahead(self._input, early)
+            self._early, self._waits = True, False
+            try:
+                return await self._session.prompt_async(
+                    FormattedText([("class:prompt", self._sign)]),
+                    bottom_toolbar=self._below,
+                    handle_sigint=False,  # the chat handles it, here and everywhere else
+                )
+            except KeyboardInterrupt:
+                raise Interrupted from None
 
     async def approve(self, request: ApprovalRequest, is_command: Callable[[str], bool] = no_command) -> Decision:
         """Show the whole call and ask. Ctrl-C and Esc stop the whole answer.
@@ -128,36 +150,73 @@ class TerminalInput:
         asking: PromptSession[str] = PromptSession(
             input=self._input, style=_STYLE, color_depth=self._depth, key_bindings=_question_keys()
         )
-        # From three places: what the library has put by, what the terminal holds, and half a key sequence.
-        early = [*get_typeahead(self._input), *self._input.read_keys(), *self._input.flush_keys()]
-        if self._watch is not None:
-            self._watch.pause()
-        try:
-            return await asking.prompt_async(
-                FormattedText([("class:prompt", in_rows(question, columns(sys.stdout)))]), handle_sigint=False
-            )
-        except KeyboardInterrupt:
-            raise Interrupted from None
-        finally:
-            store_typeahead(self._input, early)
-            if self._watch is not None:
-                self._watch.resume()
+        with self._aside():
+            try:
+                return await asking.prompt_async(
+                    FormattedText([("class:prompt", in_rows(question, columns(sys.stdout)))]), handle_sigint=False
+                )
+            except KeyboardInterrupt:
+                raise Interrupted from None
 
     async def pick(self, rows: Sequence[str]) -> int | None:
-        return await pick(rows, self._input, self._depth)
+        with self._aside():
+            return await pick(rows, self._input, self._output, self._depth)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """While the context is open, a question reads the keys. What came before it goes to the next prompt."""
+        with self._watch.resting() as early:
+            try:
+                yield
+            finally:
+                store_typeahead(self._input, [*early, *get_typeahead(self._input)])
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold the terminal while the context is open."""
+        self._watch.hold()
+        try:
+            yield
+        finally:
+            self._watch.release()
+
+    @contextmanager
+    def lend(self) -> Iterator[None]:
+        """Give the terminal to another program while the context is open."""
+        self._watch.release()
+        try:
+            yield
+        finally:
+            self._watch.hold()
 
     @contextmanager
     def watching(self, stop: Callable[[], None], toggle: Callable[[], None]) -> Iterator[None]:
         """Handle the keys that stop and unfold, while something else uses the screen."""
         self._stop = stop
-        actions = {Keys.Escape: stop, Keys.ControlC: stop, Keys.ControlT: toggle}
-        self._watch = Watch(self, actions)
-        self._watch.resume()
+        before = self._watch.actions
+        self._watch.actions = {Keys.Escape: stop, Keys.ControlC: stop, Keys.ControlT: toggle}
         try:
             yield
         finally:
-            self._watch.pause()
-            self._watch = None
+            self._watch.actions = before
+
+    def _below(self) -> str:
+        buffer = self._session.default_buffer
+        shown = _HINT if self._waits and self._acts(buffer.text) else self._toolbar()
+        return showable(visible(shown), sys.stdout)
+
+    def _may_be_accepted(self, text: str) -> bool:
+        """Whether Enter takes this text: a command that was typed before the prompt was there waits for another Enter."""
+        self._waits = self._early and self._acts(text)
+        return not self._waits
+
+    def _begin_fresh(self) -> None:
+        """From here on, what is read was typed at the prompt: it takes what came early before it is drawn."""
+        if self._early and self._waits:
+            buffer = self._session.default_buffer
+            buffer.document = Document(buffer.text.rstrip("\n"))
+            buffer.validation_state, buffer.validation_error = ValidationState.UNKNOWN, None  # they are kept for a text
+        self._early = False
 
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
@@ -170,6 +229,8 @@ class TerminalInput:
                 buffer.insert_text("\n")
             else:
                 buffer.validate_and_handle()
+                if self._waits:  # what follows is not a part of the command
+                    buffer.insert_text("\n")
 
         # Not Ctrl-J: until the prompt is up, the terminal still turns Enter into it. With vi keys, Esc and then Enter
         # are two keys: leave the insert mode, send.
@@ -196,39 +257,62 @@ class TerminalInput:
 
 
 class Watch:
-    """Handles keys while there is no prompt."""
+    """Holds the terminal, and handles keys while there is no prompt. A prompt takes the keys over and gives them back."""
 
-    def __init__(self, owner: TerminalInput, actions: dict[Keys, Callable[[], None]]) -> None:
-        self._input = owner._input
-        self._actions = actions
+    def __init__(self, source: Input, output: Output) -> None:
+        self._input = source
+        self._output = output
+        # Each prompt would switch it off when it ends, and what is pasted then would come as lines and their Enters.
+        self._unmark = output.disable_bracketed_paste
+        output.disable_bracketed_paste = lambda: None  # type: ignore[method-assign]
         self._open: ExitStack | None = None
+        self._resting = False
+        # As a signal, so that whatever handles SIGINT at this time does so.
+        self.actions: dict[Keys, Callable[[], None]] = {Keys.ControlC: lambda: signal.raise_signal(signal.SIGINT)}
 
-    def resume(self) -> None:
-        if self._open is None:
-            with ExitStack() as stack:
-                # Raw, so that Esc and Ctrl-T come as keys; Ctrl-C then
-                # comes as a key as well, and is among the actions.
-                stack.enter_context(self._input.raw_mode())
-                stack.enter_context(self._input.attach(self._ready))
-                self._open = stack.pop_all()
+    def hold(self) -> None:
+        with ExitStack() as stack:
+            # Raw, so that Esc and Ctrl-T come as keys; Ctrl-C then comes as a key as well, and is among the actions. It also
+            # keeps every byte: otherwise the terminal cuts lines, and the end of a paste with them.
+            stack.enter_context(self._input.raw_mode())
+            stack.enter_context(self._input.attach(self._ready))
+            self._output.enable_bracketed_paste()
+            self._output.flush()
+            self._open = stack.pop_all()
 
-    def pause(self) -> None:
+    def release(self) -> None:
         if self._open is not None:
+            self._unmark()
+            self._output.flush()
             self._open.close()
             self._open = None
 
+    @contextmanager
+    def resting(self) -> Iterator[list[KeyPress]]:
+        """While the context is open, a prompt reads the keys. Gives those that came before it."""
+        # From three places: what the terminal holds, half a key sequence, and what was put by. A read takes a part of the
+        # first, and may give nothing although there is more: half a paste.
+        for _ in range(_READS):
+            self._handle(self._input.read_keys())
+        self._handle(self._input.flush_keys())
+        self._resting = True
+        try:
+            yield get_typeahead(self._input)
+        finally:
+            self._resting = False
+
     def _ready(self) -> None:
-        self._hear(self._input.read_keys())
+        self._handle(self._input.read_keys())
         # A lone Esc looks like the beginning of an arrow key until nothing follows it.
         asyncio.get_running_loop().call_later(_ESCAPE_WAIT, self._flush)
 
     def _flush(self) -> None:
-        if self._open is not None:
-            self._hear(self._input.flush_keys())
+        if self._open is not None and not self._resting:
+            self._handle(self._input.flush_keys())
 
-    def _hear(self, presses: list[KeyPress]) -> None:
+    def _handle(self, presses: list[KeyPress]) -> None:
         for press in presses:
-            action = self._actions.get(press.key) if isinstance(press.key, Keys) else None
+            action = self.actions.get(press.key) if isinstance(press.key, Keys) else None
             if action is not None:
                 action()
             else:

@@ -129,12 +129,14 @@ async def _edit(chat: Chat, scope: str) -> None:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor or not chat.interactive:
         raise LocalError(f"{'set EDITOR, or edit' if not editor else 'no terminal; edit'} {path} yourself")
-    try:
-        process = await asyncio.create_subprocess_exec(*shlex.split(editor), os.fspath(path))
-    except (OSError, ValueError) as error:
-        raise LocalError(f"cannot start the editor {editor!r}: {error}; set EDITOR") from None
-    if await process.wait():
-        raise LocalError(f"the editor ended with {process.returncode}; the notes are in {path}")
+    with chat.lend_terminal():
+        try:
+            process = await asyncio.create_subprocess_exec(*shlex.split(editor), os.fspath(path))
+        except (OSError, ValueError) as error:
+            raise LocalError(f"cannot start the editor {editor!r}: {error}; set EDITOR") from None
+        code = await process.wait()
+    if code:
+        raise LocalError(f"the editor ended with {code}; the notes are in {path}")
     _list(chat)
 
 

@@ -200,7 +200,7 @@ def test_an_unknown_model_is_wrong_usage_and_suggests(cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "times", "code"),
-    [("429", 9, RETRY), ("500", 9, RETRY), ("cut", 9, RETRY), ("429", 1, OK), ("cut", 1, OK)],
+    [("429", 9, RETRY), ("500", 9, RETRY), ("cut", 9, RETRY), ("429", 1, OK), ("cut", 1, RETRY)],
 )
 def test_bad_days_end_in_75_if_they_last(cli: Cli, doubles: Sim, fault: str, times: int, code: int) -> None:
     doubles.inject(fault, times)

@@ -78,7 +78,11 @@ JSONL_VERSION = 1
     help="Answer with JSON that follows a JSON schema: a file, JSON, or fields such as 'name, age int, tags list[str]'.",
 )
 @click.option("--schema-multi", metavar="SCHEMA", help="The same for a list of such answers.")
-@click.option("--no-stream", is_flag=True, help="Print the answer when it is complete, as is done for a pipe.")
+@click.option(
+    "--no-stream",
+    is_flag=True,
+    help="Print the answer when it is complete; one that breaks off is then requested again.",
+)
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show thinking.")
 @conversation_options
 def ask(
@@ -107,7 +111,7 @@ def ask(
         raise click.UsageError("--schema and --schema-multi exclude each other")
     wanted = schema_multi if schema is None else schema
     answer = None if wanted is None else schema_given(wanted, many=schema is None)
-    # Only plain text can be shown piece by piece; of everything else the end decides what is printed.
+    # Only plain text can be written piece by piece; of everything else the end decides what is printed.
     whole = no_stream or as_json or jsonl or answer is not None
     lines = EventLines(sys.stdout) if jsonl else None
     try:
@@ -172,7 +176,7 @@ async def _ask(
     gate = Gate(view)
     outcome = _Outcome()
     content = content_of(text, attachments)
-    # What is written as it arrives cannot be taken back, neither from a terminal nor from a program that reads the events.
+    # What is written as it arrives cannot be taken back, neither from a terminal nor from a program that reads it.
     limits = RunLimits(retry_text=not view.streams and lines is None)
     async with Workspace(settings, ask=_asker(gate), limits=limits) as workspace:
         session = workspace.session

@@ -1,7 +1,7 @@
 """The plain view: the text of the answer goes to one stream, everything else to the other. No cursor movement but a spinner.
 
-The answer is written unchanged where it is data (a pipe, a file), and made safe where it goes to a terminal. Data is written
-when an answer is complete: of one that breaks off and is requested again, a program would otherwise read the beginning twice.
+The answer is written piece by piece, unchanged where it is data (a pipe, a file), and made safe where it goes to a terminal.
+Nothing but the answer goes to data, so there only the end of a text ends a line.
 The spinner shows only while nothing is being written, and only on a terminal.
 """
 
@@ -48,19 +48,17 @@ class PlainView:
         self._spinner: asyncio.Task[None] | None = None
         self._status: Status | None = None
         self._open_line: IO[str] | None = None
-        self._held: list[str] = []
         self._failed: events.ErrorInfo | None = None
 
     @property
     def streams(self) -> bool:
-        return self._safe and not self._quiet
+        return not self._quiet
 
     def begin(self, status: Status) -> None:
         self._status = status
         self.resume()
 
     def end(self) -> None:
-        self._release()
         self.pause()
         self._end_line()
         self._status = None
@@ -77,14 +75,10 @@ class PlainView:
 
     def show(self, event: AgentEvent) -> None:
         match event:
-            case events.TextDelta() if self.streams:
-                self._say(event.delta)
             case events.TextDelta():
-                self._held.append(event.delta)
-            case events.TextEnd() if self.streams:
-                self._end_line()
+                self._say(event.delta)
             case events.TextEnd():
-                self._held.append("" if "".join(self._held[-1:]).endswith("\n") else "\n")
+                self._end_line()
             case events.ThinkingDelta() if self.unfolded:
                 self.pause()
                 self._aside(self._paint(terminal_safe(event.delta), "dim"))
@@ -107,20 +101,15 @@ class PlainView:
                 self._line(visible(finished_line(event)))
             case events.Start():
                 if self._failed is not None:
-                    # The answer begins anew: a program that reads this must not get the broken beginning too.
-                    self._held.clear()
                     self.failure(repeat_line(self._failed))
                     self._failed = None
                 self._doing("")
                 self.resume()
-            case events.Done():
-                self._release()
             case events.ErrorEvent():
                 self._end_line()
                 self._failed = event.error
             case events.Stopped():
                 self._failed = None
-                self._release()
                 self._end_line()
                 if event.detail:
                     self.failure(event.detail)
@@ -195,14 +184,16 @@ class PlainView:
         # Both streams may be the same screen: a line that one has begun is ended before the other writes.
         if self._open_line is self._err:
             self._end_line()
-        write(self._out, showable(terminal_safe(text), self._out) if self._safe else text)
+        self._write_out(showable(terminal_safe(text), self._out) if self._safe else text)
         self._open_line = None if text.endswith("\n") else self._out
 
-    def _release(self) -> None:
-        """Write the text that was held back."""
-        text = "".join(self._held)
-        self._held.clear()
-        self._say(text)
+    def _write_out(self, text: str) -> None:
+        try:
+            write(self._out, text)
+        except BrokenPipeError:
+            # Nobody reads it any more. What ends the program writes nothing more to it.
+            self._quiet, self._open_line = True, None
+            raise
 
     def _aside(self, text: str) -> None:
         if self._open_line is self._out:
@@ -226,9 +217,11 @@ class PlainView:
             self._line("  " + self._paint(line, "dim"))
 
     def _end_line(self) -> None:
-        if self._open_line is not None:
-            write(self._open_line, "\n")
-            self._open_line = None
+        open_line, self._open_line = self._open_line, None
+        if open_line is self._out:
+            self._write_out("\n")
+        elif open_line is not None:
+            write(open_line, "\n")
 
     async def _spin(self, status: Status) -> None:
         while True:

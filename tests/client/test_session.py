@@ -371,6 +371,12 @@ def test_the_policy_for_missing_reasoning_is_in_force() -> None:
         session.request()
 
 
+def test_a_switch_to_a_kimi_that_keeps_all_reasoning_says_what_stands_in_for_it() -> None:
+    said = Conversation((human("Hi", key="t0"), Turn("ai", (Text("Hello."),), key="t1"), human("Go on", key="t2")))
+    session = offline(model="openai/gpt-4o", conversation=said)
+    assert any("sent a placeholder" in line for line in session.use("moonshot/kimi-k2.6").lines())
+
+
 def test_the_tool_format_can_be_chosen_by_hand() -> None:
     session = offline(tools=[ToolSpec("look")])
     assert session.tool_format == ("kimi", True)

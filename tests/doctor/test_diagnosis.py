@@ -145,6 +145,15 @@ KIMI = Origin("moonshot", "openai-chat", "kimi-k2.5")
                 ASKED,
                 Turn("ai", (Thinking("hm", "reasoning_content", origin=KIMI), Text("so")), origin=KIMI),
                 ASKED,
+                Turn("ai", (Text("and so"),), origin=KIMI),
+            ),
+        ),
+        (
+            "missing reasoning",
+            (
+                ASKED,
+                Turn("ai", (Thinking("hm", "reasoning_content", origin=KIMI), Text("so")), origin=KIMI),
+                ASKED,
                 Turn("ai", (CALL,), origin=KIMI),
                 Turn("tool", (RESULT,)),
             ),

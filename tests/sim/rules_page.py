@@ -41,6 +41,7 @@ def idle(host: str) -> set[str]:
     traits = HOSTS[host].traits
     can_speak = {
         "reasoning is there": traits.reasoning_field or traits.reasoning_message,  # a model that thinks
+        "preserved reasoning is there": bool(traits.preserves),
         "choice and thinking": traits.wire == "openai-chat" and len(traits.forced_choice_thinking) < 2,
         "images are taken": not traits.images,
         "roles are known": not traits.developer_role,

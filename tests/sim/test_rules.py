@@ -23,10 +23,10 @@ from .rules_page import DOCS, idle, write_pages
 PLAYERS = make_players()
 JUDGED = {
     "openai": "openai", "xai": "xai", "moonshot-k2": "moonshot-k2", "moonshot-k2-thinking": "moonshot-k2-thinking",
-    "moonshot-k2.5": "moonshot-k2.5", "moonshot-k2.7-code": "moonshot-k2.7-code", "moonshot-k3": "moonshot-k3",
+    "moonshot-k2.5": "moonshot-k2.5", "moonshot-k2.6": "moonshot-k2.6", "moonshot-k2.7-code": "moonshot-k2.7-code", "moonshot-k3": "moonshot-k3",
     "kimi-weights": "vllm-kimi-k2.5", "kimi-k3-weights": "vllm-kimi-k3", "mistral": "mistral", "deepseek": "deepseek", "deepseek-reasoner": "deepseek-reasoner",
     "minimax": "minimax", "qwen": "qwen", "zai": "zai", "compatible": "openai-compatible", "anthropic": "claude", "claude-4.8": "claude-4.8",
-    "moonshot-anthropic": "moonshot-anthropic-k2.5", "compatible-anthropic": "deepseek-anthropic",
+    "moonshot-anthropic": "moonshot-anthropic-k2.5", "moonshot-anthropic-always": "moonshot-anthropic-always-thinking", "compatible-anthropic": "deepseek-anthropic",
     "openai-responses": "openai-responses-5", "xai-responses": "xai-responses", "compatible-responses": "responses-compatible",
     "gemini": "gemini-3-pro", "gemini-2": "gemini-2.5-flash", "ollama": "ollama",
     "cohere": "cohere", "cohere-reasoning": "cohere-reasoning", "cohere-vision": "cohere-vision",
@@ -222,8 +222,13 @@ THINKING_CHAT: dict[str, list[Break]] = {
         lambda b: [b.update(thinking={"type": "enabled"}), b["messages"][2].pop("reasoning_content", None)]
     ],
 }
+BARE = {"role": "assistant", "content": "so"}
 MOONSHOT: dict[str, list[Break]] = {
     **THINKING_CHAT,
+    "preserved reasoning is there": [
+        lambda b: b["messages"].append(BARE),
+        lambda b: b["messages"].append({**BARE, "reasoning_content": None}),
+    ],
     "tools fit": [
         lambda b: b["tools"][0]["function"]["parameters"]["properties"].update(x={"description": "untyped"}),
         lambda b: b["tools"][0]["function"]["parameters"]["properties"].update(x={"type": "string", "anyOf": [{"type": "string"}]}),
@@ -511,6 +516,8 @@ def breaks(host: str) -> dict[str, list[Break]]:
         more += [FIXED if HOSTS[host].traits.fixed_sampling else LOOSE]
     if host.startswith("deepseek"):
         more += [THINKING_CHAT]
+    if host == "moonshot-anthropic-always":
+        more += [{"reasoning is there": [lambda b: b["messages"].append(BARE)]}]
     if wire == "openai-chat":
         more += [ways for trait, ways in WITHOUT.items() if not getattr(HOSTS[host].traits, trait)]
         if not HOSTS[host].traits.forced_choice_thinking:
@@ -678,7 +685,7 @@ def test_what_a_provider_documents_is_accepted(host: str, why: str, way: Break) 
     ("host", "way"),
     [
         ("moonshot-k2.5", lambda b: b["messages"][2].update(content="")),  # reports say both
-        ("moonshot-k3", lambda b: b["messages"].extend([{"role": "assistant", "content": " "}, USER])),
+        ("moonshot-k3", lambda b: b["messages"].extend([{**BARE, "content": " ", "reasoning_content": " "}, USER])),
         ("zai", lambda b: b["messages"][2].update(content="")),
         ("compatible", lambda b: b["messages"].pop(3)),  # observed at OpenAI; a host of one's own may take it
         ("kimi-weights", lambda b: [chat_calls(b)[0].update(id="call_1"), b["messages"][3].update(tool_call_id="call_1")]),

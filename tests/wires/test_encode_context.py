@@ -53,7 +53,7 @@ def test_missing_reasoning_is_a_placeholder_or_an_error(can_disable: bool, advic
     made.turn = 7
     assert made.missing_reasoning() == "-" and made.lacks_reasoning
     assert [(note.code, note.turn) for note in made.notes] == [("missing_reasoning", 7)]
-    with pytest.raises(MissingReasoning, match=f"turn None .* set missing_reasoning to {advice}$"):
+    with pytest.raises(MissingReasoning, match=f"the prefill is .* set missing_reasoning to {advice}$"):
         context(Options(missing_reasoning="fail"), reasoning=rules).missing_reasoning()
 
 

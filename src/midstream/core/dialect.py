@@ -146,6 +146,8 @@ class Reasoning(Value, frozen=True):
     """Echo under `field` even when the block arrived under another key (vLLM reads only `reasoning`)."""
     required: bool = False
     """An assistant tool-call message without the field is refused while thinking is on."""
+    required_kept: bool = False
+    """While the host keeps all reasoning (`keep`), so is an assistant message without calls."""
     # A space, since reports about the empty string conflict (field-guide/kimi.md#reasoning).
     placeholder: str = " "
     """Sent where the field is required and there is no reasoning."""

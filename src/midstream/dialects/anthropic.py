@@ -152,7 +152,7 @@ MOONSHOT_K2_THINKING = _replace(
 MOONSHOT_ALWAYS = _replace(
     MOONSHOT_K25,
     name=f"{_MOONSHOT}-always-thinking",
-    reasoning=_replace(_ECHOED, can_disable=False, keep="always"),
+    reasoning=_replace(_ECHOED, can_disable=False, keep="always", required_kept=True),
     forced_choice=(),
 )
 MOONSHOT_K2 = _look_alike(

@@ -75,9 +75,8 @@ MOONSHOT_K25 = _replace(
     file_ids="ms://",
     tool_result_media="inline",
 )
-_KEEPS = _replace(
-    _THINKS, keep="thinking.keep", keeps=True
-)  # without it they stall for long (field-guide/kimi.md#reasoning)
+# Without `keep` they stall for long; with it any assistant message without reasoning is refused (field-guide/kimi.md#reasoning).
+_KEEPS = _replace(_THINKS, keep="thinking.keep", keeps=True, required_kept=True)
 MOONSHOT_K26 = _replace(MOONSHOT_K25, name="moonshot-k2.6", reasoning=_KEEPS)
 MOONSHOT_K27_CODE = _replace(
     MOONSHOT_K26,
@@ -91,7 +90,9 @@ MOONSHOT_K3 = _replace(
     ids="kimi-k3",
     leaks="kimi-k3",
     mid_tools=True,
-    reasoning=_replace(_THINKS, can_disable=False, control="reasoning_effort", keep="always", **efforts.KIMI_K3),
+    reasoning=_replace(
+        _THINKS, can_disable=False, control="reasoning_effort", keep="always", required_kept=True, **efforts.KIMI_K3
+    ),
     forced_choice=("required",),
     forced_choice_thinking=("required",),
 )

@@ -40,6 +40,7 @@ _JUDGES = (
     ("anthropic", "anthropic"),
     ("moonshot-k2", "moonshot"),
     ("moonshot-k2.5", "moonshot"),
+    ("moonshot-k3", "moonshot"),
     ("mistral", "mistral"),
     ("deepseek-reasoner", "deepseek"),
 )
@@ -256,8 +257,13 @@ def _cautions(conversation: Conversation) -> Iterator[Finding]:
     thinkers = {_maker(turn) for turn in answers if _thought(turn)}
     several = len({_maker(turn) for turn in answers}) > 1
     for index, turn in enumerate(conversation.turns):
-        if turn.tool_calls and thinkers and not _thought(turn):
-            words = "other answers have reasoning, but this one with tool calls has none; Kimi and DeepSeek refuse that"
+        if turn.speaker == "ai" and thinkers and not _thought(turn):
+            # K2.6 and K2.7-code keep it all if they are asked to, as midstream asks them, and K3 by itself.
+            words = (
+                "other answers have reasoning, but this one with tool calls has none; Kimi and DeepSeek refuse that"
+                if turn.tool_calls
+                else "other answers have reasoning, but this one has none; a Kimi that keeps all reasoning refuses that"
+            )
             yield Finding("missing reasoning", words, index)
         for block in turn.blocks:
             if not isinstance(block, Thinking):

@@ -23,7 +23,7 @@ from ..core.tools import ToolSpec, modern_call
 from .lenient_json import arguments_text, json_value
 from .media import SEE_MEDIA, is_public, omitted, settled
 from .plain_tools import compiled, plain_call, plain_tool, rewritten
-from .reasoning import effort_for, keeps_thinking, maker, same_origin, thinking_on
+from .reasoning import effort_for, keeps_thinking, maker, requires_every_turn, same_origin, thinking_on
 
 # A tag and not plain words, so that a model can tell an instruction from what the user wrote.
 INSTRUCTION_TAG = "system-instruction"
@@ -77,7 +77,7 @@ class EncodeContext:
     used, `lead` how many turns at the beginning go with the system prompt."""
 
     __slots__ = (
-        "_grown", "_plain_names", "dialect", "echo", "ids", "lacks_reasoning", "lead", "model", "names", "notes", "options", "thinking",
+        "_every_turn", "_grown", "_plain_names", "dialect", "echo", "ids", "lacks_reasoning", "lead", "model", "names", "notes", "options", "thinking",
         "turn",
     )  # fmt: skip
 
@@ -94,6 +94,7 @@ class EncodeContext:
         # While a host is asked to keep all reasoning, all of it has to be sent.
         self.echo = "always" if keeps_thinking(dialect, options) else dialect.reasoning.echo
         self.lacks_reasoning = False
+        self._every_turn = requires_every_turn(dialect, options)
         self.lead = lead
         self._grown = 0  # by how much the schemas of tools became longer
         self._plain_names: dict[str, str] = {}  # of calls whose name is another here, for their results
@@ -120,6 +121,7 @@ class EncodeContext:
         outer.thinking = thinking_on(self.dialect, options)
         outer.echo = self.echo
         outer.lacks_reasoning = self.lacks_reasoning
+        outer._every_turn = self._every_turn
         outer.lead = self.lead
         outer._grown = 0
         outer._plain_names = self._plain_names
@@ -271,14 +273,19 @@ class EncodeContext:
             why = f"{self.dialect.name} does not take its own reasoning back on this message"
             self.note("dropped", "thinking", "thinking_not_echoed", why)
 
+    def requires_reasoning(self, calls: bool) -> bool:
+        """Whether the reader refuses an answer without reasoning, one with calls or one without."""
+        return self.thinking and (self.dialect.reasoning.required if calls else self._every_turn)
+
     def missing_reasoning(self, lack: str = "reasoning", what: str = "thinking") -> str:
-        """The placeholder for what the reader requires of a turn with calls, unless the caller wants to fail instead."""
+        """The placeholder for what the reader requires of a turn, unless the caller wants to fail instead."""
         rules, name = self.dialect.reasoning, self.dialect.name
         # Before anything is sent, so that a caller who wants no placeholder can choose otherwise.
         if self.options.missing_reasoning == "fail":
             choices = "placeholder or disable-thinking" if rules.can_disable else "placeholder"
+            where = "the prefill" if self.turn is None else f"turn {self.turn}"
             raise MissingReasoning(
-                f"turn {self.turn} calls a tool without {lack}, which {name} requires: set missing_reasoning to {choices}"
+                f"{where} is without {lack}, which {name} requires: set missing_reasoning to {choices}"
             )
         self.lacks_reasoning = True
         why = f"{lack} required by {name} is missing; sent a placeholder instead"

@@ -29,6 +29,12 @@ def keeps_thinking(dialect: Dialect, options: Options) -> bool:
     return rules.keeps if options.keep_thinking is None else options.keep_thinking
 
 
+def requires_every_turn(dialect: Dialect, options: Options) -> bool:
+    """Whether the host refuses any assistant message without reasoning, not only those with calls."""
+    rules = dialect.reasoning
+    return rules.required_kept and (rules.keep == "always" or keeps_thinking(dialect, options))
+
+
 def is_own(thinking: Thinking, dialect: Dialect, model: str) -> bool:
     """Whether this reader made the block: the host and wire for plain text, the very model where it is signed."""
     origin = thinking.origin

@@ -187,6 +187,15 @@ def test_kimi_demands_thinking_on_every_call() -> None:
     assert calm["messages"][1]["content"][0] == text("a") and calm["thinking"] == {"type": "disabled"}
 
 
+def test_a_kimi_that_keeps_all_reasoning_demands_thinking_on_every_answer() -> None:
+    talk = (human("Hi"), ai(Text("Hello.")), human("Go on", key="h1"))
+    blank = {"type": "thinking", "thinking": " ", "signature": ""}
+    assert body(*talk, model="moonshot-anthropic/kimi-k3")["messages"][1]["content"] == [blank, text("Hello.")]
+    assert blank not in body(*talk, model="moonshot-anthropic/kimi-k2.5")["messages"][1]["content"]
+    with pytest.raises(MissingReasoning):
+        request(*talk, model="moonshot-anthropic/kimi-k3", options=Options(missing_reasoning="fail"))
+
+
 def test_thinking_goes_off_where_a_tool_loop_does_not_open_with_it() -> None:
     on = Options(thinking="on", thinking_budget=2000)
     assert body(*loop(SIGNED), options=on)["thinking"] == {"type": "enabled", "budget_tokens": 2000}

@@ -129,6 +129,41 @@ def test_missing_reasoning_follows_the_stated_policy() -> None:
     assert encode(story, "deepseek/deepseek-reasoner")[0]["messages"][2]["reasoning_content"] == ""
 
 
+GREETING = Conversation((human("Hi"), Turn("ai", (Text("Hello."),), key="t1", origin=ORIGIN), human("Go on")))
+
+
+@pytest.mark.parametrize("model", ["kimi-k2.6", "kimi-k2.7-code", "kimi-k3"])
+def test_while_all_reasoning_is_kept_every_answer_carries_some(model: str) -> None:
+    """Also the texts of another model: the host refuses any assistant message without."""
+    body, request = encode(GREETING, f"moonshot/{model}")
+    assert body["messages"][1] == {"role": "assistant", "content": "Hello.", "reasoning_content": " "}
+    assert [(note.code, note.turn) for note in request.notes] == [("missing_reasoning", 1)]
+    with pytest.raises(MissingReasoning, match="turn 1 is without reasoning"):
+        encode(GREETING, f"moonshot/{model}", options=Options(missing_reasoning="fail"))
+    body, _ = encode(GREETING, f"moonshot/{model}", options=Options(prefill="So"))
+    assert body["messages"][-1] == {"role": "assistant", "content": "So", "reasoning_content": " ", "partial": True}
+    with pytest.raises(MissingReasoning, match="the prefill is without reasoning"):
+        encode(
+            Conversation((human("Hi"),)), f"moonshot/{model}", options=Options(prefill="So", missing_reasoning="fail")
+        )
+
+
+def test_where_reasoning_is_not_kept_a_text_needs_none() -> None:
+    plain = {"role": "assistant", "content": "Hello."}
+    for options in (Options(keep_thinking=False), Options(thinking="off")):
+        assert encode(GREETING, "moonshot/kimi-k2.6", options=options)[0]["messages"][1] == plain
+    # Turned off by the policy, after the history was written.
+    body, _ = encode(GREETING, "moonshot/kimi-k2.6", options=Options(missing_reasoning="disable-thinking"))
+    assert body["thinking"] == {"type": "disabled"}
+    for model in (
+        "moonshot/kimi-k2.5",
+        "moonshot/kimi-k2-thinking",
+        "deepseek/deepseek-reasoner",
+        "minimax/MiniMax-M2",
+    ):
+        assert encode(GREETING, model)[0]["messages"][1] == plain
+
+
 def test_foreign_thinking_is_dropped_with_a_note_or_as_the_policy_says() -> None:
     story = weather_story(ORIGIN, "secret plan").done()
     body, request = encode(story, "openai/gpt-4o")

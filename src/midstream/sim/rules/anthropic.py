@@ -207,8 +207,13 @@ def _reasoning_is_there(body: Body, traits: Traits) -> Iterator[str]:
     if not traits.reasoning_message or not (_thinks(body) or ("thinking" not in body and traits.thinks_by_default)):
         return
     for index, message in enumerate(_messages(body)):
-        if _of(message, "tool_use") and not _of(message, "thinking"):
+        if _of(message, "thinking"):
+            continue
+        if _of(message, "tool_use"):
             yield traits.reasoning_message.format(index=index)
+        elif traits.preserves and message.get("role") == "assistant":
+            # Known of the chat route of the same service, whose reasoning rule is the same in all else.
+            yield Assumed("preserved thinking requires thinking on every assistant message")
 
 
 def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
@@ -348,5 +353,8 @@ REASONING = Rule(
     "observed",
     "Moonshot's error text on its Anthropic route (hermes-agent 17057)",
     _reasoning_is_there,
+    apart=(
+        Apart("assumed", "an answer without calls, of a model that keeps all reasoning: the chat route refuses it"),
+    ),
     guide="anthropic-messages.md#thinking",
 )

@@ -272,6 +272,21 @@ def _reasoning_is_there(body: Body, traits: Traits) -> Iterator[str]:
             yield traits.reasoning_message.format(index=index)
 
 
+def _preserved_reasoning_is_there(body: Body, traits: Traits) -> Iterator[str]:
+    thinking = body.get("thinking")
+    asked = isinstance(thinking, dict) and thinking.get("keep") == "all"
+    if not (traits.preserves == "always" or (traits.preserves and asked)) or not thinking_is_on(body, traits):
+        return
+    for message in messages_of(body):
+        # Those with calls have a refusal of their own.
+        if (
+            message.get("role") == "assistant"
+            and not message.get("tool_calls")
+            and not isinstance(message.get(traits.reasoning_field), str)
+        ):
+            yield f"preserved thinking (thinking.keep=all) requires {traits.reasoning_field} on every assistant message"
+
+
 def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
     tools = body.get("tools")
     if tools is None:
@@ -518,6 +533,12 @@ REASONING = Rule(
     "error texts of Moonshot (mastra 12592) and DeepSeek (opencode 24722), whose guides say so too",
     _reasoning_is_there,
     guide="reasoning.md#who-wants-it-back",
+)  # fmt: skip
+PRESERVED = Rule(
+    "preserved reasoning is there", "observed",
+    "Moonshot `preserved thinking (thinking.keep=all) requires reasoning_content on every assistant message` (kimi-cli 2498)",
+    _preserved_reasoning_is_there,
+    guide="kimi.md#reasoning",
 )  # fmt: skip
 THINKING = Rule(
     "thinking is well said", "observed",

@@ -76,7 +76,7 @@ def _moonshot(name: str, *more: Rule, **traits: Any) -> Host:
         "id_max": None, "blank_content": False, "moonshot_schema": True, "max_tools": 128, "name_pattern": _KIMI_NAME,
         "error_shape": "brief", "rate_limit_type": "rate_limit_reached_error", "mid_system": True, **traits,
     }  # fmt: skip
-    return _chat(name, chat.UNIQUE_IDS, chat.REASONING, chat.THINKING, *more, **fields)
+    return _chat(name, chat.UNIQUE_IDS, chat.REASONING, chat.PRESERVED, chat.THINKING, *more, **fields)
 
 
 def strange_host(name: str, *more: Rule, **traits: Any) -> Host:
@@ -110,8 +110,11 @@ _ALL = (
     _moonshot("moonshot-k2", images=False),
     _moonshot("moonshot-k2-thinking", images=False, forced_choice_thinking=(), **_THINKS),
     _moonshot("moonshot-k2.5", forced_choice_thinking=(), fixed_sampling=True, **_THINKS),
-    _moonshot("moonshot-k2.7-code", forced_choice_thinking=(), fixed_sampling=True, **_THINKS),
-    _moonshot("moonshot-k3", forced_choice_thinking=("required",), fixed_sampling=True, mid_tools=True, **_THINKS),
+    _moonshot("moonshot-k2.6", forced_choice_thinking=(), fixed_sampling=True, preserves="asked", **_THINKS),
+    _moonshot("moonshot-k2.7-code", forced_choice_thinking=(), fixed_sampling=True, preserves="asked", **_THINKS),
+    _moonshot(
+        "moonshot-k3", forced_choice_thinking=("required",), fixed_sampling=True, preserves="always", mid_tools=True, **_THINKS
+    ),
     _chat("kimi-weights", chat.UNIQUE_IDS, chat.OWN_IDS, id_max=None, name_pattern=_KIMI_NAME, mid_system=True),
     _chat("kimi-k3-weights", chat.UNIQUE_IDS, id_max=None, name_pattern=_KIMI_NAME, mid_system=True),
     _chat(
@@ -133,6 +136,10 @@ _ALL = (
     _host(
         "moonshot-anthropic", anthropic, (*anthropic.RULES, anthropic.REASONING),
         reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME,
+    ),
+    _host(
+        "moonshot-anthropic-always", anthropic, (*anthropic.RULES, anthropic.REASONING),
+        reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME, thinks_by_default=True, preserves="always",
     ),
     _host("compatible-anthropic", anthropic),
     _host(
@@ -156,11 +163,12 @@ HOSTS: dict[str, Host] = {host.name: host for host in _ALL}
 
 # How a dialect's name begins -> its double; the first match counts. Moonshot's other addresses are the same service.
 _MOONSHOT_MODELS = (
-    ("-k2-thinking", "moonshot-k2-thinking"), ("-k2.7-code", "moonshot-k2.7-code"), ("-k2.", "moonshot-k2.5"),
-    ("-k3", "moonshot-k3"), ("-k2", "moonshot-k2"), ("", "moonshot-k2.5"),
+    ("-k2-thinking", "moonshot-k2-thinking"), ("-k2.7-code", "moonshot-k2.7-code"), ("-k2.6", "moonshot-k2.6"),
+    ("-k2.", "moonshot-k2.5"), ("-k3", "moonshot-k3"), ("-k2", "moonshot-k2"), ("", "moonshot-k2.6"),
 )  # fmt: skip
 # By the beginning of the name, so the longer one stands before the shorter: `deepseek-anthropic` before `deepseek`.
 _BY_DIALECT = (
+    ("moonshot-anthropic-always", "moonshot-anthropic-always"),
     ("moonshot-anthropic", "moonshot-anthropic"),
     *[
         (f"{provider}{tail}", name)

@@ -63,6 +63,9 @@ class Traits(msgspec.Struct, frozen=True):
     reasoning_field: str = ""
     """The field every assistant tool-call message must carry while thinking is on; empty for none."""
     reasoning_message: str = ""
+    preserves: Literal["", "asked", "always"] = ""
+    """Whether it keeps the reasoning of all turns, and then refuses any assistant message without: never, with `thinking.keep`, or
+    by itself."""
     thinks_by_default: bool = False
     blank_content: bool = True
     """Whether empty content beside tool calls is accepted."""

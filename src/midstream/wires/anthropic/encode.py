@@ -288,8 +288,6 @@ class MessagesWriter:
         self.loop_lacks_thinking = False  # the last message with calls does not open with thinking
         self._opens_with_thinking = False
         self._systems: list[tuple[int, Turn]] = []  # the turns of an open system message
-        rules = context.dialect.reasoning
-        self._requires_thinking = rules.required and rules.unsigned == "blank" and context.thinking
 
     @property
     def size(self) -> int:
@@ -302,7 +300,12 @@ class MessagesWriter:
         return twin
 
     def lane(self) -> MessagesLane:
-        return MessagesLane(self.context, self.messages, self._answered, bare_calls=not self._requires_thinking)
+        bare_texts, bare_calls = not self._requires_thinking(False), not self._requires_thinking(True)
+        return MessagesLane(self.context, self.messages, self._answered, bare_texts=bare_texts, bare_calls=bare_calls)
+
+    def _requires_thinking(self, calls: bool) -> bool:
+        """Whether an answer without thinking is given a blank block: where the reader requires one and takes it unsigned."""
+        return self.context.dialect.reasoning.unsigned == "blank" and self.context.requires_reasoning(calls)
 
     def write(self, turns: Sequence[Turn], offset: int) -> None:
         write_turns(self, turns, offset)
@@ -411,7 +414,8 @@ class MessagesWriter:
     def answer(self, turn: Turn) -> None:
         context, blocks = self.context, turn.blocks
         only = blocks[0] if len(blocks) == 1 else None
-        if type(only) is Text and only.extra is None and only.text and not only.text.isspace():  # the everyday answer
+        everyday = not self._requires_thinking(False)
+        if everyday and type(only) is Text and only.extra is None and only.text and not only.text.isspace():
             self._answered(opens=False, first=self.messages.role != "assistant", calls=False)
             self.messages.say("assistant", [encode_text(only.text)])
             return
@@ -438,7 +442,7 @@ class MessagesWriter:
                 case _:
                     assert_never(block)
             behind = behind or (bool(calls) and len(said) > before)
-        if calls and not thinks and self._requires_thinking:
+        if (said or calls) and not thinks and self._requires_thinking(bool(calls)):
             said.insert(0, _encode_thinking(context.missing_reasoning(), ""))
         if not said and not calls:
             context.blank_turn()

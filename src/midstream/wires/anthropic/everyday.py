@@ -46,16 +46,22 @@ class MessagesLane:
     """See `wires/everyday.py: EverydayLane`. `answered` tells the writer of the answers that were written."""
 
     __slots__ = (
-        "_answered", "_bare_calls", "_call_id", "_calls", "_gathered", "_merges", "_messages", "_name", "_opens", "_role",
+        "_answered", "_bare_calls", "_bare_texts", "_call_id", "_calls", "_gathered", "_merges", "_messages", "_name", "_opens", "_role",
     )  # fmt: skip
 
     def __init__(
-        self, context: EncodeContext, messages: MergedMessages, answered: Answered, *, bare_calls: bool
+        self,
+        context: EncodeContext,
+        messages: MergedMessages,
+        answered: Answered,
+        *,
+        bare_texts: bool,
+        bare_calls: bool,
     ) -> None:
         self._name, self._call_id = context.names.wire, context.ids.resolve_tool_call_id
         self._messages = messages
         self._answered = answered
-        self._bare_calls = bare_calls
+        self._bare_texts, self._bare_calls = bare_texts, bare_calls
         self._merges = context.dialect.merge_turns
         self._gathered: list[_Message] = []
         self._role = ""  # who spoke last
@@ -64,6 +70,8 @@ class MessagesLane:
 
     def said(self, speaker: str, text: str) -> bool:
         role = "user" if speaker == "human" else "assistant"
+        if role == "assistant" and not self._bare_texts:
+            return False
         # The first turn joins what the writer has; whether that is simple is asked once, before anything is gathered.
         if not self._gathered and not self._goes_on(role):
             return False

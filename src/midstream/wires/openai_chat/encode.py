@@ -93,7 +93,10 @@ class _ChatRequest:
         messages += self.writer.messages
         prefill = self.options.prefill
         if prefill and prefill.strip():
-            messages.append(json_value({"role": "assistant", "content": prefill, **self._prefill_flag()}))
+            beginning = {"role": "assistant", "content": prefill}
+            if self.context.echo == "always" and self.context.requires_reasoning(False):
+                beginning[self.dialect.reasoning.field] = self.context.missing_reasoning()
+            messages.append(json_value({**beginning, **self._prefill_flag()}))
         elif prefill:
             # Blank messages are refused (field-guide/openai-chat.md#content-beside-calls).
             self.context.option_dropped("prefill: an answer cannot begin with white space alone here")
@@ -239,6 +242,7 @@ class ChatWriter:
     def write(self, turns: Sequence[Turn], offset: int) -> None:
         messages, context = self.messages, self.context
         before = len(messages)
+        bare_texts = not context.requires_reasoning(False)
         for context.turn, turn in enumerate(turns, offset):
             blocks = turn.blocks
             only = blocks[0] if len(blocks) == 1 else None
@@ -249,8 +253,8 @@ class ChatWriter:
                 else:
                     self._said(turn.role or "user", blocks)
             elif turn.speaker == "ai":
-                # The everyday answer: with one text and nothing of its host's, it is the same for every reader.
-                if type(only) is Text and turn.extra is None and only.text and not only.text.isspace():
+                # The everyday answer: with one text and nothing of its host's, it is the same for nearly every reader.
+                if bare_texts and type(only) is Text and turn.extra is None and only.text and not only.text.isspace():
                     messages.append(b'{"role":"assistant","content":%b}' % json_text(only.text))
                 else:
                     self._assistant(turn)
@@ -418,7 +422,7 @@ class ChatWriter:
             if own and not rules.fixed_field and own[0].field in rules.fields:
                 field = own[0].field
             text = "".join([block.text for block in kept])
-        elif calls and rules.required:
+        elif context.requires_reasoning(calls):
             text = context.missing_reasoning()
         else:
             return fields

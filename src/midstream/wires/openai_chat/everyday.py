@@ -43,7 +43,7 @@ class _Result(Struct, gc=False, tag_field="role", tag="tool"):
 class ChatLane:
     """See `wires/everyday.py: EverydayLane`. `messages` are the writer's so far, `take` adds to them."""
 
-    __slots__ = ("_bare_calls", "_blank", "_call_id", "_gathered", "_messages", "_name", "_take")
+    __slots__ = ("_bare_calls", "_bare_texts", "_blank", "_call_id", "_gathered", "_messages", "_name", "_take")
 
     def __init__(
         self, context: EncodeContext, messages: Sequence[bytes], take: Callable[[Sequence[bytes]], None]
@@ -53,11 +53,14 @@ class ChatLane:
         self._messages, self._take = messages, take
         self._gathered: list[_Said | _Calling | _Result] = []
         self._blank = _BLANK[dialect.blank_content]
-        # Where a turn with calls has to carry reasoning, an everyday one is missing it: the writer decides what to do.
-        wants_reasoning = context.thinking and context.echo != "never" and dialect.reasoning.required
+        # Where a turn has to carry reasoning, an everyday one is missing it: the writer decides what to do.
+        self._bare_texts = not context.requires_reasoning(False)
+        wants_reasoning = context.echo != "never" and context.requires_reasoning(True)
         self._bare_calls = not (wants_reasoning or dialect.arguments_object or dialect.tool_result_name)
 
     def said(self, speaker: str, text: str) -> bool:
+        if speaker != "human" and not self._bare_texts:
+            return False
         self._gathered.append(_Said("user" if speaker == "human" else "assistant", text))
         return True
 
